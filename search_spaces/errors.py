@@ -1,0 +1,55 @@
+"""What is wrong with a search space: one problem with its rule, value and mend, or all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = ["DomainError", "SpaceError", "SpaceProblem"]
+
+
+class DomainError(ValueError):
+    """A domain that cannot be searched.
+
+    Args:
+        rule: what must hold.
+        value: what was found, as text.
+        mend: what to write instead; empty when the rule says it all.
+    """
+
+    def __init__(self, rule: str, value: str, mend: str = "") -> None:
+        self.rule, self.value, self.mend = rule, value, mend
+        super().__init__(f"{rule}, got {value}" + (f". {mend}" if mend else ""))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpaceProblem:
+    """One thing wrong with a search space.
+
+    Attributes:
+        path: keys from the top of the space down to the place, as they were written.
+        rule: what must hold.
+        value: what was found, as text.
+        mend: what to write instead; empty when the rule says it all.
+    """
+
+    path: tuple[str | int, ...]
+    rule: str
+    value: str
+    mend: str = ""
+
+    def __str__(self) -> str:
+        line = f"{'.'.join(map(str, self.path))}: {self.rule}, got {self.value}"
+        return f"{line}. {self.mend}" if self.mend else line
+
+
+class SpaceError(ValueError):
+    """All problems of one search space, reported together.
+
+    Args:
+        problems: at least one problem, in the order of the file.
+    """
+
+    def __init__(self, problems: Iterable[SpaceProblem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))

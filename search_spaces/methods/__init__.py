@@ -1,0 +1,15 @@
+"""The parameters of each method, one module a method; `METHODS` is found by walking the modules."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from search_spaces.parameter import Parameter
+
+__all__ = ["METHODS"]
+
+METHODS: dict[str, tuple[Parameter, ...]] = {
+    module.name: import_module(f"{__name__}.{module.name}").PARAMETERS for module in iter_modules(__path__)
+}
+"""Method → what it has beyond the parameters that every method has."""

@@ -1,0 +1,10 @@
+"""The composed method: everything that DP-LSSGD, DPLIS and weight decay have, in one search."""
+
+from __future__ import annotations
+
+from search_spaces.methods import dp_lssgd, dp_weight_decay, dplis
+from search_spaces.parameter import Parameter
+
+__all__ = ["PARAMETERS"]
+
+PARAMETERS: tuple[Parameter, ...] = (*dp_lssgd.PARAMETERS, *dplis.PARAMETERS, *dp_weight_decay.PARAMETERS)

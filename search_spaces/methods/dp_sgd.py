@@ -1,0 +1,9 @@
+"""DP-SGD: nothing beyond the parameters of every method."""
+
+from __future__ import annotations
+
+from search_spaces.parameter import Parameter
+
+__all__ = ["PARAMETERS"]
+
+PARAMETERS: tuple[Parameter, ...] = ()

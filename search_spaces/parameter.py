@@ -1,0 +1,119 @@
+"""What is known about one parameter: its names, default domain, legal values, price for privacy, and source."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from search_spaces.domains import Categorical, Domain, Fixed, Integer, Scalar, is_number, show
+from search_spaces.errors import DomainError
+
+__all__ = ["Limits", "Parameter", "Words"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The legal values of a number.
+
+    Attributes:
+        low: least value.
+        high: greatest value.
+        low_open: whether ``low`` itself is not legal.
+        high_open: whether ``high`` itself is not legal.
+        integer: whether only integers are legal.
+    """
+
+    low: float = 0.0
+    high: float = math.inf
+    low_open: bool = False
+    high_open: bool = False
+    integer: bool = False
+
+    def allows(self, value: object) -> bool:
+        """Whether ``value`` is legal; NaN and infinity never are."""
+        if not is_number(value) or (self.integer and not isinstance(value, int)):
+            return False
+        above = value > self.low if self.low_open else value >= self.low
+        below = value < self.high if self.high_open else value <= self.high
+        return above and below
+
+    def __str__(self) -> str:
+        kind = "an integer" if self.integer else "a number"
+        low = f"above {self.low:g}" if self.low_open else f"of at least {self.low:g}"
+        if math.isinf(self.high):
+            return f"{kind} {low}"
+        return f"{kind} {low} and {f'below {self.high:g}' if self.high_open else f'at most {self.high:g}'}"
+
+
+@dataclass(frozen=True)
+class Words:
+    """The legal values of a parameter without order."""
+
+    words: tuple[str, ...]
+
+    def allows(self, value: object) -> bool:
+        """Whether ``value`` is one of the words."""
+        return isinstance(value, str) and value in self.words
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(self.words)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """One thing that a trial may choose.
+
+    Attributes:
+        name: the only name in code, logs and tracking (methods.md §0).
+        aliases: other keys that a file may use for it: the papers' symbols.
+        default: the domain that the word ``default`` stands for.
+        legal: what any domain of it must stay within.
+        priced: whether the accountant's answer depends on it; a priced parameter is not searched in this version.
+        source: where the default range comes from.
+        description: one line for people.
+    """
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    default: Domain
+    legal: Limits | Words
+    priced: bool = False
+    source: str
+    description: str
+
+    def check(self, domain: Domain) -> None:
+        """Check that every value of ``domain`` is legal.
+
+        Raises:
+            DomainError: one is not.
+        """
+        if (
+            isinstance(self.legal, Limits)
+            and self.legal.integer
+            and not isinstance(domain, Fixed | Categorical | Integer)
+        ):
+            raise DomainError(
+                f"{self.name} takes integers",
+                show(domain.to_spec()),
+                "Use {integer: [low, high]} or {log_integer: [low, high]}.",
+            )
+        if isinstance(self.legal, Words) and not isinstance(domain, Fixed | Categorical):
+            raise DomainError(
+                f"{self.name} must be {self.legal}",
+                show(domain.to_spec()),
+                f"Write {{choice: [{', '.join(self.legal.words)}]}}.",
+            )
+        for value in _ends(domain):
+            if not self.legal.allows(value):
+                raise DomainError(f"{self.name} must be {self.legal}", show(value))
+
+
+def _ends(domain: Domain) -> Iterable[Scalar]:
+    match domain:
+        case Fixed(value=value):
+            return (value,)
+        case Categorical(options=options):
+            return options
+        case _:
+            return (domain.low, domain.high)

@@ -1,0 +1,115 @@
+"""A search space: the domains of one method's parameters in file order, with the schedule's conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from search_spaces import common, schedules
+from search_spaces.domains import Categorical, Domain, Fixed, Scalar, Suggest, sample_domain
+from search_spaces.methods import METHODS
+from search_spaces.parameter import Parameter
+
+__all__ = ["PARAMETERS", "SearchSpace", "parameters_of"]
+
+PARAMETERS: dict[str, Parameter] = {
+    parameter.name: parameter
+    for parameter in (
+        *common.PARAMETERS,
+        schedules.SCHEDULE,
+        schedules.WARMUP,
+        *schedules.CONDITIONAL,
+        *(parameter for method in METHODS.values() for parameter in method),
+        *common.PRICED,
+    )
+}
+"""Every parameter by name."""
+
+
+def parameters_of(method: str) -> dict[str, Parameter]:
+    """Return the parameters that ``method`` has, the priced ones included, by name.
+
+    Raises:
+        KeyError: there is no such method.
+    """
+    own = {parameter.name for parameter in METHODS[method]}
+    foreign = {parameter.name for other in METHODS.values() for parameter in other} - own
+    return {name: parameter for name, parameter in PARAMETERS.items() if name not in foreign}
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """What is searched, in the order of the file.
+
+    Attributes:
+        parameters: name and domain of each; flat names, a schedule's own parameters after ``schedule``.
+        conditions: conditional parameter → the kind of ``schedule`` it needs.
+    """
+
+    parameters: tuple[tuple[str, Domain], ...] = ()
+    conditions: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """Names whose domain holds more than one value, conditional ones included."""
+        return tuple(name for name, domain in self.parameters if not isinstance(domain, Fixed))
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """Searched names that cost the accountant nothing."""
+        return tuple(name for name in self.searched if not PARAMETERS[name].priced)
+
+    @property
+    def priced(self) -> tuple[str, ...]:
+        """Searched names on which the accountant's answer depends."""
+        return tuple(name for name in self.searched if PARAMETERS[name].priced)
+
+    def sample(self, suggest: Suggest) -> dict[str, object]:
+        """Return the flat parameters of one trial.
+
+        Args:
+            suggest: asked once for each searched parameter, in file order; for a conditional one only when its
+                schedule was chosen. Fixed values are filled in without asking.
+        """
+        conditions = dict(self.conditions)
+        chosen: dict[str, object] = {}
+        for name, domain in self.parameters:
+            if name not in conditions or chosen.get("schedule") == conditions[name]:
+                chosen[name] = sample_domain(domain, name, suggest)
+        return chosen
+
+    def grid(self, points: int) -> dict[str, list[Scalar]]:
+        """Return the values of each searched parameter on a grid, at most ``points`` for a range.
+
+        A conditional parameter's values stand in it like any other's; whoever walks the grid takes their product only
+        under the schedule they belong to (`conditions`).
+        """
+        return {name: domain.grid(points) for name, domain in self.parameters if not isinstance(domain, Fixed)}
+
+    def to_spec(self) -> dict[str, Any]:
+        """Return the form that stands in an experiment file: `parse_space` of it is this space."""
+        conditions = dict(self.conditions)
+        nested: dict[str, dict[str, Any]] = {}
+        for name, domain in self.parameters:
+            if name in conditions:
+                nested.setdefault(conditions[name], {})[name.rpartition(".")[2]] = domain.to_spec()
+        spec: dict[str, Any] = {}
+        for name, domain in self.parameters:
+            if name == "schedule":
+                spec[name] = _schedule_spec(domain, nested)
+            elif name == schedules.WARMUP.name:
+                spec["warmup"] = domain.to_spec()
+            elif name not in conditions:
+                spec[name] = domain.to_spec()
+        return spec
+
+
+def _schedule_spec(domain: Domain, nested: Mapping[str, Mapping[str, Any]]) -> object:
+    def option(kind: Scalar) -> object:
+        own = nested.get(str(kind))
+        return {str(kind): dict(own)} if own else kind
+
+    if isinstance(domain, Categorical):
+        return {"choice": [option(kind) for kind in domain.options]}
+    return option(domain.value) if isinstance(domain, Fixed) else domain.to_spec()

@@ -1,0 +1,449 @@
+"""Data sets: the contract of every registered one, stable splits, checksums, fetching, and a user's own file."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import pickle
+import struct
+import subprocess
+import sys
+import tarfile
+import urllib.error
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainables import data
+from trainables.data import (
+    DATASETS,
+    DatasetInfo,
+    DatasetRequest,
+    FileInfo,
+    check_present,
+    fetch,
+    files,
+    fingerprint,
+    images,
+    info,
+    load,
+    loading,
+    public_train_size,
+    tabular,
+)
+from trainables.data.splits import aside
+from trainables.errors import DatasetError
+
+EMBEDDED = [name for name, known in DATASETS.items() if not known.forms]
+IN_FILES = [name for name, known in DATASETS.items() if known.forms and name != "cifar10"]
+
+
+def check_contract(name: str, request: DatasetRequest) -> None:
+    known = info(request)
+    splits = load(request)
+    for part in ("train", "validation", "test"):
+        x, y = getattr(splits, f"x_{part}"), getattr(splits, f"y_{part}")
+        assert x.dtype == torch.float32
+        assert y.dtype == torch.int64
+        assert tuple(x.shape[1:]) == known.input_shape
+        assert len(x) == len(y)
+        assert bool(torch.isfinite(x).all())
+        assert float(x.min()) >= -1
+        assert float(x.max()) <= 1
+        assert 0 <= int(y.min()) <= int(y.max()) < known.classes
+    assert len(splits.y_train) + len(splits.y_validation) == known.public_train_size
+    assert len(splits.y_test) == known.test_size
+    assert set(splits.y_train.tolist()) == set(range(known.classes))
+    assert known.budget_owner in DATASETS
+    assert known.provenance
+    assert known.licence
+    assert name == known.name
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_every_embedded_set_keeps_the_contract(name: str) -> None:
+    check_present(DatasetRequest(name=name))
+    check_contract(name, DatasetRequest(name=name))
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", IN_FILES)
+def test_every_set_in_files_keeps_the_contract(name: str, data_dir: Path) -> None:
+    request = DatasetRequest(name=name, data_dir=str(data_dir))
+    check_present(request)
+    check_contract(name, request)
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_the_whole_of_cifar10_keeps_the_contract(data_dir: Path) -> None:
+    check_contract("cifar10", DatasetRequest(name="cifar10", data_dir=str(data_dir)))
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", [name for name in IN_FILES if DATASETS[name].content_sha256])
+def test_the_content_checksum_is_that_of_the_compared_file(name: str, data_dir: Path) -> None:
+    assert loading.content_sha256(loading.read_arrays(DATASETS[name], data_dir)) == DATASETS[name].content_sha256
+
+
+def test_every_file_that_is_fetched_has_an_address_and_a_sum() -> None:
+    for known in DATASETS.values():
+        for file in known.files:
+            assert file.url.startswith("https://")
+        for form in known.forms:
+            assert all(len(file.sha256) == 64 or len(file.md5) == 32 for file in form)
+            vouched = bool(known.content_sha256) or all(file.sha256 for file in form)
+            assert vouched, f"{known.name}: an md5 alone vouches for nothing"
+
+
+# splits
+
+
+@given(st.integers(0, 300), st.integers(0, 50), st.floats(0, 0.99), st.text(max_size=5))
+def test_more_records_move_no_record(count: int, more: int, fraction: float, key: str) -> None:
+    few, many = (aside(n, fraction=fraction, key=key) for n in (count, count + more))
+    assert np.array_equal(few, many[:count])
+
+
+def test_a_split_has_its_size_and_its_key() -> None:
+    first, second = (aside(20_000, fraction=0.1, key=key) for key in ("a", "b"))
+    # Binomial(20 000, 0.1) has a standard deviation of 42; five of them.
+    assert abs(int(first.sum()) - 2000) < 212
+    assert abs(int((first & second).sum()) - 200) < 71
+    assert not aside(100, fraction=0, key="a").any()
+
+
+def test_a_seed_changes_the_split_and_a_fraction_of_nothing_keeps_all() -> None:
+    request = DatasetRequest(name="iris")
+    other = load(replace(request, split_seed=1))
+    assert not torch.equal(load(request).x_validation, other.x_validation)
+    assert torch.equal(load(request).x_test, other.x_test)
+    whole = load(replace(request, validation_fraction=0.0))
+    assert len(whole.x_validation) == 0
+    assert len(whole.x_train) == DATASETS["iris"].public_train_size
+
+
+def test_the_public_size_is_computed_from_constants_alone() -> None:
+    assert public_train_size(DatasetRequest(name="mnist", data_dir="/nowhere")) == 54_000
+    own = DatasetRequest(name="mine", path="/nowhere/x.npz", public_size=999, validation_fraction=0.5)
+    assert public_train_size(own) == 500  # round half to even
+
+
+@pytest.mark.parametrize("fraction", [-0.1, 1.0, float("nan"), float("inf")])
+def test_a_wrong_fraction_is_refused(fraction: float) -> None:
+    with pytest.raises(DatasetError, match="validation_fraction"):
+        load(DatasetRequest(name="iris", validation_fraction=fraction))
+
+
+# finding and checking files
+
+
+def test_an_unknown_name_gets_the_nearest() -> None:
+    with pytest.raises(DatasetError, match="Did you mean 'mnist'"):
+        info(DatasetRequest(name="mnits"))
+    with pytest.raises(DatasetError, match="Known: digits"):
+        info(DatasetRequest(name="svhn"))
+
+
+def test_a_missing_set_says_where_to_put_it_and_how_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError) as caught:
+        check_present(DatasetRequest(name="mnist", data_dir=str(tmp_path)))
+    for part in (str(tmp_path), "mnist.npz", "DP_TUNER_DATA", "--data-dir", "https://"):
+        assert part in str(caught.value)
+
+
+def test_the_data_directory_is_the_option_then_the_variable_then_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DP_TUNER_DATA", raising=False)
+    assert data.data_folder(None) == tmp_path / "data"
+    monkeypatch.setenv("DP_TUNER_DATA", str(tmp_path / "there"))
+    assert data.data_folder(None) == tmp_path / "there"
+    assert data.data_folder("here") == tmp_path / "here"
+
+
+def test_a_changed_file_is_refused_with_both_sums(tmp_path: Path) -> None:
+    (tmp_path / "mnist.npz").write_bytes(b"not it")
+    with pytest.raises(DatasetError) as caught:
+        check_present(DatasetRequest(name="mnist", data_dir=str(tmp_path)))
+    assert hashlib.sha256(b"not it").hexdigest() in str(caught.value)
+    assert DATASETS["mnist"].forms[0][0].sha256 in str(caught.value)
+
+
+def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"one")
+    first = files.checksum(path)
+    path.write_bytes(b"three")
+    assert files.checksum(path) == hashlib.sha256(b"three").hexdigest() != first
+
+
+# fetching, with a stand-in for the network
+
+CSV = b"1000025,5,1,1,1,2,1,3,1,1,2\n1,5,1,1,1,2,?,3,1,1,4\n"
+
+
+def tiny(member: str = "", sha256: str = hashlib.sha256(CSV).hexdigest()) -> DatasetInfo:
+    file = FileInfo(name="tiny/rows.csv", sha256=sha256, url="https://example.org/rows", member=member)
+    return replace(DATASETS["breast_cancer_wisconsin"], files=(file,), forms=((file,),))
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, content: bytes | Exception) -> list[str]:
+    asked: list[str] = []
+
+    def opened(url: str) -> IO[bytes]:
+        asked.append(url)
+        if isinstance(content, Exception):
+            raise content
+        return io.BytesIO(content)
+
+    monkeypatch.setattr(files, "_open", opened)
+    return asked
+
+
+def zipped(name: str, content: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr(name, content)
+    return out.getvalue()
+
+
+def test_fetching_puts_the_checked_file_there_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = answer(monkeypatch, CSV)
+    files.fetch_files(tiny(), tmp_path)
+    files.fetch_files(tiny(), tmp_path)
+    assert (tmp_path / "tiny/rows.csv").read_bytes() == CSV
+    assert asked == ["https://example.org/rows"]
+    files.locate(tiny(), tmp_path)
+
+
+def test_fetching_takes_a_member_out_of_its_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, zipped("inner/rows.csv", CSV))
+    files.fetch_files(tiny(member="inner/rows.csv"), tmp_path)
+    assert (tmp_path / "tiny/rows.csv").read_bytes() == CSV
+
+
+@pytest.mark.parametrize(
+    ("content", "member", "says"),
+    [
+        (b"<html>moved</html>", "", "must have the checksum"),
+        (b"no archive", "rows.csv", "could not be fetched"),
+        (zipped("other", CSV), "rows.csv", "could not be fetched"),
+        (urllib.error.URLError("no route"), "", "Where the network is closed, put rows.csv there by hand"),
+        (TimeoutError("timed out"), "", "could not be fetched"),
+    ],
+)
+def test_a_failed_fetch_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | Exception, member: str, says: str
+) -> None:
+    answer(monkeypatch, content)
+    with pytest.raises(DatasetError) as caught:
+        files.fetch_files(tiny(member=member), tmp_path)
+    assert says in str(caught.value)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_only_https_is_fetched_and_a_set_without_address_says_so(tmp_path: Path) -> None:
+    plain = replace(tiny(), files=(replace(tiny().files[0], url="http://example.org/rows"),))
+    with pytest.raises(DatasetError, match="https only"):
+        files.fetch_files(plain, tmp_path)
+    with pytest.raises(DatasetError, match="Put there cifar10_10k2k"):
+        fetch(DatasetRequest(name="cifar10_10k2k", data_dir=str(tmp_path)))
+    fetch(DatasetRequest(name="iris", data_dir=str(tmp_path / "not-made")))
+    assert not (tmp_path / "not-made").exists()
+
+
+# formats
+
+
+def idx(array: np.ndarray) -> bytes:
+    head = b"\x00\x00\x08" + bytes([array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
+    return gzip.compress(head + array.tobytes())
+
+
+def test_idx_files_and_npz_files_give_the_same_arrays(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    parts = {"x_train": rng.integers(0, 256, (5, 28, 28), np.uint8), "y_train": np.arange(5, dtype=np.uint8)}
+    parts |= {"x_test": rng.integers(0, 256, (3, 28, 28), np.uint8), "y_test": np.arange(3, dtype=np.uint8)}
+    np.savez(tmp_path / "x.npz", **parts)
+    paths = tuple(tmp_path / key for key in parts)
+    for path, array in zip(paths, parts.values(), strict=True):
+        path.write_bytes(idx(array))
+    one, other = images.read_npz((tmp_path / "x.npz",)), images.read_idx(paths)
+    assert loading.content_sha256(one) == loading.content_sha256(other)
+    assert one["x_train"].shape == (5, 1, 28, 28)
+    for wrong in (b"no gzip", gzip.compress(b"\x00\x00\x0d\x01"), gzip.compress(b"\x00\x00\x08\x01\x00\x00\x00\x09ab")):
+        paths[0].write_bytes(wrong)
+        with pytest.raises(DatasetError, match="fetch it again"):
+            images.read_idx(paths)
+
+
+def cifar_archive(path: Path, train: np.ndarray, test: np.ndarray, extra: object = None) -> None:
+    with tarfile.open(path, "w:gz") as archive:
+        parts = {f"data_batch_{i + 1}": train[i * 2 : i * 2 + 2] for i in range(5)} | {"test_batch": test}
+        for name, rows in parts.items():
+            content = {b"data": rows.reshape(len(rows), -1), b"labels": [int(row.flat[0]) % 10 for row in rows]}
+            raw = pickle.dumps(content | ({b"more": extra} if extra else {}), protocol=2)
+            entry = tarfile.TarInfo(f"cifar-10-batches-py/{name}")
+            entry.size = len(raw)
+            archive.addfile(entry, io.BytesIO(raw))
+
+
+def test_the_cifar_archive_is_read_in_its_order_and_runs_no_code(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    train, test = rng.integers(0, 256, (10, 3, 32, 32), np.uint8), rng.integers(0, 256, (4, 3, 32, 32), np.uint8)
+    path = tmp_path / "cifar-10-python.tar.gz"
+    cifar_archive(path, train, test)
+    arrays = images.read_cifar_archive((path,))
+    assert np.array_equal(arrays["x_train"], train)
+    assert np.array_equal(arrays["x_test"], test)
+    assert arrays["y_test"].tolist() == [int(row.flat[0]) % 10 for row in test]
+    cifar_archive(path, train, test, extra=print)
+    with pytest.raises(DatasetError, match="no place in a CIFAR-10 batch"):
+        images.read_cifar_archive((path,))
+
+
+@pytest.mark.data
+def test_webp_sheets_are_in_official_order(data_dir: Path) -> None:
+    small = images.read_webp_sheets((data_dir / "cifar10_10k2k.webp.npz",))
+    assert small["x_train"].shape == (10_000, 3, 32, 32)
+    assert np.bincount(small["y_train"]).tolist() == [1000] * 10
+
+
+def test_tables_use_only_public_words_and_scales() -> None:
+    row = "50, Private, 83311, Bachelors, 13, Divorced, ?, Husband, White, Male, 0, 0, 200, Atlantis, >50K.\n"
+    x, y = tabular.encode(tabular.ADULT, "|1x3 Cross validator\n\n" + row)
+    assert x.shape == (1, tabular.ADULT.width)
+    assert y.tolist() == [1]
+    assert x[0, 0] == np.float32(0.5)
+    hot = int((x == 1).sum())
+    assert hot == 7  # workclass, education, marital status, relationship, race, sex; and hours, clipped to 1
+    alone, _ = tabular.encode(tabular.ADULT, row)
+    among, _ = tabular.encode(tabular.ADULT, row * 2 + row.replace("50,", "17,", 1))
+    assert np.array_equal(alone[0], among[0])
+
+
+@pytest.mark.parametrize(
+    "text", ["a,b\n", CSV.decode().replace(",2\n", ",3\n"), "x," * 10 + "2\n", "1,nan,1,1,1,2,1,3,1,1,2\n"]
+)
+def test_a_damaged_table_is_refused_without_quoting_a_record(text: str) -> None:
+    with pytest.raises(DatasetError) as caught:
+        tabular.encode(tabular.WISCONSIN, text)
+    assert "1000025" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_another_header_is_refused() -> None:
+    with pytest.raises(DatasetError, match="header must name"):
+        tabular.encode(tabular.BANK, '"age";"job"\n30;"admin."\n')
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("table", "file"), [(tabular.ADULT, "adult.data.xz"), (tabular.ADULT, "adult.test.xz")])
+def test_every_word_of_adult_is_in_the_vocabulary(table: tabular.Table, file: str, data_dir: Path) -> None:
+    places = {i: set(column.words) for i, column in enumerate(table.columns) if isinstance(column, tabular.Category)}
+    lines = [line for line in loading._text(data_dir / file).splitlines() if line and not line.startswith("|")]
+    seen = {i: {line.split(", ")[i] for line in lines} for i in places}
+    assert all(seen[i] - {"?"} <= words for i, words in places.items())
+
+
+# a user's own file
+
+OWN = {
+    "x_train": np.zeros((6, 3), np.float32),
+    "y_train": np.array([0, 1, 2, 0, 1, 2]),
+    "x_test": np.ones((3, 3), np.float32),
+    "y_test": np.array([0, 1, 2]),
+}
+
+
+def own(tmp_path: Path, **changed: object) -> DatasetRequest:
+    path = tmp_path / "own.npz"
+    arrays = {key: value for key, value in {**OWN, **changed}.items() if value is not None}
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+    return DatasetRequest(name="mine", path=str(path), public_size=6, validation_fraction=0.0)
+
+
+def test_a_users_own_file_is_loaded_as_given(tmp_path: Path) -> None:
+    request = own(tmp_path)
+    known = info(request)
+    assert (known.input_shape, known.classes, known.public_train_size) == ((3,), 3, 6)
+    assert known.budget_owner == "mine"
+    splits = load(request)
+    assert splits.y_train.tolist() == [0, 1, 2, 0, 1, 2]
+    assert splits.x_test.tolist() == np.ones((3, 3)).tolist()
+
+
+def test_bytes_are_scaled_and_declared_classes_are_taken(tmp_path: Path) -> None:
+    request = own(tmp_path, x_train=np.full((6, 3), 255, np.uint8), x_test=np.zeros((3, 3), np.uint8), classes=5)
+    assert info(request).classes == 5
+    assert float(load(request).x_train.max()) == 1.0
+
+
+USER_WRONG: list[tuple[dict[str, object], str]] = [
+    ({"x_train": None}, "no x_train"),
+    ({"y_train": np.zeros(5, int)}, "one row for each"),
+    ({"y_train": np.zeros(6)}, "vector of integer labels"),
+    ({"y_train": np.array([0, 1, 2, 0, 1, 3])}, "0 to 2"),
+    ({"y_train": np.array([0, 1, 2, 0, 1, -1])}, "0 to 2"),
+    ({"x_train": np.zeros((6, 4))}, "rows of shape"),
+    ({"x_train": np.full((6, 3), np.nan)}, "finite"),
+    ({"x_train": np.full((6, 3), "a")}, "must be numbers"),
+    ({"x_train": np.full((6, 3), None)}, "without pickled objects"),
+    ({"y_test": np.zeros((3, 1), int)}, "vector of integer labels"),
+    ({"classes": 1}, "classes must be one integer"),
+    ({"classes": np.array([2, 3])}, "classes must be one integer"),
+]
+
+
+@pytest.mark.parametrize(("changed", "says"), USER_WRONG, ids=[f"{next(iter(c))}-{says}" for c, says in USER_WRONG])
+def test_a_wrong_file_of_the_users_is_refused(tmp_path: Path, changed: dict[str, object], says: str) -> None:
+    with pytest.raises(DatasetError, match=says):
+        load(own(tmp_path, **changed))
+
+
+def test_a_file_that_is_none_a_missing_size_and_a_taken_name_are_refused(tmp_path: Path) -> None:
+    request = own(tmp_path)
+    with pytest.raises(DatasetError, match="public_size"):
+        info(replace(request, public_size=None))
+    with pytest.raises(DatasetError, match="name of a shipped data set"):
+        info(replace(request, name="mnist"))
+    with pytest.raises(DatasetError, match="no file there"):
+        check_present(replace(request, path=str(tmp_path / "none.npz")))
+    (tmp_path / "text.npz").write_text("x")
+    with pytest.raises(DatasetError, match="must be an npz file"):
+        info(replace(request, path=str(tmp_path / "text.npz")))
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    with pytest.raises(DatasetError, match="got a single array"):
+        info(replace(request, path=str(tmp_path / "one.npy")))
+
+
+# the ledger's name for the records
+
+
+def test_sets_that_share_records_share_budget_and_fingerprint(tmp_path: Path) -> None:
+    assert DATASETS["cifar10_10k2k"].budget_owner == "cifar10"
+    marks = {name: fingerprint(DatasetRequest(name=name)) for name in DATASETS}
+    assert marks["cifar10_10k2k"] == marks["cifar10"]
+    owners = {known.budget_owner for known in DATASETS.values()}
+    assert len({marks[name] for name in owners}) == len(owners)
+    request = own(tmp_path)
+    first = fingerprint(request)
+    assert first == fingerprint(replace(request, name="another"))
+    assert fingerprint(own(tmp_path, classes=4)) != first
+
+
+def test_importing_it_loads_nothing_heavy() -> None:
+    heavy = ["torch", "numpy", "sklearn", "PIL", "ray"]
+    code = f"import sys, trainables.data; print([name for name in {heavy} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

@@ -1,0 +1,59 @@
+"""Budgets, trials and reports to show."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from tuner.report.model import SweepReport, TrialRow
+from tuner.search.types import TrialState, TrialView
+
+
+def budget(spent: int = 300, reserved: int = 100, cap: int = 1000) -> Any:  # noqa: ANN401 - stands for a BudgetView
+    return SimpleNamespace(
+        spent_steps=spent,
+        reserved_steps=reserved,
+        left_steps=cap - spent - reserved,
+        step_cap=cap,
+        epsilon_spent=2.71828,
+        epsilon_cap=8.0,
+        delta=1e-5,
+    )
+
+
+def view(number: int, state: TrialState = TrialState.RUNNING, **changes: object) -> TrialView:
+    values: dict[str, Any] = {
+        "id": f"t{number}",
+        "number": number,
+        "parameters": {"learning_rate": 0.1 * (number + 1), "smoothing_samples": 10},
+        "state": state,
+        "steps_planned": 100,
+    }
+    return TrialView(**{**values, **changes})
+
+
+def row(number: int, score: float | None = 0.5, state: str = "complete", **changes: object) -> TrialRow:
+    values: dict[str, Any] = {
+        "number": number,
+        "state": state,
+        "parameters": {"learning_rate": 10.0**-number, "schedule": ["constant", "cosine"][number % 2], "K": 10},
+        "step": 100,
+        "steps_planned": 100,
+        "score": score,
+        "curve": ((50, 0.1), (100, score)) if score is not None else (),
+    }
+    return TrialRow(**{**values, **changes})
+
+
+def report(*trials: TrialRow, **changes: object) -> SweepReport:
+    values: dict[str, Any] = {
+        "name": "digits",
+        "sweep": "digits-0001",
+        "state": "done",
+        "trials": trials,
+        "trials_planned": 5,
+        "metric": "validation_accuracy",
+        "mode": "max",
+        "budget": budget(),
+    }
+    return SweepReport(**{**values, **changes})

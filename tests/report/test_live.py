@@ -1,0 +1,172 @@
+"""The live view: what stands on the screen of a terminal of any size, and the lines where there is none."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from report_fakes import budget, view
+from rich.console import Console
+
+from tuner.report.live import LiveView
+from tuner.search.types import TrialState
+
+NAN = float("nan")
+
+
+def console(*, terminal: bool, width: int = 140, height: int = 40) -> Console:
+    return Console(file=io.StringIO(), force_terminal=terminal, width=width, height=height, color_system=None)
+
+
+def text(target: Console) -> str:
+    assert isinstance(target.file, io.StringIO)
+    return target.file.getvalue()
+
+
+def screen(live: LiveView, width: int = 140, height: int = 40) -> str:
+    target = console(terminal=True, width=width, height=height)
+    target.print(live.render())
+    return text(target)
+
+
+def make(target: Console, *, trials: int = 4, **changes: object) -> LiveView:
+    values: dict[str, object] = {"metric": "validation_accuracy", "budget_view": budget, "subtitle": "dplis on digits"}
+    return LiveView(name="digits-0001", trials=trials, console=target, **{**values, **changes})  # type: ignore[arg-type]
+
+
+def play(live: LiveView) -> None:
+    """One complete, one better, one pruned with the best score of all, one NaN."""
+    for number, (state, score, reason) in enumerate(
+        [
+            (TrialState.COMPLETE, 0.71, ""),
+            (TrialState.COMPLETE, 0.82, ""),
+            (TrialState.PRUNED, 0.93, "below the median"),
+            (TrialState.FAILED, NAN, "score is not a number"),
+        ]
+    ):
+        live.trial_started(view(number))
+        live.trial_reported(view(number, step=50, last_score=score), 50, {"validation_accuracy": score})
+        live.trial_finished(view(number, state, step=100, last_score=score, reason=reason))
+
+
+def test_lines_where_nobody_watches() -> None:
+    target = console(terminal=False, width=80)
+    with make(target) as live:
+        play(live)
+    lines = text(target).splitlines()
+    assert len(lines) == 1 + 4 * 3
+    assert "The guarantee is the cap: ε = 8" in lines[0]
+    assert lines[1] == "trial 0 started  learning_rate=0.1  smoothing_samples=10"
+    assert lines[2] == "trial 0 step 50/100  validation_accuracy 0.71"
+    assert lines[6].startswith("trial 1 complete  validation_accuracy 0.82  BEST  2/4 trials  budget: 300 spent")
+    assert lines[9].startswith("trial 2 pruned (below the median)  validation_accuracy 0.93  3/4 trials")
+    assert lines[12].startswith("trial 3 failed (score is not a number)  validation_accuracy –  4/4 trials")
+    assert "\x1b" not in text(target)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_quiet_is_one_line_a_trial_on_a_terminal_too(terminal: bool) -> None:
+    target = console(terminal=terminal, width=80)
+    with make(target, quiet=True) as live:
+        play(live)
+    assert len(text(target).splitlines()) == 1 + 4
+
+
+def test_the_table_shows_every_trial_its_state_the_best_and_the_budget() -> None:
+    live = make(console(terminal=True, width=140), note=lambda: "MLflow: 3 waiting")
+    with live:
+        play(live)
+    seen = screen(live)
+    rows = {line.split()[1]: line for line in seen.splitlines() if "/100" in line}
+    assert "★" in rows["★"]
+    assert "0.82" in rows["★"], "the star stands at the best COMPLETE trial"
+    assert "pruned" in rows["2"]
+    assert "failed" in rows["3"]
+    assert "4/4  best 0.82 (trial 1)" in seen
+    assert "█ spent 300  ▓ reserved 100  ░ left 600  of 1000 steps" in seen
+    assert "The guarantee is the cap" in seen
+    assert "MLflow: 3 waiting" in seen
+
+
+def test_the_budget_bar_is_in_proportion() -> None:
+    live = make(console(terminal=True, width=148))
+    with live:
+        pass
+    (bar,) = (line for line in screen(live, 148).splitlines() if "budget" in line)
+    parts = [bar.count(mark) for mark in "█▓░"]
+    assert [part / sum(parts) for part in parts] == pytest.approx([0.3, 0.1, 0.6], abs=0.02)
+
+
+@pytest.mark.parametrize(("width", "height"), [(60, 16), (80, 24), (100, 30), (200, 60)])
+def test_it_fits_every_terminal_and_keeps_what_matters(width: int, height: int) -> None:
+    target = console(terminal=True, width=width, height=height)
+    live = make(target, trials=60)
+    with live:
+        for number in range(50):
+            many = {f"parameter_{index}": number * index for index in range(9)}
+            live.trial_started(view(number, parameters=many))
+            if number != 7:
+                score = 0.99 if number == 3 else 0.5
+                live.trial_finished(view(number, TrialState.COMPLETE, parameters=many, step=100, last_score=score))
+    seen = screen(live, width, height)
+    lines = seen.splitlines()
+    assert len(lines) <= height + 2
+    assert max(len(line) for line in lines) <= width
+    assert "★ 3" in seen
+    assert "● running" in seen
+    assert "✓ complete" in seen
+    assert "more trials are not shown" in seen
+    assert "49/60" in seen
+
+
+def test_without_a_budget_it_says_that_nothing_is_guaranteed() -> None:
+    plain = console(terminal=False)
+    with make(plain, budget_view=None) as live:
+        play(live)
+    assert "NOT PRIVATE" in text(plain)
+    assert "NOT PRIVATE" in screen(live)
+
+
+def test_the_smallest_is_best_where_less_is_better() -> None:
+    live = make(console(terminal=True), mode="min")
+    with live:
+        play(live)
+    assert "best 0.71 (trial 0)" in screen(live)
+
+
+def test_the_budget_is_read_when_something_happens_and_not_by_the_clock() -> None:
+    calls: list[int] = []
+
+    def read() -> object:
+        calls.append(1)
+        return budget()
+
+    live = make(console(terminal=True), budget_view=read)
+    with live:
+        before = len(calls)
+        for _ in range(20):
+            live.render()
+        assert len(calls) == before
+        live.trial_started(view(0))
+        assert len(calls) == before + 1
+
+
+def test_an_error_inside_leaves_the_terminal_as_it_was() -> None:
+    target = console(terminal=True)
+
+    def run(live: LiveView) -> None:
+        with live:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(make(target))
+    assert text(target).rstrip().endswith("\x1b[?25h"), "the cursor is shown again"
+
+
+def test_names_are_printed_as_they_are() -> None:
+    """Rich would take [bold] in a name for markup."""
+    target = console(terminal=False)
+    with make(target, searched=["schedule"]) as live:
+        live.trial_started(view(0, parameters={"schedule": "[bold]x[/bold]"}))
+    assert "schedule=[bold]x[/bold]" in text(target)
+    assert "[bold]x[/bold]" in screen(live)

@@ -1,0 +1,86 @@
+"""Which trial is best, what is worth a column, and what may be claimed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from report_fakes import budget, report, row, view
+
+from tuner.report.model import Shares, TrialRow, better, budget_sentence, format_value, varying_parameters
+from tuner.search.types import TrialState
+
+NAN = float("nan")
+
+
+def test_the_best_is_complete_and_the_first_of_several() -> None:
+    trials = (row(0, 0.7), row(1, 0.9), row(2, 0.99, "pruned"), row(3, 0.9), row(4, None, "failed"))
+    found = report(*trials).best
+    assert found is trials[1]
+    least = report(*trials, mode="min").best
+    assert least is trials[0]
+    assert report(row(0, 0.9, "pruned")).best is None
+
+
+@pytest.mark.parametrize(
+    ("score", "than", "mode", "expected"),
+    [
+        (0.2, 0.1, "max", True),
+        (0.2, 0.1, "min", False),
+        (0.1, 0.2, "min", True),
+        (0.1, 0.1, "max", False),
+        (0.1, None, "min", True),
+        (NAN, None, "max", False),
+        (NAN, 0.1, "min", False),
+        (None, None, "max", False),
+        (float("inf"), 0.1, "max", False),
+    ],
+)
+def test_better(score: float | None, than: float | None, mode: str, expected: bool) -> None:
+    assert better(score, than, mode=mode) is expected
+
+
+@given(spent=st.integers(0, 2000), reserved=st.integers(0, 2000), cap=st.integers(0, 1000))
+def test_the_parts_of_a_bar_always_fill_it(spent: int, reserved: int, cap: int) -> None:
+    shares = Shares.of(budget(spent, reserved, cap))
+    assert min(shares.spent, shares.reserved, shares.left) >= 0
+    assert shares.spent + shares.reserved + shares.left == pytest.approx(1)
+
+
+def test_the_parts_of_a_bar_are_the_parts_of_the_cap() -> None:
+    shares = Shares.of(budget(300, 100, 1000))
+    assert (shares.spent, shares.reserved, shares.left) == pytest.approx((0.3, 0.1, 0.6))
+
+
+def test_only_what_differs_gets_a_column() -> None:
+    assert varying_parameters([{"a": 1, "b": 2}, {"a": 1, "b": 3}, {"a": 1, "b": 3, "c": 1}]) == ("b", "c")
+    assert varying_parameters([{"a": 1, "b": 2}]) == ("a", "b")
+    assert varying_parameters([]) == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0.123456, "0.1235"),
+        (1e-5, "1e-05"),
+        (9999, "9999"),
+        (12000, "12\u202f000"),
+        ("cosine", "cosine"),
+        (True, "True"),
+        (None, "–"),
+        (NAN, "not a number"),
+    ],
+)
+def test_values_in_a_table(value: object, expected: str) -> None:
+    assert format_value(value) == expected
+
+
+def test_a_score_that_is_no_number_is_no_score() -> None:
+    seen = TrialRow.of(view(0, TrialState.FAILED, last_score=NAN), curve=[(50, 0.5), (100, NAN)])
+    assert (seen.score, seen.curve, seen.state) == (None, ((50, 0.5),), "failed")
+
+
+def test_the_claim_is_the_cap_and_never_what_was_spent() -> None:
+    sentence = budget_sentence(budget())
+    assert "The guarantee is the cap: ε = 8 at δ = 1e-05" in sentence
+    assert "2.7" not in sentence

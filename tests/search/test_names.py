@@ -1,0 +1,86 @@
+"""The tables of names and options say what Optuna's constructors take, and load without Optuna."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import optuna
+import pytest
+
+from tuner.search import names
+
+SAMPLER_CLASSES = {"tpe": "TPESampler", "random": "RandomSampler", "gp": "GPSampler"}
+
+
+@pytest.mark.parametrize("name", names.PRUNERS)
+def test_the_options_of_a_pruner_are_its_constructors(name: str) -> None:
+    constructor = inspect.signature(getattr(optuna.pruners, names.PRUNER_CLASSES[name]))
+    assert set(names.PRUNERS[name]) == set(constructor.parameters)
+
+
+def test_every_pruner_of_optuna_has_a_name() -> None:
+    public = {name for name in optuna.pruners.__all__ if name != "BasePruner"}
+    assert set(names.PRUNER_CLASSES.values()) == public
+
+
+@pytest.mark.parametrize(("name", "class_name"), SAMPLER_CLASSES.items())
+def test_the_options_of_a_sampler_are_in_its_constructor(name: str, class_name: str) -> None:
+    constructor = inspect.signature(getattr(optuna.samplers, class_name))
+    assert set(names.SAMPLERS[name]) <= set(constructor.parameters) - {"seed"}
+
+
+@pytest.mark.parametrize(
+    ("given", "canonical"),
+    [
+        ("asha", "successive_halving"),
+        ("ASHA", "successive_halving"),
+        ("SuccessiveHalvingPruner", "successive_halving"),
+        ("SuccessiveHalving", "successive_halving"),
+        ("successive_halving", "successive_halving"),
+        ("NopPruner", "none"),
+        ("MedianPruner", "median"),
+        ("Hyperband", "hyperband"),
+        ("nothing", None),
+    ],
+)
+def test_a_pruner_is_found_by_name_alias_or_class(given: str, canonical: str | None) -> None:
+    assert names.canonical_pruner(given) == canonical
+
+
+@pytest.mark.parametrize(("given", "canonical"), [("TPESampler", "tpe"), ("Grid", "grid"), ("sobol", None)])
+def test_a_sampler_is_found_by_name_or_class(given: str, canonical: str | None) -> None:
+    assert names.canonical_sampler(given) == canonical
+
+
+@pytest.mark.parametrize(
+    ("problems", "words"),
+    [
+        (names.pruner_problems("mediann"), "'median'"),
+        (names.pruner_problems("median", ["n_startup_trial"]), "'n_startup_trials'"),
+        (names.pruner_problems("none", ["patience"]), "It takes none"),
+        (names.pruner_problems("percentile"), "needs the option 'percentile'"),
+        (names.pruner_problems("patient"), "needs the option 'patience'"),
+        (names.pruner_problems("threshold", ["interval_steps"]), "'lower' or 'upper'"),
+        (names.sampler_problems("tpee"), "'tpe'"),
+        (names.sampler_problems("grid", ["seed"]), "no option 'seed'"),
+    ],
+)
+def test_a_problem_names_the_rule_and_the_mend(problems: list[str], words: str) -> None:
+    assert len(problems) == 1
+    assert words in problems[0]
+
+
+def test_right_names_and_options_have_no_problem() -> None:
+    assert names.pruner_problems("threshold", ["upper"]) == []
+    assert names.sampler_problems("tpe", ["n_startup_trials"]) == []
+
+
+def test_names_and_types_load_without_the_heavy_libraries() -> None:
+    code = (
+        "import sys, tuner.search.names, tuner.search.types, tuner.search.driver, tuner.search.views;"
+        "print({'optuna', 'ray', 'torch', 'mlflow', 'sklearn'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

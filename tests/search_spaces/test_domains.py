@@ -1,0 +1,101 @@
+"""Domains: what they hold, what they refuse, and that their file form comes back as themselves."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from search_spaces import Categorical, Domain, DomainError, Fixed, Integer, LogUniform, Uniform, parse_domain
+
+FINITE = st.floats(-1e6, 1e6)
+RANGES = st.tuples(FINITE, FINITE).filter(lambda pair: pair[0] < pair[1])
+POSITIVE = st.tuples(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6)).filter(lambda pair: pair[0] < pair[1])
+INTEGERS = st.tuples(st.integers(-999, 999), st.integers(-999, 999)).filter(lambda pair: pair[0] < pair[1])
+SCALARS = st.one_of(st.text(), st.booleans(), FINITE, st.integers(-(2**53), 2**53))
+DOMAINS: st.SearchStrategy[Domain] = st.one_of(
+    RANGES.map(lambda pair: Uniform(*pair)),
+    POSITIVE.map(lambda pair: LogUniform(*pair)),
+    INTEGERS.map(lambda pair: Integer(*pair)),
+    st.lists(SCALARS, min_size=1, unique_by=lambda value: (type(value), value)).map(lambda v: Categorical(tuple(v))),
+    SCALARS.map(Fixed),
+)
+
+
+@given(DOMAINS)
+def test_the_file_form_comes_back_as_the_same_domain(domain: Domain) -> None:
+    assert parse_domain(domain.to_spec()) == domain
+
+
+@given(DOMAINS, st.integers(1, 9))
+def test_every_grid_point_lies_in_the_domain(domain: Domain, points: int) -> None:
+    grid = domain.grid(points)
+    assert grid
+    assert all(domain.contains(value) for value in grid)
+    assert len(set(map(repr, grid))) == len(grid)
+
+
+def test_a_logarithmic_grid_is_geometric_and_a_plain_one_arithmetic() -> None:
+    assert LogUniform(1, 100).grid(3) == [1, pytest.approx(10), 100]
+    assert Uniform(0, 3).grid(4) == [0, pytest.approx(1), pytest.approx(2), 3]
+    assert Integer(1, 100, log=True).grid(3) == [1, 10, 100]
+    assert Integer(1, 2).grid(9) == [1, 2]
+    assert LogUniform(1, 100).grid(1) == [pytest.approx(10)]
+
+
+def test_bounds_are_closed_and_kinds_do_not_mix() -> None:
+    assert Uniform(0, 1).contains(0)
+    assert Uniform(0, 1).contains(1)
+    assert not Uniform(0, 1).contains(math.nan)
+    assert not Uniform(0, 1).contains(True)
+    assert not Integer(0, 3).contains(1.0)
+    assert not Categorical((1,)).contains(True)
+    assert not Fixed(1).contains(1.0)
+
+
+WRONG: list[tuple[Any, str]] = [
+    ({"uniform": [0, math.nan]}, "finite"),
+    ({"uniform": [-math.inf, 0]}, "finite"),
+    ({"uniform": [0, 10**400]}, "finite"),
+    ({"uniform": [1, 0]}, "below the upper"),
+    ({"uniform": [1, 1]}, "below the upper"),
+    ({"uniform": ["a", 1]}, "finite numbers"),
+    ({"uniform": [True, 2]}, "finite numbers"),
+    ({"uniform": [0, 1, 2]}, "two bounds"),
+    ({"uniform": 3}, "two bounds"),
+    ({"uniform": None}, "two bounds"),
+    ({"log_uniform": [0, 1]}, "above 0"),
+    ({"log_uniform": [-1, 1]}, "above 0"),
+    ({"integer": [0.5, 3]}, "integers"),
+    ({"integer": [0, 2**60]}, "integers"),
+    ({"log_integer": [0, 3]}, "above 0"),
+    ({"choice": []}, "at least one option"),
+    ({"choice": "ab"}, "list of options"),
+    ({"choice": [1, 1]}, "once"),
+    ({"choice": [[1]]}, "option must be"),
+    ({"choice": [math.nan]}, "option must be"),
+    ({"choise": [1]}, "Did you mean 'choice'"),
+    ({"uniform": [0, 1], "choice": [1]}, "exactly one key"),
+    ({}, "exactly one key"),
+    ([1, 2], "no domain"),
+    (None, "value must be"),
+    (math.nan, "value must be"),
+    (math.inf, "value must be"),
+]
+
+
+@pytest.mark.parametrize(("raw", "says"), WRONG, ids=[str(raw)[:40] for raw, _ in WRONG])
+def test_a_wrong_domain_is_refused_with_its_rule_and_value(raw: object, says: str) -> None:
+    with pytest.raises(DomainError) as caught:
+        parse_domain(raw)
+    assert says in str(caught.value)
+    assert ", got " in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_grid_needs_a_point() -> None:
+    with pytest.raises(DomainError, match="at least one point"):
+        Uniform(0, 1).grid(0)

@@ -1,0 +1,236 @@
+"""Search spaces: every parameter's contract, sampling order and conditions, and all problems at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from search_spaces import (
+    METHODS,
+    PARAMETERS,
+    Categorical,
+    Fixed,
+    Limits,
+    Parameter,
+    Scalar,
+    SpaceError,
+    parameters_of,
+    parse_space,
+)
+from search_spaces.schedules import CONDITIONAL, KINDS
+from trainables.engine.schedules import SCHEDULE_KEYS, SCHEDULE_KINDS, ScheduleSettings
+from trainables.hyperparameters import HYPERPARAMETERS, PRICED, from_parameters
+
+
+class Recorder:
+    """Chooses the first or the last of everything and remembers what it was asked."""
+
+    def __init__(self, place: int = 0, kind: str | None = None) -> None:
+        self.asked: list[str] = []
+        self._place = place
+        self._kind = kind
+
+    def uniform(self, name: str, low: float, high: float, *, log: bool) -> float:
+        self.asked.append(name)
+        return (low, high)[self._place]
+
+    def integer(self, name: str, low: int, high: int, *, log: bool) -> int:
+        self.asked.append(name)
+        return (low, high)[self._place]
+
+    def choice(self, name: str, options: tuple[Scalar, ...]) -> Scalar:
+        self.asked.append(name)
+        return self._kind if name == "schedule" and self._kind else options[self._place]
+
+
+@pytest.mark.parametrize("parameter", PARAMETERS.values(), ids=PARAMETERS)
+def test_every_parameter_keeps_its_own_contract(parameter: Parameter) -> None:
+    parameter.check(parameter.default)
+    assert parameter.source
+    assert parameter.description
+    assert all(parameter.default.contains(value) for value in parameter.default.grid(3))
+
+
+def test_no_two_parameters_of_a_method_share_a_key() -> None:
+    for method in METHODS:
+        keys = [key for entry in parameters_of(method).values() for key in (entry.name, *entry.aliases)]
+        assert len(keys) == len(set(keys)), method
+
+
+def test_methods_and_free_parameters_are_those_that_the_trainables_take() -> None:
+    assert set(METHODS) == set(HYPERPARAMETERS)
+    elsewhere = {"optimizer", "momentum", "schedule"}
+    for method, kind in HYPERPARAMETERS.items():
+        taken = {field.name for field in fields(kind)} - set(PRICED) - elsewhere
+        offered = {name for name, entry in parameters_of(method).items() if not entry.priced}
+        assert {name for name in offered if not name.startswith("schedule")} == taken, method
+
+
+def test_schedules_are_those_that_the_trainables_take() -> None:
+    assert set(KINDS) == set(SCHEDULE_KINDS)
+    assert {name for name in PARAMETERS if name.startswith("schedule.")} == set(SCHEDULE_KEYS)
+    assert {entry.name for entry in CONDITIONAL} == {key for key, (kind, _) in SCHEDULE_KEYS.items() if kind}
+
+
+@pytest.mark.parametrize("place", [0, -1])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", METHODS)
+def test_both_ends_of_every_default_domain_make_hyperparameters(method: str, kind: str, place: int) -> None:
+    names = [name for name, entry in parameters_of(method).items() if not entry.priced and name not in CONDITIONAL]
+    own = {entry.name.rpartition(".")[2]: "default" for entry in CONDITIONAL if entry.name.split(".")[1] == kind}
+    raw: dict[str, Any] = {name: "default" for name in names if not name.startswith("schedule.")}
+    raw |= {"schedule": {kind: own} if own else kind, "warmup": "default"}
+    chosen = parse_space(raw, method=method).sample(Recorder(place))
+    made = from_parameters(method, chosen, batch_size=8, steps=10, noise_multiplier=1.0)
+    assert made.learning_rate == chosen["learning_rate"]
+    assert isinstance(made.schedule, ScheduleSettings)
+    assert made.schedule.kind == kind
+
+
+@pytest.mark.parametrize("name", [name for name, entry in PARAMETERS.items() if isinstance(entry.legal, Limits)])
+def test_the_legal_limits_are_those_that_the_trainables_check(name: str) -> None:
+    entry = PARAMETERS[name]
+    if entry.priced:
+        return
+    limits = entry.legal
+    assert isinstance(limits, Limits)
+    method = next(method for method in METHODS if name in parameters_of(method))
+    base: dict[str, object] = {}
+    parts = name.split(".")
+    if len(parts) == 3:
+        base["schedule"] = parts[1]
+    tries: list[float] = [limits.low, limits.low - 0.5, limits.low + 0.5, -1, 0, 1, 2, float("nan"), float("inf")]
+    if limits.high < float("inf"):
+        tries += [limits.high, limits.high + 0.5]
+    for value in [int(value) if limits.integer and value == value // 1 else value for value in tries]:
+        try:
+            from_parameters(method, {**base, name: value}, batch_size=8, steps=10, noise_multiplier=1.0)
+            taken = True
+        except ValueError:
+            taken = False
+        assert limits.allows(value) == taken, (name, value)
+
+
+COMPOSED: Mapping[str, Any] = {
+    "lambda": {"log_uniform": [1e-5, 1]},
+    "R": "default",
+    "K": 5,
+    "schedule": {"choice": ["constant", {"step": {"factor": 0.1, "every": {"uniform": [0.2, 0.8]}}}, "cosine"]},
+    "warmup": {"uniform": [0, 0.2]},
+}
+
+
+def test_it_asks_in_file_order_and_only_what_the_chosen_schedule_has() -> None:
+    space = parse_space(COMPOSED, method="composed")
+    asked = Recorder(kind="step")
+    chosen = space.sample(asked)
+    assert asked.asked == ["weight_decay", "smoothing_radius", "schedule", "schedule.step.every", "schedule.warmup"]
+    assert chosen["smoothing_samples"] == 5
+    assert chosen["schedule.step.factor"] == 0.1
+    other = Recorder(kind="cosine")
+    chosen = space.sample(other)
+    assert other.asked == ["weight_decay", "smoothing_radius", "schedule", "schedule.warmup"]
+    assert "schedule.step.factor" not in chosen
+
+
+def test_free_and_priced_names_leave_out_what_is_fixed() -> None:
+    space = parse_space({"K": 3, "R": "default", "batch_size": {"choice": [64, 128]}}, method="dplis")
+    assert space.free == ("smoothing_radius",)
+    assert space.priced == ("batch_size",)
+    assert space.searched == ("smoothing_radius", "batch_size")
+
+
+def test_the_file_form_comes_back_as_the_same_space() -> None:
+    space = parse_space(COMPOSED, method="composed")
+    assert parse_space(space.to_spec(), method="composed") == space
+    assert list(space.to_spec()) == ["weight_decay", "smoothing_radius", "smoothing_samples", "schedule", "warmup"]
+
+
+def test_flat_keys_of_one_trial_are_a_space_too() -> None:
+    flat = {
+        "learning_rate": 0.1,
+        "schedule.inverse_time.decay": 1.5,
+        "schedule": "inverse_time",
+        "schedule.warmup": 0.1,
+    }
+    space = parse_space(flat, method="dp_sgd")
+    asked = Recorder()
+    assert space.sample(asked) == flat
+    assert not asked.asked
+    assert parse_space(space.to_spec(), method="dp_sgd") == space
+
+
+def test_the_word_default_is_the_default_domain() -> None:
+    space = dict(parse_space({"schedule": "default", "learning_rate": "default"}, method="dp_sgd").parameters)
+    assert space["schedule"] == PARAMETERS["schedule"].default
+    assert space["learning_rate"] == PARAMETERS["learning_rate"].default
+
+
+def test_a_grid_holds_every_searched_parameter_and_nothing_fixed() -> None:
+    grid = parse_space(COMPOSED, method="composed").grid(3)
+    assert set(grid) == {"weight_decay", "smoothing_radius", "schedule", "schedule.step.every", "schedule.warmup"}
+    assert grid["schedule"] == ["constant", "step", "cosine"]
+    assert len(grid["weight_decay"]) == 3
+
+
+def test_a_schedule_may_stand_alone() -> None:
+    assert dict(parse_space({"schedule": "cosine"}, method="dp_sgd").parameters) == {"schedule": Fixed("cosine")}
+    nested = parse_space({"schedule": {"exponential": {"final": 0.2}}}, method="dp_sgd")
+    assert dict(nested.parameters)["schedule.exponential.final"] == Fixed(0.2)
+    choice = parse_space({"schedule": {"choice": ["step", "cosine"]}}, method="dp_sgd")
+    assert dict(choice.parameters) == {"schedule": Categorical(("step", "cosine"))}
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("dp_sgd", {"smoothing_radius": 3}, "dp_sgd has no parameter smoothing_radius"),
+    ("dp_sgd", {"R": 3}, "no parameter smoothing_radius (R)"),
+    ("dplis", {"laplacian_sigma": 3}, "Take the method composed or dp_lssgd"),
+    ("dplis", {"learning_rat": 3}, "Did you mean 'learning_rate'"),
+    ("dplis", {"xyzzy": 3}, "unknown parameter"),
+    ("dplis", {"momentum": {"uniform": [0, 0.9]}}, "trainable.momentum"),
+    ("dplis", {"steps": 3}, "trainable.epochs"),
+    ("dplis", {"R": -1}, "at least 0"),
+    ("dplis", {"R": {"uniform": [-1, 3]}}, "at least 0"),
+    ("dplis", {"K": 0}, "at least 1"),
+    ("dplis", {"K": 2.5}, "integer"),
+    ("dplis", {"K": {"uniform": [1, 3]}}, "takes integers"),
+    ("dplis", {"learning_rate": 0}, "above 0"),
+    ("dplis", {"learning_rate": "fast"}, "above 0"),
+    ("dplis", {"learning_rate": None}, "value must be"),
+    ("dplis", {"smoothing_reduction": "max"}, "one of mean, sum"),
+    ("dplis", {"smoothing_reduction": {"uniform": [0, 1]}}, "one of mean, sum"),
+    ("dplis", {"R": 1, "smoothing_radius": 2}, "must stand once"),
+    ("dp_sgd", {"schedule": "cosin"}, "Did you mean 'cosine'"),
+    ("dp_sgd", {"schedule": 3}, "unknown schedule"),
+    ("dp_sgd", {"schedule": {"choice": []}}, "at least one schedule"),
+    ("dp_sgd", {"schedule": {"choice": ["step", "step"]}}, "once"),
+    ("dp_sgd", {"schedule": {"choice": ["warmup"]}}, "warmup: beside schedule:"),
+    ("dp_sgd", {"schedule": {"step": {"factr": 0.1}}}, "Did you mean 'factor'"),
+    ("dp_sgd", {"schedule": {"step": {"factor": 2}}}, "at most 1"),
+    ("dp_sgd", {"schedule": {"step": 3}}, "factor, every"),
+    ("dp_sgd", {"schedule": {"constant": {"a": 3}}}, "constant has no parameter"),
+    ("dp_sgd", {"schedule": {"step": {}, "cosine": {}}}, "exactly one kind"),
+    ("dp_sgd", {"schedule": {"uniform": [0, 1]}}, "unknown schedule"),
+    ("dp_sgd", {"warmup": 1.0}, "below 1"),
+    ("dp_sgd", {"schedule.cosine.final": 0.1}, "needs the schedule cosine"),
+    ("dp_sgd", {"schedule": "step", "schedule.cosine.final": 0.1}, "needs the schedule cosine"),
+]
+
+
+@pytest.mark.parametrize(("method", "raw", "says"), WRONG, ids=[str(raw)[:50] for _, raw, _ in WRONG])
+def test_a_wrong_space_is_refused_once_with_its_mend(method: str, raw: dict[str, Any], says: str) -> None:
+    with pytest.raises(SpaceError) as caught:
+        parse_space(raw, method=method)
+    assert len(caught.value.problems) == 1
+    assert says in str(caught.value)
+
+
+def test_all_problems_are_reported_in_file_order() -> None:
+    raw = {"R": -1, "learning_rat": 3, "K": 0.5, "schedule": {"choice": ["cosin", {"step": {"factor": 7}}]}}
+    with pytest.raises(SpaceError) as caught:
+        parse_space(raw, method="dplis")
+    paths = [".".join(map(str, problem.path)) for problem in caught.value.problems]
+    assert paths == ["R", "learning_rat", "K", "schedule.choice.0", "schedule.choice.1.step.factor"]

@@ -1,0 +1,143 @@
+"""Data sets by name, with provenance and checksum: importing this reads no file and loads no heavy library."""
+
+from __future__ import annotations
+
+import hashlib
+from difflib import get_close_matches
+from functools import lru_cache
+from importlib.util import find_spec
+
+from trainables.data.files import checksum, data_folder, fetch_files, locate
+from trainables.data.registry import DATASETS
+from trainables.data.requests import DatasetInfo, DatasetRequest, FileInfo, Splits
+from trainables.data.user import user_info
+from trainables.errors import DatasetError
+
+__all__ = [
+    "DATASETS",
+    "DatasetInfo",
+    "DatasetRequest",
+    "FileInfo",
+    "Splits",
+    "check_present",
+    "data_folder",
+    "fetch",
+    "fingerprint",
+    "info",
+    "load",
+    "public_train_size",
+]
+
+
+def info(request: DatasetRequest) -> DatasetInfo:
+    """Return what is public about the data set of a request; a shipped one costs no file access.
+
+    Raises:
+        DatasetError: the name is unknown, or the user's own file is missing or not as it must be.
+    """
+    if request.path is not None:
+        if request.name in DATASETS:
+            raise DatasetError(
+                f"{request.name} is the name of a shipped data set and takes no path, got {request.path}. Give your "
+                "own data a name of their own: the budget is kept under it."
+            )
+        return user_info(request)
+    if request.name not in DATASETS:
+        near = get_close_matches(request.name, DATASETS, n=1)
+        raise DatasetError(
+            f"unknown data set {request.name!r}. "
+            + (f"Did you mean {near[0]!r}? " if near else f"Known: {', '.join(DATASETS)}. ")
+            + "Your own data need dataset.path and dataset.public_size."
+        )
+    return DATASETS[request.name]
+
+
+def public_train_size(request: DatasetRequest) -> int:
+    """Return the PUBLIC number of training records after the validation split: the n of ``sample_rate``.
+
+    The realised number may differ by the split's hash and, under add/remove adjacency, is private.
+
+    Raises:
+        DatasetError: unknown data set, or a size or fraction that leaves no record.
+    """
+    size = _public_size(request)
+    fraction = request.validation_fraction
+    if not 0 <= fraction < 1:
+        raise DatasetError(f"validation_fraction must be at least 0 and below 1, got {fraction}")
+    left = round(size * (1 - fraction))
+    if left < 1:
+        raise DatasetError(f"data set {request.name}: validation must leave training records, got none of {size}")
+    return left
+
+
+def _public_size(request: DatasetRequest) -> int:
+    # A declared size needs no look at the user's file, which may not be here yet.
+    if request.path is not None and request.name not in DATASETS:
+        size = request.public_size
+        if isinstance(size, int) and not isinstance(size, bool) and size >= 1:
+            return size
+    return info(request).public_train_size
+
+
+def check_present(request: DatasetRequest) -> None:
+    """Check that the data set can be read: its files are there and have their checksums.
+
+    Raises:
+        DatasetError: which file is missing or wrong, where to put it and how to get it.
+    """
+    known = info(request)
+    if known.path is not None:
+        return
+    if known.forms:
+        locate(known, data_folder(request.data_dir))
+    elif find_spec("sklearn") is None:
+        raise DatasetError(
+            f"data set {known.name} comes inside scikit-learn, got no such package. Install scikit-learn."
+        )
+
+
+def fetch(request: DatasetRequest) -> None:
+    """Fetch what is missing from the official addresses over https into the data directory, checksums compared.
+
+    A set that is there, one inside scikit-learn and a user's own file need nothing and are left alone.
+
+    Raises:
+        DatasetError: an address does not answer or sends something else, or there is none.
+    """
+    known = info(request)
+    if known.path is None:
+        fetch_files(known, data_folder(request.data_dir))
+
+
+def fingerprint(request: DatasetRequest) -> str:
+    """Return what identifies the records, whatever name they are given: for the LEDGER, which is operator-only.
+
+    Sets that share a budget (`DatasetInfo.budget_owner`) share one fingerprint. That of a user's own file is the file's
+    checksum, which depends on private records and must not be shown to analysts.
+
+    Raises:
+        DatasetError: unknown data set, or an unreadable file.
+    """
+    known = info(request)
+    if known.path is not None:
+        from pathlib import Path
+
+        return checksum(Path(known.path))
+    owner = DATASETS[known.budget_owner]
+    if owner.content_sha256:
+        return owner.content_sha256
+    published = "".join(file.sha256 for file in owner.files) or f"scikit-learn:{owner.name}"
+    return hashlib.sha256(published.encode()).hexdigest()
+
+
+@lru_cache(maxsize=2)
+def load(request: DatasetRequest) -> Splits:
+    """Return the records as tensors, read once per process and shared: callers do not write to them.
+
+    Raises:
+        DatasetError: unknown data set, or a file that is missing or not what its checksum says.
+    """
+    from trainables.data.loading import load_splits
+
+    public_train_size(request)  # refuses a wrong fraction before anything is read
+    return load_splits(info(request), request)

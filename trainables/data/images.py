@@ -1,0 +1,135 @@
+"""Image sets from their files: npz arrays, IDX (MNIST), WebP sheets and the CIFAR-10 archive, as uint8 arrays."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import pickle
+import struct
+import tarfile
+import zipfile
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from trainables.errors import DatasetError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Arrays", "read_cifar_archive", "read_idx", "read_npz", "read_webp_sheets"]
+
+Arrays: TypeAlias = "dict[str, np.ndarray]"
+"""``x_train``, ``y_train``, ``x_test``, ``y_test``: images uint8, shape (n, channels, height, width); labels uint8."""
+
+_KEYS = ("x_train", "y_train", "x_test", "y_test")
+_SHEET_IMAGES = 500
+_SIDE = 32
+
+
+def read_npz(paths: tuple[Path, ...]) -> Arrays:
+    """Return the four arrays of a grey-scale npz file, images of shape (n, 1, height, width)."""
+    import numpy as np
+
+    try:
+        with np.load(paths[0], allow_pickle=False) as file:
+            arrays = {key: file[key] for key in _KEYS}
+    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DatasetError(
+            f"{paths[0]}: must be an npz file with the arrays {', '.join(_KEYS)} ({error}); fetch it again"
+        ) from error
+    return {key: array[:, None] if key.startswith("x") else array for key, array in arrays.items()}
+
+
+def _idx(path: Path) -> np.ndarray:
+    import numpy as np
+
+    try:
+        raw = gzip.decompress(path.read_bytes())
+    except (OSError, EOFError, zlib.error) as error:
+        raise DatasetError(f"{path}: must be a gzip file ({error}); fetch it again") from error
+    if len(raw) < 4 or raw[:3] != b"\x00\x00\x08":  # two zero bytes, then 8 for unsigned bytes
+        raise DatasetError(f"{path}: must be an IDX file of unsigned bytes; fetch it again")
+    dimensions = raw[3]
+    start = 4 + 4 * dimensions
+    shape = struct.unpack(f">{dimensions}I", raw[4:start]) if len(raw) >= start else (-1,)
+    if math.prod(shape) != len(raw) - start:
+        raise DatasetError(f"{path}: must hold as many bytes as its header says; fetch it again")
+    return np.frombuffer(raw, np.uint8, offset=start).reshape(shape)
+
+
+def read_idx(paths: tuple[Path, ...]) -> Arrays:
+    """Return the arrays of the four IDX files (train images, train labels, test images, test labels)."""
+    x_train, y_train, x_test, y_test = (_idx(path) for path in paths)
+    return {"x_train": x_train[:, None], "y_train": y_train, "x_test": x_test[:, None], "y_test": y_test}
+
+
+def read_webp_sheets(paths: tuple[Path, ...]) -> Arrays:
+    """Return the arrays of a file of lossless WebP sheets: 500 images of 32 x 32, one below the other, per sheet."""
+    import numpy as np
+    from PIL import Image, UnidentifiedImageError
+
+    def images(file: Any, prefix: str, count: int) -> np.ndarray:  # noqa: ANN401 - NpzFile's type is generic since 2.3
+        whole = np.empty((count, 3, _SIDE, _SIDE), np.uint8)
+        sheets = sorted(key for key in file.files if key.startswith(prefix + "/"))
+        for number, key in enumerate(sheets):
+            with Image.open(io.BytesIO(file[key].tobytes())) as sheet:
+                pixels = np.asarray(sheet.convert("RGB"))
+            at = number * _SHEET_IMAGES
+            rows = pixels.reshape(-1, _SIDE, _SIDE, 3).transpose(0, 3, 1, 2)
+            whole[at : at + len(rows)] = rows
+        return whole
+
+    try:
+        with np.load(paths[0], allow_pickle=False) as file:
+            y_train, y_test = file["y_train"], file["y_test"]
+            return {
+                "x_train": images(file, "x_train", len(y_train)),
+                "y_train": y_train,
+                "x_test": images(file, "x_test", len(y_test)),
+                "y_test": y_test,
+            }
+    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, UnidentifiedImageError) as error:
+        raise DatasetError(f"{paths[0]}: must be an npz file of WebP sheets ({error}); fetch it again") from error
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Reads the archive's pickles, which hold bytes, numbers and numpy arrays, and refuses whatever could run code."""
+
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - the signature of the base class
+        if (module.split(".")[0], name) in {
+            ("numpy", "_reconstruct"),
+            ("numpy", "ndarray"),
+            ("numpy", "dtype"),
+            ("_codecs", "encode"),
+        }:
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"{module}.{name} has no place in a CIFAR-10 batch")
+
+
+def read_cifar_archive(paths: tuple[Path, ...]) -> Arrays:
+    """Return the arrays of ``cifar-10-python.tar.gz`` as published, in its own order."""
+    import numpy as np
+
+    def batch(archive: tarfile.TarFile, name: str) -> tuple[np.ndarray, np.ndarray]:
+        member = archive.extractfile(f"cifar-10-batches-py/{name}")
+        if member is None:
+            raise KeyError(name)
+        content = _PlainUnpickler(io.BytesIO(member.read()), encoding="bytes").load()
+        return np.asarray(content[b"data"], np.uint8).reshape(-1, 3, _SIDE, _SIDE), np.asarray(
+            content[b"labels"], np.uint8
+        )
+
+    try:
+        with tarfile.open(paths[0], "r:gz") as archive:
+            parts = [batch(archive, f"data_batch_{number}") for number in range(1, 6)]
+            x_test, y_test = batch(archive, "test_batch")
+    except (OSError, EOFError, KeyError, ValueError, tarfile.TarError, zlib.error, pickle.UnpicklingError) as error:
+        raise DatasetError(f"{paths[0]}: must be the CIFAR-10 archive ({error}); fetch it again") from error
+    return {
+        "x_train": np.concatenate([images for images, _ in parts]),
+        "y_train": np.concatenate([labels for _, labels in parts]),
+        "x_test": x_test,
+        "y_test": y_test,
+    }

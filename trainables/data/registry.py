@@ -1,0 +1,221 @@
+"""The data sets that ship by name: public sizes, shapes, provenance, licence, and checksum of every file.
+
+What the checksums are:
+
+- ``sha256`` of files in the ``.npz``, ``.xz`` and ``.data`` forms were computed from files that had been compared with
+  the official copies or with two independent ones. Those of the UCI tables are of the published text itself.
+- ``md5`` of MNIST's, Fashion-MNIST's and CIFAR-10's official archives are those that their publishers and torchvision
+  give. These archives were never read here; so whatever is read from them must also decode to arrays with the
+  ``content_sha256``, which was computed from the compared files.
+"""
+
+from __future__ import annotations
+
+from trainables.data.requests import DatasetInfo, FileInfo
+from trainables.data.tabular import ADULT, BANK, WISCONSIN
+
+__all__ = ["DATASETS", "TEST_FRACTION"]
+
+TEST_FRACTION = 0.2
+"""Part of a set without an official test set that is split off as one, by the hash of the record's index."""
+
+_MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+_FASHION = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"
+_UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/"
+_IDX = (
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+)
+
+
+def _idx(folder: str, address: str, *sums: str) -> tuple[FileInfo, ...]:
+    # A folder, because MNIST and Fashion-MNIST publish different files under the same four names.
+    return tuple(
+        FileInfo(name=f"{folder}/{name}", md5=md5, url=address + name) for name, md5 in zip(_IDX, sums, strict=True)
+    )
+
+
+def _info(*forms: tuple[FileInfo, ...], **known: object) -> DatasetInfo:
+    fetched = next((form for form in forms if all(file.url for file in form)), ())
+    known.setdefault("budget_owner", known["name"])
+    return DatasetInfo(forms=forms, files=fetched, **known)  # type: ignore[arg-type]
+
+
+_CIFAR_ARCHIVE = FileInfo(
+    name="cifar-10-python.tar.gz",
+    md5="c58f30108f718f92721af3b95e74349a",
+    url="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+)
+
+_ALL = (
+    _info(
+        name="digits",
+        public_train_size=1401,
+        test_size=396,
+        input_shape=(1, 8, 8),
+        classes=10,
+        provenance="UCI Optical Recognition of Handwritten Digits (its test part), inside scikit-learn; "
+        "a fifth is our public test split",
+        licence="CC BY 4.0",
+    ),
+    _info(
+        name="breast_cancer",
+        public_train_size=450,
+        test_size=119,
+        input_shape=(30,),
+        classes=2,
+        provenance="UCI Breast Cancer Wisconsin (diagnostic), inside scikit-learn; a fifth is our public test split",
+        licence="CC BY 4.0",
+    ),
+    _info(
+        name="iris",
+        public_train_size=116,
+        test_size=34,
+        input_shape=(4,),
+        classes=3,
+        provenance="UCI Iris (Fisher 1936), inside scikit-learn; a fifth is our public test split",
+        licence="CC BY 4.0",
+    ),
+    _info(
+        (FileInfo(name="mnist.npz", sha256="06af5dfe73b70e3bc1c36439982b18a8d76803db9b544f6fdf838a37fbb01b64"),),
+        _idx(
+            "mnist",
+            _MNIST,
+            "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            "d53e105ee54ea40749a09fcbcd1e9432",
+            "9fb629c4189551a2d022fa330f9573f3",
+            "ec29112dd5afa0611ce80d1b7f02629c",
+        ),
+        name="mnist",
+        public_train_size=60_000,
+        test_size=10_000,
+        input_shape=(1, 28, 28),
+        classes=10,
+        content_sha256="9465510274432a9977c29c1d92e5c892c6a6944a050f8965c719f3a6faba2dca",
+        provenance="MNIST (LeCun, Cortes, Burges), official training and test sets",
+        licence="none stated",
+    ),
+    _info(
+        (
+            FileInfo(
+                name="fashion_mnist.npz", sha256="5b6d2c4c694a91887af8ab7d039c04f80af3c29378d731c93a538d2e831aa469"
+            ),
+        ),
+        _idx(
+            "fashion_mnist",
+            _FASHION,
+            "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "25c81989df183df01b3e8a0aad5dffbe",
+            "bef4ecab320f06d8554ea6380940ec79",
+            "bb300cfdad3c16e7a12a480ee83cd310",
+        ),
+        name="fashion_mnist",
+        public_train_size=60_000,
+        test_size=10_000,
+        input_shape=(1, 28, 28),
+        classes=10,
+        content_sha256="137f4b92bc3a40f518aeec1e0b87aa5a15a6db0e8a38187766997617e2906fd7",
+        provenance="Fashion-MNIST (Zalando Research 2017), official training and test sets",
+        licence="MIT",
+    ),
+    _info(
+        (FileInfo(name="cifar10.webp.npz", sha256="9cd4b178f65165f9314081925418748cad0c237888833c2a3c2da5521d6bb6ac"),),
+        (_CIFAR_ARCHIVE,),
+        name="cifar10",
+        public_train_size=50_000,
+        test_size=10_000,
+        input_shape=(3, 32, 32),
+        classes=10,
+        content_sha256="e633033c4092bf368a4231184cf4b3c9a2fa0ea0b5b6d5c695e01e293378163a",
+        provenance="CIFAR-10 (Krizhevsky 2009), official training and test sets in the official order",
+        licence="none stated",
+    ),
+    _info(
+        (
+            FileInfo(
+                name="cifar10_10k2k.webp.npz",
+                sha256="d808df5ea4bd4e5767c5e9dc9dbe1765fcec8c12a1fb5b10f7cd54b01ce6bd9b",
+            ),
+        ),
+        name="cifar10_10k2k",
+        public_train_size=10_000,
+        test_size=2_000,
+        input_shape=(3, 32, 32),
+        classes=10,
+        content_sha256="873f96384b3088a01669729264278756e6818eb39cfc03045083d4865bd85175",
+        budget_owner="cifar10",
+        provenance="a stratified 10 000 + 2 000 of CIFAR-10, for quick runs; its records share CIFAR-10's budget",
+        licence="none stated",
+    ),
+    _info(
+        (
+            FileInfo(name="adult.data.xz", sha256="03c5722d4eaeaa2962f81284344def3c5150dadc6ddf841fcbb57f233371445c"),
+            FileInfo(name="adult.test.xz", sha256="45248f451a46bace9a234ece542aeadb66ea52e3c078f136d4b2c069cb38b1cd"),
+        ),
+        (
+            FileInfo(
+                name="adult.data",
+                sha256="5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
+                url=f"{_UCI}adult/adult.data",
+            ),
+            FileInfo(
+                name="adult.test",
+                sha256="a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
+                url=f"{_UCI}adult/adult.test",
+            ),
+        ),
+        name="adult",
+        public_train_size=32_561,
+        test_size=16_281,
+        input_shape=(ADULT.width,),
+        classes=2,
+        provenance="UCI Adult (Becker, Kohavi 1996), official training and test sets, rows with missing values kept",
+        licence="CC BY 4.0",
+    ),
+    _info(
+        (
+            FileInfo(
+                name="bank-additional-full.csv.xz",
+                sha256="382e6af4933a7a167fe4264c1182234c02b063d712c5ad46313d6db0ab9d3ac1",
+            ),
+        ),
+        (
+            FileInfo(
+                name="bank-additional-full.csv",
+                sha256="74adfc578bf77a7ff4bb1ba4a9f8709d9e3c6907342959c2c8416847e0afb4d8",
+                url=f"{_UCI}00222/bank-additional.zip",
+                member="bank-additional/bank-additional-full.csv",
+            ),
+        ),
+        name="bank",
+        public_train_size=32_885,
+        test_size=8_303,
+        input_shape=(BANK.width,),
+        classes=2,
+        provenance="UCI Bank Marketing, the 41 188 rows of bank-additional-full (Moro, Cortez, Rita 2014); "
+        "a fifth is our public test split",
+        licence="CC BY 4.0",
+    ),
+    _info(
+        (
+            FileInfo(
+                name="breast-cancer-wisconsin.data",
+                sha256="402c585309c399237740f635ef9919dc512cca12cbeb20de5e563a4593f22b64",
+                url=f"{_UCI}breast-cancer-wisconsin/breast-cancer-wisconsin.data",
+            ),
+        ),
+        name="breast_cancer_wisconsin",
+        public_train_size=570,
+        test_size=129,
+        input_shape=(WISCONSIN.width,),
+        classes=2,
+        provenance="UCI Breast Cancer Wisconsin (original, Wolberg 1992), 699 rows, 16 with a missing value kept; "
+        "a fifth is our public test split",
+        licence="CC BY 4.0",
+    ),
+)
+
+DATASETS: dict[str, DatasetInfo] = {info.name: info for info in _ALL}
+"""Every data set that has a name of its own."""

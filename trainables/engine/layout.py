@@ -1,0 +1,62 @@
+"""The parameters of a module as ONE flat vector: what the clip, the noise and the update work on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Layout"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names and shapes of the trainable parameters, in the order of the module.
+
+    Attributes:
+        names: as `module.named_parameters()` gives them; a tied parameter stands once, a frozen one not at all.
+        shapes: of the same parameters.
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[torch.Size, ...]
+
+    @classmethod
+    def of(cls, module: nn.Module) -> Layout:
+        """The layout of a module's trainable parameters."""
+        named = [(name, parameter.shape) for name, parameter in module.named_parameters() if parameter.requires_grad]
+        return cls(names=tuple(name for name, _ in named), shapes=tuple(shape for _, shape in named))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of entries of each parameter."""
+        return tuple(shape.numel() for shape in self.shapes)
+
+    @property
+    def dimension(self) -> int:
+        """d, the number of all entries."""
+        return sum(self.sizes)
+
+    def flatten(self, module: nn.Module) -> Tensor:
+        """A copy of the module's parameters, shape (d,)."""
+        named = dict(module.named_parameters())
+        return flat([named[name].detach() for name in self.names])
+
+    def views(self, theta: Tensor) -> dict[str, Tensor]:
+        """Each parameter as a view of the vector `theta` of shape (d,)."""
+        parts = torch.split(theta, list(self.sizes))
+        return {name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)}
+
+    def write(self, theta: Tensor, module: nn.Module) -> None:
+        """Copies the vector `theta` of shape (d,) into the module's parameters."""
+        named = dict(module.named_parameters())
+        with torch.no_grad():
+            for name, view in self.views(theta).items():
+                named[name].copy_(view)
+
+
+def flat(parts: Iterable[Tensor]) -> Tensor:
+    """The entries of all parts, one after the other."""
+    return torch.cat([part.reshape(-1) for part in parts])

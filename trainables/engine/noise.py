@@ -1,0 +1,24 @@
+"""Stage 4, the noise: added ONCE to the clipped sum. This stage, and no other, is what the budget pays for."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from trainables.engine.random import Generator
+
+__all__ = ["add_noise"]
+
+
+def add_noise(clipped: Tensor, *, standard_deviation: float, generator: Generator) -> Tensor:
+    """The clipped sum plus N(0, standard_deviation²·I).
+
+    Args:
+        clipped: Σ_i ḡ_i, shape (d,).
+        standard_deviation: noise_multiplier · C.
+        generator: the secret generator; d numbers are drawn from it, whatever the batch.
+
+    Returns:
+        Shape (d,).
+    """
+    noise = generator.normal(clipped.numel(), clipped.dtype).to(clipped.device)
+    return clipped + standard_deviation * noise

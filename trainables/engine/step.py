@@ -1,0 +1,151 @@
+"""One private step: the five stages in their order, under one immutable owner of everything that privacy depends on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+
+import torch
+from torch import Tensor
+
+from trainables.engine.clip import clipped_sum
+from trainables.engine.noise import add_noise
+from trainables.engine.objective import Objective, Plain
+from trainables.engine.per_sample import PerSampleSource
+from trainables.engine.postprocess import Identity, Postprocess
+from trainables.engine.random import Generator
+from trainables.engine.sampling import poisson_batch
+from trainables.engine.update import Update, decoupled_decay
+from trainables.errors import HyperparameterError
+
+__all__ = ["Mechanism", "PrivateStep", "Stages"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mechanism:
+    """The Poisson-subsampled Gaussian mechanism of a step; nothing outside it holds a rate, a clip or a noise scale.
+
+    Formal guarantee: with add/remove-one adjacency, a step is a Gaussian mechanism of noise_multiplier times its
+    sensitivity max_grad_norm, subsampled at sample_rate. What it divides by is public.
+
+    Attributes:
+        sample_rate: probability with which a record enters a batch, in (0, 1].
+        noise_multiplier: standard deviation of the noise divided by max_grad_norm; 0 is not private.
+        max_grad_norm: clipping norm C.
+        expected_batch_size: b, what the noised sum is divided by, whatever the batch.
+
+    Raises:
+        HyperparameterError: a number is not finite or out of its range.
+    """
+
+    sample_rate: float
+    noise_multiplier: float
+    max_grad_norm: float
+    expected_batch_size: float
+
+    def __post_init__(self) -> None:
+        # Every comparison is written so that NaN and infinity fail it.
+        rules = (
+            (0 < self.sample_rate <= 1, "sample_rate must be in (0, 1]", self.sample_rate),
+            (0 <= self.noise_multiplier < inf, "noise_multiplier must be finite and at least 0", self.noise_multiplier),
+            (0 < self.max_grad_norm < inf, "max_grad_norm must be finite and greater than 0", self.max_grad_norm),
+            (
+                0 < self.expected_batch_size < inf,
+                "expected_batch_size must be finite and greater than 0",
+                self.expected_batch_size,
+            ),
+        )
+        problems = [f"{rule}; got {value!r}" for holds, rule, value in rules if not holds]
+        if problems:
+            raise HyperparameterError("\n".join(problems))
+
+    @property
+    def noise_scale(self) -> float:
+        """Standard deviation of the noise on the sum, per coordinate: noise_multiplier · C."""
+        return self.noise_multiplier * self.max_grad_norm
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stages:
+    """What a method changes, stage by stage; the defaults are DP-SGD. All of it is free for the accountant.
+
+    Attributes:
+        objective: before the clip, from public randomness only.
+        weight_decay_before_clipping: λ of g_i ← g_i + λθ.
+        postprocess: after the noise.
+        decoupled_weight_decay: λ of θ ← (1 - ηλ)θ - ηg̃.
+    """
+
+    objective: Objective = field(default_factory=Plain)
+    weight_decay_before_clipping: float = 0.0
+    postprocess: Postprocess = field(default_factory=Identity)
+    decoupled_weight_decay: float = 0.0
+
+
+class PrivateStep:
+    """Takes private steps; charging for them is its caller's, and comes before.
+
+    Attributes:
+        mechanism: what a step is, for privacy.
+        noise_draws: how often noise was added; equals the steps taken, and the ledger's count is compared with it.
+    """
+
+    def __init__(
+        self,
+        *,
+        mechanism: Mechanism,
+        stages: Stages,
+        source: PerSampleSource,
+        update: Update,
+        secret: Generator,
+        public: torch.Generator,
+    ) -> None:
+        self.mechanism = mechanism
+        self.noise_draws = 0
+        self._stages = stages
+        self._source = source
+        self._update = update
+        self._secret = secret
+        self._public = public
+
+    def take(self, theta: Tensor, inputs: Tensor, targets: Tensor, *, learning_rate: float) -> Tensor:
+        """Draws a batch, privatises its gradient, and moves the parameters.
+
+        Args:
+            theta: θ, shape (d,).
+            inputs: ALL training inputs, shape (n, *input_shape).
+            targets: their labels, shape (n, ...).
+            learning_rate: η of this step.
+
+        Returns:
+            The next θ, shape (d,).
+        """
+        batch = poisson_batch(self._secret, len(inputs), self.mechanism.sample_rate).to(inputs.device)
+        gradient = self.private_gradient(theta, inputs[batch], targets[batch], learning_rate=learning_rate)
+        direction = self._update.direction(self._stages.postprocess(gradient))
+        return decoupled_decay(
+            theta, direction, learning_rate=learning_rate, weight_decay=self._stages.decoupled_weight_decay
+        )
+
+    def private_gradient(self, theta: Tensor, inputs: Tensor, targets: Tensor, *, learning_rate: float) -> Tensor:
+        """g̃ = (1/b)(Σ_i ḡ_i + N(0, noise_multiplier²·C²·I)), b the EXPECTED batch size.
+
+        Args:
+            theta: θ, shape (d,).
+            inputs: the batch, shape (B, *input_shape); B may be 0, and then this is noise alone.
+            targets: shape (B, ...).
+            learning_rate: η, which scales DPLIS' perturbations.
+
+        Returns:
+            Shape (d,).
+        """
+        mechanism, decay = self.mechanism, self._stages.weight_decay_before_clipping
+        noise_in_theta = learning_rate * mechanism.noise_scale / mechanism.expected_batch_size
+        points = self._stages.objective.points(theta, noise_scale=noise_in_theta, public=self._public)
+        gradients = self._source.chunks(points, inputs, targets)
+        if decay:
+            gradients = (chunk.shifted(decay * theta) for chunk in gradients)
+        clipped = clipped_sum(gradients, mechanism.max_grad_norm, like=theta)
+        noised = add_noise(clipped, standard_deviation=mechanism.noise_scale, generator=self._secret)
+        self.noise_draws += 1
+        return noised / mechanism.expected_batch_size

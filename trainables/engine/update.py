@@ -1,0 +1,92 @@
+"""The update: SGD with momentum or Adam on the noised direction, with decoupled weight decay where it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+__all__ = ["Adam", "Sgd", "Update", "decoupled_decay"]
+
+
+class Update(Protocol):
+    """An optimizer over one flat vector."""
+
+    def direction(self, gradient: Tensor) -> Tensor:
+        """What is subtracted from θ, before the learning rate; shape (d,)."""
+        ...
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Its memory."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Takes a stored memory back."""
+        ...
+
+
+class Sgd:
+    """v ← m·v + g̃, and v is the direction (torch.optim.SGD's momentum, without dampening)."""
+
+    def __init__(self, like: Tensor, *, momentum: float = 0.0) -> None:
+        self._momentum = momentum
+        self._velocity = torch.zeros_like(like)
+
+    def direction(self, gradient: Tensor) -> Tensor:
+        """The velocity after this gradient."""
+        self._velocity = self._momentum * self._velocity + gradient
+        return self._velocity
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The velocity."""
+        return {"velocity": self._velocity}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Takes a stored velocity back."""
+        self._velocity = state["velocity"].to(self._velocity)
+
+
+class Adam:
+    """Kingma & Ba 2015, with the constants of torch.optim.Adam."""
+
+    MEAN_DECAY = 0.9
+    SQUARE_DECAY = 0.999
+    FLOOR = 1e-8
+
+    def __init__(self, like: Tensor) -> None:
+        self._mean = torch.zeros_like(like)
+        self._square = torch.zeros_like(like)
+        self._count = 0
+
+    def direction(self, gradient: Tensor) -> Tensor:
+        """The bias-corrected mean over the root of the bias-corrected mean square."""
+        self._count += 1
+        self._mean = self.MEAN_DECAY * self._mean + (1 - self.MEAN_DECAY) * gradient
+        self._square = self.SQUARE_DECAY * self._square + (1 - self.SQUARE_DECAY) * gradient**2
+        mean = self._mean / (1 - self.MEAN_DECAY**self._count)
+        square = self._square / (1 - self.SQUARE_DECAY**self._count)
+        return mean / (square.sqrt() + self.FLOOR)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Both moments and the count of steps."""
+        return {"mean": self._mean, "square": self._square, "count": torch.tensor(self._count)}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Takes stored moments back."""
+        self._mean = state["mean"].to(self._mean)
+        self._square = state["square"].to(self._square)
+        self._count = int(state["count"])
+
+
+def decoupled_decay(theta: Tensor, direction: Tensor, *, learning_rate: float, weight_decay: float) -> Tensor:
+    """θ ← (1 - ηλ)·θ - η·direction; λ = 0 is the plain update.
+
+    Args:
+        theta: θ, shape (d,).
+        direction: shape (d,).
+        learning_rate: η of this step.
+        weight_decay: λ.
+    """
+    return (1.0 - learning_rate * weight_decay) * theta - learning_rate * direction

@@ -1,0 +1,20 @@
+"""The names of the models and of their options, for those who must not wait for torch."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["ACTIVATIONS", "MODELS", "NORMALIZATIONS"]
+
+MODELS: Final[dict[str, str]] = {
+    "logistic_regression": "one linear layer",
+    "mlp_64": "one hidden layer of 64, for small tables and digits",
+    "mlp_256": "one hidden layer of 256",
+    "mlp_512_128": "two hidden layers, DPLIS' MNIST network",
+    "mlp_1536_128": "two hidden layers, DPLIS' CIFAR-10 network",
+    "tutorial_cnn": "the two-convolution network of the TF-privacy tutorial",
+    "four_conv_cnn": "four 3x3 convolutions with average pooling, the usual private CIFAR-10 network",
+}
+ACTIVATIONS: Final = ("relu", "tanh")
+# 'batch' is known by name only to say why it is refused.
+NORMALIZATIONS: Final = ("none", "group", "batch")

@@ -1,0 +1,432 @@
+"""The commands, and no logic: each parses its words, calls one function, prints its answer and sets its exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tuner import __version__
+from tuner.errors import InputError, TunerError
+
+__all__ = ["cli", "main"]
+
+_RAY = {
+    "list-trials": "list-trials",
+    "list-experiments": "list-experiments",
+    "lsx": "lsx",
+    "add-note": "add-note",
+}
+
+
+class Commands(click.Group):
+    """Our commands, and those of Ray's own `tune` script, which are imported only when one is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Ours in the order of their writing; Ray's stand in the epilogue."""
+        return list(self.commands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Ours by name, else Ray's."""
+        if cmd_name in _RAY:
+            from ray.tune.cli.scripts import cli as ray_cli
+
+            command: click.Command = ray_cli.commands[_RAY[cmd_name]]
+            return command
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the nearest command when there is none of that name."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            import difflib
+
+            close = difflib.get_close_matches(args[0], [*self.commands, *_RAY], n=1)
+            if close:
+                raise click.UsageError(f"{error.message} Did you mean {close[0]!r}?", ctx) from error
+            raise
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Ray Tune's own commands are here too: list-trials, list-experiments (lsx), add-note. "
+    "The same program is called dp-tune and python -m tuner. "
+    "Exit codes: 0 done, 1 failed, 2 bad input, 3 refused by the budget, 130 interrupted (resumable).",
+)
+@click.version_option(__version__, prog_name="dp-tuner")
+def cli() -> None:
+    """Hyper-parameter search for private deep learning, with a privacy budget that is true."""
+
+
+def _say_json(values: object) -> None:
+    click.echo(json.dumps(values, indent=2, default=str))
+
+
+_file = click.argument("file", type=str)
+_set = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override one value: search.trials=4. Repeatable.",
+)
+_data = click.option(
+    "--data-dir", type=click.Path(), envvar="DP_TUNER_DATA", help="Folder with the data sets (default ./data)."
+)
+_json = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+_storage = click.option(
+    "--storage",
+    type=click.Path(),
+    default="runs",
+    envvar="DP_TUNER_STORAGE",
+    show_default=True,
+    help="Folder of sweeps.",
+)
+_ledger = click.option(
+    "--ledger",
+    default="sqlite:///runs/ledger.db",
+    envvar="DP_TUNER_LEDGER",
+    show_default=True,
+    help="The ledger of the data.",
+)
+_local = click.option("--local", is_flag=True, help="In this process, one trial at a time, without Ray.")
+_address = click.option("--address", default=None, help="A running Ray cluster (default: this machine alone).")
+_quiet = click.option("--quiet", is_flag=True, help="Plain lines, and only the ones that matter.")
+
+
+@cli.command()
+@click.argument("path", type=click.Path(dir_okay=False), default="experiment.yaml")
+@click.option("--force", is_flag=True, help="Overwrite a file that is there.")
+def init(path: str, force: bool) -> None:
+    """Write a commented experiment file to start from."""
+    from tuner.shipping import write_template
+
+    write_template(Path(path), force=force)
+    click.echo(f"wrote {path}. Next: tune plan {path}")
+
+
+@cli.command()
+@click.argument("files", nargs=-1, required=True)
+@_set
+def validate(files: tuple[str, ...], overrides: tuple[str, ...]) -> None:
+    """Check experiment files; all problems at once, nothing is run."""
+    from tuner.experiment import find, load
+
+    for name in files:
+        path, _ = find(name)
+        experiment = load(path, overrides)
+        click.echo(f"{path}: valid")
+        for warning in experiment.warnings():
+            click.echo(f"{path}: warning: {warning}", err=True)
+
+
+@cli.command()
+@_file
+@_set
+@_data
+@_json
+@click.option("--timing/--no-timing", default=True, help="Guess the wall time by a few steps on random numbers.")
+def plan(file: str, overrides: tuple[str, ...], data_dir: str | None, as_json: bool, timing: bool) -> None:
+    """What a search will cost: trials, steps, ε of one trial and of all, noise, hours. Nothing is run."""
+    from tuner.planning import plan_command
+
+    values = plan_command(file, overrides, data_dir=data_dir, timing=timing, say=None if as_json else click.echo)
+    if as_json:
+        _say_json(values)
+
+
+@cli.command()
+@_file
+@_set
+@_data
+@_local
+@_address
+@_quiet
+@_json
+@click.option("--resume", is_flag=True, help="Go on with the newest sweep of this experiment.")
+@click.option("--dry-run", is_flag=True, help="Check everything, print the plan, start nothing.")
+def run(
+    file: str,
+    overrides: tuple[str, ...],
+    data_dir: str | None,
+    local: bool,
+    address: str | None,
+    quiet: bool,
+    as_json: bool,
+    resume: bool,
+    dry_run: bool,
+) -> None:
+    """Run a search. FILE is a path, else the name of a shipped experiment (see `ls`)."""
+    from tuner.run import RunOptions, run_file
+
+    options = RunOptions(data_dir=data_dir, local=local, address=address, quiet=quiet, as_json=as_json)
+    sys.exit(run_file(file, overrides, options, resume=resume, dry_run=dry_run))
+
+
+@cli.command("resume")
+@click.argument("name")
+@_set
+@_data
+@_local
+@_address
+@_quiet
+@_json
+@_storage
+def resume_command(
+    name: str,
+    overrides: tuple[str, ...],
+    data_dir: str | None,
+    local: bool,
+    address: str | None,
+    quiet: bool,
+    as_json: bool,
+    storage: str,
+) -> None:
+    """Go on with a sweep, also a finished one (--set search.trials=…). Noise, data and cap stay as they are."""
+    from tuner.run import RunOptions, resume_sweep
+    from tuner.sweeps import find
+
+    options = RunOptions(data_dir=data_dir, local=local, address=address, quiet=quiet, as_json=as_json)
+    sys.exit(resume_sweep(find(Path(storage), name), overrides, options))
+
+
+@cli.command()
+@click.argument("name")
+@_storage
+def stop(name: str, storage: str) -> None:
+    """Ask a running sweep to stop: running trials end, no new one starts, the rest of the budget is kept."""
+    from tuner.status import request_stop
+    from tuner.sweeps import find
+
+    click.echo(request_stop(find(Path(storage), name)))
+
+
+@cli.command()
+@click.argument("name", required=False)
+@_storage
+@_json
+def status(name: str | None, storage: str, as_json: bool) -> None:
+    """How sweeps stand: state, trials, best score, budget."""
+    from tuner.status import status_text, status_values
+
+    values = status_values(Path(storage), name)
+    _say_json(values) if as_json else click.echo(status_text(values))
+
+
+@cli.command()
+@click.argument("name")
+@_storage
+@click.option("--every", type=click.FloatRange(min=0.2), default=2.0, show_default=True, help="Seconds between looks.")
+def watch(name: str, storage: str, every: float) -> None:
+    """Follow a sweep that runs elsewhere, until it ends."""
+    from tuner.status import follow
+    from tuner.sweeps import find
+
+    follow(find(Path(storage), name), every=every)
+
+
+@cli.command()
+@click.argument("name")
+@click.argument("trial", required=False)
+@_storage
+@_json
+def show(name: str, trial: str | None, storage: str, as_json: bool) -> None:
+    """All trials of a sweep, or one TRIAL (its number or id) with its scores by step."""
+    from tuner.status import trial_text, trial_values
+    from tuner.sweeps import find
+
+    values = trial_values(find(Path(storage), name), trial)
+    _say_json(values) if as_json else click.echo(trial_text(values))
+
+
+@cli.command()
+@click.argument("name")
+@_storage
+def sync(name: str, storage: str) -> None:
+    """Send to MLflow what a sweep has recorded and the tracking server has not yet acknowledged."""
+    from tuner.status import sync_tracking
+    from tuner.sweeps import find
+
+    click.echo(sync_tracking(find(Path(storage), name)))
+
+
+@cli.group(invoke_without_command=True)
+@_ledger
+@_json
+@click.pass_context
+def budget(ctx: click.Context, ledger: str, as_json: bool) -> None:
+    """What every data set in the ledger has spent over ALL its searches, and its cap."""
+    ctx.obj = (ledger, as_json)
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(budget_show, dataset=None)
+
+
+@budget.command("show")
+@click.argument("dataset", required=False)
+@click.pass_context
+def budget_show(ctx: click.Context, dataset: str | None) -> None:
+    """One data set, or all: cap, committed, every search with its own cap and what it has spent."""
+    from tuner.budget_view import budget_text, budget_values
+
+    ledger, as_json = ctx.obj
+    values = budget_values(ledger, dataset)
+    _say_json(values) if as_json else click.echo(budget_text(values))
+
+
+@budget.command("set")
+@click.argument("dataset")
+@click.option("--epsilon", type=float, required=True, help="Cap over all searches on this data set.")
+@click.option("--delta", type=float, required=True, help="δ over all searches; each search brings its own.")
+@click.pass_context
+def budget_set(ctx: click.Context, dataset: str, epsilon: float, delta: float) -> None:
+    """Set the cap of a data set. It is for the data's owner; the history of caps stays in the ledger."""
+    from tuner.budget_view import set_cap
+
+    click.echo(set_cap(ctx.obj[0], dataset, epsilon=epsilon, delta=delta))
+
+
+@cli.command("ls")
+@click.argument("path", required=False)
+@_storage
+@click.option("--shipped", is_flag=True, help="Only the experiments that come with the program.")
+@click.pass_context
+def ls_command(ctx: click.Context, path: str | None, storage: str, shipped: bool) -> None:
+    """Shipped experiments and sweeps. With a PATH: Ray Tune's `ls` of that folder."""
+    if path is not None:
+        from ray.tune.cli.scripts import cli as ray_cli
+
+        ctx.invoke(ray_cli.commands["ls"], experiment_path=path)
+        return
+    from tuner.shipping import shipped_text
+    from tuner.status import status_text, status_values
+
+    click.echo(shipped_text())
+    if not shipped:
+        click.echo()
+        click.echo(status_text(status_values(Path(storage), None)))
+
+
+@cli.command()
+@click.argument("name")
+@click.argument("destination", type=click.Path(), default=".")
+@click.option("--force", is_flag=True, help="Overwrite a file that is there.")
+def cp(name: str, destination: str, force: bool) -> None:
+    """Copy a shipped experiment file, to make it your own."""
+    from tuner.shipping import copy_shipped
+
+    click.echo(f"wrote {copy_shipped(name, Path(destination), force=force)}")
+
+
+@cli.command()
+@click.argument("name")
+@click.option("--out", type=click.Path(), default=None, help="The page to write (default: report.html in the sweep).")
+@_storage
+def report(name: str, out: str | None, storage: str) -> None:
+    """One self-contained HTML page with the trials, the plots and the budget."""
+    from tuner.status import write_report
+    from tuner.sweeps import find
+
+    click.echo(f"wrote {write_report(find(Path(storage), name), Path(out) if out else None)}")
+
+
+@cli.command()
+@click.argument("name")
+@click.option("--out", type=click.Path(), default=None, help="Folder to write (default: exports/NAME).")
+@_storage
+@_data
+@_json
+def export(name: str, out: str | None, storage: str, data_dir: str | None, as_json: bool) -> None:
+    """The best configuration as a file that trains again, its model, and its privacy card."""
+    from tuner.export import export_sweep, export_text
+    from tuner.sweeps import find
+
+    sweep = find(Path(storage), name)
+    values = export_sweep(sweep, Path(out) if out else Path("exports") / sweep.name, data_dir=data_dir)
+    _say_json(values) if as_json else click.echo(export_text(values))
+
+
+@cli.command()
+@_file
+@_set
+@_data
+@_local
+@_quiet
+@_json
+@click.option("--out", type=click.Path(), default=None, help="Folder to write (default: exports/NAME).")
+def train(
+    file: str,
+    overrides: tuple[str, ...],
+    data_dir: str | None,
+    local: bool,
+    quiet: bool,
+    as_json: bool,
+    out: str | None,
+) -> None:
+    """Train one exported configuration: charged like any run, with model and card at the end."""
+    from tuner.run import RunOptions, train_file
+
+    options = RunOptions(data_dir=data_dir, local=local, address=None, quiet=quiet, as_json=as_json)
+    sys.exit(train_file(file, overrides, options, out=Path(out) if out else None))
+
+
+@cli.command()
+@click.argument("card", type=click.Path(exists=True, dir_okay=False))
+@click.option("--ledger", default=None, envvar="DP_TUNER_LEDGER", help="Its ledger (default: the one the card names).")
+@_json
+def verify(card: str, ledger: str | None, as_json: bool) -> None:
+    """Recompute a privacy card from its ledger, by other accountants, and say yes or no, and why."""
+    from tuner.verification import verify_card
+
+    report = verify_card(Path(card), ledger)
+    _say_json(report.values) if as_json else click.echo(report.text)
+    sys.exit(0 if report.ok else 1)
+
+
+@cli.command()
+@click.option("--uri", default="sqlite:///runs/mlflow.db", show_default=True, help="Tracking store to show.")
+@click.option("--port", type=click.IntRange(1, 65535), default=5000, show_default=True)
+def ui(uri: str, port: int) -> None:
+    """Open MLflow's pages on this machine (Ctrl-C ends them)."""
+    from tuner.status import serve_ui
+
+    sys.exit(serve_ui(uri, port=port))
+
+
+@cli.command()
+@_data
+@_json
+@click.option("--fix", is_flag=True, help="Take the names `tune` and `dp-tune` back for this program.")
+def doctor(data_dir: str | None, as_json: bool, fix: bool) -> None:
+    """Who owns `tune` and every package, what is missing, and what to do about it."""
+    from tuner.doctor import diagnose, findings_text, fix_script
+
+    if fix:
+        for path in fix_script():
+            click.echo(f"wrote {path}", err=as_json)
+    findings = diagnose(data_dir)
+    _say_json([vars(finding) for finding in findings]) if as_json else click.echo(findings_text(findings))
+    sys.exit(0 if all(finding.ok for finding in findings) else 1)
+
+
+def main(args: list[str] | None = None) -> Any:  # noqa: ANN401 - click ends the process itself
+    """Run the program; every expected error is one message on standard error and its family's exit code."""
+    from search_spaces.errors import DomainError
+    from trainables.errors import TrainableError
+
+    try:
+        return cli.main(args=args, prog_name="tune", standalone_mode=True)
+    except TunerError as error:
+        code, message = error.exit_code, str(error)
+    except (TrainableError, DomainError) as error:
+        code, message = InputError.exit_code, str(error)
+    except KeyboardInterrupt:
+        code, message = 130, "interrupted"
+    click.echo(f"error: {message}", err=True)
+    sys.exit(code)

@@ -1,0 +1,292 @@
+"""What an experiment may not ask for although every value is well formed; each refusal says why and what to do.
+
+A gate looks only at values that are well formed themselves, so one mistake is reported once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from search_spaces import PARAMETERS, SpaceError, parse_space
+from search_spaces.domains import is_number, show
+from trainables.data import DATASETS, public_train_size
+from trainables.errors import DatasetError
+from trainables.hyperparameters import HYPERPARAMETERS
+from trainables.model_names import ACTIVATIONS, MODELS, NORMALIZATIONS
+from tuner.experiment.model import Component, Experiment
+from tuner.experiment.wording import nearest
+from tuner.experiment.yamlfile import Path
+from tuner.search.names import PRUNERS, SAMPLERS, canonical_pruner, canonical_sampler, pruner_problems
+
+__all__ = ["GATES", "Finding"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One refusal.
+
+    Attributes:
+        path: the key that it is about.
+        rule: what must hold, and why.
+        mend: what to do.
+        value: what was found; empty for the value at ``path``.
+    """
+
+    path: Path
+    rule: str
+    mend: str = ""
+    value: str = ""
+
+
+_METRICS = ("validation_accuracy", "validation_loss")
+_USER_MODEL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
+_PRICED_AT = {
+    "batch_size": "trainable.batch_size",
+    "noise_multiplier": "privacy.noise_multiplier",
+    "epochs": "trainable.epochs",
+}
+
+
+def _dataset(experiment: Experiment) -> Iterator[Finding]:
+    dataset = experiment.dataset
+    if dataset.path is None:
+        if dataset.name not in DATASETS:
+            mend = nearest(dataset.name, DATASETS) + " Your own data need dataset.path and dataset.public_size."
+            yield Finding(path=("dataset", "name"), rule="unknown data set", mend=mend)
+        elif dataset.public_size is not None:
+            rule = f"the public size of {dataset.name} is known and not set"
+            yield Finding(path=("dataset", "public_size"), rule=rule, mend="Leave it out.")
+    elif dataset.name in DATASETS:
+        rule = f"{dataset.name} is the name of a shipped data set, which takes no path"
+        mend = "Give your own data a name of their own: the budget is kept under it."
+        yield Finding(path=("dataset", "path"), rule=rule, mend=mend)
+    elif dataset.public_size is None:
+        rule = "your own data need a PUBLIC number of training records: their exact number is private"
+        mend = "Write a number that may be known, for example the number of people asked, rounded down."
+        yield Finding(path=("dataset", "public_size"), rule=rule, mend=mend, value="nothing")
+
+
+def _protected(experiment: Experiment) -> Iterator[Finding]:
+    if experiment.dataset.validation.protected:
+        yield Finding(
+            path=("dataset", "validation", "protected"),
+            rule="protected validation scores are not in this version",
+            mend="Write false: the scores are then outside the guarantee, and the privacy card says so.",
+        )
+
+
+def _names(experiment: Experiment) -> Iterator[Finding]:
+    trainable = experiment.trainable
+    if trainable.method not in HYPERPARAMETERS:
+        yield Finding(
+            path=("trainable", "method"), rule="unknown method", mend=nearest(trainable.method, HYPERPARAMETERS)
+        )
+    if trainable.model not in MODELS and not _USER_MODEL.match(trainable.model):
+        mend = nearest(trainable.model, MODELS) + " Your own stands as package.module:function."
+        yield Finding(path=("trainable", "model"), rule="unknown model", mend=mend)
+    if trainable.activation not in ACTIVATIONS:
+        mend = nearest(trainable.activation, ACTIVATIONS)
+        yield Finding(path=("trainable", "activation"), rule=f"must be one of {', '.join(ACTIVATIONS)}", mend=mend)
+
+
+def _normalization(experiment: Experiment) -> Iterator[Finding]:
+    path: Path = ("trainable", "normalization")
+    word = experiment.trainable.normalization
+    allowed = [name for name in NORMALIZATIONS if name != "batch"]
+    if word.lower().replace("_", "") in ("batch", "batchnorm"):
+        rule = "BatchNorm mixes the samples of a batch before the clip, so no bound on one record's influence holds"
+        yield Finding(path=path, rule=rule, mend=f"Use {' or '.join(reversed(allowed))}.")
+    elif word not in allowed:
+        yield Finding(path=path, rule=f"must be one of {', '.join(allowed)}", mend=nearest(word, allowed))
+
+
+def _sampling(experiment: Experiment) -> Iterator[Finding]:
+    word = experiment.trainable.sampling
+    if word != "poisson":
+        known = word in ("shuffle", "shuffled", "fixed", "uniform")
+        why = (
+            ": shuffled or fixed-size batches do not have the amplification that is accounted (one shuffled epoch of "
+            "195 steps at noise 1.1 is at least ε=3.08 where Poisson accounting prints 0.35)"
+        )
+        yield Finding(
+            path=("trainable", "sampling"),
+            rule=f"must be poisson{why if known else ''}",
+            mend="Leave it out or write poisson.",
+        )
+
+
+def _optimizer(experiment: Experiment) -> Iterator[Finding]:
+    if experiment.trainable.optimizer == "adam" and experiment.trainable.momentum != 0:
+        rule = "momentum belongs to sgd; adam has its own"
+        yield Finding(path=("trainable", "momentum"), rule=rule, mend="Leave it out, or take sgd.")
+
+
+def _size(experiment: Experiment) -> int | None:
+    try:
+        return public_train_size(experiment.dataset_request())
+    except DatasetError:
+        return None  # `_dataset` says what is wrong with it
+
+
+def _batch_size(experiment: Experiment) -> Iterator[Finding]:
+    size = _size(experiment)
+    if size is not None and not experiment.trainable.batch_size <= size:
+        rule = f"must be at most the {size} public training records: sample_rate cannot pass 1"
+        yield Finding(path=("trainable", "batch_size"), rule=rule, mend="Lower it.")
+
+
+def _delta(experiment: Experiment) -> Iterator[Finding]:
+    size = _size(experiment)
+    if size is not None and not experiment.privacy.delta < 1 / size:
+        rule = (
+            f"must be below 1 / n = {1 / size:.3g} for the {size} public training records: at 1 / n a mechanism that "
+            "publishes one whole record would pass"
+        )
+        yield Finding(path=("privacy", "delta"), rule=rule, mend=f"Write at most {size**-1.1:.1g}.")
+
+
+def _accounting(experiment: Experiment) -> Iterator[Finding]:
+    path: Path = ("privacy", "accounting")
+    match experiment.privacy.accounting:
+        case "composition":
+            return
+        case "selection" | "public" as word:
+            mend = "Write composition: every step of every trial is charged and all scores may be seen."
+            yield Finding(path=path, rule=f"{word} accounting is not in this version", mend=mend)
+        case _ as word:
+            mend = nearest(word, ("composition",))
+            yield Finding(path=path, rule="must be composition", mend=mend)
+
+
+def _adjacency(experiment: Experiment) -> Iterator[Finding]:
+    word = experiment.privacy.adjacency
+    if word != "add_or_remove_one":
+        known = word in ("replace_one", "substitute", "zero_out")
+        rule = f"{word} adjacency is not in this version" if known else "must be add_or_remove_one"
+        yield Finding(path=("privacy", "adjacency"), rule=rule, mend="Leave it out or write add_or_remove_one.")
+
+
+def _noise(experiment: Experiment) -> Iterator[Finding]:
+    if experiment.privacy.private and experiment.privacy.noise_multiplier == 0:
+        rule = "must be above 0: without noise there is no privacy"
+        mend = "Write auto, or private: false for a study."
+        yield Finding(path=("privacy", "noise_multiplier"), rule=rule, mend=mend)
+
+
+def _noise_seed(experiment: Experiment) -> Iterator[Finding]:
+    if experiment.privacy.private and experiment.privacy.noise_seed is not None:
+        rule = "noise that can be drawn again protects nobody: a fixed noise seed needs private: false"
+        mend = "Leave it out; seed: sets the public seed of initialisation and search."
+        yield Finding(path=("privacy", "noise_seed"), rule=rule, mend=mend)
+
+
+def _component(
+    kind: str, part: Component, canonical: str | None, table: dict[str, tuple[str, ...]]
+) -> Iterator[Finding]:
+    path: Path = ("search", kind)
+    if part.name == "unimodal":
+        mend = f"Take {'tpe' if kind == 'sampler' else 'median or asha'}."
+        yield Finding(path=path, rule=f"the unimodal {kind} is not in this version", mend=mend)
+        return
+    if canonical is None:
+        aliases = ("asha",) if kind == "pruner" else ()
+        yield Finding(path=path, rule=f"unknown {kind}", mend=nearest(part.name, (*table, *aliases)), value=part.name)
+        return
+    for option, value in part.options.items():
+        here = (*path, option)
+        if option not in table[canonical]:
+            mend = nearest(option, table[canonical]) if table[canonical] else "It takes none."
+            yield Finding(path=here, rule=f"{kind} {part.name} has no option {option}", mend=mend)
+        elif isinstance(value, float) and not is_number(value):
+            yield Finding(path=here, rule="must be a finite number")
+
+
+def _sampler(experiment: Experiment) -> Iterator[Finding]:
+    part = experiment.search.sampler
+    yield from _component("sampler", part, canonical_sampler(part.name), SAMPLERS)
+
+
+def _pruner(experiment: Experiment) -> Iterator[Finding]:
+    part = experiment.search.pruner
+    found = list(_component("pruner", part, canonical_pruner(part.name), PRUNERS))
+    yield from found
+    if not found:
+        for sentence in pruner_problems(part.name, part.options):
+            yield Finding(path=("search", "pruner"), rule=sentence)
+
+
+def _space(experiment: Experiment) -> Iterator[Finding]:
+    method = experiment.trainable.method
+    if method not in HYPERPARAMETERS:
+        return
+    at: Path = ("search", "space")
+    yield from _priced(experiment)
+    try:
+        parse_space(experiment.search.space, method=method)
+    except SpaceError as error:
+        for problem in error.problems:
+            yield Finding(path=(*at, *problem.path), rule=problem.rule, value=problem.value, mend=problem.mend)
+
+
+def _priced(experiment: Experiment) -> Iterator[Finding]:
+    for parameter in (parameter for parameter in PARAMETERS.values() if parameter.priced):
+        for key in (parameter.name, *parameter.aliases):
+            if key in experiment.search.space:
+                raw = experiment.search.space[key]
+                value = show(raw) if is_number(raw) else "one number"
+                yield Finding(
+                    path=("search", "space", key),
+                    rule=f"{parameter.name} is priced, not free: the cap on total steps holds only with ONE "
+                    "(sample_rate, noise_multiplier) and one length for all trials",
+                    mend=f"Write {_PRICED_AT[parameter.name]}: {value}.",
+                )
+
+
+def _metric(experiment: Experiment) -> Iterator[Finding]:
+    metric = experiment.search.metric
+    path: Path = ("search", "metric", "name")
+    if metric.name.startswith("test"):
+        rule = "the test set is touched once, at export: a search that looks at it reports a score that is too good"
+        yield Finding(path=path, rule=rule, mend="Use validation_accuracy or validation_loss.")
+    elif metric.name.startswith("train"):
+        rule = "a score on training records is not charged and would leak them"
+        yield Finding(path=path, rule=rule, mend="Use validation_accuracy or validation_loss.")
+    elif metric.name not in _METRICS:
+        yield Finding(path=path, rule="unknown metric", mend=nearest(metric.name, _METRICS))
+    elif (metric.name == "validation_loss") != (metric.mode == "min"):
+        better = "min" if metric.name == "validation_loss" else "max"
+        rule = f"{metric.name} is better when it is {'smaller' if better == 'min' else 'greater'}"
+        yield Finding(path=("search", "metric", "mode"), rule=rule, mend=f"Write {better}.")
+
+
+def _workers(experiment: Experiment) -> Iterator[Finding]:
+    if experiment.resources.workers_per_trial > 1:
+        rule = "several workers for one trial are not in this version"
+        mend = "Write 1, and raise concurrent_trials instead."
+        yield Finding(path=("resources", "workers_per_trial"), rule=rule, mend=mend)
+
+
+Gate = Callable[[Experiment], Iterator[Finding]]
+
+GATES: tuple[tuple[Gate, tuple[Path, ...]], ...] = (
+    (_dataset, (("dataset", "name"), ("dataset", "path"), ("dataset", "public_size"))),
+    (_protected, (("dataset", "validation", "protected"),)),
+    (_names, (("trainable", "method"), ("trainable", "model"), ("trainable", "activation"))),
+    (_normalization, (("trainable", "normalization"),)),
+    (_sampling, (("trainable", "sampling"),)),
+    (_optimizer, (("trainable", "optimizer"), ("trainable", "momentum"))),
+    (_batch_size, (("trainable", "batch_size"), ("dataset",))),
+    (_delta, (("privacy", "delta"), ("dataset",))),
+    (_accounting, (("privacy", "accounting"),)),
+    (_adjacency, (("privacy", "adjacency"),)),
+    (_noise, (("privacy", "noise_multiplier"), ("privacy", "private"))),
+    (_noise_seed, (("privacy", "noise_seed"), ("privacy", "private"))),
+    (_sampler, (("search", "sampler"),)),
+    (_pruner, (("search", "pruner"),)),
+    (_space, (("search", "space"), ("trainable", "method"))),
+    (_metric, (("search", "metric"),)),
+    (_workers, (("resources", "workers_per_trial"),)),
+)
+"""Every gate with the keys it looks at: it is asked only when all of these are well formed."""

@@ -1,0 +1,102 @@
+"""From pydantic's errors to rule, value and mend, with the nearest key that the section has."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel
+
+from tuner.experiment.model import Component, Experiment
+from tuner.experiment.yamlfile import Path
+
+__all__ = ["nearest", "rule_and_mend"]
+
+_EXAMPLES = {
+    ("name",): "name: my-search",
+    ("dataset",): "dataset: {name: digits}",
+    ("dataset", "name"): "name: digits",
+    ("trainable",): "trainable: {method: dplis}",
+    ("trainable", "method"): "method: dplis",
+    ("privacy",): "privacy: {epsilon: 8.0}",
+    ("privacy", "epsilon"): "epsilon: 8.0",
+}
+_TYPES = {
+    "float_type": "must be a number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "string_type": "must be a word",
+    "bool_type": "must be true or false",
+    "finite_number": "must be a finite number",
+    "dict_type": "must be keys with values",
+    "string_too_short": "must not be empty",
+}
+_BOUNDS = {
+    "greater_than": ("must be greater than", "gt"),
+    "greater_than_equal": ("must be at least", "ge"),
+    "less_than": ("must be less than", "lt"),
+    "less_than_equal": ("must be at most", "le"),
+}
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return the mend for a wrong word: the nearest known one, else all of them."""
+    names = list(known)
+    near = difflib.get_close_matches(word, names, n=1)
+    return f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(names)}."
+
+
+def _sections(model: type[BaseModel], path: tuple[str, ...] = ()) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """Every section's path and the keys that it takes in a file."""
+    found = {path: tuple(field.alias or name for name, field in model.model_fields.items())}
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel) and kind is not Component:
+            found |= _sections(kind, (*path, name))
+    return found
+
+
+_KEYS = _sections(Experiment)
+
+
+def _unknown_key(path: Path) -> str:
+    key = str(path[-1])
+    section = tuple(map(str, path[:-1]))
+    near = difflib.get_close_matches(key, _KEYS.get(section, ()), n=1)
+    if near:
+        return f"Did you mean {near[0]!r}?"
+    elsewhere = [".".join((*owner, key)) for owner, keys in _KEYS.items() if key in keys]
+    if elsewhere:
+        return f"Did you mean {' or '.join(elsewhere)}?"
+    known = ", ".join(_KEYS.get(section, ()))
+    return f"{'.'.join(section) or 'The file'} takes {known}." if known else ""
+
+
+def rule_and_mend(error: Any) -> tuple[str, str]:  # noqa: ANN401 - pydantic's ErrorDetails
+    """Return the rule that one error of pydantic stands for, and the mend."""
+    path: Path = error["loc"]
+    kind: str = error["type"]
+    context = error.get("ctx", {})
+    example = _EXAMPLES.get(tuple(map(str, path)), "")
+    write = f"Write {example}." if example else ""
+    if kind == "rule":
+        return str(context["rule"]), str(context["mend"])
+    if kind == "extra_forbidden":
+        return "unknown key", _unknown_key(path)
+    if kind == "missing":
+        return "is required", write
+    if kind in ("model_type", "model_attributes_type"):
+        return "must be a section of keys", write or f"It takes {', '.join(_KEYS.get(tuple(map(str, path)), ()))}."
+    if kind in _BOUNDS:
+        text, bound = _BOUNDS[kind]
+        return f"{text} {context[bound]:g}", ""
+    if kind == "literal_error":
+        words = str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
+        one = f"must be {words[0]}" if len(words) == 1 else f"must be one of {', '.join(words)}"
+        value = error["input"]
+        return one, nearest(value, words) if isinstance(value, str) and len(words) > 1 else ""
+    if kind == "string_pattern_mismatch":
+        rule = "must be 1 to 63 small letters, digits, dots, dashes and underscores, the first a letter or digit"
+        return rule, "It names the sweep's folder."
+    return _TYPES.get(kind, str(error["msg"])), write

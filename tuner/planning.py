@@ -1,0 +1,105 @@
+"""The command `plan`: the plan in words or values, with a guess of the wall time that touches no record."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from tuner.prepare import Prepared, prepare, training_spec
+from tuner.presenting import plan_text
+from tuner.report.text import plan as plan_panel
+
+if TYPE_CHECKING:
+    from tuner.privacy.entries import DatasetState
+
+__all__ = ["guess_wall_time", "plan_command", "seconds_in_words"]
+
+_TIMED_STEPS = 3
+_TIMED_SECONDS = 10.0
+
+
+def plan_command(
+    file: str, overrides: Sequence[str], *, data_dir: str | None, timing: bool, say: Callable[[str], None] | None
+) -> dict[str, object]:
+    """Plan, and show the plan unless a program is reading.
+
+    Args:
+        file: a path, else the name of a shipped file.
+        overrides: ``key=value`` each.
+        data_dir: folder with the data sets; a plan does not need them.
+        timing: whether to time a few steps on random numbers; that needs torch, and a few seconds.
+        say: None when a program is reading.
+
+    Returns:
+        The plan's values, with what the data set has committed, and ``wall_time_seconds`` (None when not guessed).
+    """
+    prepared = prepare(file, overrides, data_dir=data_dir, need_data=False)
+    dataset = ledger_state(prepared)
+    seconds = guess_wall_time(prepared) if timing else None
+    if say is not None:
+        words = f"about {seconds_in_words(seconds)}, guessed from a few steps on random numbers" if seconds else ""
+        Console().print(
+            plan_panel(
+                plan_text(
+                    prepared.plan,
+                    source=prepared.source,
+                    dataset=dataset,
+                    warnings=prepared.experiment.warnings(),
+                    wall_time=words,
+                )
+            )
+        )
+        say(f"next: tune run {file}{''.join(f' --set {each}' for each in overrides)}")
+    committed = None if dataset is None else {"epsilon": dataset.committed_epsilon, "delta": dataset.committed_delta}
+    return {**prepared.plan.as_dict(), "dataset_committed": committed, "wall_time_seconds": seconds}
+
+
+def ledger_state(prepared: Prepared) -> DatasetState | None:
+    """What the data set's ledger holds; None when the search is not private, or nothing was ever charged."""
+    from tuner.privacy.ledger import Ledger
+
+    url = prepared.experiment.ledger
+    if not prepared.plan.private or not Ledger.exists(url):
+        return None
+    return Ledger.open(url, create=False).dataset_state(prepared.owner)
+
+
+def guess_wall_time(prepared: Prepared) -> float:
+    """Seconds that the search may take on this machine: the plan's steps, at the speed of a few on random numbers.
+
+    The parameters timed are the dearest of the space (most smoothing samples), so the guess is on the high side;
+    pruning, scoring and start-up are left out.
+    """
+    from trainables.timing import seconds_per_step
+
+    experiment, plan = prepared.experiment, prepared.plan
+    dearest = experiment.space.sample(_Dearest())
+    spec = training_spec(experiment, prepared.request, plan, parameters=dearest, number=0)
+    seconds = statistics.median(seconds_per_step(spec, steps=_TIMED_STEPS, at_most=_TIMED_SECONDS))
+    rounds = math.ceil(plan.trials_that_fit / experiment.resources.concurrent_trials)
+    return seconds * plan.steps_per_trial * rounds
+
+
+class _Dearest:
+    """Chooses the largest number everywhere, and the first option."""
+
+    def uniform(self, name: str, low: float, high: float, *, log: bool) -> float:
+        return high if name.startswith("smoothing") else low
+
+    def integer(self, name: str, low: int, high: int, *, log: bool) -> int:
+        return high
+
+    def choice(self, name: str, options: tuple[str | int | float | bool, ...]) -> str | int | float | bool:
+        numbers = [option for option in options if isinstance(option, int | float) and not isinstance(option, bool)]
+        return max(numbers) if len(numbers) == len(options) else options[0]
+
+
+def seconds_in_words(seconds: float) -> str:
+    """``40 s``, ``12 min``, ``3.5 h``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

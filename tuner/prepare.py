@@ -1,0 +1,133 @@
+"""Everything that is checked before anything starts: the file, the data, the model, the plan. Touches no record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainables.data import DatasetInfo, DatasetRequest, check_present, info
+from tuner.experiment import Experiment, find, load
+from tuner.plan import Plan, make_plan
+
+if TYPE_CHECKING:
+    from trainables.training import TrainingSpec
+
+__all__ = ["Prepared", "check_model", "prepare", "training_spec"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A search that could start now.
+
+    Attributes:
+        path: the file it came from.
+        shipped: whether that is a file that comes with the program.
+        experiment: the file, resolved.
+        request: which records.
+        about: what is public about them.
+        plan: what it will cost.
+    """
+
+    path: Path
+    shipped: bool
+    experiment: Experiment
+    request: DatasetRequest
+    about: DatasetInfo
+    plan: Plan
+
+    @property
+    def owner(self) -> str:
+        """The name under which the ledger books the records."""
+        return self.about.budget_owner or self.about.name
+
+    @property
+    def source(self) -> str:
+        """Where the file was found, for people."""
+        return f"{self.path} ({'shipped with the program' if self.shipped else 'a local file'})"
+
+
+def prepare(file: str, overrides: Sequence[str], *, data_dir: str | None, need_data: bool = True) -> Prepared:
+    """Find, read, check and plan.
+
+    Args:
+        file: a path, else the name of a shipped file.
+        overrides: ``key=value`` each.
+        data_dir: folder with the data sets.
+        need_data: False to plan without the data: what a plan needs of them is public.
+
+    Raises:
+        InputError: something is wrong with the file (all problems at once).
+        trainables.errors.TrainableError: the data are missing or changed, or the model cannot be private.
+        BudgetRefusedError: not one trial fits the search's own ε.
+    """
+    path, where = find(file)
+    experiment = load(path, overrides)
+    request = experiment.dataset_request(data_dir)
+    if need_data:
+        check_present(request)
+    return Prepared(
+        path=path,
+        shipped=where == "shipped",
+        experiment=experiment,
+        request=request,
+        about=info(request),
+        plan=make_plan(experiment, request),
+    )
+
+
+def check_model(prepared: Prepared) -> None:
+    """Build the model once, and refuse one that mixes the samples of a batch before the clip.
+
+    Raises:
+        trainables.errors.TrainableError: it cannot be built for these inputs, or cannot be private.
+    """
+    from trainables.models import build, check_private
+
+    trainable = prepared.experiment.trainable
+    module = build(
+        trainable.model,
+        input_shape=prepared.about.input_shape,
+        classes=prepared.about.classes,
+        activation=trainable.activation,
+        normalization=trainable.normalization,
+        seed=prepared.experiment.seed,
+    )
+    check_private(module)
+
+
+def training_spec(
+    experiment: Experiment, request: DatasetRequest, plan: Plan, *, parameters: dict[str, object], number: int
+) -> TrainingSpec:
+    """What a worker needs for one trial.
+
+    Args:
+        experiment: the search.
+        request: which records.
+        plan: its rate, noise and steps.
+        parameters: what was chosen for the trial.
+        number: the trial's number; moves the public seed, so that trials differ in initialisation too.
+    """
+    from trainables.training import TrainingSpec
+
+    trainable, privacy, resources = experiment.trainable, experiment.privacy, experiment.resources
+    return TrainingSpec(
+        method=trainable.method,
+        model=trainable.model,
+        activation=trainable.activation,
+        normalization=trainable.normalization,
+        optimizer=trainable.optimizer,
+        momentum=trainable.momentum,
+        dataset=request,
+        batch_size=trainable.batch_size,
+        steps=plan.steps_per_trial,
+        noise_multiplier=plan.noise_multiplier,
+        sample_rate=plan.sample_rate,
+        parameters=parameters,
+        seed=experiment.seed + number,
+        private=privacy.private,
+        noise_seed=None if privacy.noise_seed is None else privacy.noise_seed + number,
+        threads=max(1, int(resources.cpus_per_trial)),
+        device="auto" if resources.gpus_per_trial else "cpu",
+    )

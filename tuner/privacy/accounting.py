@@ -1,0 +1,376 @@
+"""What steps cost: ε by a pessimistic privacy loss distribution, its inverses, and how far off it may be.
+
+Why the returned ε is an upper bound (add-or-remove-one, Poisson sampling), in four parts:
+
+1. One step. dp_accounting's connect-the-dots replaces the hockey-stick curve of the step by the chords between grid
+   points of the loss, which lie on or above it because the curve is convex in e^ε; so the discrete step dominates the
+   true one (Doroshenko et al. 2022), and domination survives composition.
+2. Truncation. What is cut from the tails (e^-50 per step, 1e-15 per composition) is booked as infinite loss.
+3. Grid. The interval is a power of two that is never finer for more steps, more sampling or less noise. Grids are
+   nested, and the chords of a coarser nested grid lie above those of a finer one; so ε is monotone in all three.
+4. Floating point. Every hockey-stick value of the step is rounded by about 1e-16, which T steps can make T times
+   that, and the FFT rounds as well: `_ROUNDING` a step (about ten times what was seen against an 80-bit FFT) is taken
+   out of δ before ε is read, and so is the mass that the rounded step lacks. Where the library clamps a negative mass
+   to zero it adds mass, which is pessimistic. This part is a margin with evidence, not a proof, and the card says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from decimal import ROUND_UP, Decimal
+from functools import lru_cache
+from math import erfc, exp, expm1, floor, inf, isfinite, log, log1p, log2, sqrt
+from typing import Any
+
+from tuner.errors import BudgetRefusedError, InputError
+from tuner.privacy.events import SampledGaussian, require_delta, require_epsilon, require_steps
+
+__all__ = [
+    "EPSILON_FLOOR",
+    "MAX_STEPS",
+    "calibrate_noise",
+    "discretisation_error",
+    "epsilon",
+    "epsilon_composed",
+    "epsilon_curve",
+    "epsilon_on_grid",
+    "interval",
+    "max_steps",
+    "step_masses",
+]
+
+EPSILON_FLOOR = 1e-6
+"""The least ε that is ever claimed for a history that is not empty. It only matters where δ alone already "
+"covers the loss."""
+
+MAX_STEPS = 10**7
+"""More steps than this are refused: beyond it the rounding of double precision is no longer small against δ."""
+
+_ROUNDING = 4e-16
+_STEP_POINTS, _COMPOSED_POINTS = 2**17, 2**20
+_FINEST, _COARSEST, _USELESS = 2.0**-24, 2.0**-10, 2.0**-3
+_NOISE_RANGE = (0.05, 1e5)
+_DIGITS = 5
+
+
+def interval(mechanism: SampledGaussian, steps: int) -> float:
+    """The grid of losses on which `steps` steps are composed: a power of two, see part 3 above.
+
+    It follows the spread of one step's loss, because the relative error of ε goes as (interval / spread)² / 12 and a
+    fixed interval is both too coarse for much noise and needlessly fine for little. Many steps or a long tail make it
+    coarser, so that a value costs a second and not an hour; every term grows with sample_rate and steps and falls
+    with noise.
+
+    Returns:
+        The interval, or `math.inf` where ε would be in the hundreds and any grid that fits in memory useless.
+    """
+    rate, noise = mechanism.sample_rate, mechanism.noise_multiplier
+    exponent = 9.7 / noise + 0.5 / noise**2  # the loss of a full-batch step where e^-50 of the noise is left
+    longest = exponent + log(rate) if exponent > 500 else log1p(rate * expm1(exponent))
+    spread = min(rate * sqrt(expm1(min(noise**-2, 40.0))), longest)
+    drift = min(spread**2, rate / (2 * noise**2)) * steps
+    composed = (20 * spread * sqrt(steps) + drift) / _COMPOSED_POINTS
+    # The library's Chernoff bound keeps steps · spread / (56 · interval) points of a long composition, however narrow
+    # it is.
+    bound = steps * spread / (64 * _COMPOSED_POINTS)
+    wanted = max(min(spread / 32, _COARSEST), longest / _STEP_POINTS, composed, bound, _FINEST)
+    return float(2.0 ** floor(log2(wanted))) if wanted < _USELESS else inf
+
+
+def epsilon(mechanism: SampledGaussian, steps: int, delta: float) -> float:
+    """An upper bound of ε at `delta` for `steps` adaptively composed steps.
+
+    Formal guarantees:
+        `steps` steps of `mechanism` are (ε, `delta`)-DP under add-or-remove-one, as the module's docstring argues.
+        The value does not decrease when steps or sample_rate grow or noise_multiplier falls. It is 0.0 only for 0
+        steps, and infinite where double precision cannot tell.
+
+    Args:
+        mechanism: one step.
+        steps: at most `MAX_STEPS`.
+        delta: in (0, 1).
+
+    Returns:
+        ε, or `math.inf`.
+
+    Raises:
+        InputError: a value is out of range or NaN.
+    """
+    require_steps(steps, minimum=0)
+    require_delta(delta)
+    if steps == 0:
+        return 0.0
+    _refuse_too_many(steps)
+    return epsilon_on_grid(mechanism, steps, delta, grid=interval(mechanism, steps))
+
+
+@lru_cache(maxsize=4096)
+def epsilon_on_grid(mechanism: SampledGaussian, steps: int, delta: float, *, grid: float) -> float:
+    """The bound of `epsilon` on a loss grid of our choice: `verify` asks for a finer one.
+
+    Args:
+        mechanism: one step.
+        steps: at least 1.
+        delta: in (0, 1).
+        grid: distance of the grid points, a loss; nested grids (powers of two) are comparable.
+
+    Returns:
+        ε, at least `EPSILON_FLOOR`, or `math.inf`.
+    """
+    if not isfinite(grid):
+        return inf
+    return _read_epsilon(_composed(mechanism, steps, grid), _missing_mass(mechanism, grid) * steps, steps, delta)
+
+
+def epsilon_composed(parts: Iterable[tuple[SampledGaussian, int]], delta: float) -> float:
+    """An upper bound of ε for several mechanisms composed, each with a number of steps FIXED in advance.
+
+    For steps that were chosen adaptively this is an odometer, not a guarantee (privacy.md §3): label it so.
+
+    Args:
+        parts: pairs of mechanism and steps; equal mechanisms are added up, and 0 steps are nothing.
+        delta: in (0, 1).
+
+    Returns:
+        ε; 0.0 only when there are no steps at all.
+    """
+    require_delta(delta)
+    totals: Counter[SampledGaussian] = Counter()
+    for mechanism, steps in parts:
+        require_steps(steps, minimum=0)
+        totals[mechanism] += steps
+    steps_of = {mechanism: steps for mechanism, steps in totals.items() if steps}
+    if len(steps_of) <= 1:
+        return sum(epsilon(mechanism, steps, delta) for mechanism, steps in steps_of.items())
+    total = sum(steps_of.values())
+    _refuse_too_many(total)
+    # One grid for all, or they cannot be convolved: the coarsest, which is pessimistic for the others.
+    grid = max(interval(mechanism, steps) for mechanism, steps in steps_of.items())
+    if not isfinite(grid):
+        return inf
+    whole: Any = None
+    for mechanism, steps in sorted(steps_of.items(), key=lambda item: (item[0].sample_rate, item[0].noise_multiplier)):
+        part = _composed(mechanism, steps, grid)
+        whole = part if whole is None else whole.compose(part)
+    missing = sum(_missing_mass(mechanism, grid) * steps for mechanism, steps in steps_of.items())
+    return _read_epsilon(whole, missing, total, delta)
+
+
+def epsilon_curve(mechanism: SampledGaussian, steps: int, deltas: Sequence[float]) -> tuple[float, ...]:
+    """Upper bounds of ε at each of `deltas`, in their order; `math.inf` where δ is too small to be told."""
+    return tuple(epsilon(mechanism, steps, delta) for delta in deltas)
+
+
+def discretisation_error(mechanism: SampledGaussian, steps: int, delta: float) -> float:
+    """How far `epsilon` may lie above the true ε because of its grid.
+
+    The error on a grid h is between linear and quadratic in h, so what is added by going from h to 2h is at least
+    what h itself added. An estimate from above, with 1e-9 for rounding; not a proof.
+    """
+    if steps == 0:
+        return 0.0
+    grid = interval(mechanism, steps)
+    here = epsilon(mechanism, steps, delta)
+    return max(epsilon_on_grid(mechanism, steps, delta, grid=2 * grid) - here, 0.0) + 1e-9 if isfinite(here) else inf
+
+
+def max_steps(mechanism: SampledGaussian, *, epsilon: float, delta: float) -> int:
+    """The largest number of steps whose ε at `delta` is at most `epsilon`.
+
+    Exact at the edge: what it returns fits, and one more does not (unless it is `MAX_STEPS`). 0 when not even one
+    step fits.
+
+    Args:
+        mechanism: one step.
+        epsilon: finite and positive.
+        delta: in (0, 1).
+
+    Returns:
+        Steps, 0 to `MAX_STEPS`.
+    """
+    require_epsilon(epsilon)
+    require_delta(delta)
+
+    def cost(steps: int) -> float:
+        return _epsilon(mechanism, steps, delta)
+
+    low, high, guess = 0, MAX_STEPS + 1, _guess_steps(mechanism, epsilon, delta)
+    seen: list[tuple[float, float]] = []  # the last two (log steps, log ε), for the secant
+    turn = 0
+    while high - low > 1:
+        turn += 1
+        guess = min(max(guess, low + 1), high - 1)
+        value = cost(guess)
+        low, high = (guess, high) if value <= epsilon else (low, guess)
+        if isfinite(value):
+            seen = [*seen[-1:], (log(guess), log(value))]
+        near = _secant(seen, log(epsilon)) if turn % 4 else None
+        if near is not None and near < 60:
+            guess = floor(exp(near))
+        else:
+            guess = floor(sqrt(max(low, 1)) * sqrt(high)) if high > 4 * max(low, 1) else (low + high) // 2
+    return low
+
+
+def calibrate_noise(*, sample_rate: float, steps: int, epsilon: float, delta: float) -> float:
+    """The smallest noise multiplier, rounded UP to 5 significant digits, with which the steps fit (ε, δ).
+
+    Exact at the edge: what it returns fits, and one less in the fifth digit does not (unless it is the least noise,
+    0.05).
+
+    Args:
+        sample_rate: in (0, 1].
+        steps: 1 to `MAX_STEPS`.
+        epsilon: finite, at least `EPSILON_FLOOR`.
+        delta: in (0, 1).
+
+    Returns:
+        The noise multiplier.
+
+    Raises:
+        BudgetRefusedError: no noise multiplier up to 100 000 fits.
+        InputError: a value is out of range or NaN.
+    """
+    require_steps(steps, minimum=1)
+    _refuse_too_many(steps)
+    require_epsilon(epsilon)
+    require_delta(delta)
+    SampledGaussian(sample_rate, 1.0)
+
+    def fits(noise: Decimal) -> bool:
+        value = _epsilon(SampledGaussian(sample_rate, float(noise)), steps, delta)
+        if isfinite(value):
+            seen[:] = [*seen[-1:], (log(float(noise)), log(value))]
+        return value <= epsilon
+
+    seen: list[tuple[float, float]] = []
+    low, high = (_round_up(bound) for bound in _NOISE_RANGE)  # fits(low) is false, fits(high) is true, once checked
+    guess = _round_up(_guess_noise(sample_rate, steps, epsilon, delta))
+    known_high, turn = False, 0
+    while _next(low) < high or not known_high:
+        turn += 1
+        guess = min(max(guess, _next(low)), high)
+        if fits(guess):
+            high, known_high = guess, True
+        elif guess == high:
+            raise BudgetRefusedError(
+                f"{steps} steps at sample_rate {sample_rate!r} do not fit epsilon {epsilon!r} at delta "
+                f"{delta!r} with any "
+                f"noise_multiplier up to {float(high)!r}. Raise epsilon, or plan fewer trials or epochs."
+            )
+        else:
+            low = guess
+        near = _secant(seen, log(epsilon)) if turn % 4 else None
+        if near is not None and abs(near) < 60:
+            guess = _round_up(exp(near))
+            guess = _previous(high) if guess >= high else guess
+        else:
+            guess = _round_up(sqrt(float(low) * float(high)))
+            guess = _previous(high) if guess >= high and known_high else guess
+    least = _round_up(_NOISE_RANGE[0])
+    return float(least) if low == least and fits(least) else float(high)
+
+
+@lru_cache(maxsize=16)
+def _step_distribution(mechanism: SampledGaussian, grid: float) -> Any:  # noqa: ANN401 - the library is untyped
+    from dp_accounting.pld import privacy_loss_distribution
+
+    step = mechanism.event(1).event
+    return privacy_loss_distribution.from_gaussian_mechanism(
+        step.event.noise_multiplier,
+        sampling_prob=step.sampling_probability,
+        value_discretization_interval=grid,
+        pessimistic_estimate=True,
+    )
+
+
+def _composed(mechanism: SampledGaussian, steps: int, grid: float) -> Any:  # noqa: ANN401 - the library is untyped
+    step = _step_distribution(mechanism, grid)
+    return step if steps == 1 else step.self_compose(steps)
+
+
+@lru_cache(maxsize=64)
+def step_masses(mechanism: SampledGaussian, grid: float) -> tuple[float, float]:
+    """The total mass of the rounded step, removing and adding a record: 1 but for rounding and clamping."""
+    step = _step_distribution(mechanism, grid)
+    dense = [part.to_dense_pmf() for part in (step._pmf_remove, step._pmf_add)]
+    remove, add = (float(part._probs.sum()) + float(part._infinity_mass) for part in dense)
+    return remove, add
+
+
+def _missing_mass(mechanism: SampledGaussian, grid: float) -> float:
+    return max(0.0, *(1 - mass for mass in step_masses(mechanism, grid)))
+
+
+def _read_epsilon(distribution: Any, missing: float, steps: int, delta: float) -> float:  # noqa: ANN401
+    sure = (delta - 1e-14 - _ROUNDING * steps) * (1 - missing)
+    if not sure > delta / 2:
+        return inf
+    try:
+        value = float(distribution.get_epsilon_for_delta(sure))
+    except OverflowError:  # losses beyond e^709: there is nothing to claim
+        return inf
+    if not value >= 0:
+        return inf
+    return max(value, EPSILON_FLOOR)
+
+
+def _refuse_too_many(steps: int) -> None:
+    if steps > MAX_STEPS:
+        raise InputError(
+            f"steps must be at most {MAX_STEPS}, got {steps}. Plan fewer trials or epochs, or larger batches."
+        )
+
+
+def _secant(seen: list[tuple[float, float]], target: float) -> float | None:
+    if len(seen) < 2 or seen[0][0] == seen[1][0] or seen[0][1] == seen[1][1]:
+        return None
+    (x0, y0), (x1, y1) = seen
+    return x1 + (target - y1) * (x1 - x0) / (y1 - y0)
+
+
+def _guess_gdp(epsilon: float, delta: float) -> float:
+    """μ of the Gaussian mechanism that is (ε, δ)-DP (Balle & Wang 2018, Theorem 8): a first guess, never a claim."""
+
+    def delta_of(mu: float) -> float:
+        tail = 0.5 * erfc((epsilon / mu + mu / 2) / sqrt(2))
+        return 0.5 * erfc((epsilon / mu - mu / 2) / sqrt(2)) - (exp(epsilon + log(tail)) if tail > 0 else 0.0)
+
+    low, high = 1e-9, 1e4
+    for _ in range(60):
+        middle = sqrt(low * high)
+        low, high = (middle, high) if delta_of(middle) <= delta else (low, middle)
+    return low
+
+
+def _guess_steps(mechanism: SampledGaussian, epsilon: float, delta: float) -> int:
+    spread = mechanism.sample_rate * sqrt(expm1(min(mechanism.noise_multiplier**-2, 40.0)))
+    return max(floor(min((_guess_gdp(epsilon, delta) / spread) ** 2, MAX_STEPS)), 1)
+
+
+def _guess_noise(sample_rate: float, steps: int, epsilon: float, delta: float) -> float:
+    mu = _guess_gdp(epsilon, delta)
+    noise = 1 / sqrt(log1p(mu**2 / (sample_rate**2 * steps)))
+    return min(max(noise, _NOISE_RANGE[0] * 2), _NOISE_RANGE[1] / 2)
+
+
+def _ulp(value: Decimal) -> Decimal:
+    return Decimal(1).scaleb(value.adjusted() - _DIGITS + 1)
+
+
+def _round_up(value: float) -> Decimal:
+    exact = Decimal(value)
+    return exact.quantize(_ulp(exact), rounding=ROUND_UP)
+
+
+def _next(value: Decimal) -> Decimal:
+    return value + _ulp(value)
+
+
+def _previous(value: Decimal) -> Decimal:
+    below = value - _ulp(value)
+    return below if below.adjusted() == value.adjusted() else value - _ulp(below)
+
+
+_epsilon = epsilon

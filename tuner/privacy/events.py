@@ -1,0 +1,104 @@
+"""The mechanism of one private step, and the one function from it to its privacy event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from tuner.errors import InputError
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+__all__ = ["SampledGaussian", "require_delta", "require_epsilon", "require_steps"]
+
+
+@dataclass(frozen=True)
+class SampledGaussian:
+    """A Poisson-sampled Gaussian mechanism: one step of DP-SGD, whatever stands before its clip or after its noise.
+
+    Formal guarantees:
+        Adjacency is add-or-remove-one. Every record enters the batch independently with probability `sample_rate`, the
+        sum of vectors of norm at most C gets Gaussian noise of standard deviation `noise_multiplier` · C per
+        coordinate, and the normaliser is public. Nothing is claimed for shuffled or fixed-size batches.
+
+    Args:
+        sample_rate: expected batch size / public number of training records, in (0, 1].
+        noise_multiplier: noise standard deviation / clipping norm, positive and finite.
+
+    Raises:
+        InputError: a value is out of range, NaN or infinite: an accountant fed NaN may answer ε = 0.
+    """
+
+    sample_rate: float
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        if not (_is_number(self.sample_rate) and 0 < self.sample_rate <= 1):
+            raise InputError(
+                f"sample_rate must be a number in (0, 1], got {self.sample_rate!r}. "
+                "Choose a batch_size between 1 and the public number of training records."
+            )
+        if not (_is_number(self.noise_multiplier) and isfinite(self.noise_multiplier) and self.noise_multiplier > 0):
+            raise InputError(
+                f"noise_multiplier must be a finite number above 0, got {self.noise_multiplier!r}. "
+                "Write a positive number, or `auto` to have it calibrated."
+            )
+        # Whole numbers become floats once, here, so that 1 and 1.0 are the same mechanism in every hash and cache.
+        object.__setattr__(self, "sample_rate", float(self.sample_rate))
+        object.__setattr__(self, "noise_multiplier", float(self.noise_multiplier))
+
+    def event(self, steps: int) -> DpEvent:
+        """The privacy event of `steps` adaptively composed steps: plan, ledger, card and verify all come here.
+
+        Args:
+            steps: how many steps, at least 1.
+
+        Returns:
+            A self-composed, Poisson-sampled Gaussian event of dp_accounting.
+
+        Raises:
+            InputError: `steps` is not a whole number of at least 1.
+        """
+        require_steps(steps, minimum=1)
+        import dp_accounting
+
+        return dp_accounting.SelfComposedDpEvent(
+            dp_accounting.PoissonSampledDpEvent(self.sample_rate, dp_accounting.GaussianDpEvent(self.noise_multiplier)),
+            steps,
+        )
+
+
+def require_steps(steps: int, *, minimum: int, name: str = "steps") -> None:
+    """Refuse anything but a whole number of at least `minimum`.
+
+    Raises:
+        InputError: `steps` is a bool, a float, or too small.
+    """
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < minimum:
+        raise InputError(f"{name} must be a whole number of at least {minimum}, got {steps!r}. Write an integer.")
+
+
+def require_epsilon(epsilon: float, *, name: str = "epsilon") -> None:
+    """Refuse anything but a finite number above 0; NaN fails.
+
+    Raises:
+        InputError: `epsilon` is not finite and positive.
+    """
+    if not (_is_number(epsilon) and isfinite(epsilon) and epsilon > 0):
+        raise InputError(f"{name} must be a finite number above 0, got {epsilon!r}. Write for example 1.0.")
+
+
+def require_delta(delta: float, *, name: str = "delta") -> None:
+    """Refuse anything but a number in (0, 1); NaN fails.
+
+    Raises:
+        InputError: `delta` is not in (0, 1).
+    """
+    if not (_is_number(delta) and 0 < delta < 1):
+        raise InputError(f"{name} must be a number in (0, 1), got {delta!r}. Write less than 1/n, for example 1e-6.")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,184 @@
+"""Charts as SVG made by hand: no script, no library, nothing loaded; colours come from the page's style sheet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from tuner.report.model import SweepReport, TrialRow, better, format_value
+
+__all__ = ["curves", "score_by_parameter", "score_by_trial"]
+
+LEFT, RIGHT, TOP, BOTTOM = 58.0, 14.0, 12.0, 40.0
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """Maps values to pixels; logarithmic where the values are spread over decades."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    @classmethod
+    def over(cls, values: Sequence[float], start: float, end: float, *, may_be_log: bool = False) -> _Axis:
+        low, high = min(values), max(values)
+        log = may_be_log and low > 0 and high / low >= 20
+        if low == high:
+            pad = abs(low) * 0.1 or 1.0
+            return cls(low - pad, high + pad, start, end)
+        if log:
+            edge = (high / low) ** 0.04
+            return cls(low / edge, high * edge, start, end, log=True)
+        pad = (high - low) * 0.06
+        return cls(low - pad, high + pad, start, end)
+
+    def at(self, value: float) -> float:
+        low, high = self.low, self.high
+        if self.log:
+            low, high, value = math.log(low), math.log(high), math.log(value)
+        return self.start + (value - low) / (high - low) * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        if self.log:
+            decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            factors = (1, 2, 5) if self.high / self.low < 200 else (1,)
+            found = [factor * 10.0**decade for decade in decades for factor in factors]
+            return [tick for tick in found if self.low <= tick <= self.high]
+        rough = (self.high - self.low) / 4
+        unit = 10 ** math.floor(math.log10(rough))
+        step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough)
+        first = math.ceil(self.low / step)
+        return [number * step for number in range(first, math.floor(self.high / step) + 1)]
+
+
+@dataclass(frozen=True)
+class _Frame:
+    width: float
+    height: float
+    x: _Axis
+    y: _Axis
+
+    def draw(self, body: str, *, x_label: str, y_label: str, x_ticks: Sequence[tuple[float, str]] | None = None) -> str:
+        bottom = self.height - BOTTOM
+        parts = [
+            f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img" '
+            f'aria-label="{escape(y_label)} by {escape(x_label)}">'
+        ]
+        for tick in self.y.ticks():
+            y = self.y.at(tick)
+            parts.append(f'<line class="grid" x1="{LEFT:g}" x2="{self.width - RIGHT:g}" y1="{y:.1f}" y2="{y:.1f}"/>')
+            parts.append(
+                f'<text class="tick" x="{LEFT - 6:g}" y="{y + 3.5:.1f}" text-anchor="end">{_tick(tick)}</text>'
+            )
+        for value, label in x_ticks if x_ticks is not None else [(tick, _tick(tick)) for tick in self.x.ticks()]:
+            x = self.x.at(value)
+            parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP:g}" y2="{bottom:g}"/>')
+            parts.append(
+                f'<text class="tick" x="{x:.1f}" y="{bottom + 15:g}" text-anchor="middle">{escape(label)}</text>'
+            )
+        middle = (LEFT + self.width - RIGHT) / 2
+        parts.append(body)
+        label = f'<text class="label" x="{middle:g}" y="{self.height - 6:g}" text-anchor="middle">'
+        parts.append(f"{label}{escape(x_label)}</text></svg>")
+        return "".join(parts)
+
+
+def score_by_trial(report: SweepReport) -> str:
+    """Every trial's score in the order of the trials, and the best so far as a line."""
+    scored = [trial for trial in report.trials if trial.score is not None]
+    if not scored:
+        return ""
+    width, height = 760.0, 260.0
+    frame = _frame(width, height, [float(trial.number) for trial in report.trials], _scores(scored))
+    steps: list[str] = []
+    best: float | None = None
+    for trial in report.trials:
+        if trial.state == "complete" and better(trial.score, best, mode=report.mode) and trial.score is not None:
+            x, y = frame.x.at(trial.number), frame.y.at(trial.score)
+            steps.append(f"M{x:.1f} {y:.1f}" if best is None else f"H{x:.1f}V{y:.1f}")
+            best = trial.score
+    if best is not None:
+        steps.append(f"H{frame.x.at(report.trials[-1].number):.1f}")
+    body = f'<path class="best-line" d="{"".join(steps)}"/>' if steps else ""
+    body += "".join(_point(trial, frame.x.at(trial.number), frame, report) for trial in scored)
+    numbers = sorted({round(tick) for tick in frame.x.ticks() if tick >= 0})
+    return frame.draw(
+        body, x_label="trial", y_label=report.metric, x_ticks=[(float(number), str(number)) for number in numbers]
+    )
+
+
+def score_by_parameter(report: SweepReport, name: str) -> str:
+    """Score over one parameter; words are set side by side, numbers over decades on a logarithmic axis."""
+    scored = [trial for trial in report.trials if trial.score is not None and name in trial.parameters]
+    if len(scored) < 2:
+        return ""
+    width, height = 370.0, 240.0
+    values = [trial.parameters[name] for trial in scored]
+    numbers = [float(value) for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
+    if len(numbers) == len(values) and all(math.isfinite(number) for number in numbers):
+        frame = _frame(width, height, numbers, _scores(scored), may_be_log=True)
+        body = "".join(
+            _point(trial, frame.x.at(value), frame, report) for trial, value in zip(scored, numbers, strict=True)
+        )
+        return frame.draw(body, x_label=name, y_label=report.metric)
+    words = sorted({str(value) for value in values})
+    frame = _frame(width, height, [-0.5, len(words) - 0.5], _scores(scored))
+    body = "".join(
+        _point(trial, frame.x.at(words.index(str(value))), frame, report)
+        for trial, value in zip(scored, values, strict=True)
+    )
+    ticks = [(float(index), word) for index, word in enumerate(words)]
+    return frame.draw(body, x_label=name, y_label=report.metric, x_ticks=ticks)
+
+
+def curves(report: SweepReport) -> str:
+    """Score by step of every trial that reported at least twice; the best stands out."""
+    drawn = [trial for trial in report.trials if len(trial.curve) > 1]
+    if not drawn:
+        return ""
+    points = [point for trial in drawn for point in trial.curve]
+    frame = _frame(760.0, 260.0, [float(step) for step, _ in points], [score for _, score in points])
+    best = report.best
+    body = ""
+    for trial in sorted(drawn, key=lambda trial: trial is best):  # the best last, so on top
+        path = " ".join(f"{frame.x.at(step):.1f},{frame.y.at(score):.1f}" for step, score in trial.curve)
+        kind = "curve best" if trial is best else f"curve {escape(trial.state)}"
+        body += f'<polyline class="{kind}" points="{path}"><title>{escape(_hint(trial, report))}</title></polyline>'
+    return frame.draw(body, x_label="step", y_label=report.metric)
+
+
+def _frame(
+    width: float, height: float, xs: Sequence[float], ys: Sequence[float], *, may_be_log: bool = False
+) -> _Frame:
+    x = _Axis.over(xs, LEFT, width - RIGHT, may_be_log=may_be_log)
+    return _Frame(width, height, x, _Axis.over(ys, height - BOTTOM, TOP))
+
+
+def _scores(trials: Sequence[TrialRow]) -> list[float]:
+    return [trial.score for trial in trials if trial.score is not None]
+
+
+def _point(trial: TrialRow, x: float, frame: _Frame, report: SweepReport) -> str:
+    if trial.score is None:
+        return ""
+    y = frame.y.at(trial.score)
+    hint = f"<title>{escape(_hint(trial, report))}</title>"
+    if trial is report.best:
+        return f'<circle class="point best" cx="{x:.1f}" cy="{y:.1f}" r="6.5">{hint}</circle>'
+    return f'<circle class="point {escape(trial.state)}" cx="{x:.1f}" cy="{y:.1f}" r="4.5">{hint}</circle>'
+
+
+def _hint(trial: TrialRow, report: SweepReport) -> str:
+    lines = [f"trial {trial.number}, {trial.state}", f"{report.metric} {format_value(trial.score)}"]
+    return "\n".join(lines + [f"{name} {format_value(trial.parameters.get(name))}" for name in report.parameters])
+
+
+def _tick(value: float) -> str:
+    if value == 0 or 1e-3 <= abs(value) < 1e5:
+        return f"{value:.6g}"
+    return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e")

@@ -1,0 +1,237 @@
+"""The report of a sweep as one HTML page that needs nothing else: no script, no address, no picture file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from tuner.report.charts import curves, score_by_parameter, score_by_trial
+from tuner.report.model import Shares, SweepReport, TrialRow, budget_sentence, format_value
+
+__all__ = ["render", "write"]
+
+_STYLE = """
+:root{--page:#f6f7f9;--box:#fff;--ink:#1b2430;--soft:#5b6776;--line:#e1e5ea;--blue:#2f6fde;--amber:#d98a00;
+--red:#cf3b3b;--green:#1f8a4c;--violet:#7a4fd0;--track:#e8ebef}
+@media (prefers-color-scheme:dark){:root{--page:#12161c;--box:#1a2028;--ink:#e6eaf0;--soft:#97a3b2;--line:#2b343f;
+--blue:#6fa1ff;--amber:#f0b040;--red:#ff7b72;--green:#56c981;--violet:#a98bf0;--track:#2a323c}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--page);color:var(--ink);font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
+main{max-width:1160px;margin:0 auto;padding:28px 20px 60px}
+h1{font-size:26px;margin:0 0 2px}h2{font-size:17px;margin:0 0 12px}
+p{margin:6px 0}.soft{color:var(--soft)}.num{font-variant-numeric:tabular-nums}
+section{background:var(--box);border:1px solid var(--line);border-radius:10px;padding:18px 20px;margin-top:18px}
+.heads{display:grid;grid-template-columns:repeat(auto-fit,minmax(200px,1fr));gap:14px;margin-top:18px}
+.head{background:var(--box);border:1px solid var(--line);border-radius:10px;padding:14px 18px}
+.head b{display:block;font-size:24px;line-height:1.25;overflow-wrap:anywhere}
+.chip{display:inline-block;border-radius:99px;padding:1px 10px;font-size:13px;border:1px solid currentColor;
+white-space:nowrap}
+.complete{color:var(--blue)}.pruned{color:var(--amber)}.failed{color:var(--red)}.running{color:var(--soft)}
+.good{color:var(--green)}.bad{color:var(--red)}
+.bar{display:flex;height:22px;border-radius:6px;overflow:hidden;background:var(--track);margin:10px 0 8px}
+.bar i{display:block}.spent{background:var(--violet)}.reserved{background:var(--amber)}
+.key{display:flex;flex-wrap:wrap;gap:4px 22px;font-size:14px}
+.key i{display:inline-block;width:11px;height:11px;border-radius:3px;margin-right:6px}.left{background:var(--track)}
+.claim{border-left:3px solid var(--violet);padding-left:12px;margin-top:12px}
+.grid2{display:grid;grid-template-columns:repeat(auto-fit,minmax(320px,1fr));gap:8px 18px}
+svg{width:100%;height:auto;display:block}
+svg .grid{stroke:var(--line)}svg .tick{font-size:11px;fill:var(--soft)}svg .label{font-size:12.5px;fill:var(--ink)}
+svg .point{fill:currentColor;fill-opacity:.75;stroke:var(--box)}
+svg .point.pruned{fill:var(--box);stroke:currentColor;stroke-width:1.8}
+svg .point.best{color:var(--green);fill-opacity:1;stroke-width:2}
+svg .best-line{fill:none;stroke:var(--green);stroke-width:2}
+svg .curve{fill:none;stroke:currentColor;stroke-opacity:.45;stroke-width:1.4}
+svg .curve.best{color:var(--green);stroke-opacity:1;stroke-width:2.6}
+.wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:14px}
+th,td{text-align:right;padding:5px 10px;border-bottom:1px solid var(--line);white-space:nowrap}
+th{color:var(--soft);font-weight:600;white-space:normal;vertical-align:bottom}
+td:last-child,th:last-child{text-align:left;white-space:normal;min-width:170px}
+tr.best td{font-weight:650;background:color-mix(in srgb,var(--green) 12%,transparent)}
+.facts td,.facts th{text-align:left;white-space:normal}.facts th{width:210px;font-weight:400}
+pre{background:var(--page);border:1px solid var(--line);border-radius:8px;
+padding:12px;overflow-x:auto;
+white-space:pre-wrap;font:13px/1.45 ui-monospace,Menlo,Consolas,monospace;margin:8px 0 0}
+summary{cursor:pointer;font-weight:600}
+@media print{body{background:#fff}section,.head{break-inside:avoid}}
+"""
+
+
+def render(report: SweepReport) -> str:
+    """The page. Shows nothing but what is in the report."""
+    body = "".join(
+        (
+            _heading(report),
+            _heads(report),
+            _budget(report),
+            _best(report),
+            _charts(report),
+            _table(report),
+            _facts(report),
+            _text("Privacy card", report.card, opened=True),
+            _text("Experiment file, resolved", report.experiment, opened=False),
+        )
+    )
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{escape(report.sweep)}</title><style>{_STYLE}</style></head><body><main>{body}</main></body></html>\n"
+    )
+
+
+def write(report: SweepReport, path: Path) -> None:
+    """Writes the page; whoever reads the file meanwhile sees the old one or the new one, whole.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    temporary = path.with_name(path.name + ".new")
+    temporary.write_text(render(report), encoding="utf-8")
+    temporary.replace(path)
+
+
+def _heading(report: SweepReport) -> str:
+    kind = {"failed": "bad", "interrupted": "pruned", "running": "running"}.get(report.state, "good")
+    reason = f" {escape(report.reason)}" if report.reason else ""
+    return (
+        f"<h1>{escape(report.sweep)}</h1><p class=soft>{escape(report.subtitle or report.name)}</p>"
+        f'<p><span class="chip {kind}">{escape(report.state)}</span>{reason}</p>'
+    )
+
+
+def _heads(report: SweepReport) -> str:
+    best = report.best
+    ended = sum(trial.state != "running" for trial in report.trials)
+    states = ", ".join(
+        f"{count} {state}"
+        for state in ("complete", "pruned", "failed", "running")
+        if (count := sum(trial.state == state for trial in report.trials))
+    )
+    cap = "none" if report.budget is None else f"{report.budget.epsilon_cap:.10g}"
+    delta = "not private" if report.budget is None else f"at δ = {report.budget.delta:.10g}, for the whole search"
+    boxes = (
+        (f"best {report.metric}", format_value(best.score if best else None), f"trial {best.number}" if best else ""),
+        ("trials", f"{ended} of {report.trials_planned}", states),
+        ("guaranteed ε (the cap)", cap, delta),
+    )
+    return (
+        "<div class=heads>"
+        + "".join(
+            f"<div class=head><span class=soft>{escape(name)}</span><b class=num>{escape(value)}</b>"
+            f"<span class=soft>{escape(more)}</span></div>"
+            for name, value, more in boxes
+        )
+        + "</div>"
+    )
+
+
+def _budget(report: SweepReport) -> str:
+    budget = report.budget
+    if budget is None:
+        words = '<p class="bad">Not private: nothing here carries a guarantee.</p>'
+        return f"<section><h2>Privacy budget</h2>{words}</section>"
+    shares = Shares.of(budget)
+    parts = (
+        ("spent", shares.spent, f"{format_value(budget.spent_steps)} steps, ε {format_value(budget.epsilon_spent)}"),
+        ("reserved", shares.reserved, f"{format_value(budget.reserved_steps)} steps"),
+        ("left", shares.left, f"{format_value(budget.left_steps)} steps"),
+    )
+    bar = "".join(f'<i class="{name}" style="width:{100 * share:.3f}%"></i>' for name, share, _ in parts)
+    key = "".join(f'<span><i class="{name}"></i>{name} {escape(words)}</span>' for name, _, words in parts)
+    return (
+        f"<section><h2>Privacy budget</h2><div class=bar>{bar}</div>"
+        f'<div class="key num">{key}<span class=soft>of {format_value(budget.step_cap)} steps</span></div>'
+        f"<p class=claim>{escape(budget_sentence(budget))}</p></section>"
+    )
+
+
+def _best(report: SweepReport) -> str:
+    best = report.best
+    rows = [(name, format_value(value, 6)) for name, value in best.parameters.items()] if best else []
+    more = ""
+    if report.next_commands:
+        more = "<pre>" + "\n".join(escape(command) for command in report.next_commands) + "</pre>"
+    if not rows and not more:
+        return ""
+    title = f"Best configuration, trial {best.number}" if best else "No trial ran to its end"
+    return f"<section><h2>{escape(title)}</h2>{_rows(rows)}{more}</section>"
+
+
+def _charts(report: SweepReport) -> str:
+    parts = []
+    legend = (
+        '<p class="key soft"><span class="complete">● complete</span><span class="pruned">● pruned</span>'
+        '<span class="failed">● failed</span><span class="good">● best</span></p>'
+    )
+    if by_trial := score_by_trial(report):
+        title = f"{escape(report.metric)} by trial"
+        parts.append(f"<section><h2>{title}</h2>{legend}{by_trial}</section>")
+    charts = [chart for name in report.parameters if (chart := score_by_parameter(report, name))]
+    if charts:
+        inner = "".join(f"<div>{chart}</div>" for chart in charts)
+        parts.append(
+            f"<section><h2>{escape(report.metric)} by parameter</h2>{legend}<div class=grid2>{inner}</div></section>"
+        )
+    if by_step := curves(report):
+        parts.append(f"<section><h2>{escape(report.metric)} by step</h2>{legend}{by_step}</section>")
+    return "".join(parts)
+
+
+def _table(report: SweepReport) -> str:
+    if not report.trials:
+        return "<section><h2>Trials</h2><p class=soft>No trial has started.</p></section>"
+    with_epsilon = any(trial.epsilon is not None for trial in report.trials)
+    names = [
+        "trial",
+        "state",
+        "steps",
+        report.metric,
+        *(["ε of the trial"] if with_epsilon else []),
+        *report.parameters,
+    ]
+    head = "".join(f"<th>{_breakable(name)}</th>" for name in [*names, "reason"])
+    best = report.best
+    rows = "".join(
+        _trial(trial, report.parameters, best=trial is best, epsilon=with_epsilon) for trial in report.trials
+    )
+    return (
+        f"<section><h2>Trials</h2><div class=wide><table class=num><thead><tr>{head}</tr></thead>"
+        f"<tbody>{rows}</tbody></table></div></section>"
+    )
+
+
+def _breakable(name: str) -> str:
+    """A long dotted name that a narrow column may break after its dots and underscores."""
+    return escape(name).replace(".", ".<wbr>").replace("_", "_<wbr>")
+
+
+def _trial(trial: TrialRow, names: Sequence[str], *, best: bool, epsilon: bool) -> str:
+    cells = [
+        f"{trial.number}{' ★' if best else ''}",
+        f'<span class="chip {escape(trial.state)}">{escape(trial.state)}</span>',
+        f"{format_value(trial.step)} / {format_value(trial.steps_planned)}",
+        format_value(trial.score if trial.score is None or math.isfinite(trial.score) else None),
+        *([format_value(trial.epsilon)] if epsilon else []),
+        *(escape(format_value(trial.parameters.get(name))) for name in names),
+        escape(trial.reason),
+    ]
+    return f"<tr{' class=best' if best else ''}>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+
+
+def _facts(report: SweepReport) -> str:
+    return f"<section><h2>The sweep</h2>{_rows(report.facts)}</section>" if report.facts else ""
+
+
+def _rows(rows: Sequence[tuple[str, str]]) -> str:
+    inner = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows)
+    return f'<table class="facts num">{inner}</table>' if inner else ""
+
+
+def _text(title: str, text: str, *, opened: bool) -> str:
+    if not text:
+        return ""
+    attribute = " open" if opened else ""
+    return (
+        f"<section><details{attribute}><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details></section>"
+    )

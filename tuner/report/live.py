@@ -1,0 +1,276 @@
+"""The live view of a sweep: a table of trials with a progress and a budget bar; plain lines where nobody watches."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from tuner.report.model import (
+    Shares,
+    TrialRow,
+    better,
+    budget_line,
+    budget_sentence,
+    format_value,
+    varying_parameters,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tuner.privacy.budget import BudgetView
+    from tuner.search.types import TrialView
+
+__all__ = ["LiveView"]
+
+_STATE_STYLE = {"running": "cyan", "complete": "green", "pruned": "yellow", "failed": "bold red"}
+_STATE_MARK = {"running": "●", "complete": "✓", "pruned": "✂", "failed": "✗"}
+_LINES_AROUND = 13  # panel, heading, bars and sentences around the rows of the table
+_REFRESH_A_SECOND = 4
+_ECHO = 3  # columns left free for the ^C that a terminal echoes; in the last column it would wrap and break the drawing
+_WIDE = 100  # columns from which the metric is named in the heading of the table
+
+
+class LiveView:
+    """Shows a sweep while it runs. An `Observer` of the search, used in a ``with``.
+
+    On a terminal it is one table that is drawn again in place; elsewhere, and with ``quiet``, one line an event.
+    The budget is read when something happens, never by the clock: a ledger is not to be asked four times a second.
+
+    Args:
+        name: name of the sweep.
+        subtitle: for example ``dplis, tutorial_cnn on cifar10``.
+        trials: how many are planned.
+        metric: what is searched for.
+        mode: ``max`` or ``min``.
+        budget_view: the search's budget now; None for a sweep that is not private.
+        searched: names of the searched parameters; found in the trials when empty.
+        note: a line under the bars, for example how far tracking is behind; empty for none.
+        console: where to write; standard output when None.
+        quiet: one line a finished trial, and no table.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        trials: int,
+        metric: str,
+        mode: str = "max",
+        budget_view: Callable[[], BudgetView] | None = None,
+        subtitle: str = "",
+        searched: Sequence[str] = (),
+        note: Callable[[], str] | None = None,
+        console: Console | None = None,
+        quiet: bool = False,
+    ) -> None:
+        self._name = name
+        self._subtitle = subtitle
+        self._planned = trials
+        self._metric = metric
+        self._mode = mode
+        self._budget_view = budget_view
+        self._searched = tuple(searched)
+        self._note = note
+        self._console = console or Console()
+        self._quiet = quiet
+        self._mutex = threading.RLock()
+        self._rows: dict[str, TrialRow] = {}
+        self._best: TrialRow | None = None
+        self._budget: BudgetView | None = None
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        self._read_budget()
+        if self._console.is_terminal and not self._quiet:
+            self._live = Live(
+                console=self._console, get_renderable=self.render, refresh_per_second=_REFRESH_A_SECOND, transient=False
+            )
+            self._live.start()
+        elif self._budget is not None:
+            self._say(f"{self._name}: {self._planned} trials planned. {budget_sentence(self._budget)}")
+        else:
+            self._say(f"{self._name}: {self._planned} trials planned. NOT PRIVATE: nothing here carries a guarantee.")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def trial_started(self, trial: TrialView) -> None:
+        """A trial is about to run."""
+        with self._mutex:
+            self._take(trial)
+            if not self._quiet:
+                names = varying_parameters(row.parameters for row in self._rows.values())
+                self._say(
+                    f"trial {trial.number} started  {self._parameters(trial.parameters, self._searched or names)}"
+                )
+
+    def trial_reported(self, trial: TrialView, step: int, metrics: dict[str, float]) -> None:
+        """A trial reported its scores at a rung."""
+        with self._mutex:
+            self._take(trial)
+            if not self._quiet:
+                score = format_value(metrics.get(self._metric))
+                self._say(f"trial {trial.number} step {step}/{trial.steps_planned}  {self._metric} {score}")
+
+    def trial_finished(self, trial: TrialView) -> None:
+        """A trial has ended."""
+        with self._mutex:
+            row = self._take(trial)
+            if row.state == "complete" and better(row.score, self._best.score if self._best else None, mode=self._mode):
+                self._best = row
+            reason = f" ({row.reason})" if row.reason else ""
+            best = "  BEST" if row is self._best else ""
+            budget = f"  budget: {budget_line(self._budget)}" if self._budget else ""
+            done = sum(other.state != "running" for other in self._rows.values())
+            self._say(
+                f"trial {row.number} {row.state}{reason}  {self._metric} {format_value(row.score)}{best}"
+                f"  {done}/{self._planned} trials{budget}"
+            )
+
+    def message(self, text: str) -> None:
+        """Prints a line, above the table where there is one."""
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def render(self) -> RenderableType:
+        """The view as it is now."""
+        with self._mutex:
+            rows = sorted(self._rows.values(), key=lambda row: row.number)
+            done = sum(row.state != "running" for row in rows)
+            width = max(min(self._console.width - 4 - _ECHO, 120), 40)
+            parts: list[RenderableType] = [self._table(rows), Rule(style="dim"), self._progress(done, width)]
+            parts += self._budget_parts(width)
+            if self._note is not None and (note := self._note()):
+                parts.append(Text(note, style="dim"))
+            title = Text.assemble((self._name, "bold"), f"  {self._subtitle}" if self._subtitle else "")
+            panel = Panel(Group(*parts), title=title, title_align="left", border_style="blue", expand=False)
+            panel.width = min(self._console.measure(panel).maximum, self._console.width - _ECHO)
+            return panel
+
+    def _take(self, trial: TrialView) -> TrialRow:
+        row = TrialRow.of(trial)
+        self._rows[trial.id] = row
+        self._read_budget()
+        return row
+
+    def _read_budget(self) -> None:
+        if self._budget_view is not None:
+            self._budget = self._budget_view()
+
+    def _say(self, line: str) -> None:
+        if self._live is None:
+            self.message(line)
+
+    def _table(self, rows: list[TrialRow]) -> Table:
+        names = self._searched or varying_parameters(row.parameters for row in rows)
+        heading = self._metric if self._console.width >= _WIDE else "score"
+        steps = 9 + max((len(f" {row.step}/{row.steps_planned}") for row in rows), default=0)
+        room = self._console.width - 4 - _ECHO - (5 + 2) - (10 + 2) - (steps + 2) - (max(len(heading), 6) + 2)
+        columns = names if sum(max(len(name), 12) + 2 for name in names) <= room else ()
+        table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
+        table.add_column("trial", justify="right", min_width=5)
+        table.add_column("state", no_wrap=True, min_width=10)
+        table.add_column("steps", no_wrap=True, min_width=steps)
+        table.add_column(Text(heading), justify="right", no_wrap=True, min_width=6)
+        for name in columns:
+            table.add_column(Text(name), justify="right", overflow="fold")
+        if not columns:
+            table.add_column("parameters", overflow="ellipsis", no_wrap=True, max_width=max(room, 10))
+        shown, hidden = self._visible(rows)
+        for row in shown:
+            cells = [Text(format_value(row.parameters.get(name))) for name in columns]
+            if not columns:
+                cells = [Text(self._parameters(row.parameters, names))]
+            best = self._best is not None and row.number == self._best.number
+            table.add_row(
+                f"{'★ ' if best else ''}{row.number}",
+                Text(f"{_STATE_MARK.get(row.state, '')} {row.state}", style=_STATE_STYLE.get(row.state, "")),
+                _steps(row),
+                format_value(row.score),
+                *cells,
+                style="bold" if best else "",
+            )
+        if hidden:
+            table.caption = f"{hidden} more trials are not shown"
+        return table
+
+    def _visible(self, rows: list[TrialRow]) -> tuple[list[TrialRow], int]:
+        """The rows that fit: what runs, the best, then the newest."""
+        room = max(self._console.height - _LINES_AROUND, 5)
+        if len(rows) <= room:
+            return rows, 0
+        best = self._best.number if self._best else -1
+        ranked = sorted(rows, key=lambda row: (row.state != "running", row.number != best, -row.number))
+        return sorted(ranked[:room], key=lambda row: row.number), len(rows) - room
+
+    def _progress(self, done: int, width: int) -> Text:
+        share = min(done / self._planned, 1.0) if self._planned else 1.0
+        filled = round(share * _bar_width(width))
+        best = f"  best {format_value(self._best.score)} (trial {self._best.number})" if self._best else ""
+        return Text.assemble(
+            ("trials  ", "bold"),
+            ("━" * filled, "green"),
+            ("─" * (_bar_width(width) - filled), "grey37"),
+            f"  {done}/{self._planned}",
+            (best, "bold green"),
+        )
+
+    def _budget_parts(self, width: int) -> list[RenderableType]:
+        if self._budget is None:
+            return [Text("NOT PRIVATE: nothing here carries a guarantee", style="bold red")]
+        shares = Shares.of(self._budget)
+        bar = _bar_width(width)
+        spent = round(shares.spent * bar)
+        reserved = min(round(shares.reserved * bar), bar - spent)
+        budget = self._budget
+        return [
+            Text.assemble(
+                ("budget  ", "bold"),
+                ("█" * spent, "magenta"),
+                ("▓" * reserved, "yellow"),
+                ("░" * (bar - spent - reserved), "grey50"),
+                f"  ε {format_value(budget.epsilon_spent)} of {format_value(budget.epsilon_cap)}",
+            ),
+            Text.assemble(
+                "        ",
+                (f"█ spent {format_value(budget.spent_steps)}", "magenta"),
+                "  ",
+                (f"▓ reserved {format_value(budget.reserved_steps)}", "yellow"),
+                "  ",
+                (f"░ left {format_value(budget.left_steps)}", "grey62"),
+                f"  of {format_value(budget.step_cap)} steps",
+            ),
+            Text(budget_sentence(budget), style="italic"),
+        ]
+
+    @staticmethod
+    def _parameters(parameters: Mapping[str, object], names: Sequence[str]) -> str:
+        return "  ".join(f"{name}={format_value(parameters[name])}" for name in names if name in parameters)
+
+
+def _bar_width(width: int) -> int:
+    return max(width - 48, 10)
+
+
+def _steps(row: TrialRow) -> Text:
+    share = min(row.step / row.steps_planned, 1.0) if row.steps_planned else 0.0
+    filled = round(8 * share)
+    return Text.assemble(
+        ("━" * filled, _STATE_STYLE.get(row.state, "")),
+        ("─" * (8 - filled), "grey37"),
+        f" {row.step}/{row.steps_planned}",
+    )

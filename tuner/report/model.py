@@ -1,0 +1,185 @@
+"""What is shown of a sweep, and in which words: the same for the live table, the text and the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tuner.privacy.budget import BudgetView
+    from tuner.search.types import TrialView
+
+__all__ = [
+    "Shares",
+    "SweepReport",
+    "TrialRow",
+    "better",
+    "budget_line",
+    "budget_sentence",
+    "format_value",
+    "varying_parameters",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRow:
+    """One trial as it is shown.
+
+    Attributes:
+        number: counted from 0.
+        state: ``running``, ``complete``, ``pruned`` or ``failed``.
+        parameters: flat parameters, fixed ones included.
+        step: steps taken.
+        steps_planned: steps of a trial that is not pruned.
+        score: the last score; None when there is none or it is not a number.
+        reason: why it was pruned or failed.
+        curve: (step, score) of every report.
+        epsilon: what its own steps cost.
+        id: name of the trial in ledger and folder.
+    """
+
+    number: int
+    state: str
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    step: int = 0
+    steps_planned: int = 0
+    score: float | None = None
+    reason: str = ""
+    curve: tuple[tuple[int, float], ...] = ()
+    epsilon: float | None = None
+    id: str = ""
+
+    @classmethod
+    def of(cls, trial: TrialView, *, curve: Sequence[tuple[int, float]] = (), epsilon: float | None = None) -> TrialRow:
+        """The row of a trial that the search knows."""
+        score = trial.last_score
+        return cls(
+            number=trial.number,
+            state=trial.state.name.lower(),
+            parameters=dict(trial.parameters),
+            step=trial.step,
+            steps_planned=trial.steps_planned,
+            score=score if score is not None and math.isfinite(score) else None,
+            reason=trial.reason,
+            curve=tuple((step, value) for step, value in curve if math.isfinite(value)),
+            epsilon=epsilon,
+            id=trial.id,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepReport:
+    """A sweep, running or ended, as it is shown.
+
+    Attributes:
+        name: name of the experiment.
+        sweep: name of this sweep.
+        state: ``running``, ``done``, ``budget reached``, ``interrupted``, ``failed``, ...
+        trials: in order of their numbers.
+        trials_planned: how many the experiment asks for.
+        metric: what is searched for.
+        mode: ``max`` or ``min``.
+        budget: of the search; None for a sweep that is not private.
+        subtitle: for example ``dplis, tutorial_cnn on cifar10``.
+        reason: one sentence on why it ended.
+        next_commands: what to run next.
+        facts: more rows for the head of the page (data set, noise, versions, ...).
+        card: the privacy card as text.
+        experiment: the resolved experiment file.
+        searched: names of the parameters that are searched; taken from the trials when empty.
+    """
+
+    name: str
+    sweep: str
+    state: str
+    trials: tuple[TrialRow, ...]
+    trials_planned: int
+    metric: str
+    mode: str
+    budget: BudgetView | None
+    subtitle: str = ""
+    reason: str = ""
+    next_commands: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    card: str = ""
+    experiment: str = ""
+    searched: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> TrialRow | None:
+        """The complete trial with the best score; the first of several."""
+        best: TrialRow | None = None
+        for trial in self.trials:
+            if trial.state == "complete" and better(trial.score, best.score if best else None, mode=self.mode):
+                best = trial
+        return best
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The parameters that are worth a column."""
+        return self.searched or varying_parameters(trial.parameters for trial in self.trials)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The three parts of a budget bar, each in 0..1; together 1."""
+
+    spent: float
+    reserved: float
+    left: float
+
+    @classmethod
+    def of(cls, budget: BudgetView) -> Shares:
+        """The parts of the cap on steps, for which the whole ε was calibrated."""
+        cap = max(budget.step_cap, 1)
+        spent = min(budget.spent_steps / cap, 1.0)
+        reserved = min(budget.reserved_steps / cap, 1.0 - spent)
+        return cls(spent, reserved, 1.0 - spent - reserved)
+
+
+def better(score: float | None, than: float | None, *, mode: str) -> bool:
+    """Whether a score is better than another; what is no number is better than nothing."""
+    if score is None or not math.isfinite(score):
+        return False
+    if than is None:
+        return True
+    return score > than if mode == "max" else score < than
+
+
+def format_value(value: object, digits: int = 4) -> str:
+    """A value for a table: numbers to some significant digits, what is missing as a dash."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    if isinstance(value, int):
+        return f"{value:,}".replace(",", "\u202f") if abs(value) >= 10_000 else str(value)
+    return f"{value:.{digits}g}" if math.isfinite(value) else "not a number"
+
+
+def varying_parameters(trials: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
+    """Names of the parameters that are not the same in all trials, in the order in which they appear."""
+    rows = list(trials)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    if len(rows) < 2:
+        return tuple(names)
+    return tuple(name for name in names if len({repr(row.get(name)) for row in rows}) > 1)
+
+
+def budget_line(budget: BudgetView) -> str:
+    """The three parts of the budget in words."""
+    return (
+        f"{format_value(budget.spent_steps)} spent, {format_value(budget.reserved_steps)} reserved, "
+        f"{format_value(budget.left_steps)} left of {format_value(budget.step_cap)} steps; "
+        f"ε spent so far {format_value(budget.epsilon_spent)}"
+    )
+
+
+def budget_sentence(budget: BudgetView) -> str:
+    """What may be claimed."""
+    return (
+        f"The guarantee is the cap: ε = {format_value(budget.epsilon_cap, 10)} at δ = {budget.delta:.10g}, "
+        "for the whole search. What is spent so far is the odometer, not a guarantee."
+    )

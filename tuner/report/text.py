@@ -1,0 +1,134 @@
+"""The tables before and after a sweep: the plan, and the summary with what to run next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from tuner.report.model import Shares, SweepReport, budget_line, budget_sentence, format_value
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuner.privacy.budget import BudgetView
+
+__all__ = ["PlanText", "budget_bar", "facts_table", "plan", "summary"]
+
+_ROWS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanText:
+    """What a plan says, ready to be shown.
+
+    Attributes:
+        title: name of the experiment.
+        facts: (what, value) rows: trials, steps, ε of one trial, ε of all, noise, time, ...
+        sentence: what may be claimed.
+        warnings: what the reader should know before anything starts.
+        commands: what to run next.
+    """
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    sentence: str = ""
+    warnings: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+
+
+def facts_table(facts: Sequence[tuple[str, str]]) -> Table:
+    """Two columns: what, and its value."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        table.add_row(Text(name), Text(value))
+    return table
+
+
+def plan(text: PlanText) -> RenderableType:
+    """The plan of a sweep that has not begun."""
+    parts: list[RenderableType] = [facts_table(text.facts)]
+    if text.sentence:
+        parts += [Text(), Text(text.sentence, style="italic")]
+    parts += [Text(f"! {warning}", style="yellow") for warning in text.warnings]
+    parts += _commands(text.commands)
+    title = Text.assemble((text.title, "bold"), "  plan, nothing was run")
+    return Panel(Group(*parts), title=title, title_align="left", border_style="blue", expand=False)
+
+
+def budget_bar(budget: BudgetView, *, width: int = 40) -> Text:
+    """Spent, reserved and left as one bar, with the figures in words."""
+    shares = Shares.of(budget)
+    spent = round(shares.spent * width)
+    reserved = min(round(shares.reserved * width), width - spent)
+    return Text.assemble(
+        ("█" * spent, "magenta"),
+        ("▓" * reserved, "yellow"),
+        ("░" * (width - spent - reserved), "grey50"),
+        f"  {budget_line(budget)}",
+    )
+
+
+def summary(report: SweepReport) -> RenderableType:
+    """How a sweep ended: the best trial, what was spent, and the commands to go on with."""
+    ended = sum(trial.state != "running" for trial in report.trials)
+    counts = ", ".join(
+        f"{number} {state}"
+        for state in ("complete", "pruned", "failed", "running")
+        if (number := sum(trial.state == state for trial in report.trials))
+    )
+    head = [("ended as", report.state + (f": {report.reason}" if report.reason else ""))]
+    head.append(("trials", f"{ended} of {report.trials_planned}" + (f" ({counts})" if counts else "")))
+    best = report.best
+    if best is None:
+        head.append(("best", "no trial ran to its end"))
+    else:
+        head.append(("best", f"trial {best.number}, {report.metric} {format_value(best.score)}"))
+        head += [(f"  {name}", format_value(value, 6)) for name, value in best.parameters.items()]
+    parts: list[RenderableType] = [_best_table(report), Text(), facts_table([*head, *report.facts]), Text()]
+    if report.budget is None:
+        parts.append(Text("NOT PRIVATE: nothing here carries a guarantee", style="bold red"))
+    else:
+        parts += [budget_bar(report.budget), Text(budget_sentence(report.budget), style="italic")]
+    parts += _commands(report.next_commands)
+    title = Text.assemble((report.sweep, "bold"), f"  {report.subtitle}" if report.subtitle else "")
+    return Panel(Group(*parts), title=title, title_align="left", border_style="green" if best else "red", expand=False)
+
+
+def _best_table(report: SweepReport) -> Table:
+    """The best trials first, then those without a rank, as far as there is room."""
+    sign = -1.0 if report.mode == "max" else 1.0
+    ranked = sorted(
+        report.trials,
+        key=lambda trial: (
+            trial.state != "complete",
+            trial.score is None,
+            sign * trial.score if trial.score is not None else 0.0,
+            trial.number,
+        ),
+    )
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("trial", justify="right")
+    table.add_column("state")
+    table.add_column("steps", justify="right")
+    table.add_column(Text(report.metric), justify="right")
+    for name in report.parameters:
+        table.add_column(Text(name), justify="right", overflow="fold")
+    for trial in ranked[:_ROWS]:
+        values = [Text(format_value(trial.parameters.get(name))) for name in report.parameters]
+        table.add_row(str(trial.number), trial.state, str(trial.step), format_value(trial.score), *values)
+    if len(ranked) > _ROWS:
+        table.caption = f"the best {_ROWS} of {len(ranked)} trials"
+    return table
+
+
+def _commands(commands: Sequence[str]) -> list[RenderableType]:
+    if not commands:
+        return []
+    return [Text(), Text("next", style="dim"), *(Text(f"  {command}", style="bold") for command in commands)]

@@ -1,0 +1,193 @@
+"""Optuna samplers by name, seeded so that a resumed sweep does not repeat its first proposals."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from optuna.exceptions import ExperimentalWarning
+from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
+
+from search_spaces.domains import Scalar
+from tuner.errors import InputError
+from tuner.search import names
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+    from tuner.search.suggest import Space
+
+__all__ = ["GridPointSampler", "grid_points", "make_sampler", "seed_after"]
+
+GRID_POINTS = 5
+"""How many points a continuous domain gets in a grid when the file does not say."""
+
+_GRID_LIMIT = 100_000
+
+
+def make_sampler(
+    name: str,
+    options: Mapping[str, object] | None = None,
+    *,
+    seed: int,
+    trials_before: int = 0,
+    space: Space | None = None,
+    grid: Mapping[str, Sequence[object]] | None = None,
+) -> BaseSampler:
+    """A sampler by its name.
+
+    Args:
+        name: one of `names.SAMPLERS` or its Optuna class name.
+        options: constructor options, checked against `names.SAMPLERS`.
+        seed: the public seed of the search.
+        trials_before: trials already in the storage; see `seed_after`.
+        space: what is searched; needed by ``grid``.
+        grid: values of each parameter of the grid; by default the space's own ``grid(points)``.
+
+    Raises:
+        tuner.errors.InputError: unknown name or option, a value that Optuna refuses, or a grid without a space.
+    """
+    options = dict(options or {})
+    problems = names.sampler_problems(name, options)
+    if problems:
+        raise InputError("; ".join(problems))
+    canonical = names.canonical_sampler(name)
+    if canonical == "grid":
+        return _grid(options, seed=seed, space=space, grid=grid)
+    seed = seed_after(seed, trials_before)
+    settings: dict[str, Any] = {"seed": seed, **options}
+    try:
+        with warnings.catch_warnings():
+            # multivariate/group are marked experimental; the choice is the user's and is recorded in the file.
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            if canonical == "tpe":
+                # Conditional schedules change the space from trial to trial; group=True still models it jointly.
+                return TPESampler(**{"group": True, "multivariate": True, **settings})
+            if canonical == "gp":
+                return GPSampler(**{"warn_independent_sampling": False, **settings})
+            return RandomSampler(**settings)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"sampler {name!r} refuses its options {options}: {error}") from error
+
+
+def seed_after(seed: int, trials_before: int) -> int:
+    """The seed of a sampler that starts after `trials_before` trials; `seed` itself for a new sweep.
+
+    A sampler's own generator is not stored: with the same seed a resumed sweep would propose, and pay for, its first
+    points again.
+    """
+    if trials_before == 0:
+        return seed
+    return random.Random(f"{seed}/{trials_before}").getrandbits(32)
+
+
+class GridPointSampler(BaseSampler):
+    """Trial number i takes point i of a list of points; stateless, so it survives any interruption.
+
+    Optuna's own GridSampler multiplies conditional parameters that are not active, and stops the study by a call that
+    fails outside `optimize`.
+
+    Args:
+        points: flat parameters of each point, free ones only.
+    """
+
+    def __init__(self, points: Sequence[Mapping[str, object]]) -> None:
+        self._points = tuple(dict(point) for point in points)
+        self.grid_size = len(self._points)
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Nothing is sampled jointly: every value comes from the point."""
+        return {}
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Nothing is sampled jointly."""
+        return {}
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:  # noqa: ANN401 - Optuna's signature
+        """The point's value of one parameter."""
+        return self._points[trial.number % self.grid_size][param_name]
+
+
+def grid_points(space: Space, grid: Mapping[str, Sequence[object]]) -> list[dict[str, object]]:
+    """Every distinct point of a space with conditional parameters, in the order in which it asks.
+
+    Args:
+        space: what is searched.
+        grid: the values of each parameter that the space may ask for.
+
+    Raises:
+        tuner.errors.InputError: the space asks for a parameter that has no values, or there are too many points.
+    """
+    points: list[dict[str, object]] = []
+    prefix: list[int] = []  # which value was taken at each question of the current walk
+    while True:
+        walk = _GridWalk(grid, prefix)
+        space.sample(walk)
+        points.append(walk.taken)
+        if len(points) > _GRID_LIMIT:
+            raise InputError(f"the grid must have at most {_GRID_LIMIT} points; give `points` a smaller number")
+        prefix = walk.choices
+        while prefix and prefix[-1] + 1 == walk.sizes[len(prefix) - 1]:
+            prefix.pop()
+        if not prefix:
+            return points
+        prefix[-1] += 1
+
+
+class _GridWalk:
+    """`Suggest` that answers from a prefix of choices and takes the first value after it."""
+
+    def __init__(self, grid: Mapping[str, Sequence[object]], prefix: Sequence[int]) -> None:
+        self._grid = grid
+        self._prefix = tuple(prefix)
+        self.choices: list[int] = []
+        self.sizes: list[int] = []
+        self.taken: dict[str, object] = {}
+
+    def _answer(self, name: str) -> Any:  # noqa: ANN401 - a value of any parameter
+        values = self._grid.get(name, ())
+        if len(values) == 0:
+            raise InputError(f"a grid search needs values for {name!r}, got none")
+        place = len(self.choices)
+        choice = self._prefix[place] if place < len(self._prefix) else 0
+        self.choices.append(choice)
+        self.sizes.append(len(values))
+        self.taken[name] = values[choice]
+        return values[choice]
+
+    def uniform(self, name: str, low: float, high: float, *, log: bool) -> float:
+        return float(self._answer(name))
+
+    def integer(self, name: str, low: int, high: int, *, log: bool) -> int:
+        return int(self._answer(name))
+
+    def choice(self, name: str, options: tuple[Scalar, ...]) -> Scalar:
+        chosen: Scalar = self._answer(name)
+        return chosen
+
+
+def _grid(
+    options: Mapping[str, object],
+    *,
+    seed: int,
+    space: Space | None,
+    grid: Mapping[str, Sequence[object]] | None,
+) -> GridPointSampler:
+    if space is None:
+        raise InputError("sampler 'grid' needs the search space")
+    count = options.get("points", GRID_POINTS)
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise InputError(f"sampler 'grid': points must be a whole number of at least 1, got {count!r}")
+    values = grid if grid is not None else space.grid(count)  # type: ignore[attr-defined]  # only grids need it
+    points = grid_points(space, values)
+    # Shuffled by the public seed, so that a budget that ends early leaves a spread of points and not one corner.
+    random.Random(seed).shuffle(points)
+    return GridPointSampler(points)

@@ -1,0 +1,40 @@
+"""How a search space asks an Optuna trial for values; the space itself knows no Optuna."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from search_spaces.domains import Scalar, Suggest
+
+if TYPE_CHECKING:
+    from optuna.trial import Trial
+
+__all__ = ["OptunaSuggest", "Space"]
+
+
+class Space(Protocol):
+    """The part of `search_spaces.SearchSpace` that the driver needs."""
+
+    def sample(self, suggest: Suggest) -> dict[str, object]:
+        """The flat parameters of one trial, asked for in a fixed order."""
+        ...
+
+
+class OptunaSuggest:
+    """`Suggest` by an Optuna trial."""
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+
+    def uniform(self, name: str, low: float, high: float, *, log: bool) -> float:
+        """A number in [low, high]."""
+        return self._trial.suggest_float(name, low, high, log=log)
+
+    def integer(self, name: str, low: int, high: int, *, log: bool) -> int:
+        """A whole number in [low, high]."""
+        return self._trial.suggest_int(name, low, high, log=log)
+
+    def choice(self, name: str, options: tuple[Scalar, ...]) -> Scalar:
+        """One of the options."""
+        chosen = self._trial.suggest_categorical(name, options)
+        return options[options.index(chosen)]

@@ -1,0 +1,106 @@
+"""The shipped experiment files: listing them, copying one, and the commented template of `init`."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+from tuner.errors import InputError
+
+__all__ = ["copy_shipped", "shipped_files", "shipped_text", "write_template"]
+
+_TEMPLATE = """\
+# tune run {file}
+#
+# A private search on your own records. Only name, dataset.name, trainable.method and privacy.epsilon are needed; every
+# other line shows its default. `tune plan {file}` tells what it would cost; nothing is run.
+schema: 1
+name: my-search
+seed: 0                               # public: initialisation, split and search; never the noise
+dataset:
+  name: digits                        # a shipped one (digits, mnist, cifar10, adult, …), or any name with:
+  # path: my-records.npz              #   x_train, y_train, x_test, y_test
+  # public_size: 10000                #   PUBLIC number of training records, for the sample rate
+  validation: {{fraction: 0.1, protected: false}}   # their scores are outside the guarantee
+trainable:
+  method: dplis                       # dp_sgd, dp_lssgd, dplis, dp_weight_decay, composed
+  model: mlp_64
+  activation: relu                    # relu, tanh
+  optimizer: sgd                      # sgd, adam
+  batch_size: 256                     # EXPECTED size: batches are Poisson samples
+  epochs: 10
+privacy:
+  epsilon: 4.0                        # of the WHOLE search, never exceeded
+  delta: 1e-5                         # must be below 1/n
+  noise_multiplier: auto              # the smallest with which all trials fit, or a number
+search:
+  trials: 8
+  sampler: tpe                        # tpe, random, grid, gp
+  pruner: median                      # none, median, asha, hyperband, …: a step not taken is ε not spent
+  rungs: 5                            # reports of a trial, or the fractions of its steps
+  space:                              # a number, `default`, or {{uniform: [a, b]}}, {{log_uniform: …}}, {{choice: […]}}
+    smoothing_radius: {{log_uniform: [1, 40]}}
+    smoothing_samples: 3
+    learning_rate: {{log_uniform: [0.05, 2.0]}}
+    schedule: {{choice: [constant, cosine]}}
+  metric: {{name: validation_accuracy, mode: max}}
+resources: {{concurrent_trials: 2, cpus_per_trial: 1, gpus_per_trial: 0}}
+tracking: {{uri: "sqlite:///runs/mlflow.db"}}
+storage: runs/
+ledger: "sqlite:///runs/ledger.db"    # of the DATA, not of the search: share it between searches and people
+"""
+
+
+def shipped_files() -> dict[str, Path]:
+    """The experiment files that come with the program, by file name."""
+    folder = Path(str(resources.files("tuner") / "shipped"))
+    return {path.name: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def shipped_text() -> str:
+    """One line a shipped file: its name and what it says of itself."""
+    files = shipped_files()
+    width = max(map(len, files), default=0)
+    lines = [f"  {name:<{width}}  {_about(path)}" for name, path in files.items()]
+    return "\n".join(["Shipped experiments (tune run NAME, tune cp NAME):", *lines])
+
+
+def _about(path: Path) -> str:
+    # The first comment line is the command; the first after it says what the file is.
+    comments = [line.lstrip("# ").strip() for line in path.read_text().splitlines() if line.startswith("#")]
+    return next((comment for comment in comments[1:] if comment), "")
+
+
+def copy_shipped(name: str, destination: Path, *, force: bool) -> Path:
+    """Copy a shipped file into a folder or to a file name.
+
+    Raises:
+        InputError: there is no such file, or the destination exists and `force` is not given.
+    """
+    files = shipped_files()
+    source = files.get(name) or files.get(f"{name}.yaml")
+    if source is None:
+        raise InputError(f"a shipped experiment must be named, got {name!r}. There are: {', '.join(files)}.")
+    target = destination / source.name if destination.is_dir() else destination
+    _write_new(target, source.read_text(), force=force)
+    return target
+
+
+def write_template(path: Path, *, force: bool) -> None:
+    """Write the commented template.
+
+    Raises:
+        InputError: the file exists and `force` is not given, or cannot be written.
+    """
+    _write_new(path, _TEMPLATE.format(file=path.name), force=force)
+
+
+def _write_new(path: Path, text: str, *, force: bool) -> None:
+    if path.exists() and not force:
+        raise InputError(
+            f"the file must not exist yet, got {path}. Choose another name, or add --force to overwrite it."
+        )
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise InputError(f"the file must be writable, got {path}: {error.strerror}.") from error
