@@ -157,6 +157,11 @@ class PrivateTraining:
         return self._private_step.noise_draws
 
     @property
+    def max_grad_norm(self) -> float:
+        """The clipping norm C of this trial."""
+        return self._hyperparameters.max_grad_norm
+
+    @property
     def learning_rate(self) -> float:
         """The scheduled rate of the next step."""
         settings, steps = self._hyperparameters.schedule, self._hyperparameters.steps

@@ -344,12 +344,11 @@ def report(name: str, out: str | None, storage: str) -> None:
 @_json
 def export(name: str, out: str | None, storage: str, data_dir: str | None, as_json: bool) -> None:
     """The best configuration as a file that trains again, its model, and its privacy card."""
-    from tuner.export import export_sweep, export_text
+    from tuner.run import RunOptions, export_command
     from tuner.sweeps import find
 
-    sweep = find(Path(storage), name)
-    values = export_sweep(sweep, Path(out) if out else Path("exports") / sweep.name, data_dir=data_dir)
-    _say_json(values) if as_json else click.echo(export_text(values))
+    options = RunOptions(data_dir=data_dir, as_json=as_json)
+    sys.exit(export_command(find(Path(storage), name), Path(out) if out else None, options))
 
 
 @cli.command()

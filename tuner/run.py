@@ -18,15 +18,17 @@ from rich.console import Console
 import tuner
 from trainables.data import fingerprint
 from tuner import sweeps
-from tuner.errors import BudgetRefusedError, InputError, SweepInterrupted, TunerError
+from tuner.errors import BudgetRefusedError, InputError, SweepInterrupted, TrackingError, TunerError
 from tuner.experiment import load
-from tuner.plan import Plan, plan_from
+from tuner.plan import plan_from
 from tuner.planning import ledger_state
 from tuner.prepare import Prepared, check_model, prepare, training_spec
 from tuner.presenting import plan_text, sweep_report
 from tuner.report.text import plan as plan_panel
 from tuner.report.text import summary
+from tuner.resuming import check_same, file_values
 from tuner.search.types import NullObserver, Stop, StopReason, Suggestion, TrialState, TrialView
+from tuner.study import open_sweep_study
 from tuner.sweeps import SweepFolder
 
 if TYPE_CHECKING:
@@ -38,10 +40,7 @@ if TYPE_CHECKING:
     from tuner.search.driver import StudyDriver
     from tuner.tracking.recorder import SweepInfo
 
-__all__ = ["RunOptions", "open_sweep_study", "resume_sweep", "run_file", "train_file"]
-
-# What may differ between a sweep and the file or options with which it goes on; all else would change what was claimed.
-_MAY_CHANGE = ("search.trials", "resources", "tracking", "storage")
+__all__ = ["RunOptions", "export_command", "resume_sweep", "run_file", "train_file"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,38 +98,30 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
     check_model(prepared)
     sweep, code = _start(prepared, options)
     if code == 0:
-        from tuner.export import export_sweep, export_text
-
-        folder = out or Path("exports") / sweep.name
-        options.say(export_text(export_sweep(sweep, folder, data_dir=options.data_dir)))
+        export_command(sweep, out, options)
     return code
+
+
+def export_command(sweep: SweepFolder, out: Path | None, options: RunOptions) -> int:
+    """`tune export`: the exit code. A tracking server that is down stops no export."""
+    from tuner.export import export_sweep, export_text
+    from tuner.tracking.replay import attach, replay
+
+    values = export_sweep(sweep, out or Path("exports") / sweep.name, data_dir=options.data_dir)
+    files = [Path(file).resolve() for file in values["files"]]
+    test = {name: score for name, score in values["scores"].items() if name.startswith("test_")}
+    try:
+        attach(sweep.root, files, under="export", tags={"exported": "yes"}, metrics=test)
+        values["tracking"] = str(replay(sweep.root))
+    except TrackingError as error:
+        values["tracking"] = f"not sent ({error}); later: tune sync {sweep.id}"
+    click.echo(json.dumps(values, indent=2)) if options.as_json else click.echo(export_text(values))
+    return 0
 
 
 def resume_sweep(sweep: SweepFolder, overrides: Sequence[str], options: RunOptions) -> int:
     """`tune resume`: returns the exit code."""
     return _go_on(sweep, load(sweep.experiment, overrides), options)
-
-
-def open_sweep_study(sweep: SweepFolder, experiment: Experiment, plan: Plan) -> Study:
-    """The sweep's Optuna study, made when it is not there."""
-    from tuner.search.pruners import make_pruner
-    from tuner.search.samplers import make_sampler
-    from tuner.search.storage import open_storage, open_study
-
-    search = experiment.search
-    return open_study(
-        open_storage(sweep.root),
-        sweep.id,
-        mode=search.metric.mode,
-        sampler=lambda before: make_sampler(
-            search.sampler.name,
-            search.sampler.options,
-            seed=experiment.seed,
-            trials_before=before,
-            space=experiment.space,
-        ),
-        pruner=make_pruner(search.pruner.name, search.pruner.options, rung_steps=plan.rungs),
-    )
 
 
 def _show_plan(prepared: Prepared, options: RunOptions) -> None:
@@ -188,7 +179,7 @@ def _enter(ledger: Ledger, sweep: SweepFolder, prepared: Prepared) -> None:
 def _go_on(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> int:
     """Continue a sweep with its own noise, data and cap."""
     stored = load(sweep.experiment)
-    _check_same(stored, wanted)
+    check_same(stored, wanted)
     request = wanted.dataset_request(options.data_dir)
     prepared = prepare(str(sweep.experiment), (), data_dir=options.data_dir)
     plan = plan_from(sweeps.read_json(sweep.plan), trials=wanted.search.trials)
@@ -218,34 +209,6 @@ def _go_on(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> int:
     sweep.stop_request.unlink(missing_ok=True)
     options.say(f"going on with {sweep.id}")
     return _run(sweep, prepared, ledger, options)
-
-
-def _check_same(stored: Experiment, wanted: Experiment) -> None:
-    before, after = _flat(_values(stored)), _flat(_values(wanted))
-    if after.get("privacy.noise_multiplier") == "auto":  # the sweep has calibrated it already
-        after["privacy.noise_multiplier"] = before["privacy.noise_multiplier"]
-    changed = [
-        f"{key} was {before.get(key)!r} and is {after.get(key)!r}"
-        for key in sorted(before.keys() | after.keys())
-        if before.get(key) != after.get(key) and not key.startswith(_MAY_CHANGE)
-    ]
-    if changed:
-        raise InputError(
-            f"a sweep goes on as it was started, only {', '.join(_MAY_CHANGE)} may change, got: {'; '.join(changed)}. "
-            "Start a new sweep without --resume for another setting; it is charged beside this one."
-        )
-
-
-def _values(experiment: Experiment) -> dict[str, object]:
-    return experiment.model_dump(mode="json", by_alias=True)
-
-
-def _flat(values: dict[str, object], prefix: str = "") -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        flat.update(_flat(value, f"{name}.") if isinstance(value, dict) else {name: value})
-    return flat
 
 
 class _Control(NullObserver):
@@ -388,7 +351,7 @@ def _sweep_info(sweep: SweepFolder, prepared: Prepared) -> SweepInfo:
         experiment=experiment.tracking.experiment or experiment.name,
         metric=experiment.search.metric.name,
         mode=experiment.search.metric.mode,
-        settings=_values(experiment),
+        settings=file_values(experiment),
         tags=tags,
     )
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from optuna.pruners import BasePruner
     from optuna.samplers import BaseSampler
 
-__all__ = ["JOURNAL", "exclusive", "open_storage", "open_study"]
+__all__ = ["JOURNAL", "exclusive", "is_driven", "open_storage", "open_study"]
 
 JOURNAL = "study.journal"
 _DRIVER_LOCK = "driver.lock"
@@ -150,3 +150,16 @@ def _is_json(line: bytes) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_driven(folder: Path) -> bool:
+    """Whether some process holds the sweep now (`exclusive`); looking takes nothing away from it."""
+    path = folder / _DRIVER_LOCK
+    if not path.exists():
+        return False
+    with path.open("a+", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        return False

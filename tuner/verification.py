@@ -1,0 +1,69 @@
+"""The command `verify`: a card file, its page and its ledger, held against each other by other accountants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tuner.errors import TunerError
+
+__all__ = ["CardReport", "verify_card"]
+
+
+@dataclass(frozen=True)
+class CardReport:
+    """The answer, for people and for programs.
+
+    Attributes:
+        ok: whether the card follows from its ledger.
+        text: every check, and yes or no.
+        values: the same as plain values.
+    """
+
+    ok: bool
+    text: str
+    values: dict[str, Any]
+
+
+def verify_card(path: Path, ledger_url: str | None) -> CardReport:
+    """Recompute a card.
+
+    Args:
+        path: the card's JSON file; a ``.md`` of the same name beside it is held against it too.
+        ledger_url: its ledger; None takes the one named in the experiment file beside the card, else the default.
+
+    Returns:
+        The report; a ledger that cannot be opened is a no, with the reason.
+
+    Raises:
+        InputError: the address is not one of a ledger.
+    """
+    from tuner.privacy.ledger import Ledger
+    from tuner.privacy.verify import Check, Report, verify
+
+    url = ledger_url or _ledger_beside(path)
+    page = path.with_suffix(".md")
+    try:
+        ledger = Ledger.open(url, create=False)
+        text = path.read_bytes().decode()
+        report = verify(text, ledger, markdown=page.read_text() if page.exists() else None)
+    except (TunerError, UnicodeDecodeError) as error:
+        report = Report(ok=False, checks=(Check("ledger and card can be read", ok=False, detail=str(error)),))
+    values = {
+        "ok": report.ok,
+        "card": str(path),
+        "ledger": url,
+        "checks": [{"name": check.name, "ok": check.ok, "detail": check.detail} for check in report.checks],
+    }
+    return CardReport(ok=report.ok, text=f"{path} against {url}\n{report}", values=values)
+
+
+def _ledger_beside(path: Path) -> str:
+    """The ledger that the exported experiment file names; the default when there is no such file."""
+    beside = path.with_name("experiment.yaml")
+    if beside.exists():
+        from tuner.experiment import load
+
+        return load(beside).ledger
+    return "sqlite:///runs/ledger.db"
