@@ -30,14 +30,6 @@ REQUEST = DatasetRequest(name="digits")
 SPACE = {"smoothing_radius": {"log_uniform": [0.1, 2.0]}, "smoothing_samples": 2, "learning_rate": 0.5}
 
 
-class Gate(SearchBudget):
-    """`SearchBudget` with what the driver needs to reconcile after a crash."""
-
-    def outstanding(self) -> dict[str, int]:
-        trials = self._ledger.search_state(self.search).trials
-        return {name: trial.outstanding for name, trial in trials.items() if not trial.settled}
-
-
 class Digits:
     """One search on digits, wired as the platform does."""
 
@@ -50,7 +42,7 @@ class Digits:
         self.ledger.open_search(
             "digits", "sweep", mechanism=self.mechanism, epsilon=claim, delta=DELTA, step_cap=self.cap
         )
-        self.budget = Gate(self.ledger, "sweep")
+        self.budget = SearchBudget(self.ledger, "sweep")
 
     def run(self, runner: Callable[..., Stop], observers: tuple[object, ...] = ()) -> Stop:
         return runner(self.driver(observers), self.spec_for, self.budget.charge_for, folder=self.folder)
