@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install sweep test test-slow lint wheel clean
+.PHONY: help install sweep test test-slow lint wheel dist clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -39,6 +39,11 @@ lint: $(STAMP) ## what CI holds: style, types, and the arrows between packages
 
 wheel: $(STAMP) ## build the wheel, install it in an environment of its own, and run it from another folder
 	$(BIN)/python tests/wheel_check.py
+
+dist: $(STAMP) ## the wheel and constraints.txt, for cluster.yaml
+	rm -rf dist
+	$(BIN)/python -m build --wheel --outdir dist .
+	cp constraints.txt dist/
 
 clean: ## remove what the commands above made, but never runs/ (it holds ledgers)
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -49,9 +49,9 @@ class _Axis:
             factors = (1, 2, 5) if self.high / self.low < 200 else (1,)
             found = [factor * 10.0**decade for decade in decades for factor in factors]
             return [tick for tick in found if self.low <= tick <= self.high]
-        rough = (self.high - self.low) / 4
+        rough = (self.high - self.low) / 5
         unit = 10 ** math.floor(math.log10(rough))
-        step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough)
+        step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough)
         first = math.ceil(self.low / step)
         return [number * step for number in range(first, math.floor(self.high / step) + 1)]
 
