@@ -21,7 +21,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         name="max_grad_norm",
         aliases=("C",),
         default=LogUniform(0.1, 10.0),
-        legal=Limits(low_open=True),
+        legal=Limits(low=1e-6, high=1e6),
         source="published: C = 1 (DPLIS), 1 and 3 (DP-LSSGD), 3 and 10 (weight decay); 0.1 in the clipping study",
         description="clipping norm of one sample's gradient; free, because the noise scales with it",
     ),

@@ -92,7 +92,7 @@ class Hyperparameters:
         "batch_size": _COUNT,
         "steps": _COUNT,
         "noise_multiplier": _NOT_NEGATIVE,
-        "max_grad_norm": _POSITIVE,
+        "max_grad_norm": _Number(1e-6, 1e6),  # far outside, single precision no longer bounds what is clipped
         "learning_rate": _POSITIVE,
         "momentum": _Number(0, 1, high_is_open=True),
         "laplacian_sigma": _NOT_NEGATIVE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainables.data import DATASETS
 from tuner.errors import InputError
 from tuner.presenting import dataset_line
 
@@ -93,10 +94,18 @@ def set_cap(url: str, dataset: str, *, epsilon: float, delta: float) -> str:
     Raises:
         InputError: a number is not finite and positive.
     """
+    from tuner.privacy.events import require_delta, require_epsilon
     from tuner.privacy.ledger import Ledger
 
+    require_epsilon(epsilon)
+    require_delta(delta)
+    about = DATASETS.get(dataset)
+    owner = dataset if about is None else about.budget_owner or dataset
     ledger = Ledger.open(url)
-    ledger.set_cap(dataset, epsilon, delta)
-    state = ledger.dataset_state(dataset)
+    unknown = about is None and dataset not in ledger.datasets()
+    ledger.set_cap(owner, epsilon, delta)
+    state = ledger.dataset_state(owner)
+    note = " No shipped data set has this name and no search has used it yet." if unknown else ""
+    note += f" ({dataset} is part of {owner}: one budget.)" if owner != dataset else ""
     over = "" if state.committed_epsilon <= epsilon and state.committed_delta <= delta else " Nothing more can start."
-    return f"{dataset}: {dataset_line(state)}.{over}"
+    return f"{owner}: {dataset_line(state)}.{over}{note}"

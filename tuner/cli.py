@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from tuner import __version__
-from tuner.errors import InputError, TunerError
+from tuner.errors import InputError, SweepInterrupted, TunerError
 
 __all__ = ["cli", "main"]
 
@@ -37,6 +37,30 @@ class Commands(click.Group):
             command: click.Command = ray_cli.commands[_RAY[cmd_name]]
             return command
         return super().get_command(ctx, cmd_name)
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - click's signature
+        """Run the program; every expected error is one message on standard error and its family's exit code."""
+        from search_spaces.errors import DomainError
+        from trainables.errors import TrainableError
+
+        try:
+            answer = super().main(*args, **{**kwargs, "standalone_mode": False})
+        except click.ClickException as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except (click.Abort, KeyboardInterrupt):
+            code, message = SweepInterrupted.exit_code, "interrupted"
+        except TunerError as error:
+            code, message = error.exit_code, str(error)
+        except (TrainableError, DomainError) as error:
+            code, message = InputError.exit_code, str(error)
+        except OSError as error:  # a folder that is full, gone or closed to us: the system's words say it best
+            where = f"{error.filename}: " if error.filename else ""
+            code, message = TunerError.exit_code, f"{where}{error.strerror or error}"
+        else:
+            sys.exit(answer if isinstance(answer, int) else 0)
+        click.echo(f"error: {message}", err=True)
+        sys.exit(code)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -117,13 +141,12 @@ def init(path: str, force: bool) -> None:
 @_set
 def validate(files: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     """Check experiment files; all problems at once, nothing is run."""
-    from tuner.experiment import find, load
+    from tuner.planning import validate_file
 
     for name in files:
-        path, _ = find(name)
-        experiment = load(path, overrides)
+        path, warnings = validate_file(name, overrides)
         click.echo(f"{path}: valid")
-        for warning in experiment.warnings():
+        for warning in warnings:
             click.echo(f"{path}: warning: {warning}", err=True)
 
 
@@ -249,12 +272,13 @@ def show(name: str, trial: str | None, storage: str, as_json: bool) -> None:
 @cli.command()
 @click.argument("name")
 @_storage
-def sync(name: str, storage: str) -> None:
+@click.option("--uri", default=None, help="Another tracking address than the sweep's own; all records are sent there.")
+def sync(name: str, storage: str, uri: str | None) -> None:
     """Send to MLflow what a sweep has recorded and the tracking server has not yet acknowledged."""
     from tuner.status import sync_tracking
     from tuner.sweeps import find
 
-    click.echo(sync_tracking(find(Path(storage), name)))
+    click.echo(sync_tracking(find(Path(storage), name), uri))
 
 
 @cli.group(invoke_without_command=True)
@@ -414,18 +438,6 @@ def doctor(data_dir: str | None, as_json: bool, fix: bool) -> None:
     sys.exit(0 if all(finding.ok for finding in findings) else 1)
 
 
-def main(args: list[str] | None = None) -> Any:  # noqa: ANN401 - click ends the process itself
-    """Run the program; every expected error is one message on standard error and its family's exit code."""
-    from search_spaces.errors import DomainError
-    from trainables.errors import TrainableError
-
-    try:
-        return cli.main(args=args, prog_name="tune", standalone_mode=True)
-    except TunerError as error:
-        code, message = error.exit_code, str(error)
-    except (TrainableError, DomainError) as error:
-        code, message = InputError.exit_code, str(error)
-    except KeyboardInterrupt:
-        code, message = 130, "interrupted"
-    click.echo(f"error: {message}", err=True)
-    sys.exit(code)
+def main() -> None:
+    """Run the program; what `tune`, `dp-tune` and `python -m tuner` call."""
+    cli.main(prog_name="tune")

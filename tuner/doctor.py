@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuner.errors import InputError
+
 __all__ = ["DISTRIBUTION", "Finding", "diagnose", "findings_text", "fix_script"]
 
 DISTRIBUTION = "dp-tuner"
@@ -146,13 +148,18 @@ def fix_script() -> list[Path]:
         The files written.
 
     Raises:
-        OSError: the folder cannot be written.
+        InputError: the folder cannot be written.
     """
     written = []
     for name in ("tune", "dp-tune"):
         path = _bin() / name
-        path.write_text(_SCRIPT.format(python=sys.executable))
-        path.chmod(0o755)
+        draft = path.with_name(f".{name}.new")
+        try:
+            draft.write_text(_SCRIPT.format(python=sys.executable))
+            draft.chmod(0o755)
+            draft.replace(path)  # a link to another program's script is replaced, never written through
+        except OSError as error:
+            raise InputError(f"the scripts' folder must be writable, got {path.parent}: {error.strerror}.") from error
         written.append(path)
     return written
 

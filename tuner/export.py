@@ -52,6 +52,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None) -> dict
     from tuner.privacy.ledger import Ledger
     from tuner.privacy.markdown import render_markdown
 
+    sweep.require_whole()
     experiment = load(sweep.experiment)
     plan = plan_from(sweeps.read_json(sweep.plan), trials=experiment.search.trials)
     if not plan.private:
@@ -59,19 +60,22 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None) -> dict
             f"only a private sweep can be exported, got {sweep.id} with privacy.private: false. "
             "Run it again with private: true; its noise was seeded, so nothing protects the records in its model."
         )
-    best = _winner(sweep, experiment, plan)
     # The ledger first: without it there is no claim, and then nothing is written.
     ledger = Ledger.open(experiment.ledger, create=False)
     if ledger.search_state(sweep.id).status == "open":
         raise InputError(
             f"only a sweep that has ended can be exported, got {sweep.id} which is {sweep.read_status().get('state')}. "
-            f"Wait for it, or end it: tune stop {sweep.id}, then tune resume {sweep.id}."
+            f"Let it end: tune resume {sweep.id} (with --set search.trials=N of the trials begun it starts no new one)."
         )
+    best = _winner(sweep, experiment, plan)
     request = experiment.dataset_request(data_dir)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--out must be a folder that can be written, got {out}: {error.strerror}.") from error
     training = _load(sweep, experiment, plan, best, data_dir=data_dir)
     validation = {} if best.last_score is None else {experiment.search.metric.name: best.last_score}
     scores = {**validation, **_test_score(sweep, best, training)}
-    out.mkdir(parents=True, exist_ok=True)
     _write_model(training, out / _MODEL)
     (out / _EXPERIMENT).write_text(standalone_yaml(experiment, plan, best))
     card = issue_card(

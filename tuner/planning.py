@@ -9,15 +9,21 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from tuner.experiment import find, load
+from tuner.plan import rung_steps
 from tuner.prepare import Prepared, prepare, training_spec
 from tuner.presenting import plan_text
 from tuner.report.text import plan as plan_panel
+from tuner.study import check_search
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tuner.privacy.entries import DatasetState
 
-__all__ = ["guess_wall_time", "plan_command", "seconds_in_words"]
+__all__ = ["guess_wall_time", "plan_command", "seconds_in_words", "validate_file"]
 
+_MANY_STEPS = 1000  # a trial's length where only the order of its reports matters
 _TIMED_STEPS = 3
 _TIMED_SECONDS = 10.0
 
@@ -38,6 +44,7 @@ def plan_command(
         The plan's values, with what the data set has committed, and ``wall_time_seconds`` (None when not guessed).
     """
     prepared = prepare(file, overrides, data_dir=data_dir, need_data=False)
+    check_search(prepared.experiment, prepared.plan.rungs)
     dataset = ledger_state(prepared)
     seconds = guess_wall_time(prepared) if timing else None
     if say is not None:
@@ -56,6 +63,18 @@ def plan_command(
         say(f"next: tune run {file}{''.join(f' --set {each}' for each in overrides)}")
     committed = None if dataset is None else {"epsilon": dataset.committed_epsilon, "delta": dataset.committed_delta}
     return {**prepared.plan.as_dict(), "dataset_committed": committed, "wall_time_seconds": seconds}
+
+
+def validate_file(name: str, overrides: Sequence[str]) -> tuple[Path, tuple[str, ...]]:
+    """Read one experiment file and check all of it; where it was found, and its warnings.
+
+    Raises:
+        InputError: something is wrong with it.
+    """
+    path, _ = find(name)
+    experiment = load(path, overrides)
+    check_search(experiment, rung_steps(experiment.search.rungs, _MANY_STEPS))
+    return path, experiment.warnings()
 
 
 def ledger_state(prepared: Prepared) -> DatasetState | None:

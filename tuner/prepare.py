@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainables.data import DatasetInfo, DatasetRequest, check_present, info
+from trainables.errors import TrainableError
+from tuner.errors import InputError
 from tuner.experiment import Experiment, find, load
 from tuner.plan import Plan, make_plan
 
 if TYPE_CHECKING:
     from trainables.training import TrainingSpec
 
-__all__ = ["Prepared", "check_model", "prepare", "training_spec"]
+__all__ = ["Prepared", "check_model", "prepare", "prepare_again", "training_spec"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,23 +80,50 @@ def prepare(file: str, overrides: Sequence[str], *, data_dir: str | None, need_d
     )
 
 
+def prepare_again(path: Path, experiment: Experiment, plan: Plan, *, data_dir: str | None) -> Prepared:
+    """A sweep that goes on: its file and its plan are settled, its data must be there.
+
+    Raises:
+        trainables.errors.TrainableError: the data are missing or changed.
+    """
+    request = experiment.dataset_request(data_dir)
+    check_present(request)
+    return Prepared(path=path, shipped=False, experiment=experiment, request=request, about=info(request), plan=plan)
+
+
 def check_model(prepared: Prepared) -> None:
     """Build the model once, and refuse one that mixes the samples of a batch before the clip.
 
     Raises:
+        InputError: the user's own model raises something.
         trainables.errors.TrainableError: it cannot be built for these inputs, or cannot be private.
     """
     from trainables.models import build, check_private
 
     trainable = prepared.experiment.trainable
-    module = build(
-        trainable.model,
-        input_shape=prepared.about.input_shape,
-        classes=prepared.about.classes,
-        activation=trainable.activation,
-        normalization=trainable.normalization,
-        seed=prepared.experiment.seed,
-    )
+    own = ":" in trainable.model
+    here = str(Path.cwd())
+    if own and here not in sys.path:
+        sys.path.append(here)  # as `python -m` does; last, so that it hides no library; Ray's workers get it too
+    try:
+        module = build(
+            trainable.model,
+            input_shape=prepared.about.input_shape,
+            classes=prepared.about.classes,
+            activation=trainable.activation,
+            normalization=trainable.normalization,
+            seed=prepared.experiment.seed,
+        )
+    except TrainableError:
+        raise
+    except Exception as error:
+        if not own:
+            raise
+        # The user's code, whatever it raises; no record has been read yet, so its words may be shown.
+        raise InputError(
+            f"trainable.model {trainable.model} must return a model for inputs of shape {prepared.about.input_shape} "
+            f"and {prepared.about.classes} classes, got {type(error).__name__}: {error}."
+        ) from error
     check_private(module)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.report.model import SweepReport, TrialRow
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from tuner.search.types import TrialView
     from tuner.sweeps import SweepFolder
 
-__all__ = ["dataset_line", "next_commands", "plan_text", "sweep_report"]
+__all__ = ["dataset_line", "next_commands", "plan_text", "resume_command", "storage_option", "sweep_report"]
 
 
 def plan_text(
@@ -80,11 +81,19 @@ def dataset_line(state: DatasetState) -> str:
     return f"{counted} searches, committed ε = {state.committed_epsilon:g}, δ = {state.committed_delta:g}; {cap}"
 
 
+def storage_option(sweep: SweepFolder) -> str:
+    """`` --storage FOLDER`` when the sweep does not lie where the commands look by themselves."""
+    return "" if sweep.root.parent == Path("runs").resolve() else f" --storage {sweep.root.parent}"
+
+
+def resume_command(sweep: SweepFolder) -> str:
+    """The command with which this very sweep goes on."""
+    return f"tune resume {sweep.id}{storage_option(sweep)}"
+
+
 def next_commands(sweep: SweepFolder, *, has_best: bool) -> tuple[str, ...]:
     """The three commands to go on with."""
-    from pathlib import Path
-
-    where = "" if sweep.root.parent == Path("runs").resolve() else f" --storage {sweep.root.parent}"
+    where = storage_option(sweep)
     if not has_best:
         return (f"tune show {sweep.name}{where}", f"tune resume {sweep.name}{where}")
     return (

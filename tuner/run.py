@@ -16,17 +16,18 @@ import click
 from rich.console import Console
 
 import tuner
-from trainables.data import fingerprint
 from tuner import sweeps
+from tuner.checking import check_startable
+from tuner.entering import STARTING, enter, leave, open_ledger, return_to
 from tuner.errors import BudgetRefusedError, InputError, SweepInterrupted, TrackingError, TunerError
 from tuner.experiment import load
 from tuner.plan import plan_from
 from tuner.planning import ledger_state
-from tuner.prepare import Prepared, check_model, prepare, training_spec
-from tuner.presenting import plan_text, sweep_report
+from tuner.prepare import Prepared, prepare, prepare_again, training_spec
+from tuner.presenting import plan_text, resume_command, storage_option, sweep_report
 from tuner.report.text import plan as plan_panel
 from tuner.report.text import summary
-from tuner.resuming import check_same, file_values
+from tuner.resuming import check_same, file_values, located
 from tuner.search.types import NullObserver, Stop, StopReason, Suggestion, TrialState, TrialView
 from tuner.study import open_sweep_study
 from tuner.sweeps import SweepFolder
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from tuner.privacy.ledger import Ledger
     from tuner.search.driver import StudyDriver
     from tuner.tracking.recorder import SweepInfo
+    from tuner.tracking.sender import SendStatus
 
 __all__ = ["RunOptions", "export_command", "resume_sweep", "run_file", "train_file"]
 
@@ -53,6 +55,7 @@ class RunOptions:
         address: of a running Ray cluster.
         quiet: plain lines, only those that matter.
         as_json: one JSON object at the end, nothing else on standard output.
+        summary: whether the end of the sweep is told at all.
     """
 
     data_dir: str | None = None
@@ -60,6 +63,7 @@ class RunOptions:
     address: str | None = None
     quiet: bool = False
     as_json: bool = False
+    summary: bool = True
 
     def say(self, text: str) -> None:
         """Tell the user, unless a program is reading."""
@@ -71,12 +75,14 @@ def run_file(
     file: str, overrides: Sequence[str], options: RunOptions, *, resume: bool = False, dry_run: bool = False
 ) -> int:
     """`tune run`: returns the exit code."""
+    if resume and dry_run:
+        raise InputError("--dry-run shows what would be started, got it with --resume. See: tune status")
     prepared = prepare(file, overrides, data_dir=options.data_dir)
     if resume:
         sweep = sweeps.find(_storage(prepared.experiment), prepared.experiment.name)
         return _go_on(sweep, prepared.experiment, options)
+    check_startable(prepared)
     _show_plan(prepared, options)
-    check_model(prepared)
     if dry_run:
         if options.as_json:
             click.echo(json.dumps(prepared.plan.as_dict(), indent=2))
@@ -94,12 +100,10 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
             f"a file to train must hold one configuration, got {prepared.experiment.search.trials} trials"
             f"{' over ' + ', '.join(searched) if searched else ''}. Use `tune run` to search, then `tune export`."
         )
+    check_startable(prepared)
     _show_plan(prepared, options)
-    check_model(prepared)
-    sweep, code = _start(prepared, options)
-    if code == 0:
-        export_command(sweep, out, options)
-    return code
+    sweep, code = _start(prepared, replace(options, summary=not options.as_json))
+    return export_command(sweep, out, options) if code == 0 else code
 
 
 def export_command(sweep: SweepFolder, out: Path | None, options: RunOptions) -> int:
@@ -121,6 +125,7 @@ def export_command(sweep: SweepFolder, out: Path | None, options: RunOptions) ->
 
 def resume_sweep(sweep: SweepFolder, overrides: Sequence[str], options: RunOptions) -> int:
     """`tune resume`: returns the exit code."""
+    sweep.require_whole()
     return _go_on(sweep, load(sweep.experiment, overrides), options)
 
 
@@ -139,76 +144,40 @@ def _storage(experiment: Experiment) -> Path:
     return Path(experiment.storage)
 
 
-def _open_ledger(url: str) -> Ledger:
-    from tuner.privacy.ledger import Ledger
-
-    return Ledger.open(url)
-
-
 def _start(prepared: Prepared, options: RunOptions) -> tuple[SweepFolder, int]:
     """Make the sweep's folder and its entry in the ledger, then run it."""
-    experiment, plan = prepared.experiment, prepared.plan
-    ledger = _open_ledger(experiment.ledger) if plan.private else None
+    experiment, plan = located(prepared.experiment.with_noise(prepared.plan.noise_multiplier)), prepared.plan
+    prepared = replace(prepared, experiment=experiment)
+    ledger = open_ledger(prepared)
     sweep = sweeps.create(_storage(experiment), experiment.name)
-    try:
-        sweep.experiment.write_text(experiment.with_noise(plan.noise_multiplier).to_yaml())
-        sweeps.write_json(sweep.plan, plan.as_dict())
-        sweep.write_status(state="starting", file=str(prepared.path), version=tuner.__version__)
-        if ledger is not None:
-            _enter(ledger, sweep, prepared)
-    except BudgetRefusedError:
-        shutil.rmtree(sweep.root)
-        raise
-    return sweep, _run(sweep, prepared, ledger, options)
-
-
-def _enter(ledger: Ledger, sweep: SweepFolder, prepared: Prepared) -> None:
-    plan = prepared.plan
-    ledger.open_search(
-        prepared.owner,
-        sweep.id,
-        mechanism=plan.mechanism,
-        epsilon=plan.epsilon,
-        delta=plan.delta,
-        step_cap=plan.step_cap,
-        fingerprint=fingerprint(prepared.request),
-        details={"experiment": plan.name, "method": plan.method, "model": plan.model, "trials": plan.trials},
-    )
+    with sweeps.hold(sweep):
+        try:
+            sweep.write_status(state=STARTING, file=str(prepared.path), version=tuner.__version__, pid=os.getpid())
+            sweeps.write_text(sweep.experiment, experiment.to_yaml())
+            sweeps.write_json(sweep.plan, plan.as_dict())
+            if ledger is not None:
+                enter(ledger, sweep, prepared)
+        except BudgetRefusedError:
+            shutil.rmtree(sweep.root)
+            raise
+        return sweep, _run(sweep, prepared, ledger, options)
 
 
 def _go_on(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> int:
     """Continue a sweep with its own noise, data and cap."""
-    stored = load(sweep.experiment)
-    check_same(stored, wanted)
-    request = wanted.dataset_request(options.data_dir)
-    prepared = prepare(str(sweep.experiment), (), data_dir=options.data_dir)
-    plan = plan_from(sweeps.read_json(sweep.plan), trials=wanted.search.trials)
-    experiment = wanted.with_noise(plan.noise_multiplier)
-    prepared = Prepared(
-        path=sweep.experiment,
-        shipped=False,
-        experiment=experiment,
-        request=request,
-        about=prepared.about,
-        plan=plan,
-    )
-    ledger = _open_ledger(experiment.ledger) if plan.private else None
-    if ledger is not None:
-        known = {search.search for search in ledger.dataset_state(prepared.owner).searches}
-        if sweep.id not in known:  # it died between making its folder and entering the ledger
-            _enter(ledger, sweep, prepared)
-        state = ledger.search_state(sweep.id)
-        if state.mechanism != plan.mechanism or state.step_cap != plan.step_cap:
-            raise TunerError(
-                f"the plan of a sweep must be the one its ledger holds, got {plan.mechanism} with {plan.step_cap} "
-                f"steps where the ledger has {state.mechanism} with {state.step_cap}. Restore {sweep.plan} from a copy."
-            )
-        ledger.reopen_search(sweep.id)
-    sweep.experiment.write_text(experiment.to_yaml())
-    sweeps.write_json(sweep.plan, plan.as_dict())
-    sweep.stop_request.unlink(missing_ok=True)
-    options.say(f"going on with {sweep.id}")
-    return _run(sweep, prepared, ledger, options)
+    sweep.require_whole()
+    with sweeps.hold(sweep):
+        check_same(load(sweep.experiment), wanted)
+        plan = plan_from(sweeps.read_json(sweep.plan), trials=wanted.search.trials)
+        experiment = located(wanted.with_noise(plan.noise_multiplier))
+        prepared = prepare_again(sweep.experiment, experiment, plan, data_dir=options.data_dir)
+        check_startable(prepared)
+        ledger = return_to(sweep, prepared)
+        sweeps.write_text(sweep.experiment, experiment.to_yaml())
+        sweeps.write_json(sweep.plan, plan.as_dict())
+        sweep.stop_request.unlink(missing_ok=True)
+        options.say(f"going on with {sweep.id}")
+        return _run(sweep, prepared, ledger, options)
 
 
 class _Control(NullObserver):
@@ -235,15 +204,17 @@ def _run(sweep: SweepFolder, prepared: Prepared, ledger: Ledger | None, options:
     from tuner.privacy.budget import SearchBudget
     from tuner.report.live import LiveView
     from tuner.search.driver import StudyDriver
+    from tuner.search.views import read_trials
     from tuner.tracking.recorder import MLflowRecorder
 
     experiment, plan, metric = prepared.experiment, prepared.plan, prepared.experiment.search.metric
     budget = SearchBudget(ledger, sweep.id) if ledger is not None else None
-    study = open_sweep_study(sweep, experiment, plan)
     control = _Control(sweep)
     sweep.write_status(state="running", pid=os.getpid(), started=time.time())
     state, detail = "failed", ""
     try:
+        study = open_sweep_study(sweep, experiment, plan)
+        earlier = read_trials(study, mode=metric.mode, steps_planned=plan.steps_per_trial)
         with ExitStack() as stack:
             recorder = stack.enter_context(
                 MLflowRecorder(
@@ -265,6 +236,7 @@ def _run(sweep: SweepFolder, prepared: Prepared, ledger: Ledger | None, options:
                     mode=metric.mode,
                     budget_view=budget.view if budget else None,
                     searched=plan.free,
+                    earlier=earlier,
                     note=lambda: f"MLflow: {recorder.status()}",
                     console=Console(quiet=True) if options.as_json else None,
                     quiet=options.quiet,
@@ -285,18 +257,19 @@ def _run(sweep: SweepFolder, prepared: Prepared, ledger: Ledger | None, options:
             stop = _execute(driver, sweep, prepared, budget, options)
             recorder.finish(stop.reason.value, reason=stop.detail)
             state, detail = stop.reason.value, stop.detail
-    except SweepInterrupted:
+    except (SweepInterrupted, KeyboardInterrupt) as error:
         state = "interrupted"
-        raise
+        raise SweepInterrupted(
+            "interrupted; what was charged stays charged, and nothing is lost but the steps since the last report. "
+            f"Go on with: {resume_command(sweep)}{' --local' if options.local else ''}"
+        ) from error
     except TunerError as error:
         detail = type(error).__name__
         raise
     finally:
         sweep.write_status(state=state, detail=detail, ended=time.time(), pid=None)
-        # What failed or was interrupted may go on, so its cap stays committed.
-        if ledger is not None and state not in {"interrupted", "failed"}:
-            ledger.close_search(sweep.id)
-    return _conclude(sweep, prepared, ledger, options, study=study, stop=stop)
+        leave(ledger, sweep, over=state not in {"interrupted", "failed"})
+    return _conclude(sweep, prepared, ledger, options, study=study, stop=stop, sent=recorder.status())
 
 
 def _execute(
@@ -364,6 +337,7 @@ def _conclude(
     *,
     study: Study,
     stop: Stop,
+    sent: SendStatus,
 ) -> int:
     """Say how it ended; the exit code."""
     from tuner.privacy.budget import SearchBudget
@@ -381,13 +355,14 @@ def _conclude(
         budget=None if ledger is None else SearchBudget(ledger, sweep.id).view(),
         dataset=None if ledger is None else ledger.dataset_state(prepared.owner),
     )
-    if options.as_json:
+    if options.as_json and options.summary:
         values = asdict(replace(report, card="", experiment=""))
-        click.echo(
-            json.dumps({"sweep": sweep.id, "folder": str(sweep.root), **values, "plan": plan.as_dict()}, indent=2)
-        )
-    else:
+        values |= {"folder": str(sweep.root), "plan": plan.as_dict(), "tracking": asdict(sent)}
+        click.echo(json.dumps(values, indent=2))
+    elif options.summary:
         Console().print(summary(report))
+        if not sent.complete:
+            options.say(f"MLflow: {sent}. Send the rest later: tune sync {sweep.name}{storage_option(sweep)}")
     if any(trial.state in {TrialState.COMPLETE, TrialState.PRUNED} for trial in trials):
         return 0
     return BudgetRefusedError.exit_code if stop.reason is StopReason.BUDGET and not trials else TunerError.exit_code

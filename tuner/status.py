@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tuner import sweeps
-from tuner.errors import InputError
+from tuner.checking import check_tracking
+from tuner.entering import STARTING
+from tuner.errors import InputError, TunerError
 from tuner.experiment import load
 from tuner.plan import plan_from
 from tuner.presenting import sweep_report
@@ -37,19 +39,29 @@ __all__ = [
 
 
 def read_sweep(sweep: SweepFolder) -> SweepReport:
-    """A sweep as its storage and its ledger tell it."""
+    """A sweep as its storage and its ledger tell it.
+
+    Raises:
+        InputError: it died while its folder was being made.
+        TunerError: its ledger or its storage cannot be read.
+    """
     from tuner.privacy.budget import SearchBudget
     from tuner.privacy.ledger import Ledger
     from tuner.search.views import TRIAL_ID, view_of
     from tuner.study import open_sweep_study
 
+    sweep.require_whole()
     experiment = load(sweep.experiment)
     plan = plan_from(sweeps.read_json(sweep.plan), trials=experiment.search.trials)
     status = sweep.read_status()
-    ledger = Ledger.open(experiment.ledger, create=False) if plan.private else None
+    state = sweep_state(sweep)
+    entered = plan.private and status.get("state", STARTING) != STARTING
+    ledger = Ledger.open(experiment.ledger, create=False) if entered else None
     budget = None if ledger is None else SearchBudget(ledger, sweep.id)
     rows = []
-    for stored in open_sweep_study(sweep, experiment, plan).get_trials(deepcopy=False):
+    # Looking makes nothing: a sweep that died before its first trial has no study yet.
+    begun = sweep.journal.exists()
+    for stored in open_sweep_study(sweep, experiment, plan).get_trials(deepcopy=False) if begun else ():
         if TRIAL_ID not in stored.user_attrs:
             continue
         view = view_of(stored, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
@@ -61,7 +73,7 @@ def read_sweep(sweep: SweepFolder) -> SweepReport:
         sweep,
         experiment,
         plan,
-        state=sweep_state(sweep),
+        state=state,
         reason=str(status.get("detail", "")),
         trials=rows,
         budget=None if budget is None else budget.view(),
@@ -72,10 +84,8 @@ def read_sweep(sweep: SweepFolder) -> SweepReport:
 
 def sweep_state(sweep: SweepFolder) -> str:
     """The state that the sweep noted, or ``crashed`` when it says it runs and nobody drives it."""
-    from tuner.search.storage import is_driven
-
-    state = str(sweep.read_status().get("state", "unknown"))
-    if state in {"running", "starting"} and not is_driven(sweep.root):
+    state = str(sweep.read_status().get("state", STARTING))
+    if state in {"running", STARTING} and not sweeps.is_held(sweep):
         return "crashed"
     return state
 
@@ -86,13 +96,26 @@ def status_values(storage: Path, name: str | None) -> dict[str, Any]:
     Raises:
         InputError: there is no sweep of that name.
     """
-    wanted = sweeps.list_sweeps(storage) if name is None else [sweeps.find(storage, name)]
-    return {"storage": str(storage), "sweeps": [_status(sweep) for sweep in wanted]}
+    if name is not None:
+        return {"storage": str(storage), "sweeps": [_status(sweeps.find(storage, name))]}
+    return {"storage": str(storage), "sweeps": [_status_or_why(sweep) for sweep in sweeps.list_sweeps(storage)]}
+
+
+def _status_or_why(sweep: SweepFolder) -> dict[str, Any]:
+    """One sweep that cannot be read must not hide the others."""
+    try:
+        return _status(sweep)
+    except TunerError as error:
+        return {**_nothing(sweep, "unreadable"), "problem": str(error)}
+
+
+def _nothing(sweep: SweepFolder, state: str) -> dict[str, Any]:
+    return {"sweep": sweep.id, "state": state, "trials": {}, "best": None, "budget": None}
 
 
 def _status(sweep: SweepFolder) -> dict[str, Any]:
-    if not sweep.plan.exists():  # it died while its folder was being made
-        return {"sweep": sweep.id, "state": "never started", "trials": {}, "best": None, "budget": None}
+    if not sweep.whole:  # it died while its folder was being made
+        return _nothing(sweep, "never started")
     report = read_sweep(sweep)
     counts: dict[str, int] = {}
     for row in report.trials:
@@ -119,6 +142,8 @@ def status_text(values: dict[str, Any]) -> str:
             f"{budget['spent_steps']}/{budget['step_cap']} steps, cap ε = {budget['epsilon_cap']:g}" if budget else ""
         )
         lines.append(f"  {sweep['sweep']}  {sweep['state']}  {counts}  {score}  {spent}".rstrip())
+        if "problem" in sweep:
+            lines.append(f"    {sweep['problem']}")
     return "\n".join(lines if values["sweeps"] else [*lines, "  none yet"])
 
 
@@ -175,7 +200,7 @@ def follow(sweep: SweepFolder, *, every: float) -> None:
         if line != last:
             click.echo(line)
             last = line
-        if report.state != "running":
+        if report.state not in {"running", STARTING}:
             return
         time.sleep(every)
 
@@ -183,17 +208,26 @@ def follow(sweep: SweepFolder, *, every: float) -> None:
 def request_stop(sweep: SweepFolder) -> str:
     """Ask a running sweep to stop; it sees the request at its next report."""
     state = sweep_state(sweep)
-    if state != "running":
+    if state not in {"running", STARTING}:
         return f"{sweep.id} is not running ({state}); nothing to stop"
     sweep.stop_request.touch()
     return f"{sweep.id}: trials that run now finish, no new one starts, and what is left of the budget is kept"
 
 
-def sync_tracking(sweep: SweepFolder) -> str:
-    """Send what MLflow has not got."""
-    from tuner.tracking.replay import replay
+def sync_tracking(sweep: SweepFolder, uri: str | None = None) -> str:
+    """Send what MLflow has not got, or all of it to another address.
 
-    return f"{sweep.id}: {replay(sweep.root)}"
+    Raises:
+        InputError: the address is malformed.
+        TrackingError: it does not answer; nothing is lost.
+    """
+    from tuner.tracking.replay import replay
+    from tuner.tracking.store import absolute_uri
+
+    if uri is not None:
+        check_tracking(uri)
+        uri = absolute_uri(uri)
+    return f"{sweep.id}: {replay(sweep.root, uri=uri)}"
 
 
 def write_report(sweep: SweepFolder, out: Path | None) -> Path:

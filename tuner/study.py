@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tuner.errors import InputError
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from optuna.pruners import BasePruner
+    from optuna.samplers import BaseSampler
     from optuna.study import Study
 
     from tuner.experiment import Experiment
     from tuner.plan import Plan
     from tuner.sweeps import SweepFolder
 
-__all__ = ["open_sweep_study"]
+__all__ = ["check_search", "open_sweep_study"]
 
 
 def open_sweep_study(sweep: SweepFolder, experiment: Experiment, plan: Plan) -> Study:
@@ -21,21 +27,62 @@ def open_sweep_study(sweep: SweepFolder, experiment: Experiment, plan: Plan) -> 
         tuner.errors.InputError: Optuna refuses an option of the sampler or the pruner.
         tuner.errors.TunerError: the storage is there and cannot be read.
     """
-    from tuner.search.pruners import make_pruner
-    from tuner.search.samplers import make_sampler
     from tuner.search.storage import open_storage, open_study
 
-    search = experiment.search
     return open_study(
         open_storage(sweep.root),
         sweep.id,
-        mode=search.metric.mode,
-        sampler=lambda before: make_sampler(
-            search.sampler.name,
-            search.sampler.options,
-            seed=experiment.seed,
-            trials_before=before,
-            space=experiment.space,
-        ),
-        pruner=make_pruner(search.pruner.name, search.pruner.options, rung_steps=plan.rungs),
+        mode=experiment.search.metric.mode,
+        sampler=lambda before: _sampler(experiment, before),
+        pruner=_pruner(experiment, plan.rungs),
     )
+
+
+def check_search(experiment: Experiment, rungs: Sequence[int]) -> None:
+    """Let the sampler propose and the pruner judge once, on a study in memory: Optuna checks some options only then.
+
+    Args:
+        experiment: the search.
+        rungs: the steps at which its trials report.
+
+    Raises:
+        tuner.errors.InputError: Optuna refuses an option of the sampler or the pruner.
+    """
+    import optuna
+
+    from tuner.search.suggest import OptunaSuggest
+
+    sampler, pruner = _sampler(experiment, 0), _pruner(experiment, rungs)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    maximize = experiment.search.metric.mode == "max"
+    study = optuna.create_study(direction="maximize" if maximize else "minimize", sampler=sampler, pruner=pruner)
+    try:
+        for _ in range(2):  # the second has a trial before it to look at
+            trial = study.ask()
+            experiment.space.sample(OptunaSuggest(trial))
+            for step in rungs:
+                trial.report(0.5, step)
+                trial.should_prune()
+            study.tell(trial, 0.5)
+    except (TypeError, ValueError, ArithmeticError) as error:
+        used = f"sampler {experiment.search.sampler.name} or pruner {experiment.search.pruner.name}"
+        raise InputError(f"the options of {used} must be ones that Optuna takes, it says: {error}.") from error
+
+
+def _sampler(experiment: Experiment, trials_before: int) -> BaseSampler:
+    from tuner.search.samplers import make_sampler
+
+    search = experiment.search
+    return make_sampler(
+        search.sampler.name,
+        search.sampler.options,
+        seed=experiment.seed,
+        trials_before=trials_before,
+        space=experiment.space,
+    )
+
+
+def _pruner(experiment: Experiment, rungs: Sequence[int]) -> BasePruner:
+    from tuner.search.pruners import make_pruner
+
+    return make_pruner(experiment.search.pruner.name, experiment.search.pruner.options, rung_steps=rungs)

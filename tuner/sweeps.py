@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import re
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from tuner.errors import InputError, TunerError
 
-__all__ = ["SweepFolder", "create", "find", "list_sweeps"]
+__all__ = ["SweepFolder", "create", "find", "hold", "is_held", "list_sweeps", "read_json", "write_json", "write_text"]
+
+_LOCK = "sweep.lock"
 
 _ID = re.compile(r"^(?P<name>.+)-(?P<time>\d{8}-\d{6})-(?P<tail>[0-9a-f]{6})$")
 
@@ -69,9 +74,26 @@ class SweepFolder:
         return self.root / "operator.log"
 
     @property
+    def whole(self) -> bool:
+        """Whether its folder was made to the end; otherwise it never entered the ledger and nothing was charged."""
+        return self.experiment.exists() and self.plan.exists()
+
+    @property
     def stop_request(self) -> Path:
         """A file whose presence asks the running sweep to stop."""
         return self.root / "stop"
+
+    def require_whole(self) -> None:
+        """Refuse a sweep that died while its folder was being made.
+
+        Raises:
+            InputError: it did; the message says what to do.
+        """
+        if not self.whole:
+            raise InputError(
+                f"a sweep must have been started, got {self.id}, which died while its folder was made. Nothing was "
+                f"charged: remove {self.root} and run the experiment again."
+            )
 
     def write_status(self, **values: object) -> None:
         """Replace the status by its old values updated with these."""
@@ -88,9 +110,14 @@ class SweepFolder:
 
 def write_json(path: Path, values: object) -> None:
     """Write JSON so that a crash leaves the old file or the new one."""
+    write_text(path, json.dumps(values, indent=2))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file so that a crash leaves the old one or the new one."""
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     with temporary.open("w") as file:
-        json.dump(values, file, indent=2)
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
@@ -109,6 +136,37 @@ def read_json(path: Path) -> dict[str, object]:
     if not isinstance(values, dict):
         raise TunerError(f"{path} must hold a JSON object, got {type(values).__name__}.")
     return values
+
+
+@contextlib.contextmanager
+def hold(sweep: SweepFolder) -> Iterator[None]:
+    """Have a sweep for this process alone, from its first look to its last word; the kernel lets go of it at death.
+
+    Raises:
+        TunerError: another process has it.
+    """
+    with (sweep.root / _LOCK).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise TunerError(
+                f"only one process may drive a sweep, and process {sweep.read_status().get('pid')} is driving "
+                f"{sweep.id}. Wait for it, or end it: tune stop {sweep.id}"
+            ) from error
+        yield
+
+
+def is_held(sweep: SweepFolder) -> bool:
+    """Whether some process has the sweep now; looking takes nothing away from it."""
+    path = sweep.root / _LOCK
+    if not path.exists():
+        return False
+    with path.open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        return False
 
 
 def create(storage: Path, name: str) -> SweepFolder:
@@ -135,7 +193,7 @@ def list_sweeps(storage: Path) -> list[SweepFolder]:
 
 
 def find(storage: Path, name: str) -> SweepFolder:
-    """The sweep of that id, else the newest of that name; a path to a sweep's folder is taken as it is.
+    """The sweep of that id, else the newest of that name that was begun; a path to a sweep's folder is taken as it is.
 
     Raises:
         InputError: there is none; the message lists those there are.
@@ -144,7 +202,7 @@ def find(storage: Path, name: str) -> SweepFolder:
     if direct.is_dir() and (direct / "experiment.yaml").exists():
         return SweepFolder(direct.resolve())
     sweeps = list_sweeps(storage)
-    matching = [sweep for sweep in sweeps if name in {sweep.id, sweep.name}]
+    matching = [sweep for sweep in sweeps if name == sweep.id or (name == sweep.name and sweep.whole)]
     if matching:
         return matching[-1]
     known = ", ".join(sorted({sweep.name for sweep in sweeps})) or "none yet"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,29 +35,29 @@ def verify_card(path: Path, ledger_url: str | None) -> CardReport:
         ledger_url: its ledger; None takes the one named in the experiment file beside the card, else the default.
 
     Returns:
-        The report; a ledger that cannot be opened is a no, with the reason.
-
-    Raises:
-        InputError: the address is not one of a ledger.
+        The report; a ledger, a card or a page that cannot be read is a no, with the reason.
     """
     from tuner.privacy.ledger import Ledger
     from tuner.privacy.verify import Check, Report, verify
 
-    url = ledger_url or _ledger_beside(path)
+    # An RDP accountant of dp_accounting tells of every order that it leaves out; the bound of the others stands.
+    logging.getLogger("absl").setLevel(logging.ERROR)
+    url = ledger_url or ""
     page = path.with_suffix(".md")
     try:
+        url = url or _ledger_beside(path)
         ledger = Ledger.open(url, create=False)
         text = path.read_bytes().decode()
         report = verify(text, ledger, markdown=page.read_text() if page.exists() else None)
-    except (TunerError, UnicodeDecodeError) as error:
+    except (TunerError, UnicodeDecodeError, OSError) as error:
         report = Report(ok=False, checks=(Check("ledger and card can be read", ok=False, detail=str(error)),))
     values = {
         "ok": report.ok,
         "card": str(path),
-        "ledger": url,
+        "ledger": url or None,
         "checks": [{"name": check.name, "ok": check.ok, "detail": check.detail} for check in report.checks],
     }
-    return CardReport(ok=report.ok, text=f"{path} against {url}\n{report}", values=values)
+    return CardReport(ok=report.ok, text=f"{path} against {url or 'no ledger'}\n{report}", values=values)
 
 
 def _ledger_beside(path: Path) -> str:

@@ -86,7 +86,11 @@ def test_it_says_what_is_not_covered(issued: dict[str, Any]) -> None:
     for phrase in (
         "not covered: not mitigated in this version (Mironov 2012)",
         "not covered: step times",
-        "validation scores are outside it",
+        "validation records are outside it",
+        "scores of validation and test are outside the guarantee",
+        "a model in it may be shown, the file may not",
+        "holds: enforced by the engine, tested",
+        "holds: enforced by the ledger, tested",
         "ODOMETER, not a guarantee",
         "NOT a guarantee for a tuned model",
         "formally verified",
@@ -94,7 +98,26 @@ def test_it_says_what_is_not_covered(issued: dict[str, Any]) -> None:
         "earlier_searches",
     ):
         assert phrase in text, phrase
-    assert {row["status"] for row in issued["assumptions"]} == {"holds", "assumed", "not covered"}
+    rows = issued["assumptions"]
+    assert {row["status"].split(":")[0] for row in rows} == {"holds", "assumed", "not covered"}
+    # What holds says on what that rests.
+    assert all(":" in row["status"] for row in rows if row["status"].startswith("holds"))
+
+
+def test_checkpoint_files_are_never_said_to_be_shown(issued: dict[str, Any]) -> None:
+    assert "checkpoint" not in issued["released"]
+    assert "checkpoint" not in issued["claim"]["statement"]
+    assert "operator only" in issued["kept_from_analysts"]
+
+
+def test_the_page_opens_with_the_claim_its_limits_and_its_check(issued: dict[str, Any]) -> None:
+    first = [line for line in render_markdown(issued).splitlines() if line][:4]
+    assert first[0] == "# Privacy card: first"
+    assert first[1].startswith("**(4.0, 1e-05)-differential privacy for the training records")
+    assert first[2].startswith("**Not covered:**")
+    assert "validation and test records" in first[2]
+    assert "`tune verify`" in first[3]
+    assert render_markdown(parse_card(card_text(issued))) == render_markdown(issued)
 
 
 def test_the_page_says_everything_the_json_says(issued: dict[str, Any]) -> None:
@@ -174,7 +197,9 @@ def test_another_ledger_is_refused(issued: dict[str, Any], tmp_path: Path) -> No
 
 
 def test_a_changed_page_is_refused(ledger: Ledger, issued: dict[str, Any]) -> None:
-    report = verify(card_text(issued), ledger, markdown=render_markdown(issued).replace("ε = 4.0", "ε = 1.0"))
+    report = verify(
+        card_text(issued), ledger, markdown=render_markdown(issued).replace("| claimed | 4.0", "| claimed | 1.0")
+    )
     assert failed(report) == {"card page"}
 
 

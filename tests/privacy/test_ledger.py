@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from math import inf, nan
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError, LedgerError
-from tuner.privacy import accounting
+from tuner.privacy import accounting, store
 from tuner.privacy.budget import LedgerCharge, SearchBudget
 from tuner.privacy.events import SampledGaussian
 from tuner.privacy.ledger import Cap, Ledger
@@ -461,6 +462,105 @@ def test_a_read_only_ledger_is_an_error() -> None:
         assert said.strip().endswith(" 0")
         used.reserve("first", "afterwards", 1)
         used.verify_chain()
+
+
+_LOOK = (
+    "import os, sys\n"
+    "from tuner.errors import LedgerError\n"
+    "from tuner.privacy.ledger import Ledger\n"
+    "os.getuid() == 0 and os.setuid(65534)\n"
+    "try:\n"
+    "    ledger = Ledger.open(sys.argv[1], create=False)\n"
+    "    ledger.verify_chain()\n"
+    "    print(ledger.search_state('first').leased_steps, ledger.cap('digits'))\n"
+    "    ledger.set_cap('digits', 9.0, 1e-5)\n"
+    "except LedgerError as error:\n"
+    "    print(type(error).__name__, error)\n"
+)
+
+
+def _look_as_someone_else(url: str) -> str:
+    """What a user sees who may read the ledger and write neither it nor its folder."""
+    done = subprocess.run([sys.executable, "-c", _LOOK, url], capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        pytest.skip(f"another user cannot run this interpreter here: {done.stderr[-300:]}")
+    return done.stdout
+
+
+@pytest.fixture
+def shelf() -> Iterator[Ledger]:
+    """A ledger with 5 steps leased, outside pytest's own folder, which other users may not enter."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        made = Ledger.open(f"sqlite:///{folder}/sub/ledger.db")
+        made.set_cap("digits", 8.0, 1e-4)
+        open_search(made, "first")
+        made.reserve("first", "a", 5)
+        made.lease("first", "a", 5)
+        yield made
+        (Path(folder) / "sub").chmod(0o755)
+
+
+def _close_shelf(ledger: Ledger) -> None:
+    path = file_of(ledger)
+    for file in path.parent.iterdir():
+        file.chmod(0o444)
+    path.parent.chmod(0o555)
+
+
+def test_who_may_only_read_can_look_and_is_told_why_no_more(shelf: Ledger) -> None:
+    _close_shelf(shelf)
+    before = file_of(shelf).read_bytes()
+    seen, refused = _look_as_someone_else(shelf.url).splitlines()
+    assert seen == "5 Cap(epsilon=8.0, delta=0.0001)"
+    assert refused.startswith("LedgerError")
+    assert "may only read" in refused
+    assert "Nothing is charged" in refused
+    assert file_of(shelf).read_bytes() == before
+
+
+def test_who_may_only_read_sees_what_is_still_in_the_wal(shelf: Ledger) -> None:
+    holder = sqlite3.connect(file_of(shelf))  # while it is open SQLite leaves the newest entries beside the file
+    holder.execute("SELECT count(*) FROM entries").fetchone()
+    shelf.reserve("first", "b", 2)
+    shelf.lease("first", "b", 2)
+    _close_shelf(shelf)
+    assert _look_as_someone_else(shelf.url).startswith("7 ")
+    holder.close()
+
+
+def test_entries_that_only_a_writer_can_reach_are_an_error_not_overlooked(shelf: Ledger) -> None:
+    holder = sqlite3.connect(file_of(shelf))
+    holder.execute("SELECT count(*) FROM entries").fetchone()
+    shelf.reserve("first", "b", 2)
+    copy = file_of(shelf).parent.parent / "copy"
+    copy.mkdir()
+    for name in ("ledger.db", "ledger.db-wal"):  # a copy without -shm, as backups are
+        (copy / name).write_bytes((file_of(shelf).parent / name).read_bytes())
+        (copy / name).chmod(0o444)
+    holder.close()
+    copy.chmod(0o555)
+    said = _look_as_someone_else(f"sqlite:///{copy}/ledger.db")
+    copy.chmod(0o755)
+    assert said.startswith("LedgerError the ledger must be readable"), said
+    assert "ledger.db-wal" in said
+
+
+def test_a_file_that_was_written_while_it_was_read_is_an_error(used: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_may_write", lambda _path: False)
+    assert used.search_state("first").leased_steps == 60
+    with pytest.raises(LedgerError, match="just written"), used._store.reading():
+        os.utime(file_of(used), ns=(1, 1))
+
+
+def test_the_history_of_caps_stays(ledger: Ledger) -> None:
+    assert ledger.cap_history("digits") == ()
+    for epsilon in (8.0, 2.0, 4.0):
+        ledger.set_cap("digits", epsilon, 1e-5)
+        ledger.set_cap("other", 1.0, 1e-6)
+    open_search(ledger, "one")
+    assert ledger.cap_history("digits") == (Cap(8.0, 1e-5), Cap(2.0, 1e-5), Cap(4.0, 1e-5))
+    assert ledger.cap_history("digits")[-1] == ledger.cap("digits")
 
 
 # Any interleaving.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from trainables.engine.clip import clip_factors, clipped_sum
 from trainables.engine.layout import Layout
 from trainables.engine.linear import LinearStackSource, is_linear_stack
 from trainables.engine.objective import Plain, Points, Smoothed
-from trainables.engine.per_sample import TorchFuncSource
+from trainables.engine.per_sample import DenseGradients, TorchFuncSource
 from trainables.engine.postprocess import LaplacianSmoothing, laplacian_eigenvalues, laplacian_smoothing
 from trainables.engine.random import SeededGenerator
 from trainables.engine.step import Mechanism, PrivateStep, Stages
@@ -81,8 +82,29 @@ def test_closed_form_norms_survive_cancellation_in_float32() -> None:
     points = Points(theta[None])
     (dense,) = TorchFuncSource(model, layout).chunks(points, inputs * 100, targets)
     (closed,) = LinearStackSource(model, layout).chunks(points, inputs * 100, targets)
-    nearly = -dense.weighted_sum(torch.ones(1)) * (1 - 1e-4)
+    nearly = -dense.weighted_sum(torch.ones(1)).float() * (1 - 1e-4)
     torch.testing.assert_close(closed.shifted(nearly).norms(), dense.shifted(nearly).norms(), rtol=2e-2, atol=0.0)
+
+
+def test_one_record_more_moves_the_sum_by_at_most_c() -> None:
+    """Casacuberta et al. 2022: with one large record in front, a float32 sum rounds all the small ones away."""
+    records = 4096
+    small = -records / 2**24
+    neighbour = torch.cat([torch.ones(records, 1), torch.full((records, 1), small)])
+    like = torch.zeros(1)
+    with_one_more = clipped_sum([DenseGradients((torch.cat([torch.ones(1, 1), neighbour]),))], 1.0, like=like)
+    without = clipped_sum([DenseGradients((neighbour,))], 1.0, like=like)
+    assert abs(float(with_one_more - without)) <= 1 + 1e-9
+    terms = neighbour.numpy()[:, 0]
+    one_more = np.add.accumulate(np.concatenate([np.ones(1, np.float32), terms]))[-1]
+    assert one_more - np.add.accumulate(terms)[-1] > 1.9  # the control: what a sum in float32 would have done
+
+
+def test_norms_do_not_lose_small_entries_behind_large_ones() -> None:
+    gradient = torch.full((1, 5_000_000), 1e-3)
+    gradient[0, :64] = 30.0
+    found = DenseGradients((gradient,)).norms()
+    torch.testing.assert_close(found.double(), gradient.double().norm(dim=1), rtol=1e-6, atol=0.0)
 
 
 @pytest.mark.parametrize(

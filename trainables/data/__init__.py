@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from importlib.util import find_spec
 
-from trainables.data.files import checksum, data_folder, fetch_files, locate
+from trainables.data.files import data_folder, fetch_files, locate
 from trainables.data.registry import DATASETS
 from trainables.data.requests import DatasetInfo, DatasetRequest, FileInfo, Splits
 from trainables.data.user import user_info
@@ -112,17 +112,19 @@ def fetch(request: DatasetRequest) -> None:
 def fingerprint(request: DatasetRequest) -> str:
     """Return what identifies the records, whatever name they are given: for the LEDGER, which is operator-only.
 
-    Sets that share a budget (`DatasetInfo.budget_owner`) share one fingerprint. That of a user's own file is the file's
-    checksum, which depends on private records and must not be shown to analysts.
+    Sets that share a budget (`DatasetInfo.budget_owner`) share one fingerprint. That of a user's own file is the
+    checksum of its arrays: the same as a shipped set's where it holds the same records, and not to be shown to
+    analysts. Files that only overlap are not found out.
 
     Raises:
         DatasetError: unknown data set, or an unreadable file.
     """
     known = info(request)
     if known.path is not None:
-        from pathlib import Path
+        from trainables.data.loading import content_sha256
+        from trainables.data.user import read_raw
 
-        return checksum(Path(known.path))
+        return content_sha256(read_raw(known))
     owner = DATASETS[known.budget_owner]
     if owner.content_sha256:
         return owner.content_sha256

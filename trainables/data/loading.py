@@ -13,7 +13,7 @@ from trainables.data.files import data_folder, locate
 from trainables.data.images import Arrays
 from trainables.data.registry import TEST_FRACTION
 from trainables.data.requests import DatasetInfo, DatasetRequest, Splits
-from trainables.data.splits import aside
+from trainables.data.splits import aside, aside_by_content
 from trainables.data.tabular import ADULT, BANK, WISCONSIN, Table, encode
 from trainables.data.user import read_user
 from trainables.errors import DatasetError
@@ -37,12 +37,14 @@ _CANCER_RANGES = (
 
 
 def content_sha256(arrays: Arrays) -> str:
-    """Return a checksum of the decoded arrays that does not depend on how they were stored."""
+    """Return a checksum of the decoded arrays that depends neither on how they were stored nor on the inputs' shape."""
+    import numpy as np
+
     digest = hashlib.sha256()
     for key in ("x_train", "y_train", "x_test", "y_test"):
-        array = arrays[key]
+        array = arrays[key].astype(np.int64) if key.startswith("y") else arrays[key].reshape(len(arrays[key]), -1)
         digest.update(f"{key}:{array.dtype.str}:{array.shape};".encode())
-        digest.update(array.tobytes())
+        digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
 
@@ -153,7 +155,11 @@ def load_splits(info: DatasetInfo, request: DatasetRequest) -> Splits:
 
     arrays = read_arrays(info, data_folder(request.data_dir))
     x, y = arrays["x_train"], arrays["y_train"]
-    held = aside(len(y), fraction=request.validation_fraction, key=f"validation:{request.split_seed}")
+    fraction, key = request.validation_fraction, f"validation:{request.split_seed}"
+    if info.path is None:
+        held = aside(len(y), fraction=fraction, key=key)
+    else:
+        held = aside_by_content(x, y, fraction=fraction, key=key)
 
     def inputs(rows: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(_scaled(info, rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import zipfile
 import zlib
 from pathlib import Path
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 
     from trainables.data.images import Arrays
 
-__all__ = ["read_user", "user_info"]
+__all__ = ["read_raw", "read_user", "user_info"]
+
+log = logging.getLogger(__name__)
 
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
 
@@ -87,11 +90,24 @@ def user_info(request: DatasetRequest) -> DatasetInfo:
     )
 
 
+def read_raw(info: DatasetInfo) -> Arrays:
+    """Return the four arrays of the user's file as they are stored.
+
+    Raises:
+        DatasetError: no file, or another format.
+    """
+    return _read(Path(info.path or ""), _KEYS)
+
+
 def read_user(info: DatasetInfo) -> Arrays:
     """Return the four arrays of the user's file: inputs float32 as given (bytes divided by 255), labels int64.
 
+    A TRAINING record that no model could take must not decide whether the trials run, which analysts see, so it is
+    mended by itself: what is not finite becomes 0, and a record whose label is out of range is left out. The operator
+    is told.
+
     Raises:
-        DatasetError: shapes, types or labels that no model could take. No record is named: they are private.
+        DatasetError: shapes or types that no model could take, or a test record like that.
     """
     import numpy as np
 
@@ -105,15 +121,20 @@ def read_user(info: DatasetInfo) -> Arrays:
             raise DatasetError(
                 f"{path}: x_{part} must be numbers, one row for each of y_{part}, rows of shape {info.input_shape}"
             )
-        if y.size and not (int(y.min()) >= 0 and int(y.max()) < info.classes):
+        x, labelled = _inputs(x), (y >= 0) & (y < info.classes)
+        finite = np.isfinite(x)
+        if part == "train":
+            if not (labelled.all() and finite.all()):
+                log.warning("%s: some training records are not as they must be and were mended or left out", path)
+            x, y = np.where(finite, x, np.float32(0))[labelled], y[labelled]
+        elif not labelled.all():
             raise DatasetError(
-                f"{path}: the labels of y_{part} must lie in 0 to {info.classes - 1}. Declare classes=... in the file "
+                f"{path}: the labels of y_test must lie in 0 to {info.classes - 1}. Declare classes=... in the file "
                 "when the test labels do not show all of them."
             )
-        arrays[f"x_{part}"] = _inputs(x)
-        arrays[f"y_{part}"] = y.astype(np.int64)
-        if not np.isfinite(arrays[f"x_{part}"]).all():
-            raise DatasetError(f"{path}: x_{part} must hold finite numbers. Fill in what is missing with a constant.")
+        elif not finite.all():
+            raise DatasetError(f"{path}: x_test must hold finite numbers. Fill in what is missing with a constant.")
+        arrays[f"x_{part}"], arrays[f"y_{part}"] = x, y.astype(np.int64)
     return arrays
 
 

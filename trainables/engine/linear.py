@@ -49,9 +49,9 @@ class _Layer:
         return (self.deltas.double() * outputs).sum((1, 2))
 
     def weighted_sum(self, weights: Tensor) -> tuple[Tensor, ...]:
-        """Σ_i weights_i · (gradient of the weight, gradient of the bias)."""
-        deltas = weights[:, None, None] * self.deltas
-        weight = deltas.flatten(0, 1).mT @ self.inputs.flatten(0, 1)
+        """Σ_i weights_i · (gradient of the weight, gradient of the bias), float64."""
+        deltas = weights.double()[:, None, None] * self.deltas
+        weight = deltas.flatten(0, 1).mT @ self.inputs.flatten(0, 1).double()
         return (weight, deltas.sum((0, 1))) if self.bias else (weight,)
 
 
@@ -75,14 +75,14 @@ class LinearStackGradients:
         return squared.clamp(min=0.0).sqrt().to(self.layers[0].deltas.dtype)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Σ_i weights_i · g_i, shape (d,)."""
+        """Σ_i weights_i · g_i, shape (d,), float64."""
         kept = weights > 0
         layers = self.layers
         if not bool(kept.all()):
             weights = weights[kept]
             layers = tuple(replace(layer, inputs=layer.inputs[kept], deltas=layer.deltas[kept]) for layer in layers)
         total = flat(part for layer in layers for part in layer.weighted_sum(weights))
-        return total if self.shift is None else total + weights.sum() * self.shift
+        return total if self.shift is None else total + weights.double().sum() * self.shift
 
     def _inner_products(self, vector: Tensor) -> Tensor:
         views = iter(self.layout.views(vector).values())

@@ -18,6 +18,8 @@ __all__ = ["DenseGradients", "Loss", "PerSampleGradients", "PerSampleSource", "T
 # What the per-sample gradients of one chunk may take, in bytes.
 CHUNK_BYTES = 256 * 2**20
 
+_NORM_BLOCK = 4096
+
 Loss = Callable[[Tensor, Tensor], Tensor]
 """(outputs of shape (B, ...), targets of shape (B, ...)) -> the SUM of the samples' losses, shape ()."""
 
@@ -39,7 +41,11 @@ class PerSampleGradients(Protocol):
         ...
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Σ_i weights_i · g_i, shape (d,), for weights of shape (B,); a sample of weight 0 is left out, even a NaN."""
+        """Σ_i weights_i · g_i, shape (d,), float64; a sample of weight 0 is left out, even a NaN.
+
+        Args:
+            weights: shape (B,).
+        """
         ...
 
 
@@ -72,16 +78,26 @@ class DenseGradients:
 
     def norms(self) -> Tensor:
         """‖g_i‖₂ over all parameters together, shape (B,)."""
-        by_parameter = [torch.linalg.vector_norm(part.flatten(1), dim=1) for part in self.parts]
-        norms: Tensor = torch.linalg.vector_norm(torch.stack(by_parameter), dim=0)
-        return norms
+        by_parameter = torch.stack([_norms(part.flatten(1)) for part in self.parts])
+        return by_parameter.square().sum(0).sqrt().to(self.parts[0].dtype)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Σ_i weights_i · g_i, shape (d,)."""
+        """Σ_i weights_i · g_i, shape (d,), float64."""
         kept = weights > 0
-        if bool(kept.all()):
-            return flat(weights @ part.flatten(1) for part in self.parts)
-        return flat(weights[kept] @ part[kept].flatten(1) for part in self.parts)
+        parts = self.parts if bool(kept.all()) else tuple(part[kept] for part in self.parts)
+        return flat(weights[kept].double() @ part.flatten(1).double() for part in parts)
+
+
+def _norms(rows: Tensor) -> Tensor:
+    """The L2 norm of each row, float64.
+
+    By blocks, whose norms are taken together in float64: one float32 accumulator over millions of entries loses the
+    small ones, and a norm that comes out too small is a clip that lets too much through.
+    """
+    whole = rows.shape[1] // _NORM_BLOCK * _NORM_BLOCK
+    blocks = torch.linalg.vector_norm(rows[:, :whole].unflatten(1, (-1, _NORM_BLOCK)), dim=2)
+    rest = torch.linalg.vector_norm(rows[:, whole:], dim=1, keepdim=True)
+    return torch.cat([blocks, rest], dim=1).double().square().sum(1).sqrt()
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import math
 import os
 import secrets
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import torch
@@ -27,9 +27,6 @@ _CHUNK = 8192
 
 class Generator(Protocol):
     """Randomness as the private step needs it."""
-
-    draws: int
-    """Numbers handed out so far."""
 
     def uniform(self, size: int) -> Tensor:
         """`size` numbers of [0, 1) as multiples of 2⁻⁵³, float64, on the CPU."""
@@ -55,21 +52,16 @@ class Generator(Protocol):
 class WordGenerator(ABC):
     """Uniforms and Gaussians from random 64-bit words; a subclass says where the words come from."""
 
-    def __init__(self) -> None:
-        self.draws = 0
-
     @abstractmethod
     def _words(self, size: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
         """`size` independent uniform 64-bit words."""
 
     def uniform(self, size: int) -> Tensor:
         """`size` numbers of [0, 1) as multiples of 2⁻⁵³, float64, on the CPU."""
-        self.draws += size
         return self._fractions(size)
 
     def normal(self, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """`size` standard Gaussians by Box-Muller, computed in float64 and rounded to `dtype`, on the CPU."""
-        self.draws += size
         numbers = torch.empty(size, dtype=dtype)
         for start in range(0, size, 2 * _CHUNK):
             part = numbers[start : start + 2 * _CHUNK]
@@ -109,20 +101,22 @@ class SecureGenerator(WordGenerator):
 
     def state_dict(self) -> dict[str, Any]:
         """The key of the NEXT request. Secret: it foretells the noise to come, and nothing of the noise before."""
-        return {"key": torch.frombuffer(bytearray(self._key), dtype=torch.uint8), "draws": self.draws}
+        return {"key": torch.frombuffer(bytearray(self._key), dtype=torch.uint8)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues a stored stream."""
         self._key = state["key"].numpy().tobytes()
         self._process = os.getpid()
-        self.draws = state["draws"]
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied: two generators with one key would give two steps the same noise."""
+        raise TypeError("the secret generator must not be pickled or copied: its noise would be used twice")
 
 
 class SeededGenerator(WordGenerator):
     """A repeatable generator (Philox) for tests and studies; a run that uses it is not private."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__()
         self._bits = np.random.Philox(seed)
 
     def _words(self, size: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
@@ -139,7 +133,6 @@ class SeededGenerator(WordGenerator):
             **words,
             "buffer": [int(word) for word in state["buffer"]],
             "buffer_pos": int(state["buffer_pos"]),
-            "draws": self.draws,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -153,4 +146,3 @@ class SeededGenerator(WordGenerator):
             "has_uint32": 0,
             "uinteger": 0,
         }
-        self.draws = state["draws"]

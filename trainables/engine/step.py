@@ -148,4 +148,4 @@ class PrivateStep:
         clipped = clipped_sum(gradients, mechanism.max_grad_norm, like=theta)
         noised = add_noise(clipped, standard_deviation=mechanism.noise_scale, generator=self._secret)
         self.noise_draws += 1
-        return noised / mechanism.expected_batch_size
+        return (noised / mechanism.expected_batch_size).to(theta.dtype)

@@ -85,8 +85,10 @@ def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
     card: dict[str, Any] = {
         "schema": 1,
         "setting": facts.setting,
-        "released": "the exported configuration, model and score; and to analysts all trials, scores, curves "
-        "and checkpoints",
+        "released": "the exported configuration, model and scores; and to analysts all trials with their settings, "
+        "scores and curves",
+        "kept_from_analysts": "checkpoint files, raw logs, noise and records are for the operator only. A checkpoint "
+        "holds the key of noise still to be drawn: a model in it may be shown, the file may not",
         **ledger_sections(state, facts.search, facts.winner),
         "configuration": {
             "method": facts.method,
@@ -105,9 +107,14 @@ def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
         "validation": {
             **facts.validation,
             "protected": False,
-            "guarantee": "not covered: the guarantee is for training records; validation scores are outside it",
+            "guarantee": "not covered: the guarantee is for training records; validation records are outside it",
         },
-        "scores": {**facts.scores, "label": "outside the guarantee; a test score is of the one use of the test set"},
+        "scores": {
+            **facts.scores,
+            "guarantee": "none: scores of validation and test are outside the guarantee. They are computed on held-out "
+            "records without noise, and protect none of those records",
+            "label": "a test score is of the one use of the test set",
+        },
         "randomness": {
             "generator": facts.random_generator,
             "seeded": False,
@@ -209,14 +216,14 @@ def _claim(search: SearchState) -> dict[str, Any]:
     return {
         "statement": (
             f"({search.epsilon!r}, {search.delta!r})-differential privacy for the training records, for "
-            f"everything that this "
-            "search shows: all trials, scores, curves, checkpoints, the choice among them and the exported model"
+            "everything that this search shows: the models of all trials, their settings, scores and curves, the "
+            "choice among them and the exported model"
         ),
         "search": search.search,
         "dataset": search.dataset,
         "epsilon": search.epsilon,
         "delta": search.delta,
-        "covers": {"model": True, "tuning": True, "validation": False, "earlier_searches": False},
+        "covers": {"model": True, "tuning": True, "validation": False, "test": False, "earlier_searches": False},
         "unit": "one training record",
         "adjacency": "add_or_remove_one",
         "mode": "composition",
@@ -255,16 +262,23 @@ def _dataset_budget(state: DatasetState, search: SearchState) -> dict[str, Any]:
 
 
 def _assumptions(facts: CardFacts) -> list[dict[str, str]]:
+    engine, ledger = "holds: enforced by the engine, tested", "holds: enforced by the ledger, tested"
+    public = "holds: set by the experiment file, no count of records enters"
     rows = [
-        ("batches are Poisson samples at sample_rate", "holds", "drawn by index, empty batches included"),
-        ("one record moves the clipped sum by at most C", "holds", "clipped per record; what mixes records is refused"),
-        ("the normaliser is public", "holds" if facts.public_size_is_public else "assumed", "expected batch size"),
+        ("batches are Poisson samples at sample_rate", engine, "drawn by index, empty batches included"),
+        ("one record moves the clipped sum by at most C", engine, "clipped per record; what mixes records is refused"),
+        ("the normaliser is public", public if facts.public_size_is_public else "assumed", "expected batch size"),
         ("noise is Gaussian and fresh", "assumed", f"{facts.random_generator}; doubles are not the real line"),
-        ("one (sample_rate, noise_multiplier) for all trials", "holds", "fixed when the search was opened"),
-        ("every step was charged before it was taken", "holds", "leases are durable before their steps"),
+        ("one (sample_rate, noise_multiplier) for all trials", ledger, "fixed when the search was opened"),
+        (
+            "every step was charged before it was taken",
+            "holds: enforced by the engine and the ledger, tested",
+            "a durable lease",
+        ),
+        ("no more steps than the cap", ledger, "leased and reserved steps are admitted in one transaction"),
         ("preprocessing touches no private record", "assumed", facts.preprocessing),
+        ("the operator keeps checkpoints, logs, records and noise from others", "assumed", _OPERATOR_TRUST),
         ("earlier uses of these records outside this ledger", "not covered", "the ledger cannot know them"),
-        ("validation records", "not covered", "scores on them are outside the guarantee"),
-        ("the operator keeps logs, ledger and noise from others", "assumed", _OPERATOR_TRUST),
+        ("validation and test records", "not covered", "scores on them are outside the guarantee"),
     ]
     return [{"assumption": what, "status": status, "why": why} for what, status, why in rows]

@@ -57,7 +57,8 @@ class Ledger:
 
         Args:
             url: `sqlite:///runs/ledger.db`.
-            create: make folder and file when there is none. A worker says False: it must never start afresh.
+            create: make folder and file when there is none. A worker says False: it must never start afresh. So does
+                who only looks; a file or folder that cannot be written is then enough, if SQLite can read it.
 
         Raises:
             InputError: the URL is not of an SQLite file.
@@ -157,11 +158,8 @@ class Ledger:
                     "Choose another name, or resume it."
                 )
             for state in write.states.values():
-                if (
-                    fingerprint
-                    and state.dataset != dataset
-                    and any(s.fingerprint == fingerprint for s in state.searches)
-                ):
+                same = fingerprint and any(s.fingerprint == fingerprint for s in state.searches)
+                if same and state.dataset != dataset:
                     raise BudgetRefusedError(
                         f"one data set must have one budget: these records are known as {state.dataset!r}, "
                         f"not {dataset!r}. Name the data set {state.dataset!r}."
@@ -174,8 +172,7 @@ class Ledger:
 
         Raises:
             BudgetRefusedError: leased + outstanding + asked would pass the cap on steps, or the owner has lowered the
-            data
-                set's cap below what is committed.
+                data set's cap below what is committed.
             LedgerError: the search is closed or the trial settled.
         """
         require_name(trial, "trial")
@@ -187,8 +184,8 @@ class Ledger:
             if steps > state.left_steps:
                 raise BudgetRefusedError(
                     f"the steps of all trials must fit the search's cap of {state.step_cap}: "
-                    f"{state.leased_steps} are leased, "
-                    f"{state.reserved_steps} reserved, {state.left_steps} left, {steps} asked for trial {trial!r}. "
+                    f"{state.leased_steps} are leased, {state.reserved_steps} reserved, {state.left_steps} left, "
+                    f"{steps} asked for trial {trial!r}. "
                     "The budget is reached; raise privacy.epsilon in a new search, or plan fewer or shorter trials."
                 )
             write(state.dataset, "reserve", {"search": search, "trial": trial, "steps": steps})
@@ -207,8 +204,7 @@ class Ledger:
             if steps > outstanding:
                 raise BudgetRefusedError(
                     f"a trial may lease what it reserved: {steps} steps asked for trial {trial!r} of search "
-                    f"{search!r}, "
-                    f"{outstanding} outstanding. Reserve before leasing; repeated steps are reserved again."
+                    f"{search!r}, {outstanding} outstanding. Reserve before leasing; repeated steps are reserved again."
                 )
             write(state.dataset, "lease", {"search": search, "trial": trial, "steps": steps})
 
@@ -235,8 +231,8 @@ class Ledger:
             if steps_taken > before.leased:
                 raise LedgerError(
                     f"steps must be leased before they are taken: trial {trial!r} of search {search!r} took "
-                    f"{steps_taken} and "
-                    f"leased {before.leased}. The guarantee of this search does not hold; report this as a bug."
+                    f"{steps_taken} and leased {before.leased}. "
+                    "The guarantee of this search does not hold; report this as a bug."
                 )
             write(state.dataset, "settle", {"search": search, "trial": trial, "steps_taken": steps_taken})
 
@@ -276,6 +272,10 @@ class Ledger:
         """The owner's latest cap, or None."""
         return self.dataset_state(dataset).cap
 
+    def cap_history(self, dataset: str) -> tuple[Cap, ...]:
+        """Every cap that the owner ever set, the first one first; the last one holds."""
+        return tuple(state.cap for entry, state in self._history(dataset) if entry.kind == "cap" and state.cap)
+
     def search_state(self, search: str) -> SearchState:
         """The search as it stands now.
 
@@ -299,12 +299,8 @@ class Ledger:
 
     def state_at(self, dataset: str, seq: int) -> DatasetState:
         """The data set as it stood right after its entry `seq`: what a card was issued on."""
-        state = DatasetState(dataset=dataset)
-        with self._lock, self._store.reading() as connection:
-            for _, entry in self._store.after(connection, 0):
-                if entry.dataset == dataset and entry.seq <= seq:
-                    state = apply(state, entry)
-        return state
+        before = [state for entry, state in self._history(dataset) if entry.seq <= seq]
+        return before[-1] if before else DatasetState(dataset=dataset)
 
     def verify_chain(self) -> None:
         """Read everything again from the first byte: pages, hashes, numbers, heads, and that each entry was allowed.
@@ -332,6 +328,16 @@ class Ledger:
                 self._states, self._last = self._folded(connection)
             return self._states
 
+    def _history(self, dataset: str) -> list[tuple[Entry, DatasetState]]:
+        """Every entry of a data set, read again and checked, with the state right after it."""
+        with self._lock, self._store.reading() as connection:
+            rows = self._store.after(connection, 0)
+        state, history = DatasetState(dataset=dataset), []
+        for entry in (entry for _, entry in rows if entry.dataset == dataset):
+            state = apply(state, entry)
+            history.append((entry, state))
+        return history
+
     def _write(self) -> _Write:
         return _Write(self, self._store)
 
@@ -352,8 +358,7 @@ class Ledger:
             if heads.get(name) != folded.get(name):
                 raise LedgerCorruptError(
                     f"the chain of data set {name!r} must end at its head {heads.get(name)}, but ends at "
-                    f"{folded.get(name)}. "
-                    "Entries were lost or changed; restore the ledger from a backup."
+                    f"{folded.get(name)}. Entries were lost or changed; restore the ledger from a backup."
                 )
         return states, last
 

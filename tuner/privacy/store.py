@@ -40,13 +40,13 @@ PRAGMA user_version = 1;
 class Store:
     """Entries in an SQLite file (WAL, synchronous=FULL), a fresh connection for every transaction.
 
-    A fresh connection costs about a millisecond and makes forks, threads and pickling harmless.
+    A fresh connection costs about a millisecond and makes forks, threads and pickling harmless. Who may not write the
+    file or its folder can still read, as long as SQLite can: `budget` and `verify` need no more.
 
     Args:
         url: `sqlite:///relative/path.db` or `sqlite:////absolute/path.db`; made absolute at once.
         create: whether a file that does not exist is made. Only who opens a ledger on purpose may create one; a
-        worker that
-            finds none must not start afresh.
+            worker that finds none must not start afresh.
 
     Raises:
         InputError: the URL is not an SQLite file.
@@ -81,7 +81,16 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """The one writer at a time; committed, and on the disk, when the block ends without an error."""
+        """The one writer at a time; committed, and on the disk, when the block ends without an error.
+
+        Raises:
+            LedgerError: this user may only look, or the write failed.
+        """
+        if not _may_write(self.path):
+            raise LedgerError(
+                f"the ledger must be writable to charge or set anything, but this user may only read {self.path}. "
+                "Nothing is charged. Give this user the right to write the file and its folder."
+            )
         with self._transaction("BEGIN IMMEDIATE") as connection:
             yield connection
 
@@ -150,15 +159,18 @@ class Store:
                 f"the ledger must stay the same file while it is used, but {self.path} was replaced. "
                 "Put the original back; what was charged stands only there."
             )
+        seen = None if _may_write(self.path) else _stamp(self.path)
         try:
             with self._engine.connect() as connection:
                 connection.exec_driver_sql(begin)
                 yield connection
                 connection.exec_driver_sql("COMMIT")
-        except DBAPIError as error:
+        except (DBAPIError, sqlite3.Error, LedgerCorruptError) as error:
+            _refuse_changed(self.path, seen, error)
+            if isinstance(error, LedgerCorruptError):
+                raise
             raise _explain(error, self.path) from error
-        except sqlite3.Error as error:
-            raise _explain(error, self.path) from error
+        _refuse_changed(self.path, seen, None)
 
     def _identify(self) -> tuple[int, int]:
         try:
@@ -235,8 +247,13 @@ def _engine(path: Path) -> Engine:
 def _connect(path: Path) -> sqlite3.Connection:
     # mode=rw: opening never creates. isolation_level None: transactions begin where we say, not where the driver
     # guesses.
+    mode = "mode=rw"
+    if not _may_write(path):
+        # Without the right to make its -shm file SQLite reads a WAL file only as immutable, which overlooks entries
+        # that are still in the -wal: so only where there are none. Else -shm is there too, and mode=ro is enough.
+        mode = "mode=ro" if _stamp(_wal(path)) else "mode=ro&immutable=1"
     return sqlite3.connect(
-        f"{path.as_uri()}?mode=rw",
+        f"{path.as_uri()}?{mode}",
         uri=True,
         isolation_level=None,
         timeout=_BUSY_MILLISECONDS / 1000,
@@ -244,11 +261,44 @@ def _connect(path: Path) -> sqlite3.Connection:
     )
 
 
+def _may_write(path: Path) -> bool:
+    """Whether this user may write the file and make SQLite's helpers beside it; false on a read-only disk too."""
+    effective = os.access in os.supports_effective_ids
+    return all(os.access(place, os.W_OK, effective_ids=effective) for place in (path, path.parent))
+
+
+def _wal(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Size and time of change; None where there is no such file or nothing in it."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_size, found.st_mtime_ns) if found.st_size else None
+
+
+def _refuse_changed(path: Path, seen: tuple[int, int] | None, error: Exception | None) -> None:
+    """A reader without the right to lock the file must notice by itself that a writer moved entries into it."""
+    if seen is not None and _stamp(path) != seen:
+        raise LedgerError(
+            f"a ledger must hold still while it is read, but {path} was just written. Try again."
+        ) from error
+
+
 def _explain(error: Exception, path: Path) -> LedgerError:
     said = str(getattr(error, "orig", error))
     if any(sign in said for sign in ("malformed", "not a database", "corrupt", "no such table", "no such column")):
         return LedgerCorruptError(
             f"the ledger {path} is damaged ({said}). Restore it from a backup; it is never started afresh."
+        )
+    if "unable to open" in said and not _may_write(path):
+        return LedgerError(
+            f"the ledger must be readable, but {path}: {said}. This user may not read it, or its last entries are "
+            f"still in {_wal(path).name} and only who may write can move them: let its owner look at it once, or look "
+            "at a copy of both files."
         )
     if "locked" in said or "busy" in said:
         mend = "Another process holds the ledger; end it, or try again."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -54,6 +54,7 @@ class LiveView:
         mode: ``max`` or ``min``.
         budget_view: the search's budget now; None for a sweep that is not private.
         searched: names of the searched parameters; found in the trials when empty.
+        earlier: the trials that a sweep which goes on has already.
         note: a line under the bars, for example how far tracking is behind; empty for none.
         console: where to write; standard output when None.
         quiet: one line a finished trial, and no table.
@@ -69,6 +70,7 @@ class LiveView:
         budget_view: Callable[[], BudgetView] | None = None,
         subtitle: str = "",
         searched: Sequence[str] = (),
+        earlier: Iterable[TrialView] = (),
         note: Callable[[], str] | None = None,
         console: Console | None = None,
         quiet: bool = False,
@@ -84,8 +86,10 @@ class LiveView:
         self._console = console or Console()
         self._quiet = quiet
         self._mutex = threading.RLock()
-        self._rows: dict[str, TrialRow] = {}
+        self._rows = {trial.id: TrialRow.of(trial) for trial in earlier}
         self._best: TrialRow | None = None
+        for row in self._rows.values():
+            self._consider(row)
         self._budget: BudgetView | None = None
         self._live: Live | None = None
 
@@ -96,10 +100,11 @@ class LiveView:
                 console=self._console, get_renderable=self.render, refresh_per_second=_REFRESH_A_SECOND, transient=False
             )
             self._live.start()
-        elif self._budget is not None:
-            self._say(f"{self._name}: {self._planned} trials planned. {budget_sentence(self._budget)}")
         else:
-            self._say(f"{self._name}: {self._planned} trials planned. NOT PRIVATE: nothing here carries a guarantee.")
+            ended = sum(row.state != "running" for row in self._rows.values())
+            planned = f"{self._planned} trials planned" + (f", {ended} ended before" if self._rows else "")
+            claim = budget_sentence(self._budget) if self._budget else "NOT PRIVATE: nothing here carries a guarantee."
+            self._say(f"{self._name}: {planned}. {claim}")
         return self
 
     def __exit__(
@@ -131,8 +136,7 @@ class LiveView:
         """A trial has ended."""
         with self._mutex:
             row = self._take(trial)
-            if row.state == "complete" and better(row.score, self._best.score if self._best else None, mode=self._mode):
-                self._best = row
+            self._consider(row)
             reason = f" ({row.reason})" if row.reason else ""
             best = "  BEST" if row is self._best else ""
             budget = f"  budget: {budget_line(self._budget)}" if self._budget else ""
@@ -166,6 +170,10 @@ class LiveView:
         self._rows[trial.id] = row
         self._read_budget()
         return row
+
+    def _consider(self, row: TrialRow) -> None:
+        if row.state == "complete" and better(row.score, self._best.score if self._best else None, mode=self._mode):
+            self._best = row
 
     def _read_budget(self) -> None:
         if self._budget_view is not None:

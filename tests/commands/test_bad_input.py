@@ -1,0 +1,151 @@
+"""Whatever is wrong is said once, before anything starts: exit 2, no line in the ledger, no run, no folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command_fakes import Tune
+from torch import nn
+
+
+def batch_norm_model(*, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, classes))
+
+
+def model_that_fails(*, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    raise KeyError("mine")
+
+
+def refused(tune: Tune, *words: str) -> str:
+    """The one error of a run that must not start."""
+    said = tune("run", *words, "--local", code=2)
+    assert said.err.strip()
+    assert not (tune.folder / "runs" / "ledger.db").exists(), "not even an empty ledger is made"
+    assert tune.sweeps == []
+    assert tune.mlflow_runs() == []
+    return said.err
+
+
+CASES: dict[str, tuple[dict[str, object], str]] = {
+    "epsilon is NaN": ({"privacy__epsilon": float("nan")}, "privacy.epsilon"),
+    "epsilon is negative": ({"privacy__epsilon": -1}, "privacy.epsilon"),
+    "epsilon is zero": ({"privacy__epsilon": 0}, "privacy.epsilon"),
+    "epsilon is infinite": ({"privacy__epsilon": float("inf")}, "privacy.epsilon"),
+    "noise is NaN": ({"privacy__noise_multiplier": float("nan")}, "privacy.noise_multiplier"),
+    "delta is NaN": ({"privacy__delta": float("nan")}, "privacy.delta"),
+    "an unknown key": ({"privacy__epsilonn": 1}, "epsilon"),
+    "a data set that is not there": ({"dataset__name": "mnist"}, "mnist"),
+    "an unknown data set": ({"dataset__name": "digit"}, "digits"),
+    "a parameter that the method lacks": ({"search__space": {"smoothing_radius": "default"}}, "smoothing_radius"),
+    "a priced parameter": ({"search__space": {"batch_size": {"choice": [64, 128]}}}, "batch_size"),
+    "BatchNorm by name": ({"trainable__normalization": "batch"}, "BatchNorm"),
+    "BatchNorm in the user's model": ({"trainable__model": "test_bad_input:batch_norm_model"}, "BatchNorm"),
+    "a user's model that fails": ({"trainable__model": "test_bad_input:model_that_fails"}, "KeyError: 'mine'"),
+    "a user's model that is not there": ({"trainable__model": "no_such_module:build"}, "no_such_module"),
+    "shuffled batches": ({"trainable__sampling": "shuffle"}, "ε=3.08"),
+    "a score of the test set": ({"search__metric": {"name": "test_accuracy"}}, "test set"),
+    "a pruner that is not there": ({"search__pruner": "medain"}, "median"),
+    "an option that the pruner has not": ({"search__pruner": {"name": "median", "warm": 1}}, "warm"),
+    "a value that the pruner refuses": ({"search__pruner": {"name": "patient", "patience": -1}}, "patience"),
+    "a word for a pruner's number": ({"search__pruner": {"name": "median", "n_startup_trials": "x"}}, "median"),
+    "a word for a sampler's number": ({"search__sampler": {"name": "tpe", "n_startup_trials": "x"}}, "tpe"),
+    "a grid of no points": ({"search__sampler": {"name": "grid", "points": 0}}, "points"),
+    "a folder for MLflow": ({"tracking__uri": "runs/mlflow"}, "tracking.uri"),
+    "an unknown kind of tracking": ({"tracking__uri": "gopher://host/x"}, "tracking.uri"),
+    "a server without a host": ({"tracking__uri": "http://"}, "tracking.uri"),
+    "a server with a port that is none": ({"tracking__uri": "http://host:99999"}, "tracking.uri"),
+    "a ledger that is no address": ({"ledger": "ledger.db"}, "ledger"),
+    "a ledger in memory": ({"ledger": "sqlite://"}, "ledger"),
+    "a ledger of another kind": ({"ledger": "postgresql://host/db"}, "ledger"),
+    "a storage that is a file": ({"storage": "tiny.yaml"}, "storage"),
+    "a storage that cannot be written": ({"storage": "/proc/runs"}, "storage"),
+    "a fixed seed of private noise": ({"privacy__noise_seed": 3}, "noise"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_error_and_nothing_started(bare: Tune, case: str, tmp_path: Path) -> None:
+    changes, names = CASES[case]
+    (tmp_path / "empty").mkdir()
+    error = refused(bare, bare.write(**changes), "--data-dir", "empty")
+    assert names in error
+    assert error.count("error:") == 1
+
+
+@pytest.mark.parametrize("command", ["plan", "validate"])
+def test_plan_and_validate_find_what_run_would_refuse(bare: Tune, command: str) -> None:
+    file = bare.write(search__pruner={"name": "patient", "patience": -1})
+    assert "patience" in bare(command, file, code=2).err
+
+
+def test_all_problems_of_a_file_come_at_once(bare: Tune) -> None:
+    error = refused(bare, bare.write(privacy__epsilon=-1, trainable__sampling="shuffle", serach={}))
+    assert [key in error for key in ("privacy.epsilon", "trainable.sampling", "serach")] == [True] * 3
+    assert "tiny.yaml:" in error
+
+
+def test_files_that_cannot_be_read(bare: Tune, tmp_path: Path) -> None:
+    (tmp_path / "noise.yaml").write_bytes(bytes(range(256)))
+    (tmp_path / "folder.yaml").mkdir()
+    (tmp_path / "empty.yaml").write_text("")
+    (tmp_path / "broken.yaml").write_text("name: [")
+    for name in ("noise.yaml", "folder.yaml", "empty.yaml", "broken.yaml"):
+        assert name in refused(bare, name)
+    assert "cifar10_dplis.yaml" in refused(bare, "cifar10_dpli.yaml")
+    assert "nothing_like_it" in refused(bare, "nothing_like_it")
+    assert "--set search.trials=none" in refused(bare, bare.write(), "--set", "search.trials=none")
+    assert "trials" in refused(bare, bare.write(), "--set", "search.trails=3")
+
+
+def test_a_damaged_ledger_stops_everything_and_is_never_started_afresh(tune: Tune) -> None:
+    file = tune.write(search__trials=1)
+    tune("run", file, "--local", "--quiet")
+    folders = tune.sweeps
+    path = tune.folder / "runs" / "ledger.db"
+    damaged = b"not a ledger" * 100
+    path.write_bytes(damaged)
+    for wal in path.parent.glob("ledger.db-*"):
+        wal.unlink()
+    for words in (("run", file, "--local"), ("status", "tiny"), ("export", "tiny"), ("budget",)):
+        assert "ledger" in tune(*words, code=1).err
+    assert path.read_bytes() == damaged
+    assert tune.sweeps == folders
+    listed = tune("status", "--json").json["sweeps"]
+    assert [each["state"] for each in listed] == ["unreadable"]
+
+
+def test_a_dry_run_starts_nothing(bare: Tune) -> None:
+    plan = bare("run", bare.write(), "--dry-run", "--json").json
+    assert plan["step_cap"] >= 20
+    assert bare.entries == []
+    assert bare.sweeps == []
+    assert bare.mlflow_runs() == []
+    assert "--resume" in bare("run", bare.write(), "--dry-run", "--resume", code=2).err
+
+
+def test_a_model_of_ones_own_is_found_in_the_current_folder(tune: Tune, tmp_path: Path) -> None:
+    (tmp_path / "my_small_models.py").write_text(
+        "from torch import nn\n\n"
+        "def linear(*, input_shape, classes):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))\n"
+    )
+    file = tune.write(trainable__model="my_small_models:linear", search__trials=1)
+    assert tune("run", file, "--local", "--json").json["trials"][0]["state"] == "complete"
+
+
+def test_trials_that_all_fail_end_the_sweep_with_one(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    from trainables.training import PrivateTraining
+
+    def broken(self: PrivateTraining, step: int) -> None:
+        raise RuntimeError("a record: 17")
+
+    monkeypatch.setattr(PrivateTraining, "run_to", broken)
+    said = tune("run", tune.write(search__trials=5), "--local", code=1)
+    assert "first 3 trials all failed" in said.text
+    assert "a record: 17" not in said.text, "what a model says may show data"
+    status = tune("status", "tiny", "--json").json["sweeps"][0]
+    assert (status["state"], status["trials"]["failed"]) == ("failed", 3)
+    state = tune.search_state(tune.sweeps[0].name)
+    assert (state.leased_steps, state.status) == (0, "closed"), "no step was taken: nothing is committed"
+    assert {run.info.status for run in tune.mlflow_runs()} == {"FAILED"}

@@ -1,0 +1,219 @@
+"""What leaves a sweep: a file that trains again, a model without its secrets, and a card that nobody can alter."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+import torch
+from command_fakes import STEPS, Tune
+from safetensors.torch import load_file
+
+from trainables.data import DatasetRequest, load
+from trainables.models import build
+from trainables.rungs import checkpoint_path
+from trainables.training import PrivateTraining
+from tuner.privacy import verify as verifying
+
+CARD = Path("exports/tiny/privacy_card.json")
+
+
+def exported_trial(tune: Tune) -> dict[str, object]:
+    trials = tune("show", "tiny", "--json").json["trials"]
+    return max(trials, key=lambda trial: trial["score"])
+
+
+def test_the_exported_model_scores_what_the_winner_scored(look: Tune) -> None:
+    module = build("logistic_regression", input_shape=(8, 8), classes=10, seed=123)
+    state = load_file("exports/tiny/model.safetensors")
+    assert set(state) == set(module.state_dict())
+    module.load_state_dict(state)
+    splits = load(DatasetRequest(name="digits"))
+
+    def accuracy(inputs: torch.Tensor, targets: torch.Tensor) -> float:
+        with torch.no_grad():
+            return float((module(inputs).argmax(1) == targets).double().mean())
+
+    scores = json.loads(CARD.read_text())["scores"]
+    assert accuracy(splits.x_validation, splits.y_validation) == pytest.approx(scores["validation_accuracy"], abs=1e-6)
+    assert scores["validation_accuracy"] == exported_trial(look)["score"]
+    assert accuracy(splits.x_test, splits.y_test) == pytest.approx(scores["test_accuracy"], abs=1e-6)
+
+
+def test_nothing_of_the_secret_generator_leaves(look: Tune) -> None:
+    """The key in a checkpoint foretells the noise of the steps to come."""
+    path = checkpoint_path(look.sweeps[0], str(exported_trial(look)["id"]))
+    assert path is not None
+    file = path if path.is_file() else next(each for each in path.iterdir() if each.suffix == ".pt")
+    key = torch.load(file, weights_only=True)["secret"]["key"].numpy().tobytes()
+    assert len(key) >= 32
+    assert key in file.read_bytes(), "it is looked for in the form in which it is stored"
+    shown = [each for each in Path("exports").rglob("*") if each.is_file()]
+    shown += [each for each in Path("runs/mlartifacts").rglob("*") if each.is_file()]
+    assert len(shown) >= 8
+    for each in shown:
+        content = each.read_bytes()
+        assert key not in content, each
+        assert key.hex().encode() not in content, each
+    assert sorted(each.name for each in Path("exports/tiny").iterdir()) == [
+        "experiment.yaml",
+        "model.safetensors",
+        "privacy_card.json",
+        "privacy_card.md",
+    ]
+
+
+def test_the_test_set_is_scored_once(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    scored: list[str] = []
+    real = PrivateTraining.evaluate
+
+    def counted(self: PrivateTraining, split: str = "validation") -> dict[str, float]:
+        scored.append(split)
+        return real(self, split)
+
+    monkeypatch.setattr(PrivateTraining, "evaluate", counted)
+    tune("run", tune.write(), "--local", "--quiet")
+    assert set(scored) == {"validation"}, "a search never looks at the test set"
+    first = tune("export", "tiny", "--json").json
+    assert scored.count("test") == 1
+    kept = json.loads((tune.sweeps[0] / "test_scores.json").read_text())
+    assert kept["trial"] == first["trial"]["id"]
+    assert kept["scores"].items() <= first["scores"].items()
+    second = tune("export", "tiny", "--out", "again", "--json").json
+    assert second["scores"] == first["scores"]
+    assert scored.count("test") == 1
+    assert tune("verify", "again/privacy_card.json", "--json").json["ok"] is True
+
+
+def test_the_exported_file_trains_again_as_a_charge_of_its_own(tune: Tune) -> None:
+    tune("run", tune.write(), "--local", "--quiet")
+    export = tune("export", "tiny", "--json").json
+    file = "exports/tiny/experiment.yaml"
+    plan = tune("plan", file, "--json", "--no-timing").json
+    assert (plan["trials"], plan["free"], plan["steps_per_trial"]) == (1, [], STEPS)
+    assert plan["epsilon_at_cap"] <= plan["epsilon"] <= plan["epsilon_trial"] * 1.000001
+    said = tune("train", file, "--local", "--json").json
+    assert said["claim"]["epsilon"] == plan["epsilon"]
+    assert said["trial"]["parameters"] == export["trial"]["parameters"]
+    assert tune.entries.count("open_search") == 2
+    committed = tune("budget", "--json").json["datasets"][0]["committed"]["epsilon"]
+    assert committed == pytest.approx(8.5 + plan["epsilon"], abs=1e-12)
+    assert tune("verify", str(Path(said["folder"]) / "privacy_card.json")).text.endswith("follows from its ledger")
+    assert "one configuration" in tune("train", "tiny.yaml", "--local", code=2).err
+
+
+def test_export_refuses_what_it_cannot_write(look: Tune, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    before = look.entries
+    assert "--out" in look("export", "tiny", "--out", str(tmp_path / "file"), code=2).err
+    assert look.entries == before
+    assert "no_such" in look("export", "no_such", code=2).err
+
+
+def test_verify_says_yes_and_why(look: Tune) -> None:
+    said = look("verify", str(CARD), "--json").json
+    assert said["ok"] is True
+    assert len(said["checks"]) >= 9
+    assert all(check["ok"] for check in said["checks"])
+    assert {"ledger chain", "card hash", "same accountant", "finer PLD", "not above RDP", "card page"} <= {
+        check["name"] for check in said["checks"]
+    }
+
+
+@pytest.fixture
+def copied(look: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tune:
+    """The export and its ledger, to be tampered with."""
+    shutil.copytree("exports", tmp_path / "exports")
+    (tmp_path / "runs").mkdir()
+    with sqlite3.connect("runs/ledger.db") as source, sqlite3.connect(tmp_path / "runs" / "ledger.db") as target:
+        source.backup(target)
+    monkeypatch.chdir(tmp_path)
+    return Tune(tmp_path)
+
+
+def digits_of(text: str) -> list[int]:
+    return [place for place, sign in enumerate(text) if sign.isdigit()]
+
+
+def with_digit(text: str, place: int) -> str:
+    return f"{text[:place]}{(int(text[place]) + 1) % 10}{text[place + 1 :]}"
+
+
+def test_one_changed_digit_anywhere_in_the_card_is_a_no(copied: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The accountants are left out, so that every digit is tried in seconds: what remains must say no by itself."""
+    from tuner.privacy.ledger import Ledger
+
+    monkeypatch.setattr(verifying, "_accountants", lambda *_: iter(()))
+    ledger = Ledger.open(copied.ledger_url, create=False)
+    text = CARD.read_text()
+    assert verifying.verify(text, ledger).ok
+    places = digits_of(text)
+    assert len(places) > 400
+    for place in places:
+        report = verifying.verify(with_digit(text, place), ledger)
+        assert not report.ok, f"{text[place - 30 : place + 10]!r}"
+        assert any(check.detail for check in report.checks if not check.ok)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".md"])
+def test_a_changed_card_or_page_ends_in_one(copied: Tune, suffix: str) -> None:
+    path = CARD.with_suffix(suffix)
+    text = path.read_text()
+    places = digits_of(text)
+    for place in places[:: len(places) // 5]:
+        path.write_text(with_digit(text, place))
+        said = copied("verify", str(CARD), "--ledger", copied.ledger_url, code=1)
+        assert "NO " in said.out
+        assert "no: the card does not hold" in said.out
+    path.write_text(text)
+    copied("verify", str(CARD), "--ledger", copied.ledger_url)
+
+
+@pytest.mark.slow
+def test_every_digit_of_the_card_by_the_whole_command(copied: Tune) -> None:
+    text = CARD.read_text()
+    for place in digits_of(text)[::10]:
+        CARD.write_text(with_digit(text, place))
+        copied("verify", str(CARD), "--ledger", copied.ledger_url, code=1)
+
+
+def test_one_changed_digit_anywhere_in_the_ledger_is_a_no(
+    copied: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verifying, "_accountants", lambda *_: iter(()))
+    path = tmp_path / "runs" / "ledger.db"
+    raw = sqlite3.connect(path)
+    for trigger in ("entries_are_final", "entries_stay"):
+        raw.execute(f"DROP TRIGGER {trigger}")
+    rows = raw.execute("SELECT id, seq, time, body, previous, hash FROM entries").fetchall()
+    assert len(rows) > 6
+    for identity, *values in rows:
+        for column, value in zip(("seq", "time", "body", "previous", "hash"), values, strict=True):
+            places = digits_of(str(value))
+            for place in places[:: max(1, len(places) // 4)]:
+                # Two entries cannot have one number: SQLite itself forbids it.
+                changed = int(value) + 100 if column == "seq" else with_digit(str(value), place)
+                raw.execute(f"UPDATE entries SET {column} = ? WHERE id = ?", (changed, identity))
+                raw.commit()
+                said = copied("verify", str(CARD), "--ledger", copied.ledger_url, code=1)
+                assert "NO " in said.out, (column, value)
+                raw.execute(f"UPDATE entries SET {column} = ? WHERE id = ?", (value, identity))
+                raw.commit()
+    raw.close()
+    copied("verify", str(CARD), "--ledger", copied.ledger_url)
+
+
+def test_a_card_without_its_ledger_is_a_no(copied: Tune, tmp_path: Path) -> None:
+    (tmp_path / "runs" / "ledger.db").unlink()
+    said = copied("verify", str(CARD), "--ledger", copied.ledger_url, "--json", code=1).json
+    assert said["ok"] is False
+    assert "ledger" in said["checks"][-1]["detail"]
+    assert not (tmp_path / "runs" / "ledger.db").exists(), "a look makes no ledger"
+    copied("budget", "set", "digits", "--epsilon", "9", "--delta", "1e-4")
+    assert "NO " in copied("verify", str(CARD), "--ledger", copied.ledger_url, code=1).out
+    assert "NO " in copied("verify", str(CARD), "--ledger", "nowhere", code=1).out
+    (tmp_path / "exports" / "tiny" / "experiment.yaml").write_text("name: [")
+    assert "NO " in copied("verify", str(CARD), code=1).out
