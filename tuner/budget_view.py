@@ -84,7 +84,11 @@ def budget_text(values: dict[str, Any]) -> str:
             )
     if len(lines) == 1:
         lines.append("no data set has been used")
-    lines += ["", "The guarantee for a data set is what is committed: the sum of its searches' caps."]
+    lines += [
+        "",
+        "The guarantee for a data set is what is committed, the sum of its searches' caps, for records that trained",
+        "in all of them. What validated in one was scored there outside any guarantee: keep to one validation split.",
+    ]
     return "\n".join(lines)
 
 

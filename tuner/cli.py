@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import click
 
 from tuner import __version__
+from tuner.cli_budget import budget, json_option, say_json
 from tuner.errors import InputError, SweepInterrupted, TunerError
 
 __all__ = ["cli", "main"]
@@ -89,10 +89,6 @@ def cli() -> None:
     """Hyper-parameter search for private deep learning, with a privacy budget that is true."""
 
 
-def _say_json(values: object) -> None:
-    click.echo(json.dumps(values, indent=2, default=str))
-
-
 _file = click.argument("file", type=str)
 _set = click.option(
     "--set",
@@ -104,7 +100,7 @@ _set = click.option(
 _data = click.option(
     "--data-dir", type=click.Path(), envvar="DP_TUNER_DATA", help="Folder with the data sets (default ./data)."
 )
-_json = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+_json = json_option
 _storage = click.option(
     "--storage",
     type=click.Path(),
@@ -112,13 +108,6 @@ _storage = click.option(
     envvar="DP_TUNER_STORAGE",
     show_default=True,
     help="Folder of sweeps.",
-)
-_ledger = click.option(
-    "--ledger",
-    default="sqlite:///runs/ledger.db",
-    envvar="DP_TUNER_LEDGER",
-    show_default=True,
-    help="The ledger of the data.",
 )
 _local = click.option("--local", is_flag=True, help="In this process, one trial at a time, without Ray.")
 _address = click.option("--address", default=None, help="A running Ray cluster (default: this machine alone).")
@@ -162,7 +151,7 @@ def plan(file: str, overrides: tuple[str, ...], data_dir: str | None, as_json: b
 
     values = plan_command(file, overrides, data_dir=data_dir, timing=timing, say=None if as_json else click.echo)
     if as_json:
-        _say_json(values)
+        say_json(values)
 
 
 @cli.command()
@@ -240,7 +229,7 @@ def status(name: str | None, storage: str, as_json: bool) -> None:
     from tuner.status import status_text, status_values
 
     values = status_values(Path(storage), name)
-    _say_json(values) if as_json else click.echo(status_text(values))
+    say_json(values) if as_json else click.echo(status_text(values))
 
 
 @cli.command()
@@ -266,7 +255,7 @@ def show(name: str, trial: str | None, storage: str, as_json: bool) -> None:
     from tuner.sweeps import find
 
     values = trial_values(find(Path(storage), name), trial)
-    _say_json(values) if as_json else click.echo(trial_text(values))
+    say_json(values) if as_json else click.echo(trial_text(values))
 
 
 @cli.command()
@@ -281,39 +270,7 @@ def sync(name: str, storage: str, uri: str | None) -> None:
     click.echo(sync_tracking(find(Path(storage), name), uri))
 
 
-@cli.group(invoke_without_command=True)
-@_ledger
-@_json
-@click.pass_context
-def budget(ctx: click.Context, ledger: str, as_json: bool) -> None:
-    """What every data set in the ledger has spent over ALL its searches, and its cap."""
-    ctx.obj = (ledger, as_json)
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(budget_show, dataset=None)
-
-
-@budget.command("show")
-@click.argument("dataset", required=False)
-@click.pass_context
-def budget_show(ctx: click.Context, dataset: str | None) -> None:
-    """One data set, or all: cap, committed, every search with its own cap and what it has spent."""
-    from tuner.budget_view import budget_text, budget_values
-
-    ledger, as_json = ctx.obj
-    values = budget_values(ledger, dataset)
-    _say_json(values) if as_json else click.echo(budget_text(values))
-
-
-@budget.command("set")
-@click.argument("dataset")
-@click.option("--epsilon", type=float, required=True, help="Cap over all searches on this data set.")
-@click.option("--delta", type=float, required=True, help="δ over all searches; each search brings its own.")
-@click.pass_context
-def budget_set(ctx: click.Context, dataset: str, epsilon: float, delta: float) -> None:
-    """Set the cap of a data set. It is for the data's owner; the history of caps stays in the ledger."""
-    from tuner.budget_view import set_cap
-
-    click.echo(set_cap(ctx.obj[0], dataset, epsilon=epsilon, delta=delta))
+cli.add_command(budget)
 
 
 @cli.command("ls")
@@ -401,14 +358,14 @@ def train(
 
 @cli.command()
 @click.argument("card", type=click.Path(exists=True, dir_okay=False))
-@click.option("--ledger", default=None, envvar="DP_TUNER_LEDGER", help="Its ledger (default: the one the card names).")
+@click.option("--ledger", default=None, envvar="DP_TUNER_LEDGER", help="Its ledger (default: of the file beside it).")
 @_json
 def verify(card: str, ledger: str | None, as_json: bool) -> None:
     """Recompute a privacy card from its ledger, by other accountants, and say yes or no, and why."""
     from tuner.verification import verify_card
 
     report = verify_card(Path(card), ledger)
-    _say_json(report.values) if as_json else click.echo(report.text)
+    say_json(report.values) if as_json else click.echo(report.text)
     sys.exit(0 if report.ok else 1)
 
 
@@ -434,7 +391,7 @@ def doctor(data_dir: str | None, as_json: bool, fix: bool) -> None:
         for path in fix_script():
             click.echo(f"wrote {path}", err=as_json)
     findings = diagnose(data_dir)
-    _say_json([vars(finding) for finding in findings]) if as_json else click.echo(findings_text(findings))
+    say_json([vars(finding) for finding in findings]) if as_json else click.echo(findings_text(findings))
     sys.exit(0 if all(finding.ok for finding in findings) else 1)
 
 

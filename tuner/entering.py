@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING
 
 from trainables.data import fingerprint
 from tuner.errors import LedgerError, TunerError
+from tuner.settings import settings_hash
 
 if TYPE_CHECKING:
+    from tuner.experiment import Experiment
+    from tuner.plan import Plan
     from tuner.prepare import Prepared
+    from tuner.privacy.entries import SearchState
     from tuner.privacy.ledger import Ledger
     from tuner.sweeps import SweepFolder
 
-__all__ = ["STARTING", "enter", "leave", "open_ledger", "return_to"]
+__all__ = ["STARTING", "enter", "hold_to_ledger", "leave", "open_ledger", "return_to", "split_of"]
 
 STARTING = "starting"
 """The state of a sweep until it has entered the ledger; in every later one the ledger knows it."""
@@ -44,8 +48,49 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: Prepared) -> None:
         delta=plan.delta,
         step_cap=plan.step_cap,
         fingerprint=fingerprint(prepared.request),
-        details={"experiment": plan.name, "method": plan.method, "model": plan.model, "trials": plan.trials},
+        details={
+            "experiment": plan.name,
+            "method": plan.method,
+            "model": plan.model,
+            "trials": plan.trials,
+            "settings": settings_hash(prepared.experiment),
+            "split": split_of(prepared.experiment),
+        },
     )
+
+
+def split_of(experiment: Experiment) -> dict[str, object]:
+    """Which records of which set validate. Searches that differ here train on each other's validation records."""
+    validation = experiment.dataset.validation
+    return {"set": experiment.dataset.name, "fraction": validation.fraction, "seed": validation.split_seed}
+
+
+def hold_to_ledger(state: SearchState, experiment: Experiment, plan: Plan, *, data: str) -> None:
+    """Hold a sweep's own files against what the ledger knows of it: they are believed for nothing that is claimed.
+
+    Args:
+        state: the search in the ledger.
+        experiment: the stored file.
+        plan: the stored plan.
+        data: fingerprint of the records as they are now.
+
+    Raises:
+        TunerError: the settings, the plan or the records are not those that were charged.
+    """
+    held = {
+        "the settings": (settings_hash(experiment), state.details.get("settings")),
+        "the plan": (
+            (plan.mechanism, plan.step_cap, plan.epsilon, plan.delta, plan.private),
+            (state.mechanism, state.step_cap, state.epsilon, state.delta, True),
+        ),
+        "the records": (data, state.fingerprint),
+    }
+    for what, (now, charged) in held.items():
+        if now != charged:
+            raise TunerError(
+                f"{what} of a sweep must be those that its ledger was charged for, and those of {state.search} now "
+                "are others. Restore its files (and the data) from a copy, or start a new sweep."
+            )
 
 
 def return_to(sweep: SweepFolder, prepared: Prepared) -> Ledger | None:
@@ -54,15 +99,20 @@ def return_to(sweep: SweepFolder, prepared: Prepared) -> Ledger | None:
     Raises:
         BudgetRefusedError: it was closed without a step, and its cap no longer fits the data set's.
         LedgerError: the ledger is not the one that the sweep was charged in.
-        TunerError: the stored plan is not the one that the ledger holds.
+        TunerError: the stored files or the data are not those that the ledger was charged for.
     """
-    plan = prepared.plan
-    starting = sweep.read_status().get("state", STARTING) == STARTING
+    if prepared.plan.private != prepared.experiment.privacy.private:
+        raise TunerError(
+            f"the plan and the file of a sweep must agree on privacy.private, got {prepared.plan.private} and "
+            f"{prepared.experiment.privacy.private} in {sweep.root}. Restore them from a copy."
+        )
+    # Only a sweep that has left nothing behind may enter now; a lost status file must not open a fresh ledger.
+    starting = sweep.read_status().get("state") == STARTING and not any(sweep.trials.iterdir())
     ledger = open_ledger(prepared, create=starting)
     if ledger is None:
+        _refuse_if_charged(prepared, sweep)
         return None
-    known = {search.search for name in ledger.datasets() for search in ledger.dataset_state(name).searches}
-    if sweep.id not in known:
+    if sweep.id not in _searches(ledger):
         if not starting:
             raise LedgerError(
                 f"a sweep goes on in the ledger that holds its charges, got {ledger.url}, which does not know "
@@ -70,13 +120,25 @@ def return_to(sweep: SweepFolder, prepared: Prepared) -> Ledger | None:
             )
         enter(ledger, sweep, prepared)  # it died between making its folder and entering the ledger
     state = ledger.search_state(sweep.id)
-    if state.mechanism != plan.mechanism or state.step_cap != plan.step_cap:
-        raise TunerError(
-            f"the plan of a sweep must be the one its ledger holds, got {plan.mechanism} with {plan.step_cap} "
-            f"steps where the ledger has {state.mechanism} with {state.step_cap}. Restore {sweep.plan} from a copy."
-        )
+    hold_to_ledger(state, prepared.experiment, prepared.plan, data=fingerprint(prepared.request))
     ledger.reopen_search(sweep.id)
     return ledger
+
+
+def _searches(ledger: Ledger) -> set[str]:
+    return {search.search for name in ledger.datasets() for search in ledger.dataset_state(name).searches}
+
+
+def _refuse_if_charged(prepared: Prepared, sweep: SweepFolder) -> None:
+    """A sweep that the ledger knows is private, whatever its files say now."""
+    from tuner.privacy.ledger import Ledger
+
+    url = prepared.experiment.ledger
+    if Ledger.exists(url) and sweep.id in _searches(Ledger.open(url, create=False)):
+        raise TunerError(
+            f"a sweep that was charged is private, got privacy.private: false in the files of {sweep.id}. "
+            "Restore them from a copy."
+        )
 
 
 def leave(ledger: Ledger | None, sweep: SweepFolder, *, over: bool) -> None:

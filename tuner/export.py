@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 import tuner
 from trainables.rungs import checkpoint_path
 from tuner import sweeps
+from tuner.entering import hold_to_ledger, split_of
 from tuner.errors import InputError, TunerError
 from tuner.experiment import load
 from tuner.plan import Plan, plan_from
 from tuner.prepare import training_spec
 
 if TYPE_CHECKING:
+    from trainables.data import DatasetInfo
     from trainables.training import PrivateTraining
     from tuner.experiment import Experiment
+    from tuner.privacy.entries import SearchState
     from tuner.search.types import TrialView
     from tuner.sweeps import SweepFolder
 
@@ -47,7 +50,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None) -> dict
         InputError: the sweep was not private, is still running, or no trial is complete.
         TunerError: the winner's checkpoint is gone.
     """
-    from trainables.data import info
+    from trainables.data import check_present, fingerprint, info
     from tuner.privacy.card import CardFacts, card_text, issue_card
     from tuner.privacy.ledger import Ledger
     from tuner.privacy.markdown import render_markdown
@@ -67,8 +70,11 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None) -> dict
             f"only a sweep that has ended can be exported, got {sweep.id} which is {sweep.read_status().get('state')}. "
             f"Let it end: tune resume {sweep.id} (with --set search.trials=N of the trials begun it starts no new one)."
         )
-    best = _winner(sweep, experiment, plan)
     request = experiment.dataset_request(data_dir)
+    check_present(request)
+    hold_to_ledger(ledger.search_state(sweep.id), experiment, plan, data=fingerprint(request))
+    best = _winner(sweep, experiment, plan, ledger.search_state(sweep.id))
+    about = info(request)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -89,17 +95,20 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None) -> dict
             batch_size=plan.batch_size,
             max_grad_norm=training.max_grad_norm,
             public_size=plan.train_size,
+            public_size_is_public=about.path is None,
             sampler=experiment.search.sampler.name,
             pruner=experiment.search.pruner.name,
             validation={
                 "source": f"{experiment.dataset.validation.fraction:g} of the training file of {plan.dataset}",
-                "split": "by a public keyed hash of each record's index: adding a record moves no other",
+                "split": f"by a public keyed hash of each record's {'content' if about.path else 'published index'}: "
+                "adding a record moves no other",
+                "key": dict(split_of(experiment)),
             },
             random_generator=_GENERATOR,
             versions=_versions(),
             private=plan.private,
             scores=scores,
-            preprocessing=info(request).provenance,
+            preprocessing=_preprocessing(about),
         ),
     )
     (out / _CARD).write_text(card_text(card))
@@ -111,7 +120,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None) -> dict
         "trial": {"number": best.number, "id": best.id, "parameters": dict(best.parameters)},
         "files": [str(path) for path in files],
         "scores": scores,
-        "claim": {"epsilon": plan.epsilon, "delta": plan.delta},
+        "claim": {"epsilon": card["claim"]["epsilon"], "delta": card["claim"]["delta"]},
     }
 
 
@@ -156,18 +165,32 @@ def _round_up(epsilon: float) -> float:
     return math.ceil(epsilon * scale) / scale
 
 
-def _winner(sweep: SweepFolder, experiment: Experiment, plan: Plan) -> TrialView:
+def _winner(sweep: SweepFolder, experiment: Experiment, plan: Plan, charged: SearchState) -> TrialView:
     from tuner.search.views import best_trial, read_trials
     from tuner.study import open_sweep_study
 
     mode = experiment.search.metric.mode
     study = open_sweep_study(sweep, experiment, plan)
-    best = best_trial(read_trials(study, mode=mode, steps_planned=plan.steps_per_trial), mode=mode)
+    trials = read_trials(study, mode=mode, steps_planned=plan.steps_per_trial)
+    for trial in trials:
+        leased = charged.trials[trial.id].leased if trial.id in charged.trials else 0
+        if leased < trial.step:
+            raise TunerError(
+                f"every step of a sweep must be in its ledger, got trial {trial.number} with {trial.step} steps, of "
+                f"which {leased} were charged. The study or the ledger was changed; restore both from a copy."
+            )
+    best = best_trial(trials, mode=mode)
     if best is None:
         raise InputError(
             f"a sweep must have a complete trial to be exported, got {sweep.id} with none. See: tune show {sweep.id}"
         )
     return best
+
+
+def _preprocessing(about: DatasetInfo) -> str:
+    if about.path is not None:
+        return "by the user, before this program: taken to use public constants only (bytes are divided by 255 here)"
+    return f"public constants only, nothing learnt from the records; {about.provenance}"
 
 
 class _Paid:

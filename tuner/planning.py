@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from tuner.entering import split_of
 from tuner.experiment import find, load
 from tuner.plan import rung_steps
 from tuner.prepare import Prepared, prepare, training_spec
@@ -55,7 +56,7 @@ def plan_command(
                     prepared.plan,
                     source=prepared.source,
                     dataset=dataset,
-                    warnings=prepared.experiment.warnings(),
+                    warnings=(*prepared.experiment.warnings(), *split_warnings(prepared, dataset)),
                     wall_time=words,
                 )
             )
@@ -85,6 +86,19 @@ def ledger_state(prepared: Prepared) -> DatasetState | None:
     if not prepared.plan.private or not Ledger.exists(url):
         return None
     return Ledger.open(url, create=False).dataset_state(prepared.owner)
+
+
+def split_warnings(prepared: Prepared, dataset: DatasetState | None) -> tuple[str, ...]:
+    """Whether an earlier search on these records set others aside: then no one statement covers all of them."""
+    here = split_of(prepared.experiment)
+    earlier = () if dataset is None else dataset.searches
+    other = next((each for each in earlier if each.counts and each.details.get("split") not in (None, here)), None)
+    if other is None:
+        return ()
+    return (
+        f"{other.search} used another validation split: what validated there, outside any guarantee, may train here. "
+        "Keep dataset.validation as it was, so that the committed total covers all that trains.",
+    )
 
 
 def guess_wall_time(prepared: Prepared) -> float:

@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.errors import InputError
+from tuner.settings import MAY_CHANGE, flat_values
 
 if TYPE_CHECKING:
     from tuner.experiment import Experiment
 
-__all__ = ["check_same", "file_values", "located"]
-
-# All else would change what was claimed, or what the trials that have ended can be compared with.
-_MAY_CHANGE = ("search.trials", "resources.", "tracking.", "storage")
+__all__ = ["check_same", "located"]
 
 
 def check_same(stored: Experiment, wanted: Experiment) -> None:
@@ -22,17 +20,17 @@ def check_same(stored: Experiment, wanted: Experiment) -> None:
     Raises:
         InputError: something else than the number of trials, resources or tracking differs; every difference is named.
     """
-    before, after = _flat(file_values(located(stored))), _flat(file_values(located(wanted)))
+    before, after = flat_values(located(stored)), flat_values(located(wanted))
     if after.get("privacy.noise_multiplier") == "auto":  # the sweep has calibrated it already
         after["privacy.noise_multiplier"] = before["privacy.noise_multiplier"]
     changed = [
         f"{key} was {before.get(key)!r} and is {after.get(key)!r}"
         for key in sorted(before.keys() | after.keys())
-        if before.get(key) != after.get(key) and not key.startswith(_MAY_CHANGE)
+        if before.get(key) != after.get(key) and not key.startswith(MAY_CHANGE)
     ]
     if changed:
         raise InputError(
-            f"a sweep goes on as it was started, only {', '.join(_MAY_CHANGE)} may change, got: {'; '.join(changed)}. "
+            f"a sweep goes on as it was started, only {', '.join(MAY_CHANGE)} may change, got: {'; '.join(changed)}. "
             "Start a new sweep without --resume for another setting; it is charged beside this one."
         )
 
@@ -59,16 +57,3 @@ def located(experiment: Experiment) -> Experiment:
             "ledger": f"sqlite:///{path_of(experiment.ledger)}",
         }
     )
-
-
-def file_values(experiment: Experiment) -> dict[str, object]:
-    """The resolved file as plain values."""
-    return experiment.model_dump(mode="json", by_alias=True)
-
-
-def _flat(values: dict[str, object], prefix: str = "") -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        flat.update(_flat(value, f"{name}.") if isinstance(value, dict) else {name: value})
-    return flat

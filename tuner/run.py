@@ -22,13 +22,14 @@ from tuner.entering import STARTING, enter, leave, open_ledger, return_to
 from tuner.errors import BudgetRefusedError, InputError, SweepInterrupted, TrackingError, TunerError
 from tuner.experiment import load
 from tuner.plan import plan_from
-from tuner.planning import ledger_state
+from tuner.planning import ledger_state, split_warnings
 from tuner.prepare import Prepared, prepare, prepare_again, training_spec
 from tuner.presenting import plan_text, resume_command, storage_option, sweep_report
 from tuner.report.text import plan as plan_panel
 from tuner.report.text import summary
-from tuner.resuming import check_same, file_values, located
+from tuner.resuming import check_same, located
 from tuner.search.types import NullObserver, Stop, StopReason, Suggestion, TrialState, TrialView
+from tuner.settings import file_values
 from tuner.study import open_sweep_study
 from tuner.sweeps import SweepFolder
 
@@ -131,11 +132,12 @@ def resume_sweep(sweep: SweepFolder, overrides: Sequence[str], options: RunOptio
 
 def _show_plan(prepared: Prepared, options: RunOptions) -> None:
     if not options.as_json:
+        dataset = ledger_state(prepared)
         words = plan_text(
             prepared.plan,
             source=prepared.source,
-            dataset=ledger_state(prepared),
-            warnings=prepared.experiment.warnings(),
+            dataset=dataset,
+            warnings=(*prepared.experiment.warnings(), *split_warnings(prepared, dataset)),
         )
         Console().print(plan_panel(words))
 

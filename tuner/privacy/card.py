@@ -113,7 +113,7 @@ def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
             **facts.scores,
             "guarantee": "none: scores of validation and test are outside the guarantee. They are computed on held-out "
             "records without noise, and protect none of those records",
-            "label": "a test score is of the one use of the test set",
+            "label": "a test score is of this sweep's one use of the test set; other sweeps score it too",
         },
         "randomness": {
             "generator": facts.random_generator,
@@ -243,8 +243,11 @@ def _dataset_budget(state: DatasetState, search: SearchState) -> dict[str, Any]:
         "cap": {"epsilon": state.cap.epsilon, "delta": state.cap.delta} if state.cap else None,
         "committed_epsilon": state.committed_epsilon,
         "committed_delta": state.committed_delta,
-        "label": "committed = sum of the searches' caps, a guarantee for all of them together; spent = "
-        "ODOMETER, not one",
+        "label": "committed = sum of the searches' caps, a guarantee for all of them together, for records that "
+        "trained in each: what validated in one was scored there outside any guarantee; spent = ODOMETER, not one",
+        "validation_splits": sorted(
+            {canonical(other.details.get("split")) for other in state.searches if other.counts}
+        ),
         "epsilon_spent": state.epsilon_spent,
         "odometer_delta": state.odometer_delta,
         "other_searches": [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -149,6 +150,8 @@ class Ledger:
             "step_cap": step_cap,
             "fingerprint": fingerprint,
             "details": dict(details or {}),
+            # A card shows the chain's hash; without this it would be a commitment to the private records' checksum.
+            "nonce": secrets.token_hex(16),
         }
         canonical(body)
         with self._write() as write:

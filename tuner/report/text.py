@@ -58,7 +58,7 @@ def plan(text: PlanText) -> RenderableType:
         parts += [Text(), Text(text.sentence, style="italic")]
     parts += [Text(f"! {warning}", style="yellow") for warning in text.warnings]
     parts += _commands(text.commands)
-    title = Text.assemble((text.title, "bold"), "  plan, nothing was run")
+    title = Text.assemble((text.title, "bold"), "  plan")
     return Panel(Group(*parts), title=title, title_align="left", border_style="blue", expand=False)
 
 
