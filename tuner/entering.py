@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from trainables.data import fingerprint
 from tuner.errors import LedgerError, TunerError
-from tuner.settings import settings_hash
+from tuner.experiment import load
+from tuner.settings import plan_hash, settings_hash
 
 if TYPE_CHECKING:
     from tuner.experiment import Experiment
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from tuner.privacy.ledger import Ledger
     from tuner.sweeps import SweepFolder
 
-__all__ = ["STARTING", "enter", "hold_to_ledger", "leave", "open_ledger", "return_to", "split_of"]
+__all__ = ["STARTING", "enter", "hold_to_ledger", "leave", "open_ledger", "refuse_if_charged", "return_to", "split_of"]
 
 STARTING = "starting"
 """The state of a sweep until it has entered the ledger; in every later one the ledger knows it."""
@@ -54,6 +55,7 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: Prepared) -> None:
             "model": plan.model,
             "trials": plan.trials,
             "settings": settings_hash(prepared.experiment),
+            "plan": plan_hash(plan),
             "split": split_of(prepared.experiment),
         },
     )
@@ -80,8 +82,8 @@ def hold_to_ledger(state: SearchState, experiment: Experiment, plan: Plan, *, da
     held = {
         "the settings": (settings_hash(experiment), state.details.get("settings")),
         "the plan": (
-            (plan.mechanism, plan.step_cap, plan.epsilon, plan.delta, plan.private),
-            (state.mechanism, state.step_cap, state.epsilon, state.delta, True),
+            (plan.mechanism, plan.step_cap, plan.epsilon, plan.delta, plan.private, plan_hash(plan)),
+            (state.mechanism, state.step_cap, state.epsilon, state.delta, True, state.details.get("plan")),
         ),
         "the records": (data, state.fingerprint),
     }
@@ -106,11 +108,10 @@ def return_to(sweep: SweepFolder, prepared: Prepared) -> Ledger | None:
             f"the plan and the file of a sweep must agree on privacy.private, got {prepared.plan.private} and "
             f"{prepared.experiment.privacy.private} in {sweep.root}. Restore them from a copy."
         )
-    # Only a sweep that has left nothing behind may enter now; a lost status file must not open a fresh ledger.
-    starting = sweep.read_status().get("state") == STARTING and not any(sweep.trials.iterdir())
+    starting = _has_left_nothing(sweep)
     ledger = open_ledger(prepared, create=starting)
     if ledger is None:
-        _refuse_if_charged(prepared, sweep)
+        refuse_if_charged(sweep, prepared.experiment.ledger)
         return None
     if sweep.id not in _searches(ledger):
         if not starting:
@@ -120,7 +121,8 @@ def return_to(sweep: SweepFolder, prepared: Prepared) -> Ledger | None:
             )
         enter(ledger, sweep, prepared)  # it died between making its folder and entering the ledger
     state = ledger.search_state(sweep.id)
-    hold_to_ledger(state, prepared.experiment, prepared.plan, data=fingerprint(prepared.request))
+    # The stored file, not the one that is wanted: that one has taken its noise from the plan.
+    hold_to_ledger(state, load(sweep.experiment), prepared.plan, data=fingerprint(prepared.request))
     ledger.reopen_search(sweep.id)
     return ledger
 
@@ -129,11 +131,21 @@ def _searches(ledger: Ledger) -> set[str]:
     return {search.search for name in ledger.datasets() for search in ledger.dataset_state(name).searches}
 
 
-def _refuse_if_charged(prepared: Prepared, sweep: SweepFolder) -> None:
-    """A sweep that the ledger knows is private, whatever its files say now."""
+def _has_left_nothing(sweep: SweepFolder) -> bool:
+    """Whether it died before it entered the ledger. No lost or changed status file may open a fresh one."""
+    made = sweep.trials.is_dir() and not any(sweep.trials.iterdir()) and not sweep.journal.exists()
+    return sweep.read_status().get("state") == STARTING and made  # the status first: one that cannot be read is refused
+
+
+def refuse_if_charged(sweep: SweepFolder, url: str) -> None:
+    """A sweep that the ledger knows is private, whatever its files say now.
+
+    Raises:
+        LedgerError: the ledger cannot be read.
+        TunerError: it knows the sweep.
+    """
     from tuner.privacy.ledger import Ledger
 
-    url = prepared.experiment.ledger
     if Ledger.exists(url) and sweep.id in _searches(Ledger.open(url, create=False)):
         raise TunerError(
             f"a sweep that was charged is private, got privacy.private: false in the files of {sweep.id}. "

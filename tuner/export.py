@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import tuner
 from trainables.rungs import checkpoint_path
 from tuner import sweeps
-from tuner.entering import hold_to_ledger, split_of
+from tuner.entering import hold_to_ledger, refuse_if_charged, split_of
 from tuner.errors import InputError, TunerError
 from tuner.experiment import load
 from tuner.plan import Plan, plan_from
@@ -48,7 +48,8 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None) -> dict
 
     Raises:
         InputError: the sweep was not private, is still running, or no trial is complete.
-        TunerError: the winner's checkpoint is gone.
+        TunerError: the winner's checkpoint is gone, or the sweep's files, study or data are not those that the ledger
+            was charged for. Then nothing was written.
     """
     from trainables.data import check_present, fingerprint, info
     from tuner.privacy.card import CardFacts, card_text, issue_card
@@ -59,6 +60,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None) -> dict
     experiment = load(sweep.experiment)
     plan = plan_from(sweeps.read_json(sweep.plan), trials=experiment.search.trials)
     if not plan.private:
+        refuse_if_charged(sweep, experiment.ledger)
         raise InputError(
             f"only a private sweep can be exported, got {sweep.id} with privacy.private: false. "
             "Run it again with private: true; its noise was seeded, so nothing protects the records in its model."
@@ -73,13 +75,15 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None) -> dict
     request = experiment.dataset_request(data_dir)
     check_present(request)
     hold_to_ledger(ledger.search_state(sweep.id), experiment, plan, data=fingerprint(request))
-    best = _winner(sweep, experiment, plan, ledger.search_state(sweep.id))
+    charged = ledger.search_state(sweep.id)
+    best = _winner(sweep, experiment, plan, charged)
     about = info(request)
+    training = _load(sweep, experiment, plan, best, data_dir=data_dir)
+    _require_charged(charged, best, training.step)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"--out must be a folder that can be written, got {out}: {error.strerror}.") from error
-    training = _load(sweep, experiment, plan, best, data_dir=data_dir)
     validation = {} if best.last_score is None else {experiment.search.metric.name: best.last_score}
     scores = {**validation, **_test_score(sweep, best, training)}
     _write_model(training, out / _MODEL)
@@ -173,18 +177,22 @@ def _winner(sweep: SweepFolder, experiment: Experiment, plan: Plan, charged: Sea
     study = open_sweep_study(sweep, experiment, plan)
     trials = read_trials(study, mode=mode, steps_planned=plan.steps_per_trial)
     for trial in trials:
-        leased = charged.trials[trial.id].leased if trial.id in charged.trials else 0
-        if leased < trial.step:
-            raise TunerError(
-                f"every step of a sweep must be in its ledger, got trial {trial.number} with {trial.step} steps, of "
-                f"which {leased} were charged. The study or the ledger was changed; restore both from a copy."
-            )
+        _require_charged(charged, trial, trial.step)
     best = best_trial(trials, mode=mode)
     if best is None:
         raise InputError(
             f"a sweep must have a complete trial to be exported, got {sweep.id} with none. See: tune show {sweep.id}"
         )
     return best
+
+
+def _require_charged(charged: SearchState, trial: TrialView, steps: int) -> None:
+    leased = charged.trials[trial.id].leased if trial.id in charged.trials else 0
+    if leased < steps:
+        raise TunerError(
+            f"every step of a sweep must be in its ledger, got trial {trial.number} with {steps} steps, of which "
+            f"{leased} were charged. The sweep's folder or the ledger was changed; restore both from a copy."
+        )
 
 
 def _preprocessing(about: DatasetInfo) -> str:

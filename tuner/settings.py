@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tuner.experiment import Experiment
+    from tuner.plan import Plan
 
-__all__ = ["MAY_CHANGE", "file_values", "flat_values", "settings_hash"]
+__all__ = ["MAY_CHANGE", "file_values", "flat_values", "plan_hash", "settings_hash"]
 
-# All else would change what was claimed, or what the trials that have ended can be compared with.
-MAY_CHANGE = ("search.trials", "resources.", "tracking.", "storage")
+# All else would change what was claimed, or what the trials that have ended can be compared with. Records may lie
+# elsewhere than before: the ledger knows them by what they are.
+MAY_CHANGE = ("search.trials", "resources.", "tracking.", "storage", "dataset.path")
+_BY_TRIALS = ("trials", "trials_that_fit", "epsilon_planned")
 
 
 def settings_hash(experiment: Experiment) -> str:
@@ -20,9 +23,17 @@ def settings_hash(experiment: Experiment) -> str:
 
     Where the files lie is left out: the data are held by their fingerprint, and the ledger knows its own searches.
     """
-    elsewhere = (*MAY_CHANGE, "ledger", "dataset.path")
-    kept = {key: value for key, value in flat_values(experiment).items() if not key.startswith(elsewhere)}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True, allow_nan=False).encode()).hexdigest()
+    elsewhere = (*MAY_CHANGE, "ledger")
+    return _sha256({key: value for key, value in flat_values(experiment).items() if not key.startswith(elsewhere)})
+
+
+def plan_hash(plan: Plan) -> str:
+    """SHA-256 of all of a plan but what follows from the number of trials, for the ledger: a card quotes the rest."""
+    return _sha256({key: value for key, value in plan.as_dict().items() if key not in _BY_TRIALS})
+
+
+def _sha256(values: dict[str, object]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
 def file_values(experiment: Experiment) -> dict[str, object]:

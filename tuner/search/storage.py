@@ -50,9 +50,12 @@ def open_study(
     if mode not in ("max", "min"):
         raise InputError(f"mode must be 'max' or 'min', got {mode!r}")
     direction: Literal["maximize", "minimize"] = "maximize" if mode == "max" else "minimize"
-    study = optuna.create_study(
-        storage=storage, study_name=name, direction=direction, pruner=pruner, load_if_exists=True
-    )
+    try:
+        study = optuna.load_study(storage=storage, study_name=name, pruner=pruner)  # looking writes nothing
+    except KeyError:
+        study = optuna.create_study(
+            storage=storage, study_name=name, direction=direction, pruner=pruner, load_if_exists=True
+        )
     if study.direction.name.lower() != direction:
         raise InputError(
             f"the study {name!r} was made to {study.direction.name.lower()} its score and cannot now {direction} it; "
@@ -134,14 +137,17 @@ def _cut_torn_line(journal: Path) -> None:
     """
     if not journal.exists():
         return
-    with journal.open("r+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        content = file.read()
-        whole, newline, torn = content.rpartition(b"\n")
-        if torn and not _is_json(torn):
-            file.truncate(len(whole) + len(newline))
-        elif torn:
-            file.write(b"\n")  # only the line's end was lost
+    lock = _KernelLock(journal)  # the writers' own: what looks torn may be a line that is just being written
+    lock.acquire()
+    try:
+        with journal.open("r+b") as file:
+            whole, newline, torn = file.read().rpartition(b"\n")
+            if torn and not _is_json(torn):
+                file.truncate(len(whole) + len(newline))
+            elif torn:
+                file.write(b"\n")  # only the line's end was lost
+    finally:
+        lock.release()
 
 
 def _is_json(line: bytes) -> bool:
