@@ -10,7 +10,7 @@ import click
 
 from tuner import __version__
 from tuner.cli_budget import budget, json_option, say_json
-from tuner.errors import InputError, SweepInterrupted, TunerError
+from tuner.errors import BudgetRefusedError, InputError, SweepInterrupted, TunerError
 
 __all__ = ["cli", "main"]
 
@@ -59,7 +59,8 @@ class Commands(click.Group):
             code, message = TunerError.exit_code, f"{where}{error.strerror or error}"
         else:
             sys.exit(answer if isinstance(answer, int) else 0)
-        click.echo(f"error: {message}", err=True)
+        # An interruption is the user's wish, and can be gone on with.
+        click.echo(message if code == SweepInterrupted.exit_code else f"error: {message}", err=True)
         sys.exit(code)
 
     def resolve_command(
@@ -152,6 +153,8 @@ def plan(file: str, overrides: tuple[str, ...], data_dir: str | None, as_json: b
     values = plan_command(file, overrides, data_dir=data_dir, timing=timing, say=None if as_json else click.echo)
     if as_json:
         say_json(values)
+    if values["refused"]:
+        raise BudgetRefusedError(str(values["refused"]))
 
 
 @cli.command()
@@ -201,7 +204,11 @@ def resume_command(
     as_json: bool,
     storage: str,
 ) -> None:
-    """Go on with a sweep, also a finished one (--set search.trials=…). Noise, data and cap stay as they are."""
+    """Go on with a sweep, also a finished one.
+
+    Noise, data and cap stay as they are, so more trials (--set search.trials=N) can only use what the cap still holds:
+    with `noise_multiplier: auto` that is what pruning freed.
+    """
     from tuner.run import RunOptions, resume_sweep
     from tuner.sweeps import find
 
@@ -276,18 +283,23 @@ cli.add_command(budget)
 @cli.command("ls")
 @click.argument("path", required=False)
 @_storage
+@_json
 @click.option("--shipped", is_flag=True, help="Only the experiments that come with the program.")
 @click.pass_context
-def ls_command(ctx: click.Context, path: str | None, storage: str, shipped: bool) -> None:
+def ls_command(ctx: click.Context, path: str | None, storage: str, as_json: bool, shipped: bool) -> None:
     """Shipped experiments and sweeps. With a PATH: Ray Tune's `ls` of that folder."""
     if path is not None:
         from ray.tune.cli.scripts import cli as ray_cli
 
-        ctx.invoke(ray_cli.commands["ls"], experiment_path=path)
+        ctx.invoke(ray_cli.commands["ls"], experiment_path=str(Path(path).resolve()))
         return
-    from tuner.shipping import shipped_text
+    from tuner.shipping import shipped_files, shipped_text
     from tuner.status import status_text, status_values
 
+    if as_json:
+        sweeps = {} if shipped else status_values(Path(storage), None)
+        say_json({"shipped": {name: str(path) for name, path in shipped_files().items()}, **sweeps})
+        return
     click.echo(shipped_text())
     if not shipped:
         click.echo()
@@ -391,7 +403,7 @@ def doctor(data_dir: str | None, as_json: bool, fix: bool) -> None:
         for path in fix_script():
             click.echo(f"wrote {path}", err=as_json)
     findings = diagnose(data_dir)
-    say_json([vars(finding) for finding in findings]) if as_json else click.echo(findings_text(findings))
+    say_json({"findings": [vars(finding) for finding in findings]}) if as_json else click.echo(findings_text(findings))
     sys.exit(0 if all(finding.ok for finding in findings) else 1)
 
 

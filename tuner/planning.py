@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from tuner.entering import split_of
+from tuner.errors import BudgetRefusedError
 from tuner.experiment import find, load
 from tuner.plan import rung_steps
 from tuner.prepare import Prepared, prepare, training_spec
@@ -42,28 +44,40 @@ def plan_command(
         say: None when a program is reading.
 
     Returns:
-        The plan's values, with what the data set has committed, and ``wall_time_seconds`` (None when not guessed).
+        The plan's values, with what the data set has committed, its cap, why that cap would refuse the search
+        (``refused``, or None), the warnings, and ``wall_time_seconds`` (None when not guessed).
     """
     prepared = prepare(file, overrides, data_dir=data_dir, need_data=False)
     check_search(prepared.experiment, prepared.plan.rungs)
     dataset = ledger_state(prepared)
+    refusal = dataset_refusal(prepared, dataset)
+    warnings = (*prepared.experiment.warnings(), *split_warnings(prepared, dataset))
     seconds = guess_wall_time(prepared) if timing else None
     if say is not None:
-        words = f"about {seconds_in_words(seconds)}, guessed from a few steps on random numbers" if seconds else ""
+        words = f"training alone about {seconds_in_words(seconds)}, by a few steps on random numbers" if seconds else ""
         Console().print(
             plan_panel(
                 plan_text(
                     prepared.plan,
                     source=prepared.source,
                     dataset=dataset,
-                    warnings=(*prepared.experiment.warnings(), *split_warnings(prepared, dataset)),
+                    warnings=warnings,
                     wall_time=words,
                 )
             )
         )
-        say(f"next: tune run {file}{''.join(f' --set {each}' for each in overrides)}")
+        if refusal is None:
+            say(f"next: tune run {file}{''.join(f' --set {shlex.quote(each)}' for each in overrides)}")
     committed = None if dataset is None else {"epsilon": dataset.committed_epsilon, "delta": dataset.committed_delta}
-    return {**prepared.plan.as_dict(), "dataset_committed": committed, "wall_time_seconds": seconds}
+    cap = None if dataset is None or dataset.cap is None else vars(dataset.cap)
+    return {
+        **prepared.plan.as_dict(),
+        "dataset_committed": committed,
+        "dataset_cap": cap,
+        "refused": refusal,
+        "warnings": list(warnings),
+        "wall_time_seconds": seconds,
+    }
 
 
 def validate_file(name: str, overrides: Sequence[str]) -> tuple[Path, tuple[str, ...]]:
@@ -88,6 +102,19 @@ def ledger_state(prepared: Prepared) -> DatasetState | None:
     return Ledger.open(url, create=False).dataset_state(prepared.owner)
 
 
+def dataset_refusal(prepared: Prepared, dataset: DatasetState | None) -> str | None:
+    """Why the data set's cap would refuse this search now, or None. The ledger itself decides, when it is opened."""
+    from tuner.privacy.admission import admit
+
+    if dataset is None:
+        return None
+    try:
+        admit(dataset, prepared.plan.epsilon, prepared.plan.delta, what="this search")
+    except BudgetRefusedError as error:
+        return str(error)
+    return None
+
+
 def split_warnings(prepared: Prepared, dataset: DatasetState | None) -> tuple[str, ...]:
     """Whether an earlier search on these records set others aside: then no one statement covers all of them."""
     here = split_of(prepared.experiment)
@@ -104,8 +131,8 @@ def split_warnings(prepared: Prepared, dataset: DatasetState | None) -> tuple[st
 def guess_wall_time(prepared: Prepared) -> float:
     """Seconds that the search may take on this machine: the plan's steps, at the speed of a few on random numbers.
 
-    The parameters timed are the dearest of the space (most smoothing samples), so the guess is on the high side;
-    pruning, scoring and start-up are left out.
+    The parameters timed are the dearest of the space (most smoothing samples), but pruning, scoring,
+    start-up (about ten seconds) and what concurrent trials take from each other are left out.
     """
     from trainables.timing import seconds_per_step
 

@@ -37,12 +37,13 @@ def plan_text(
         warnings: of the experiment.
         wall_time: a guess, or empty.
     """
-    rungs = ", ".join(map(str, plan.rungs))
+    few = len(plan.rungs) <= 10
+    rungs = f"reports at {', '.join(map(str, plan.rungs))}" if few else f"{len(plan.rungs)} reports"
     facts = [
         ("file", source),
         ("trains", f"{plan.method}, {plan.model} on {plan.dataset} ({plan.train_size} training records, public)"),
         ("trials", f"{plan.trials} asked for, {plan.trials_that_fit} fit when none is pruned"),
-        ("steps", f"{plan.steps_per_trial} a trial, reports at {rungs}; at most {plan.step_cap} in all"),
+        ("steps", f"{plan.steps_per_trial} a trial, {rungs}; at most {plan.step_cap} in all"),
         ("batch", f"{plan.batch_size} expected, Poisson, sample rate {plan.sample_rate:.6g}"),
         ("noise", f"noise multiplier {plan.noise_multiplier:g} ({plan.noise_source})"),
         ("searched", ", ".join(plan.free) or "nothing: one configuration"),
@@ -78,7 +79,8 @@ def dataset_line(state: DatasetState) -> str:
     """What all searches on a data set have committed, and its cap."""
     counted = sum(search.counts for search in state.searches)
     cap = f"cap ε = {state.cap.epsilon:g}, δ = {state.cap.delta:g}" if state.cap else "no cap set"
-    return f"{counted} searches, committed ε = {state.committed_epsilon:g}, δ = {state.committed_delta:g}; {cap}"
+    searches = "1 search" if counted == 1 else f"{counted} searches"
+    return f"{searches}, committed ε = {state.committed_epsilon:g}, δ = {state.committed_delta:g}; {cap}"
 
 
 def storage_option(sweep: SweepFolder) -> str:

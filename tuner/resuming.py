@@ -18,7 +18,7 @@ def check_same(stored: Experiment, wanted: Experiment) -> None:
     """Hold the file or options with which a sweep goes on against those it was started with.
 
     Raises:
-        InputError: something else than the number of trials, resources or tracking differs; every difference is named.
+        InputError: more differs than trials, resources, tracking or where the files lie; every difference is named.
     """
     before, after = flat_values(located(stored)), flat_values(located(wanted))
     if after.get("privacy.noise_multiplier") == "auto":  # the sweep has calibrated it already
@@ -30,7 +30,8 @@ def check_same(stored: Experiment, wanted: Experiment) -> None:
     ]
     if changed:
         raise InputError(
-            f"a sweep goes on as it was started, only {', '.join(MAY_CHANGE)} may change, got: {'; '.join(changed)}. "
+            "a sweep goes on as it was started: only search.trials, resources, tracking, storage and where data lie "
+            f"may change, got: {'; '.join(changed)}. "
             "Start a new sweep without --resume for another setting; it is charged beside this one."
         )
 

@@ -112,7 +112,7 @@ def export_command(sweep: SweepFolder, out: Path | None, options: RunOptions) ->
     from tuner.export import export_sweep, export_text
     from tuner.tracking.replay import attach, replay
 
-    values = export_sweep(sweep, out or Path("exports") / sweep.name, data_dir=options.data_dir)
+    values = export_sweep(sweep, out or Path("exports") / sweep.name, data_dir=options.data_dir or sweep.data_dir)
     files = [Path(file).resolve() for file in values["files"]]
     test = {name: score for name, score in values["scores"].items() if name.startswith("test_")}
     try:
@@ -154,7 +154,13 @@ def _start(prepared: Prepared, options: RunOptions) -> tuple[SweepFolder, int]:
     sweep = sweeps.create(_storage(experiment), experiment.name)
     with sweeps.hold(sweep):
         try:
-            sweep.write_status(state=STARTING, file=str(prepared.path), version=tuner.__version__, pid=os.getpid())
+            sweep.write_status(
+                state=STARTING,
+                file=str(prepared.path),
+                version=tuner.__version__,
+                pid=os.getpid(),
+                data_dir=prepared.request.data_dir,
+            )
             sweeps.write_text(sweep.experiment, experiment.to_yaml())
             sweeps.write_json(sweep.plan, plan.as_dict())
             if ledger is not None:
@@ -172,7 +178,7 @@ def _go_on(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> int:
         check_same(load(sweep.experiment), wanted)
         plan = plan_from(sweeps.read_json(sweep.plan), trials=wanted.search.trials)
         experiment = located(wanted.with_noise(plan.noise_multiplier))
-        prepared = prepare_again(sweep.experiment, experiment, plan, data_dir=options.data_dir)
+        prepared = prepare_again(sweep.experiment, experiment, plan, data_dir=options.data_dir or sweep.data_dir)
         check_startable(prepared)
         ledger = return_to(sweep, prepared)
         sweeps.write_text(sweep.experiment, experiment.to_yaml())
@@ -358,8 +364,11 @@ def _conclude(
         dataset=None if ledger is None else ledger.dataset_state(prepared.owner),
     )
     if options.as_json and options.summary:
-        values = asdict(replace(report, card="", experiment=""))
+        values = asdict(report)
         values |= {"folder": str(sweep.root), "plan": plan.as_dict(), "tracking": asdict(sent)}
+        values["best"] = None if report.best is None else asdict(report.best)
+        values["claim"] = {"epsilon": plan.epsilon, "delta": plan.delta} if plan.private else None
+        values = {key: value for key, value in values.items() if key not in {"card", "experiment", "facts"}}
         click.echo(json.dumps(values, indent=2))
     elif options.summary:
         Console().print(summary(report))

@@ -240,10 +240,16 @@ def write_report(sweep: SweepFolder, out: Path | None) -> Path:
 
 
 def serve_ui(uri: str, *, port: int) -> int:
-    """MLflow's own pages for a tracking store, on this machine only; the exit code of its server."""
+    """MLflow's own pages for a tracking store, on this machine only; the exit code of its server.
+
+    Raises:
+        InputError: the store is a file that is not there; looking must not make it.
+    """
     from tuner.tracking.store import absolute_uri, connect
 
     store = absolute_uri(uri)
+    if store.startswith("sqlite:///") and not Path(store.removeprefix("sqlite:///")).exists():
+        raise InputError(f"a tracking store must be there to be shown, got {uri}. Run a search first, or give --uri.")
     connect(store)  # makes or migrates the database alone, before the server's several processes open it
     click.echo(f"http://127.0.0.1:{port}   (training runs: experiment, then Runs; Ctrl-C ends)")
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", store, "--host", "127.0.0.1"]

@@ -95,6 +95,12 @@ class SweepFolder:
                 f"charged: remove {self.root} and run the experiment again."
             )
 
+    @property
+    def data_dir(self) -> str | None:
+        """The folder with the data sets that it was started with; where that lies is no part of what is claimed."""
+        known = self.read_status().get("data_dir")
+        return known if isinstance(known, str) else None
+
     def write_status(self, **values: object) -> None:
         """Replace the status by its old values updated with these."""
         write_json(self.status, {**self.read_status(), **values})

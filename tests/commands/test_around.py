@@ -118,7 +118,7 @@ def test_a_plan_guesses_its_time_and_reads_no_record(bare: Tune, monkeypatch: py
             monkeypatch.setattr(trainables.data.loading, name, private)
     plan = bare("plan", bare.write(), "--json").json
     assert plan["wall_time_seconds"] > 0
-    assert "guessed" in bare("plan", bare.write()).text
+    assert "training alone about" in bare("plan", bare.write()).text
 
 
 @pytest.mark.parametrize(
@@ -237,12 +237,12 @@ def test_the_doctor_lists_every_dependency_and_data_set(bare: Tune) -> None:
     from trainables.data import DATASETS
 
     said = bare("doctor", "--json", "--data-dir", "nowhere", code=None)
-    found = {each["subject"]: each for each in said.json}
+    found = {each["subject"]: each for each in said.json["findings"]}
     assert {"python", "package tuner", "script tune", "data digits"} <= set(found)
     assert {f"data {name}" for name in DATASETS} <= set(found)
     assert "checksum" in found["data digits"]["found"]
     assert "not in nowhere" in found["data mnist"]["found"]
-    assert said.code == (0 if all(each["ok"] for each in said.json) else 1)
+    assert said.code == (0 if all(each["ok"] for each in found.values()) else 1)
 
 
 def test_a_missing_dependency_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,3 +252,22 @@ def test_a_missing_dependency_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {each.subject: each for each in doctor.diagnose()}
     assert (found["no-such-thing-at-all"].ok, found["click"].ok, found["rich"].ok) == (False, False, True)
     assert "constraints.txt" in found["click"].mend
+
+
+def test_ls_answers_a_program_and_ui_makes_no_store(bare: Tune) -> None:
+    assert "digits_dplis.yaml" in bare("ls", "--json").json["shipped"]
+    assert bare("ls", "--json").json["sweeps"] == []
+    assert "sweeps" not in bare("ls", "--json", "--shipped").json
+    assert "must be there to be shown" in bare("ui", "--uri", "sqlite:///none.db", code=2).err
+    assert not (bare.folder / "none.db").exists()
+
+
+@pytest.mark.data
+def test_the_commands_that_follow_a_run_need_no_data_dir(
+    tune: Tune, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DP_TUNER_DATA", raising=False)
+    file = tune.write(dataset__name="breast_cancer_wisconsin", privacy__epsilon=20.0, search__trials=1)
+    tune("run", file, "--local", "--quiet", "--data-dir", str(data_dir))
+    assert tune("export", "tiny", "--json").json["scores"]["test_accuracy"] > 0
+    tune("resume", "tiny", "--local", "--quiet")

@@ -53,7 +53,7 @@ def test_the_cap_of_the_data_holds_over_searches(tune: Tune, first_use: bool) ->
 def test_the_second_search_sees_the_first_in_the_total_of_the_data(tune: Tune) -> None:
     file = tune.write(search__trials=1)
     tune("run", file, "--local", "--quiet")
-    assert "1 searches, committed ε = 8.5" in tune("plan", file, "--no-timing").text
+    assert "1 search, committed ε = 8.5" in tune("plan", file, "--no-timing").text
     assert "2 searches, committed ε = 17" in tune("run", file, "--local").text
 
 
@@ -74,3 +74,16 @@ def test_a_cap_that_is_no_budget_is_refused_before_there_is_a_ledger(bare: Tune,
 def test_the_budget_of_no_ledger_is_no_empty_budget(bare: Tune) -> None:
     assert "a ledger must be there" in bare("budget", code=2).err
     assert not (bare.folder / "runs").exists(), "looking makes nothing"
+
+
+def test_a_plan_says_that_the_cap_of_the_data_would_refuse_it(tune: Tune) -> None:
+    file = tune.write()
+    tune("budget", "set", "digits", "--epsilon", "8", "--delta", "1e-4")
+    said = tune("plan", file, "--no-timing", code=3)
+    assert "must fit its cap" in said.err
+    assert "next: tune run" not in said.out
+    values = tune("plan", file, "--no-timing", "--json", code=3).json
+    assert values["dataset_cap"] == {"epsilon": 8.0, "delta": 1e-4}
+    assert "must fit its cap" in values["refused"]
+    tune("budget", "set", "digits", "--epsilon", "9", "--delta", "1e-4")
+    assert tune("plan", file, "--no-timing", "--json").json["refused"] is None
