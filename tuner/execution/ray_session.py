@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
@@ -107,6 +108,7 @@ def interruptible(on_interrupt: Callable[[], None]) -> Iterator[None]:
 
     def handle(_signal: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, before)
+        sys.stderr.write("\nstopping: the running trials are let go of at their next report (Ctrl-C again: at once)\n")
         on_interrupt()
 
     signal.signal(signal.SIGINT, handle)
