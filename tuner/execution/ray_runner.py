@@ -33,7 +33,7 @@ __all__ = ["DriverScheduler", "DriverSearcher", "run"]
 
 _NAMESPACE = "dp-tuner"
 _LOST = "its worker was lost, and again after every restart that is allowed"
-MAX_LOST_WORKERS = 2
+MAX_LOST_WORKERS = 5
 """How often a trial may lose its worker and go on from its checkpoint; each time it pays again for what it repeats."""
 
 
