@@ -17,7 +17,7 @@ from search_spaces.errors import DomainError, SpaceError, SpaceProblem
 from search_spaces.methods import METHODS
 from search_spaces.parameter import Limits, Parameter, Words
 from search_spaces.parsing import parse_space
-from search_spaces.spaces import PARAMETERS, SearchSpace, parameters_of
+from search_spaces.spaces import PARAMETERS, SearchSpace, default_space, parameters_of
 
 __all__ = [
     "METHODS",
@@ -37,6 +37,7 @@ __all__ = [
     "Suggest",
     "Uniform",
     "Words",
+    "default_space",
     "parameters_of",
     "parse_domain",
     "parse_space",

@@ -13,6 +13,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         aliases=("lr", "eta"),
         default=LogUniform(0.01, 2.0),
         legal=Limits(low_open=True),
+        usual=True,
         source="published: 0.001 (DP-LSSGD, Adam), 0.1024 to 0.15 (DPLIS, DP-LSSGD, SGD); 0.5 best in a first look; "
         "widened upwards because it is the strongest baseline",
         description="step size before the schedule",

@@ -69,6 +69,7 @@ class Parameter:
         aliases: other keys that a file may use for it: the papers' symbols.
         default: the domain that the word ``default`` stands for.
         legal: what any domain of it must stay within.
+        usual: whether it is searched when a file names nothing to search.
         priced: whether the accountant's answer depends on it; a priced parameter is not searched in this version.
         source: where the default range comes from.
         description: one line for people.
@@ -78,6 +79,7 @@ class Parameter:
     aliases: tuple[str, ...] = ()
     default: Domain
     legal: Limits | Words
+    usual: bool = False
     priced: bool = False
     source: str
     description: str
@@ -106,7 +108,8 @@ class Parameter:
             )
         for value in _ends(domain):
             if not self.legal.allows(value):
-                raise DomainError(f"{self.name} must be {self.legal}", show(value))
+                example = f"{self.name.removeprefix('schedule.').rpartition('.')[2]}: {show(self.default.to_spec())}"
+                raise DomainError(f"{self.name} must be {self.legal}", show(value), f"Write for example {example}.")
 
 
 def _ends(domain: Domain) -> Iterable[Scalar]:

@@ -28,18 +28,19 @@ _ELSEWHERE = {
 }
 
 
-def parse_space(raw: Mapping[str, object], *, method: str) -> SearchSpace:
+def parse_space(raw: Mapping[str, object], *, method: str | None) -> SearchSpace:
     """Return the search space that stands in a file.
 
     Args:
         raw: the mapping under ``search.space``.
-        method: the training method; its parameters are those that may be searched.
+        method: the training method; its parameters are those that may be searched. None where it is not known: the
+            domains are checked all the same, and the parameters of every method may stand.
 
     Raises:
         SpaceError: all problems, in the order of the file.
         KeyError: there is no such method.
     """
-    reader = _Reader(parameters_of(method), method)
+    reader = _Reader(PARAMETERS if method is None else parameters_of(method), method)
     for key, value in raw.items():
         reader.read(key, value)
     return reader.space()
@@ -48,7 +49,7 @@ def parse_space(raw: Mapping[str, object], *, method: str) -> SearchSpace:
 class _Reader:
     """Reads one space key by key and keeps what it found and what was wrong."""
 
-    def __init__(self, parameters: Mapping[str, Parameter], method: str) -> None:
+    def __init__(self, parameters: Mapping[str, Parameter], method: str | None) -> None:
         self._parameters = parameters
         self._method = method
         self._names = {alias: name for name, entry in parameters.items() for alias in (name, *entry.aliases)}
@@ -120,7 +121,8 @@ class _Reader:
             rule = f"{key} is not searched in this version"
             self._problem(path, rule, show(value), f"Set it once, at {_ELSEWHERE[key]}.")
         else:
-            self._problem(path, "unknown parameter", key, _nearest(key, self._names, METHODS[self._method]))
+            own = () if self._method is None else METHODS[self._method]
+            self._problem(path, "unknown parameter", key, _nearest(key, self._names, own))
 
     def _domain(self, name: str, path: Path, value: object) -> None:
         parameter = self._parameters[name]

@@ -11,7 +11,7 @@ from search_spaces.domains import Categorical, Domain, Fixed, Scalar, Suggest, s
 from search_spaces.methods import METHODS
 from search_spaces.parameter import Parameter
 
-__all__ = ["PARAMETERS", "SearchSpace", "parameters_of"]
+__all__ = ["PARAMETERS", "SearchSpace", "default_space", "parameters_of"]
 
 PARAMETERS: dict[str, Parameter] = {
     parameter.name: parameter
@@ -36,6 +36,15 @@ def parameters_of(method: str) -> dict[str, Parameter]:
     own = {parameter.name for parameter in METHODS[method]}
     foreign = {parameter.name for other in METHODS.values() for parameter in other} - own
     return {name: parameter for name, parameter in PARAMETERS.items() if name not in foreign}
+
+
+def default_space(method: str) -> dict[str, object]:
+    """Return, as it would stand in a file, what is searched when the file names nothing.
+
+    Raises:
+        KeyError: there is no such method.
+    """
+    return {name: "default" for name, parameter in parameters_of(method).items() if parameter.usual}
 
 
 @dataclass(frozen=True)

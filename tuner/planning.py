@@ -8,14 +8,13 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from tuner.entering import split_of
 from tuner.errors import BudgetRefusedError
 from tuner.experiment import find, load
 from tuner.plan import rung_steps
 from tuner.prepare import Prepared, prepare, training_spec
 from tuner.presenting import plan_text
+from tuner.report.text import console
 from tuner.report.text import plan as plan_panel
 from tuner.study import check_search
 
@@ -55,7 +54,7 @@ def plan_command(
     seconds = guess_wall_time(prepared) if timing else None
     if say is not None:
         words = f"training alone about {seconds_in_words(seconds)}, by a few steps on random numbers" if seconds else ""
-        Console().print(
+        console().print(
             plan_panel(
                 plan_text(
                     prepared.plan,

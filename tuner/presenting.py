@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tuner.report.model import SweepReport, TrialRow
+from tuner.report.model import SweepReport, TrialRow, count
 from tuner.report.text import PlanText
 
 if TYPE_CHECKING:
@@ -79,8 +79,9 @@ def dataset_line(state: DatasetState) -> str:
     """What all searches on a data set have committed, and its cap."""
     counted = sum(search.counts for search in state.searches)
     cap = f"cap ε = {state.cap.epsilon:g}, δ = {state.cap.delta:g}" if state.cap else "no cap set"
-    searches = "1 search" if counted == 1 else f"{counted} searches"
-    return f"{searches}, committed ε = {state.committed_epsilon:g}, δ = {state.committed_delta:g}; {cap}"
+    return (
+        f"{count(counted, 'search')}, committed ε = {state.committed_epsilon:g}, δ = {state.committed_delta:g}; {cap}"
+    )
 
 
 def storage_option(sweep: SweepFolder) -> str:

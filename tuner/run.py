@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
 import tuner
 from tuner import sweeps
@@ -25,8 +24,8 @@ from tuner.plan import plan_from
 from tuner.planning import ledger_state, split_warnings
 from tuner.prepare import Prepared, prepare, prepare_again, training_spec
 from tuner.presenting import plan_text, resume_command, storage_option, sweep_report
+from tuner.report.text import console, summary
 from tuner.report.text import plan as plan_panel
-from tuner.report.text import summary
 from tuner.resuming import check_same, located
 from tuner.search.types import NullObserver, Stop, StopReason, Suggestion, TrialState, TrialView
 from tuner.settings import file_values
@@ -139,7 +138,7 @@ def _show_plan(prepared: Prepared, options: RunOptions) -> None:
             dataset=dataset,
             warnings=(*prepared.experiment.warnings(), *split_warnings(prepared, dataset)),
         )
-        Console().print(plan_panel(words))
+        console().print(plan_panel(words))
 
 
 def _storage(experiment: Experiment) -> Path:
@@ -246,7 +245,7 @@ def _run(sweep: SweepFolder, prepared: Prepared, ledger: Ledger | None, options:
                     searched=plan.free,
                     earlier=earlier,
                     note=lambda: f"MLflow: {recorder.status()}",
-                    console=Console(quiet=True) if options.as_json else None,
+                    console=console(quiet=True) if options.as_json else None,
                     quiet=options.quiet,
                 )
             )
@@ -371,7 +370,7 @@ def _conclude(
         values = {key: value for key, value in values.items() if key not in {"card", "experiment", "facts"}}
         click.echo(json.dumps(values, indent=2))
     elif options.summary:
-        Console().print(summary(report))
+        console().print(summary(report))
         if not sent.complete:
             options.say(f"MLflow: {sent}. Send the rest later: tune sync {sweep.name}{storage_option(sweep)}")
     if any(trial.state in {TrialState.COMPLETE, TrialState.PRUNED} for trial in trials):

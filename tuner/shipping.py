@@ -13,7 +13,8 @@ _TEMPLATE = """\
 # tune run {file}
 #
 # A private search on your own records. Only name, dataset.name, trainable.method and privacy.epsilon are needed; every
-# other line shows its default. `tune plan {file}` tells what it would cost; nothing is run.
+# other line is an example; docs/experiment.md has the defaults. `tune plan {file}` tells what it would cost; nothing
+# is run.
 schema: 1
 name: my-search
 seed: 0                               # public: initialisation, split and search; never the noise

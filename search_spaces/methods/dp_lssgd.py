@@ -13,6 +13,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         aliases=("sigma",),
         default=Uniform(0.0, 3.0),
         legal=Limits(),
+        usual=True,
         source="DP-LSSGD paper, Table 2: 0, 1, 2 and 3",
         description="strength of Laplacian smoothing, 0 = off",
     ),

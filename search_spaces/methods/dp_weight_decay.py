@@ -13,6 +13,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         aliases=("lambda",),
         default=LogUniform(1e-5, 5.0),
         legal=Limits(),
+        usual=True,
         source="weight-decay paper: 1e-4 and, best on MNIST, 5",
         description="L2 coefficient λ",
     ),

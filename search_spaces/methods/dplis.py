@@ -13,6 +13,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         aliases=("R",),
         default=LogUniform(1.0, 80.0),
         legal=Limits(),
+        usual=True,
         source="DPLIS paper, Tables 2, 3 and 5: best R from 4 to 40; doubled so that 40 is not at the edge",
         description="strength R of the loss smoothing",
     ),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trainables.data import public_train_size
@@ -66,6 +66,7 @@ def test_a_right_file_is_what_it_says_and_defaults_fill_the_rest() -> None:
     assert experiment.search.pruner.options == {"n_startup_trials": 3}
     assert experiment.search.rungs == (0.5, 1.0)
     assert experiment.space.free == ("smoothing_radius", "learning_rate")
+    assert experiment.search.space["max_grad_norm"] == 1.0, "what the space does not name is written out"
     assert experiment.tracking.experiment == "a-search"
     assert experiment.ledger == "sqlite:///runs/ledger.db"
 
@@ -74,7 +75,7 @@ def test_four_keys_are_enough() -> None:
     text = "name: x\ndataset: {name: iris}\ntrainable: {method: dp_sgd, batch_size: 32}\nprivacy: {epsilon: 1}\n"
     experiment = loads(text)
     assert experiment.search.trials == 20
-    assert experiment.space.searched == ()
+    assert experiment.space.searched == ("learning_rate",)
 
 
 @pytest.mark.parametrize("name", shipped())
@@ -114,6 +115,7 @@ def test_the_resolved_file_is_itself_valid_and_equal(options: list[str]) -> None
     assert loads(text).to_yaml() == text
 
 
+@example("\x85", 0.25, 1)
 @given(st.text(max_size=30), st.floats(1e-6, 0.3), st.integers(1, 10**6))
 def test_any_words_and_numbers_survive_the_resolved_file(word: str, momentum: float, trials: int) -> None:
     if not word:
@@ -160,7 +162,7 @@ WRONG: list[tuple[str, str, int, str, str]] = [
     # the budget
     ("epsilon: 8", "epsilon: .nan", 13, "privacy.epsilon", "got .nan"),
     ("epsilon: 8", "epsilon: nan", 13, "privacy.epsilon", "must be a number, got nan"),
-    ("epsilon: 8", "epsilon: -1", 13, "privacy.epsilon", "greater than 0, got -1"),
+    ("epsilon: 8", "epsilon: -1", 13, "privacy.epsilon", "greater than 0, got -1. Write for example epsilon: 8.0."),
     ("epsilon: 8", "epsilon: 0", 13, "privacy.epsilon", "greater than 0, got 0"),
     ("epsilon: 8", "epsilon: .inf", 13, "privacy.epsilon", "finite number, got .inf"),
     ("epsilon: 8", "epsilon: 1e999", 13, "privacy.epsilon", "finite number, got 1e999"),
@@ -242,7 +244,7 @@ WRONG: list[tuple[str, str, int, str, str]] = [
     ("epochs: 4", "epochs: 0", 11, "trainable.epochs", "greater than 0"),
     ("epochs: 4", "epochs: {integer: [1, 2]}", 11, "trainable.epochs", "ONE (sample_rate"),
     # the search
-    ("trials: 4", "trials: 0", 16, "search.trials", "at least 1"),
+    ("trials: 4", "trials: 0", 16, "search.trials", "at least 1, got 0. Write for example trials: 20."),
     ("trials: 4", "trials: 2.5", 16, "search.trials", "whole number"),
     ("sampler: tpe", "sampler: tpee", 17, "search.sampler", "Did you mean 'tpe'"),
     ("sampler: tpe", "sampler: unimodal", 17, "search.sampler", "not in this version"),
@@ -261,6 +263,7 @@ WRONG: list[tuple[str, str, int, str, str]] = [
     ("R: {log_uniform: [1, 40]}", "laplacian_sigma: 1", 21, "search.space.laplacian_sigma", "dplis has no parameter"),
     ("R: {log_uniform: [1, 40]}", "R: {log_uniform: [0, 40]}", 21, "search.space.R", "above 0"),
     ("R: {log_uniform: [1, 40]}", "R: {log_unifrom: [1, 40]}", 21, "search.space.R", "Did you mean 'log_uniform'"),
+    ("R: {log_uniform: [1, 40]}", "K: 0", 21, "search.space.K", "smoothing_samples: {log_integer: [1, 20]}"),
     ("R: {log_uniform: [1, 40]}", "smoothing_radios: 3", 21, "search.space.smoothing_radios", "'smoothing_radius'"),
     ("R: {log_uniform: [1, 40]}", "batch_size: 256", 21, "search.space.batch_size", "Write trainable.batch_size: 256"),
     ("R: {log_uniform: [1, 40]}", "noise_multiplier: default", 21, "search.space.noise_multiplier", "is priced"),
@@ -288,7 +291,7 @@ WRONG: list[tuple[str, str, int, str, str]] = [
     ("name: a-search", "name: ../x", 2, "name", "small letters"),
     ("name: a-search", "name: 3", 2, "name", "must be a word"),
     ("name: a-search\n", "", 1, "name", "is required"),
-    ("seed: 3", "seed: -1", 3, "seed", "at least 0"),
+    ("seed: 3", "seed: -1", 3, "seed", "at least 0, got -1. Write for example seed: 0."),
     ("seed: 3", "storage: ''", 3, "storage", "must not be empty"),
     ("resources: {concurrent_trials: 2}", "resources: [1]", 24, "resources", "section of keys"),
     ("resources: {concurrent_trials: 2}", "resources:", 24, "resources", "section of keys, got null"),
@@ -379,6 +382,11 @@ SETS: list[tuple[str, str]] = [
     ("privacy.epsilon=", "must be a number, got null"),
     ("privacy.epsilon=0", "greater than 0"),
     ("privacy.epsilno=3", "Did you mean 'epsilon'"),
+    ("foo.bar=1", "foo: unknown key"),
+    ("privcy.epsilon.value=1", "Did you mean 'privacy'"),
+    ("search.sapce.K=1", "Did you mean 'space'"),
+    ("search.space={K: 3}", "something must be searched"),
+    ("search.space={K: {choice: [3]}, schedule: {choice: [cosine]}}", "4 trials of one configuration"),
     ("epsilon=3", "Did you mean privacy.epsilon"),
     ("search.space={R: [", "must be YAML"),
     ("search.space.lambda=3", "dplis has no parameter weight_decay"),
@@ -402,6 +410,25 @@ def test_overrides_apply_in_order_and_make_sections_that_were_not_there() -> Non
     assert experiment.privacy.epsilon == 0.2
     assert experiment.tracking.uri == "sqlite:///x.db"
     assert dict(experiment.search.space)["smoothing_samples"] == 3
+
+
+def test_one_override_of_a_section_does_not_hide_where_the_rest_of_it_is_wrong() -> None:
+    text = GOOD.replace("  epsilon: 8\n", "").replace("fraction: 0.2", "fraction: 2")
+    found = problems_of(text, "privacy.delta=1e-6", "dataset.validation.split_seed=3")
+    assert [each.split(": ")[:2] for each in found] == [
+        ["e.yaml:6", "dataset.validation.fraction"],
+        ["e.yaml:12", "privacy.epsilon"],
+    ]
+
+
+@pytest.mark.parametrize("method", ["  method: dpils\n", ""])
+def test_a_space_is_read_without_a_known_method(method: str) -> None:
+    text = GOOD.replace("  method: dplis\n", method).replace("learning_rate:", "learning_rat:")
+    text = text.replace("R: {log_uniform: [1, 40]}", "sigma: {uniform: [3, 1]}")
+    found = problems_of(text)
+    assert ["trainable.method" in each for each in found] == [True, False, False]
+    assert "search.space.sigma: the lower bound must lie below" in found[1]
+    assert "Did you mean 'learning_rate'" in found[2]
 
 
 def test_an_override_mends_a_mistake_of_the_file() -> None:

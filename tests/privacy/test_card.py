@@ -8,12 +8,16 @@ import re
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
-from math import nan
+from functools import cache
+from math import exp, nan
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tuner.errors import InputError, VerificationError
 from tuner.privacy import accounting
@@ -41,6 +45,17 @@ FACTS = CardFacts(
     versions={"dp-accounting": "0.6.0"},
     private=True,
 )
+
+
+@cache
+def _card() -> dict[str, Any]:
+    mechanism = {"mechanism": MECHANISM, "epsilon": 4.0, "delta": 1e-5}
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Ledger.open(f"sqlite:///{folder}/ledger.db")
+        ledger.open_search("digits", "first", step_cap=1000, **mechanism)  # type: ignore[arg-type]
+        ledger.reserve("first", "a", 10)
+        ledger.lease("first", "a", 10)
+        return issue_card(ledger, FACTS)
 
 
 @pytest.fixture
@@ -110,14 +125,86 @@ def test_checkpoint_files_are_never_said_to_be_shown(issued: dict[str, Any]) -> 
     assert "operator only" in issued["kept_from_analysts"]
 
 
-def test_the_page_opens_with_the_claim_its_limits_and_its_check(issued: dict[str, Any]) -> None:
+def test_the_page_opens_with_the_claim_its_limits_and_its_meaning(issued: dict[str, Any]) -> None:
     first = [line for line in render_markdown(issued).splitlines() if line][:4]
     assert first[0] == "# Privacy card: first"
-    assert first[1].startswith("**(4.0, 1e-05)-differential privacy for the training records")
+    assert first[1].startswith("**ε = 4, δ = 1e-05: differential privacy for the training records")
     assert first[2].startswith("**Not covered:**")
     assert "validation and test records" in first[2]
-    assert "`tune verify`" in first[3]
+    assert first[3] == "## What this means"
+
+
+def test_the_page_follows_from_the_card_alone(issued: dict[str, Any]) -> None:
+    """A card that was read has its fields in another order than one that was made."""
     assert render_markdown(parse_card(card_text(issued))) == render_markdown(issued)
+
+
+def test_the_meaning_is_in_plain_words_and_true(issued: dict[str, Any]) -> None:
+    page = render_markdown(issued)
+    meaning = page[page.index("## What this means") : page.index("## The numbers")]
+    for phrase in ("one training record", "cap of the whole search", "at most 1000 training steps", "180 steps in 2"):
+        assert phrase in meaning, phrase
+    assert issued["released"] in meaning
+    assert issued["kept_from_analysts"] in meaning
+    factor = float(re.findall(r"e\^ε, here ([\d.]+)\.", meaning)[0])
+    assert exp(4.0) <= factor <= exp(4.0) * 1.01
+    right = float(re.findall(r"right in at most ([\d.]+) %", meaning)[0]) / 100
+    assert (exp(4.0) + 1e-5) / (1 + exp(4.0)) <= right <= (exp(4.0) + 1e-5) / (1 + exp(4.0)) + 1e-4
+    assert "1 in 100000." in meaning
+
+
+@pytest.mark.parametrize(("epsilon", "factor"), [(0.1, "1.11"), (8.0, "2981"), (900.0, "more than 100000")])
+def test_the_meaning_of_any_epsilon(issued: dict[str, Any], epsilon: float, factor: str) -> None:
+    issued["claim"]["epsilon"] = epsilon
+    assert f"e^ε, here {factor}." in render_markdown(issued)
+
+
+@pytest.mark.parametrize("epsilon", [nan, -1e9, 0.0, 1e999])
+def test_a_claim_that_is_none_is_not_rendered(issued: dict[str, Any], epsilon: float) -> None:
+    issued["claim"]["epsilon"] = epsilon
+    with pytest.raises(ValueError, match="finite"):
+        render_markdown(issued)
+
+
+@given(value=st.floats(min_value=1e-9, max_value=1e9))
+def test_no_figure_of_the_table_reads_as_less_than_it_is(value: float) -> None:
+    card = copy.deepcopy(_card())
+    card["spent"]["epsilon_spent"] = value
+    (shown,) = re.findall(r"\| spent \| (\S+) \|", render_markdown(card))
+    assert value <= float(shown) <= value * 1.00101
+    assert len(shown.split("e")[0].replace(".", "").strip("0")) <= 4
+
+
+def test_the_page_has_no_json(issued: dict[str, Any]) -> None:
+    page = render_markdown(issued)
+    assert not set(page) & set("{}[]")
+    assert "_" not in "".join(re.findall(r"^- ([^:]*):", page, flags=re.MULTILINE)).replace("sample_rate", "").replace(
+        "noise_multiplier", ""
+    )
+
+
+def test_more_committed_than_the_cap_is_said(ledger: Ledger, issued: dict[str, Any]) -> None:
+    assert "Over the cap" not in render_markdown(issued)
+    ledger.set_cap("digits", 5.0, 1.1e-5)
+    assert "Over the cap" not in render_markdown(issue_card(ledger, FACTS))
+    ledger.set_cap("digits", 4.5, 1e-3)
+    page = render_markdown(issue_card(ledger, FACTS))
+    assert "have committed ε = 5, δ = 1.1e-05 together, more than the cap" in page
+    assert "ε = 4.5, δ = 0.001." in page
+
+
+def test_other_validation_splits_are_said(ledger: Ledger, issued: dict[str, Any]) -> None:
+    assert "splits differ" not in render_markdown(issued)
+    split = {"set": "digits", "fraction": 0.2, "seed": 3}
+    mechanism = SampledGaussian(0.02, 3.0)
+    ledger.open_search(
+        "digits", "third", mechanism=mechanism, epsilon=1.0, delta=1e-6, step_cap=10, details={"split": split}
+    )
+    page = render_markdown(issue_card(ledger, FACTS))
+    (line,) = (line for line in page.splitlines() if line.startswith("**Validation splits differ.**"))
+    assert "not recorded" in line
+    assert "set digits, fraction 0.2, seed 3" in line
+    assert "only records that trained in every one" in line
 
 
 def test_the_page_says_everything_the_json_says(issued: dict[str, Any]) -> None:
@@ -128,6 +215,8 @@ def test_the_page_says_everything_the_json_says(issued: dict[str, Any]) -> None:
             return [leaf for item in value.values() for leaf in leaves(item)]
         return [leaf for item in value for leaf in leaves(item)] if isinstance(value, list) else [value]
 
+    issued["claim"]["statement"] = issued["claim"]["statement"].removeprefix("(4.0, 1e-05)-")
+    issued["dataset_budget"].pop("validation_splits")  # in words, tested above
     for leaf in leaves(issued):
         if isinstance(leaf, str | float):
             assert (leaf if isinstance(leaf, str) else repr(leaf)) in page
@@ -198,7 +287,7 @@ def test_another_ledger_is_refused(issued: dict[str, Any], tmp_path: Path) -> No
 
 def test_a_changed_page_is_refused(ledger: Ledger, issued: dict[str, Any]) -> None:
     report = verify(
-        card_text(issued), ledger, markdown=render_markdown(issued).replace("| claimed | 4.0", "| claimed | 1.0")
+        card_text(issued), ledger, markdown=render_markdown(issued).replace("| **claimed** | 4 ", "| **claimed** | 1 ")
     )
     assert failed(report) == {"card page"}
 

@@ -11,10 +11,11 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_fakes import report, row
+from report_fakes import budget, report, row
 
 from tuner.report.charts import curves, score_by_parameter, score_by_trial
 from tuner.report.html import render, write
+from tuner.report.markdown import to_html
 
 VOID = {"meta", "wbr"}
 FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e9, max_value=1e9)
@@ -80,7 +81,7 @@ def test_the_page_needs_nothing_else_and_says_what_matters() -> None:
         "4 of 5",
         "2 complete, 1 pruned, 1 failed",
         "below <the> median",
-        "# Card <script>alert(1)</script>",
+        "Card <script>alert(1)</script>",
         "tune export digits",
         "validation_accuracy by step",
     ):
@@ -135,6 +136,66 @@ def test_any_finite_numbers_give_well_formed_charts_inside_their_frame(
         for item in tree.iter("circle"):
             assert 0 <= float(item.attrib["cx"]) <= width
             assert 0 <= float(item.attrib["cy"]) <= height
+
+
+CARD = """# Privacy card: digits
+
+**ε = 4: for what is *shown* & <b>kept</b>.** Check `tune verify <x>`.
+
+| | ε |
+|---|---|
+| **claimed** | 4 |
+| <i>spent</i> | 1.5 |
+
+## Details for a reviewer
+
+### The claim
+
+- search: a|b
+- `<script>`: **x**
+"""
+
+
+def test_the_card_is_shown_as_it_reads() -> None:
+    page = render(report(row(0), card=CARD))
+    check(page)
+    for expected in (
+        "<h3>Privacy card: digits</h3>",
+        "<p><b>ε = 4: for what is *shown*",
+        "<tr><td><b>claimed</b></td><td>4</td></tr>",
+        "<td>&lt;i&gt;spent&lt;/i&gt;</td>",
+        "<code>tune verify &lt;x&gt;</code>",
+        "<summary>Details for a reviewer</summary><h5>The claim</h5><ul><li>search: a|b</li>",
+        "<li><code>&lt;script&gt;</code>: <b>x</b></li>",
+    ):
+        assert expected in page, expected
+
+
+TRICKS = st.text(alphabet="<>&\"'`*|-# \n\tab\u2028", max_size=60)
+
+
+@given(text=TRICKS)
+def test_no_card_writes_html(text: str) -> None:
+    """Whatever is in it: tags close in order, and none but ours is there."""
+    found = to_html(text)
+    assert set(re.findall(r"</?([a-z0-9]+)", found)) <= TAGS
+    check(found)
+
+
+TAGS = {"b", "p", "ul", "li", "h3", "h4", "h5", "code", "div", "table", "thead", "tbody", "tr", "th", "td"}
+
+
+@given(words=st.lists(st.text(alphabet='ab<&"', min_size=1, max_size=6), min_size=1, max_size=5))
+def test_every_word_of_a_card_is_on_the_page(words: list[str]) -> None:
+    for text in ("\n\n".join(words), "\n".join(f"- {word}" for word in words), "# " + " ".join(words)):
+        assert " ".join(check(to_html(text)).split()) == " ".join(words)
+
+
+def test_one_is_not_several() -> None:
+    page = render(report(row(0), budget=budget(1, 0, 2)))
+    assert "spent 1 step, ε" in page
+    assert "left 1 step<" in page
+    assert "reserved 0 steps<" in page
 
 
 def test_the_file_is_replaced_whole(tmp_path: Path) -> None:

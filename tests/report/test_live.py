@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from report_fakes import budget, view
 from rich.console import Console
 
+from tuner.errors import LedgerError
 from tuner.report.live import LiveView
 from tuner.search.types import TrialState
 
@@ -134,33 +136,106 @@ def test_the_smallest_is_best_where_less_is_better() -> None:
     assert "best 0.71 (trial 0)" in screen(live)
 
 
-def test_the_budget_is_read_when_something_happens_and_not_by_the_clock() -> None:
-    calls: list[int] = []
+class Counted:
+    """A budget that counts its readings, and can be out of reach."""
 
-    def read() -> object:
-        calls.append(1)
-        return budget()
+    def __init__(self) -> None:
+        self.readings = 0
+        self.broken = False
 
-    live = make(console(terminal=True), budget_view=read)
+    def __call__(self) -> object:
+        if self.broken:
+            raise LedgerError("locked")
+        self.readings += 1
+        return budget(spent=self.readings)
+
+
+def test_the_table_reads_the_budget_at_most_every_two_seconds() -> None:
+    now = [100.0]
+    ledger = Counted()
+    live = make(console(terminal=False), budget_view=ledger, clock=lambda: now[0])
     with live:
-        before = len(calls)
-        for _ in range(20):
-            live.render()
-        assert len(calls) == before
+        assert ledger.readings == 1
+        for now[0] in (100.0, 101.0, 101.9):
+            assert "spent 1 " in screen(live)
+        now[0] = 102.0
+        assert "spent 2 " in screen(live), "steps are leased between reports"
         live.trial_started(view(0))
-        assert len(calls) == before + 1
+        assert ledger.readings == 3, "what happens is shown at once"
+        now[0] = 103.9
+        assert "spent 3 " in screen(live), "the two seconds begin again"
 
 
-def test_an_error_inside_leaves_the_terminal_as_it_was() -> None:
+def test_at_the_end_the_budget_is_read_once_more() -> None:
+    ledger = Counted()
+    with make(console(terminal=True), budget_view=ledger, clock=lambda: 0.0):
+        assert ledger.readings == 1
+    assert ledger.readings == 2
+
+
+def test_a_ledger_out_of_reach_leaves_the_last_budget_and_is_said() -> None:
+    now = [0.0]
+    ledger = Counted()
+    live = make(console(terminal=True), budget_view=ledger, clock=lambda: now[0])
+    with live:
+        now[0] = 10.0
+        ledger.broken = True
+        seen = screen(live)
+        assert "spent 1 " in seen
+        assert "the ledger cannot be read just now (LedgerError)" in seen
+        live.trial_started(view(0))
+        now[0] = 20.0
+        ledger.broken = False
+        assert "cannot be read" not in screen(live)
+
+
+def test_a_ledger_that_cannot_be_read_at_the_start_is_an_error() -> None:
+    ledger = Counted()
+    ledger.broken = True
+    with pytest.raises(LedgerError), make(console(terminal=True), budget_view=ledger):
+        pass
+
+
+def left_standing(written: str, width: int = 140) -> str:
+    """What a terminal shows after all of it: erased lines are gone."""
+    lines = [""]
+    at = 0
+    for part in re.findall(r"\x1b\[[?0-9;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", written):
+        if part == "\n":
+            at += 1
+            lines += [""] * (at + 1 - len(lines))
+        elif part.startswith("\x1b") and part.endswith("A"):
+            at -= int(part[2:-1] or 1)
+        elif part == "\x1b[2K":
+            lines[at] = ""
+        elif not part.startswith(("\x1b", "\r")):
+            lines[at] += part
+    return "\n".join(lines).strip()
+
+
+def test_the_table_makes_room_for_the_summary() -> None:
+    target = console(terminal=True)
+    with make(target) as live:
+        play(live)
+    assert "budget" in text(target)
+    assert left_standing(text(target)) == ""
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_an_error_inside_leaves_the_terminal_as_it_was_and_the_table_once(error: type[BaseException]) -> None:
     target = console(terminal=True)
 
     def run(live: LiveView) -> None:
         with live:
-            raise KeyboardInterrupt
+            play(live)
+            raise error
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(error):
         run(make(target))
-    assert text(target).rstrip().endswith("\x1b[?25h"), "the cursor is shown again"
+    assert re.findall(r"\x1b\[\?25[hl]", text(target))[-1] == "\x1b[?25h", "the cursor is shown again"
+    stands = left_standing(text(target))
+    assert stands.count("best 0.82 (trial 1)") == 1
+    assert stands.count("digits-0001") == 1
 
 
 def test_names_are_printed_as_they_are() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_fakes import budget, report, row, view
 
-from tuner.report.model import Shares, TrialRow, better, budget_sentence, format_value, varying_parameters
+from tuner.report.model import Shares, TrialRow, better, budget_sentence, count, format_value, varying_parameters
 from tuner.search.types import TrialState
 
 NAN = float("nan")
@@ -84,3 +84,11 @@ def test_the_claim_is_the_cap_and_never_what_was_spent() -> None:
     sentence = budget_sentence(budget())
     assert "The guarantee is the cap: ε = 8 at δ = 1e-05" in sentence
     assert "2.7" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("number", "what", "expected"),
+    [(0, "step", "0 steps"), (1, "step", "1 step"), (2, "search", "2 searches"), (1, "search", "1 search")],
+)
+def test_one_and_several(number: int, what: str, expected: str) -> None:
+    assert count(number, what) == expected

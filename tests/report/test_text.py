@@ -8,11 +8,11 @@ import pytest
 from report_fakes import report, row
 from rich.console import Console, RenderableType
 
-from tuner.report.text import PlanText, plan, summary
+from tuner.report.text import PlanText, console, plan, summary
 
 
-def shown(renderable: RenderableType, width: int = 140) -> str:
-    target = Console(file=io.StringIO(), width=width, color_system=None)
+def shown(renderable: RenderableType, width: int = 140, *, terminal: bool = False) -> str:
+    target = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=terminal)
     target.print(renderable)
     assert isinstance(target.file, io.StringIO)
     return target.file.getvalue()
@@ -34,7 +34,7 @@ def test_the_table_begins_with_the_best_and_is_cut_at_ten() -> None:
     seen = shown(summary(report(*(row(number, number / 100) for number in range(30)))))
     rows = [line for line in seen.splitlines() if " complete " in line and "of 5" not in line]
     assert len(rows) == 10
-    assert rows[0].split()[1] == "29"
+    assert rows[0].split()[0] == "29"
     assert "the best 10 of 30 trials" in seen
 
 
@@ -59,3 +59,56 @@ def test_the_plan_says_that_nothing_was_run(width: int) -> None:
     seen = shown(plan(text), width)
     for expected in ("plan", "24", "noise [auto]", "1.234", "The guarantee", "! δ is above", "tune run"):
         assert expected in seen
+
+
+MANY = {
+    "learning_rate": 0.123456,
+    "laplacian_sigma": 1.5,
+    "schedule.inverse_time.decay": 2.25,
+    "smoothing_radius": 10.5,
+    "weight_decay": 0.0001,
+}
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("width", [70, 80, 99, 120, 200])
+def test_no_name_of_a_parameter_is_broken(width: int, *, terminal: bool) -> None:
+    trials = [row(number, 0.5, parameters={**MANY, "learning_rate": number / 7}) for number in range(3)]
+    seen = shown(summary(report(*trials, searched=tuple(MANY))), width, terminal=terminal)
+    assert max(len(line) for line in seen.splitlines()) <= width
+    table = seen[: seen.index("ended as")]
+    for name in MANY:
+        assert name in table
+    together = "parameters" in table
+    assert together is (width < 200)
+    if together:
+        assert "laplacian_sigma=1.5" in table
+
+
+def test_the_metric_is_named_where_there_is_room() -> None:
+    trials = (row(0), row(1))
+    for width, heading in ((80, "score"), (99, "score"), (100, "validation_accuracy")):
+        lines = shown(summary(report(*trials)), width, terminal=True).splitlines()
+        (head,) = (line for line in lines if "state" in line and "steps" in line)
+        assert heading in head
+
+
+def test_a_frame_is_for_a_terminal() -> None:
+    for renderable in (summary(report(row(0))), plan(PlanText(title="digits", facts=(("trials", "24"),)))):
+        assert "╭" in shown(renderable, terminal=True)
+        assert not set(shown(renderable)) & set("╭│╰─")
+        assert "digits" in shown(renderable).splitlines()[0]
+
+
+def test_a_pipe_is_wide_and_a_terminal_is_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "70")
+    for variable in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    assert console().width == 120
+    monkeypatch.setenv("COLUMNS", "150")
+    assert console().width == 150
+    monkeypatch.setenv("COLUMNS", "70")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert console().width == 70
+    assert console(quiet=True).quiet

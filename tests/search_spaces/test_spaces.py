@@ -17,6 +17,7 @@ from search_spaces import (
     Parameter,
     Scalar,
     SpaceError,
+    default_space,
     parameters_of,
     parse_space,
 )
@@ -79,7 +80,7 @@ def test_schedules_are_those_that_the_trainables_take() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", METHODS)
 def test_both_ends_of_every_default_domain_make_hyperparameters(method: str, kind: str, place: int) -> None:
-    names = [name for name, entry in parameters_of(method).items() if not entry.priced and name not in CONDITIONAL]
+    names = [name for name, entry in parameters_of(method).items() if not entry.priced]
     own = {entry.name.rpartition(".")[2]: "default" for entry in CONDITIONAL if entry.name.split(".")[1] == kind}
     raw: dict[str, Any] = {name: "default" for name in names if not name.startswith("schedule.")}
     raw |= {"schedule": {kind: own} if own else kind, "warmup": "default"}
@@ -192,7 +193,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("dplis", {"xyzzy": 3}, "unknown parameter"),
     ("dplis", {"momentum": {"uniform": [0, 0.9]}}, "trainable.momentum"),
     ("dplis", {"steps": 3}, "trainable.epochs"),
-    ("dplis", {"R": -1}, "at least 0"),
+    ("dplis", {"R": -1}, "at least 0, got -1. Write for example smoothing_radius: {log_uniform: [1.0, 80.0]}."),
     ("dplis", {"R": {"uniform": [-1, 3]}}, "at least 0"),
     ("dplis", {"K": 0}, "at least 1"),
     ("dplis", {"K": 2.5}, "integer"),
@@ -214,7 +215,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("dp_sgd", {"schedule": {"constant": {"a": 3}}}, "constant has no parameter"),
     ("dp_sgd", {"schedule": {"step": {}, "cosine": {}}}, "exactly one kind"),
     ("dp_sgd", {"schedule": {"uniform": [0, 1]}}, "unknown schedule"),
-    ("dp_sgd", {"warmup": 1.0}, "below 1"),
+    ("dp_sgd", {"warmup": 1.0}, "Write for example warmup: {uniform: [0.0, 0.2]}."),
     ("dp_sgd", {"schedule.cosine.final": 0.1}, "needs the schedule cosine"),
     ("dp_sgd", {"schedule": "step", "schedule.cosine.final": 0.1}, "needs the schedule cosine"),
 ]
@@ -226,6 +227,24 @@ def test_a_wrong_space_is_refused_once_with_its_mend(method: str, raw: dict[str,
         parse_space(raw, method=method)
     assert len(caught.value.problems) == 1
     assert says in str(caught.value)
+
+
+def test_without_a_method_every_parameter_may_stand_and_domains_are_checked() -> None:
+    everything: dict[str, Any] = {name: "default" for name in PARAMETERS if not name.startswith("schedule.")}
+    names = [name for name, _ in parse_space(everything, method=None).parameters]
+    assert sorted(names) == sorted(everything)
+    with pytest.raises(SpaceError) as caught:
+        parse_space({"sigma": -1, "R": {"uniform": [3, 1]}, "learning_rat": 1}, method=None)
+    assert len(caught.value.problems) == 3
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_default_space_is_a_space_of_its_method(method: str) -> None:
+    space = parse_space(default_space(method), method=method)
+    assert space.free[0] == "learning_rate"
+    assert space.free == space.searched
+    assert {name for name in space.free if name in {entry.name for entry in METHODS[method]}} == set(space.free[1:])
+    assert len(space.free) > 1 or not METHODS[method]
 
 
 def test_all_problems_are_reported_in_file_order() -> None:

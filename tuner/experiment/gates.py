@@ -219,15 +219,29 @@ def _pruner(experiment: Experiment) -> Iterator[Finding]:
 
 def _space(experiment: Experiment) -> Iterator[Finding]:
     method = experiment.trainable.method
-    if method not in HYPERPARAMETERS:
-        return
     at: Path = ("search", "space")
     yield from _priced(experiment)
     try:
-        parse_space(experiment.search.space, method=method)
+        parse_space(experiment.search.space, method=method if method in HYPERPARAMETERS else None)
     except SpaceError as error:
         for problem in error.problems:
             yield Finding(path=(*at, *problem.path), rule=problem.rule, value=problem.value, mend=problem.mend)
+
+
+def _one_configuration(experiment: Experiment) -> Iterator[Finding]:
+    search, method = experiment.search, experiment.trainable.method
+    # An empty space stands for the method's default one, in which something is searched.
+    if search.trials == 1 or not search.space or method not in HYPERPARAMETERS or any(_space(experiment)):
+        return
+    domains = [domain for _, domain in parse_space(search.space, method=method).parameters]
+    if all(len(domain.grid(2)) == 1 for domain in domains):
+        yield Finding(
+            path=("search", "space"),
+            rule="something must be searched where search.trials is above 1: identical trials would spend the whole "
+            "ε on one configuration",
+            value=f"{search.trials} trials of one configuration",
+            mend="Search something (for example learning_rate: default), or write trials: 1.",
+        )
 
 
 def _priced(experiment: Experiment) -> Iterator[Finding]:
@@ -285,7 +299,8 @@ GATES: tuple[tuple[Gate, tuple[Path, ...]], ...] = (
     (_noise_seed, (("privacy", "noise_seed"), ("privacy", "private"))),
     (_sampler, (("search", "sampler"),)),
     (_pruner, (("search", "pruner"),)),
-    (_space, (("search", "space"), ("trainable", "method"))),
+    (_space, (("search", "space"),)),
+    (_one_configuration, (("search", "space"), ("search", "trials"), ("trainable", "method"))),
     (_metric, (("search", "metric"),)),
     (_workers, (("resources", "workers_per_trial"),)),
 )

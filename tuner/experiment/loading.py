@@ -16,6 +16,7 @@ from tuner.errors import ExperimentError, InputError, Problem
 from tuner.experiment import yamlfile
 from tuner.experiment.gates import GATES
 from tuner.experiment.model import Experiment
+from tuner.experiment.resolving import resolved_space
 from tuner.experiment.wording import rule_and_mend
 from tuner.experiment.yamlfile import Document
 
@@ -25,7 +26,7 @@ _LARGEST_FILE = 1_000_000
 _PLACEHOLDERS: dict[yamlfile.Path, object] = {
     ("name",): "placeholder",
     ("dataset", "name"): "digits",
-    ("trainable", "method"): "dp_sgd",
+    ("trainable", "method"): "placeholder",
     ("privacy", "epsilon"): 1.0,
 }
 
@@ -98,9 +99,10 @@ def loads(text: str, overrides: Sequence[str] = (), *, source: str = "experiment
     problems += _gate(document, experiment, malformed)
     if problems:
         raise ExperimentError(problem for _, problem in sorted(problems, key=lambda each: each[0]))
-    # The canonical spelling of the space, aliases and `default` resolved, is what is stored and compared.
-    search = experiment.search.model_copy(update={"space": experiment.space.to_spec()})
-    return experiment.model_copy(update={"search": search})
+    # The space with nothing left out is what is stored and compared: a later default changes no earlier search.
+    search = experiment.search
+    space = resolved_space(search.space, method=experiment.trainable.method, trials=search.trials)
+    return experiment.model_copy(update={"search": search.model_copy(update={"space": space})})
 
 
 Placed = tuple[int, Problem]

@@ -202,7 +202,7 @@ class SearchSection(Section):
         sampler: proposes parameters.
         pruner: stops trials early; a step not taken is budget not spent.
         rungs: a trial reports this many times, equally spaced, or at these fractions of its steps; last at its end.
-        space: what is searched, as in the file; `Experiment.space` is its meaning.
+        space: what is searched, as in the file; `Experiment.space` is its meaning. `load` adds what was left out.
         metric: the score.
     """
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from search_spaces.domains import show
 from tuner.experiment.model import Component, Experiment
 from tuner.experiment.yamlfile import Path
 
@@ -21,6 +22,10 @@ _EXAMPLES = {
     ("trainable", "method"): "method: dplis",
     ("privacy",): "privacy: {epsilon: 8.0}",
     ("privacy", "epsilon"): "epsilon: 8.0",
+    ("privacy", "delta"): "delta: 1e-5",
+    ("privacy", "noise_seed"): "noise_seed: 0",
+    ("dataset", "path"): "path: my-records.npz",
+    ("dataset", "public_size"): "public_size: 10000",
 }
 _TYPES = {
     "float_type": "must be a number",
@@ -57,7 +62,21 @@ def _sections(model: type[BaseModel], path: tuple[str, ...] = ()) -> dict[tuple[
     return found
 
 
+def _defaults(model: type[BaseModel], path: tuple[str, ...] = ()) -> dict[tuple[str, ...], str]:
+    """Every value's path and ``key: default``; a default keeps the rules of its value, so it does for an example."""
+    found: dict[tuple[str, ...], str] = {}
+    for name, field in model.model_fields.items():
+        value, key = field.default, field.alias or name
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            if field.annotation is not Component:
+                found |= _defaults(field.annotation, (*path, name))
+        elif isinstance(value, str | int | float):
+            found[*path, key] = f"{key}: {value if isinstance(value, str) else show(value)}"
+    return found
+
+
 _KEYS = _sections(Experiment)
+_EXAMPLE_OF = {**_defaults(Experiment), **_EXAMPLES}
 
 
 def _unknown_key(path: Path) -> str:
@@ -78,19 +97,19 @@ def rule_and_mend(error: Any) -> tuple[str, str]:  # noqa: ANN401 - pydantic's E
     path: Path = error["loc"]
     kind: str = error["type"]
     context = error.get("ctx", {})
-    example = _EXAMPLES.get(tuple(map(str, path)), "")
-    write = f"Write {example}." if example else ""
+    example = _EXAMPLE_OF.get(tuple(map(str, path)), "")
+    write = f"Write for example {example}." if example else ""
     if kind == "rule":
         return str(context["rule"]), str(context["mend"])
     if kind == "extra_forbidden":
         return "unknown key", _unknown_key(path)
     if kind == "missing":
-        return "is required", write
+        return "is required", f"Write {example}." if example else ""
     if kind in ("model_type", "model_attributes_type"):
         return "must be a section of keys", write or f"It takes {', '.join(_KEYS.get(tuple(map(str, path)), ()))}."
     if kind in _BOUNDS:
         text, bound = _BOUNDS[kind]
-        return f"{text} {context[bound]:g}", ""
+        return f"{text} {context[bound]:g}", write
     if kind == "literal_error":
         words = str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
         one = f"must be {words[0]}" if len(words) == 1 else f"must be one of {', '.join(words)}"
@@ -98,5 +117,5 @@ def rule_and_mend(error: Any) -> tuple[str, str]:  # noqa: ANN401 - pydantic's E
         return one, nearest(value, words) if isinstance(value, str) and len(words) > 1 else ""
     if kind == "string_pattern_mismatch":
         rule = "must be 1 to 63 small letters, digits, dots, dashes and underscores, the first a letter or digit"
-        return rule, "It names the sweep's folder."
+        return rule, f"It names the sweep's folder. {write}"
     return _TYPES.get(kind, str(error["msg"])), write

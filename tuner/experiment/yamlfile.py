@@ -21,6 +21,7 @@ __all__ = ["Document", "Path", "dump", "parse"]
 Path = tuple[str | int, ...]
 
 _MAX_DEPTH = 30
+_SET_ORDER = 1_000_000_000  # options come after every line of a file
 _STR = "tag:yaml.org,2002:str"
 _NULL = re.compile(r"(?:~|null|Null|NULL|)\Z")
 _BOOL = re.compile(r"(?:true|True|TRUE|(false|False|FALSE))\Z")
@@ -43,12 +44,16 @@ class Document:
     source: str
     values: dict[str, Any] | None = None
     problems: list[Problem] = field(default_factory=list)
+    _options: list[Path] = field(default_factory=list)
     _where: dict[Path, str] = field(default_factory=dict)
     _order: dict[Path, int] = field(default_factory=dict)
     _spelled: dict[Path, str] = field(default_factory=dict)
 
     def where(self, path: Path) -> str:
-        """Return ``file:line`` (or the ``--set`` option) of a key, or of the nearest section above it."""
+        """Return ``file:line`` (or the ``--set`` option) of a key, or of the nearest section above it.
+
+        A section in which options changed something stands where the last of them does.
+        """
         return self._where.get(self._known(path), f"{self.source}:1")
 
     def order(self, path: Path) -> int:
@@ -68,6 +73,9 @@ class Document:
         return show(value)
 
     def _known(self, path: Path) -> Path:
+        for option in reversed(self._options):
+            if path and option[: len(path)] == path:
+                return option
         while path and path not in self._where:
             path = path[:-1]
         return path
@@ -118,7 +126,9 @@ class Document:
             self._order.pop(known, None)
             self._spelled.pop(known, None)
         spelled = None if isinstance(inner.values, dict | list) else _short(text.strip()) or "null"
-        self.place(path, where, 1_000_000_000 + number, spelled)
+        self._options = [option for option in self._options if option in self._where]
+        self._options.append(path)
+        self.place(path, where, _SET_ORDER + number, spelled)
 
 
 def parse(text: str, *, source: str) -> Document:
@@ -261,6 +271,13 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+def _word(dumper: _Dumper, word: str) -> yaml.ScalarNode:
+    # In plain and single quotes a line break, of which Unicode has several, is folded when it is read again.
+    style = None if word.isprintable() else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", word, style=style)
+
+
+_Dumper.add_representer(str, _word)
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"0o[0-7]+\Z"), ["0"])
 

@@ -8,9 +8,12 @@ from html import escape
 from pathlib import Path
 
 from tuner.report.charts import curves, score_by_parameter, score_by_trial
-from tuner.report.model import Shares, SweepReport, TrialRow, budget_sentence, format_value
+from tuner.report.markdown import to_html
+from tuner.report.model import Shares, SweepReport, TrialRow, budget_sentence, count, format_value
 
 __all__ = ["render", "write"]
+
+_REVIEWER = "Details for a reviewer"
 
 _STYLE = """
 :root{--page:#f6f7f9;--box:#fff;--ink:#1b2430;--soft:#5b6776;--line:#e1e5ea;--blue:#2f6fde;--amber:#d98a00;
@@ -53,6 +56,11 @@ tr.best td{font-weight:650;background:color-mix(in srgb,var(--green) 12%,transpa
 pre{background:var(--page);border:1px solid var(--line);border-radius:8px;
 padding:12px;overflow-x:auto;
 white-space:pre-wrap;font:13px/1.45 ui-monospace,Menlo,Consolas,monospace;margin:8px 0 0}
+.card h3{font-size:17px;margin:0 0 10px}.card h4{font-size:15px;margin:20px 0 4px}
+.card h5{font-size:14px;margin:16px 0 2px}.card p,.card ul{max-width:80ch;overflow-wrap:anywhere}
+.card ul{margin:4px 0;padding-left:20px}.card details{margin-top:16px}
+.card th:first-child,.card td:first-child{text-align:left}
+code{font:.92em ui-monospace,Menlo,Consolas,monospace}
 summary{cursor:pointer;font-weight:600}
 @media print{body{background:#fff}section,.head{break-inside:avoid}}
 """
@@ -69,8 +77,8 @@ def render(report: SweepReport) -> str:
             _charts(report),
             _table(report),
             _facts(report),
-            _text("Privacy card", report.card, opened=True),
-            _text("Experiment file, resolved", report.experiment, opened=False),
+            _card(report.card),
+            _text("Experiment file, resolved", report.experiment),
         )
     )
     return (
@@ -104,9 +112,9 @@ def _heads(report: SweepReport) -> str:
     best = report.best
     ended = sum(trial.state != "running" for trial in report.trials)
     states = ", ".join(
-        f"{count} {state}"
+        f"{number} {state}"
         for state in ("complete", "pruned", "failed", "running")
-        if (count := sum(trial.state == state for trial in report.trials))
+        if (number := sum(trial.state == state for trial in report.trials))
     )
     cap = "none" if report.budget is None else f"{report.budget.epsilon_cap:.10g}"
     delta = "not private" if report.budget is None else f"at δ = {report.budget.delta:.10g}, for the whole search"
@@ -133,15 +141,15 @@ def _budget(report: SweepReport) -> str:
         return f"<section><h2>Privacy budget</h2>{words}</section>"
     shares = Shares.of(budget)
     parts = (
-        ("spent", shares.spent, f"{format_value(budget.spent_steps)} steps, ε {format_value(budget.epsilon_spent)}"),
-        ("reserved", shares.reserved, f"{format_value(budget.reserved_steps)} steps"),
-        ("left", shares.left, f"{format_value(budget.left_steps)} steps"),
+        ("spent", shares.spent, f"{count(budget.spent_steps, 'step')}, ε {format_value(budget.epsilon_spent)}"),
+        ("reserved", shares.reserved, count(budget.reserved_steps, "step")),
+        ("left", shares.left, count(budget.left_steps, "step")),
     )
     bar = "".join(f'<i class="{name}" style="width:{100 * share:.3f}%"></i>' for name, share, _ in parts)
     key = "".join(f'<span><i class="{name}"></i>{name} {escape(words)}</span>' for name, _, words in parts)
     return (
         f"<section><h2>Privacy budget</h2><div class=bar>{bar}</div>"
-        f'<div class="key num">{key}<span class=soft>of {format_value(budget.step_cap)} steps</span></div>'
+        f'<div class="key num">{key}<span class=soft>of {count(budget.step_cap, "step")}</span></div>'
         f"<p class=claim>{escape(budget_sentence(budget))}</p></section>"
     )
 
@@ -228,10 +236,16 @@ def _rows(rows: Sequence[tuple[str, str]]) -> str:
     return f'<table class="facts num">{inner}</table>' if inner else ""
 
 
-def _text(title: str, text: str, *, opened: bool) -> str:
+def _card(text: str) -> str:
+    """The card as it reads; what is for a reviewer is folded away."""
     if not text:
         return ""
-    attribute = " open" if opened else ""
-    return (
-        f"<section><details{attribute}><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details></section>"
-    )
+    page, mark, details = text.partition(f"\n## {_REVIEWER}\n")
+    more = f"<details><summary>{_REVIEWER}</summary>{to_html(details)}</details>" if mark else ""
+    return f'<section class="card">{to_html(page)}{more}</section>'
+
+
+def _text(title: str, text: str) -> str:
+    if not text:
+        return ""
+    return f"<section><details><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details></section>"

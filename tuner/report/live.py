@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -23,6 +24,7 @@ from tuner.report.model import (
     format_value,
     varying_parameters,
 )
+from tuner.report.text import console as standard_console
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +38,7 @@ _STATE_STYLE = {"running": "cyan", "complete": "green", "pruned": "yellow", "fai
 _STATE_MARK = {"running": "●", "complete": "✓", "pruned": "✂", "failed": "✗"}
 _LINES_AROUND = 13  # panel, heading, bars and sentences around the rows of the table
 _REFRESH_A_SECOND = 4
+_BUDGET_SECONDS = 2.0  # a ledger is not to be asked at every drawing
 _ECHO = 3  # columns left free for the ^C that a terminal echoes; in the last column it would wrap and break the drawing
 _WIDE = 100  # columns from which the metric is named in the heading of the table
 
@@ -43,8 +46,10 @@ _WIDE = 100  # columns from which the metric is named in the heading of the tabl
 class LiveView:
     """Shows a sweep while it runs. An `Observer` of the search, used in a ``with``.
 
-    On a terminal it is one table that is drawn again in place; elsewhere, and with ``quiet``, one line an event.
-    The budget is read when something happens, never by the clock: a ledger is not to be asked four times a second.
+    On a terminal it is one table that is drawn again in place and taken away at the end, where the summary follows; an
+    error or an interrupt leaves it. Elsewhere, and with ``quiet``, one line an event.
+    The budget is read when something happens, and for the table at most every two seconds, since steps are leased
+    between reports. When it cannot be read, what was last read stays, and the table says so.
 
     Args:
         name: name of the sweep.
@@ -58,6 +63,7 @@ class LiveView:
         note: a line under the bars, for example how far tracking is behind; empty for none.
         console: where to write; standard output when None.
         quiet: one line a finished trial, and no table.
+        clock: seconds that only grow.
     """
 
     def __init__(
@@ -74,6 +80,7 @@ class LiveView:
         note: Callable[[], str] | None = None,
         console: Console | None = None,
         quiet: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
         self._subtitle = subtitle
@@ -83,21 +90,27 @@ class LiveView:
         self._budget_view = budget_view
         self._searched = tuple(searched)
         self._note = note
-        self._console = console or Console()
+        self._console = console or standard_console()
         self._quiet = quiet
         self._mutex = threading.RLock()
         self._rows = {trial.id: TrialRow.of(trial) for trial in earlier}
         self._best: TrialRow | None = None
         for row in self._rows.values():
             self._consider(row)
+        self._clock = clock
+        self._reading = threading.Lock()  # one reader at a time, so that an older view never follows a newer one
         self._budget: BudgetView | None = None
+        self._budget_due = 0.0
+        self._budget_trouble = ""
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
-        self._read_budget()
+        if self._budget_view is not None:
+            self._budget = self._budget_view()  # what cannot be read now is no budget to begin with: let it raise
+            self._budget_due = self._clock() + _BUDGET_SECONDS
         if self._console.is_terminal and not self._quiet:
             self._live = Live(
-                console=self._console, get_renderable=self.render, refresh_per_second=_REFRESH_A_SECOND, transient=False
+                console=self._console, get_renderable=self.render, refresh_per_second=_REFRESH_A_SECOND, transient=True
             )
             self._live.start()
         else:
@@ -111,8 +124,13 @@ class LiveView:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._live is not None:
-            self._live.stop()
-            self._live = None
+            try:
+                self._read_budget()
+            finally:  # a second interrupt must not leave the cursor hidden
+                self._live.stop()
+                self._live = None
+            if kind is not None:
+                self._console.print(self.render())
 
     def trial_started(self, trial: TrialView) -> None:
         """A trial is about to run."""
@@ -152,12 +170,19 @@ class LiveView:
 
     def render(self) -> RenderableType:
         """The view as it is now."""
+        if self._clock() >= self._budget_due and self._reading.acquire(blocking=False):
+            try:
+                self._read_held()
+            finally:
+                self._reading.release()
         with self._mutex:
             rows = sorted(self._rows.values(), key=lambda row: row.number)
             done = sum(row.state != "running" for row in rows)
             width = max(min(self._console.width - 4 - _ECHO, 120), 40)
             parts: list[RenderableType] = [self._table(rows), Rule(style="dim"), self._progress(done, width)]
             parts += self._budget_parts(width)
+            if self._budget_trouble:
+                parts.append(Text(self._budget_trouble, style="yellow"))
             if self._note is not None and (note := self._note()):
                 parts.append(Text(note, style="dim"))
             title = Text.assemble((self._name, "bold"), f"  {self._subtitle}" if self._subtitle else "")
@@ -176,8 +201,21 @@ class LiveView:
             self._best = row
 
     def _read_budget(self) -> None:
-        if self._budget_view is not None:
+        with self._reading:
+            self._read_held()
+
+    def _read_held(self) -> None:
+        """Read the budget; `_reading` is held. What goes wrong is shown: it must not end the drawing or the sweep."""
+        if self._budget_view is None:
+            return
+        try:
             self._budget = self._budget_view()
+            self._budget_trouble = ""
+        except Exception as error:  # noqa: BLE001 - the trials meet the same trouble when they lease, and raise it
+            self._budget_trouble = (
+                f"the ledger cannot be read just now ({type(error).__name__}): an older budget is shown"
+            )
+        self._budget_due = self._clock() + _BUDGET_SECONDS
 
     def _say(self, line: str) -> None:
         if self._live is None:

@@ -18,6 +18,7 @@ __all__ = [
     "better",
     "budget_line",
     "budget_sentence",
+    "count",
     "format_value",
     "varying_parameters",
 ]
@@ -157,6 +158,12 @@ def format_value(value: object, digits: int = 4) -> str:
     if isinstance(value, int):
         return f"{value:,}".replace(",", "\u202f") if abs(value) >= 10_000 else str(value)
     return f"{value:.{digits}g}" if math.isfinite(value) else "not a number"
+
+
+def count(number: int, what: str) -> str:
+    """A number of things: ``1 step``, ``2 steps``, ``2 searches``."""
+    several = f"{what}es" if what.endswith(("ch", "s")) else f"{what}s"
+    return f"{format_value(number)} {what if number == 1 else several}"
 
 
 def varying_parameters(trials: Iterable[Mapping[str, object]]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -13,13 +13,25 @@ from rich.text import Text
 from tuner.report.model import Shares, SweepReport, budget_line, budget_sentence, format_value
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tuner.privacy.budget import BudgetView
 
-__all__ = ["PlanText", "budget_bar", "facts_table", "plan", "summary"]
+__all__ = ["PlanText", "budget_bar", "console", "facts_table", "plan", "summary"]
 
 _ROWS = 10
+_WIDE = 100  # columns from which the metric is named in the heading of the table
+_PIPE_COLUMNS = 120  # a file or a pipe has no width; the 80 that Rich assumes fold what is to be read or searched
+
+
+def console(*, quiet: bool = False) -> Console:
+    """The console for standard output: of the terminal's width, and of at least 120 columns where there is none.
+
+    Args:
+        quiet: whether nothing is to be shown.
+    """
+    made = Console(quiet=quiet)
+    return made if made.is_terminal else Console(quiet=quiet, width=max(made.width, _PIPE_COLUMNS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +71,7 @@ def plan(text: PlanText) -> RenderableType:
     parts += [Text(f"! {warning}", style="yellow") for warning in text.warnings]
     parts += _commands(text.commands)
     title = Text.assemble((text.title, "bold"), "  plan")
-    return Panel(Group(*parts), title=title, title_align="left", border_style="blue", expand=False)
+    return _Framed(title=title, body=lambda _console, _room: parts, border="blue")
 
 
 def budget_bar(budget: BudgetView, *, width: int = 40) -> Text:
@@ -91,17 +103,45 @@ def summary(report: SweepReport) -> RenderableType:
     else:
         head.append(("best", f"trial {best.number}, {report.metric} {format_value(best.score)}"))
         head += [(f"  {name}", format_value(value, 6)) for name, value in best.parameters.items()]
-    parts: list[RenderableType] = [_best_table(report), Text(), facts_table([*head, *report.facts]), Text()]
+    parts: list[RenderableType] = [Text(), facts_table([*head, *report.facts]), Text()]
     if report.budget is None:
         parts.append(Text("NOT PRIVATE: nothing here carries a guarantee", style="bold red"))
     else:
         parts += [budget_bar(report.budget), Text(budget_sentence(report.budget), style="italic")]
     parts += _commands(report.next_commands)
     title = Text.assemble((report.sweep, "bold"), f"  {report.subtitle}" if report.subtitle else "")
-    return Panel(Group(*parts), title=title, title_align="left", border_style="green" if best else "red", expand=False)
+    return _Framed(
+        title=title,
+        body=lambda console, room: [_best_table(report, console, room), *parts],
+        border="green" if best else "red",
+    )
 
 
-def _best_table(report: SweepReport) -> Table:
+@dataclass(frozen=True, kw_only=True)
+class _Framed:
+    """A title over a body: in a frame on a terminal; as plain lines where a frame is only noise in a file."""
+
+    title: Text
+    body: Callable[[Console, int], list[RenderableType]]
+    border: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if not console.is_terminal:
+            yield self.title
+            yield from self.body(console, options.max_width)
+            return
+        inside = Group(*self.body(console, options.max_width - 4))
+        yield Panel(inside, title=self.title, title_align="left", border_style=self.border, expand=False)
+
+
+def _best_table(report: SweepReport, console: Console, room: int) -> Table:
+    """The best trials in at most `room` columns: a column a parameter, or one for all where they do not fit."""
+    wide = _trial_table(report, room, report.parameters)
+    fits = not report.parameters or console.measure(wide, options=console.options.update(width=10_000)).maximum <= room
+    return wide if fits else _trial_table(report, room, ())
+
+
+def _trial_table(report: SweepReport, room: int, columns: Sequence[str]) -> Table:
     """The best trials first, then those without a rank, as far as there is room."""
     sign = -1.0 if report.mode == "max" else 1.0
     ranked = sorted(
@@ -114,14 +154,27 @@ def _best_table(report: SweepReport) -> Table:
         ),
     )
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("trial", justify="right")
-    table.add_column("state")
-    table.add_column("steps", justify="right")
-    table.add_column(Text(report.metric), justify="right")
-    for name in report.parameters:
-        table.add_column(Text(name), justify="right", overflow="fold")
+    table.add_column("trial", justify="right", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    table.add_column("steps", justify="right", no_wrap=True)
+    table.add_column(Text(report.metric if room >= _WIDE - 4 else "score"), justify="right", no_wrap=True)
+    for name in columns:
+        table.add_column(Text(name), justify="right", no_wrap=True)
+    together = report.parameters if not columns else ()
+    if together:
+        table.add_column("parameters", overflow="fold")
     for trial in ranked[:_ROWS]:
-        values = [Text(format_value(trial.parameters.get(name))) for name in report.parameters]
+        values = [Text(format_value(trial.parameters.get(name))) for name in columns]
+        if together:
+            values = [
+                Text(
+                    ", ".join(
+                        f"{name}={format_value(trial.parameters[name])}"
+                        for name in together
+                        if name in trial.parameters
+                    )
+                )
+            ]
         table.add_row(str(trial.number), trial.state, str(trial.step), format_value(trial.score), *values)
     if len(ranked) > _ROWS:
         table.caption = f"the best {_ROWS} of {len(ranked)} trials"

@@ -1,0 +1,180 @@
+"""What a file leaves out of its space: what is then searched, what is fixed where, and what the documents say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import tuner
+from search_spaces import METHODS, PARAMETERS, Categorical, Fixed, Scalar, parameters_of
+from search_spaces.schedules import KINDS, kind_of
+from trainables.hyperparameters import HYPERPARAMETERS, Hyperparameters, from_parameters
+from tuner.errors import ExperimentError
+from tuner.experiment import Experiment, loads, shipped, yamlfile
+from tuner.experiment.resolving import hyperparameter_defaults
+from tuner.shipping import write_template
+
+USUAL: dict[str, set[str]] = {
+    "dp_sgd": set(),
+    "dp_lssgd": {"laplacian_sigma"},
+    "dplis": {"smoothing_radius"},
+    "dp_weight_decay": {"weight_decay"},
+    "composed": {"laplacian_sigma", "smoothing_radius", "weight_decay"},
+}
+DOCUMENT = Path(tuner.__file__).parent.parent / "docs" / "experiment.md"
+
+
+def experiment_of(method: str, *overrides: str) -> Experiment:
+    text = f"name: my-search\ndataset: {{name: digits}}\ntrainable: {{method: {method}}}\nprivacy: {{epsilon: 4.0}}\n"
+    return loads(text, overrides)
+
+
+class First:
+    """Takes the lower end, the first option, and one kind of schedule."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def uniform(self, name: str, low: float, high: float, *, log: bool) -> float:
+        return low
+
+    def integer(self, name: str, low: int, high: int, *, log: bool) -> int:
+        return low
+
+    def choice(self, name: str, options: tuple[Scalar, ...]) -> Scalar:
+        return self._kind if name == "schedule" else options[0]
+
+
+def made(method: str, parameters: Mapping[str, object]) -> Hyperparameters:
+    return from_parameters(method, parameters, batch_size=8, steps=10, noise_multiplier=1.0)
+
+
+def test_every_method_is_here() -> None:
+    assert set(USUAL) == set(METHODS)
+
+
+@pytest.mark.parametrize("empty", [[], ["search.space={}"]])
+@pytest.mark.parametrize("method", USUAL)
+def test_a_space_left_out_searches_what_the_method_is_about(method: str, empty: list[str]) -> None:
+    experiment = experiment_of(method, *empty)
+    assert set(experiment.space.free) == {"learning_rate"} | USUAL[method]
+    domains = dict(experiment.space.parameters)
+    for name in experiment.space.free:
+        assert domains[name] == PARAMETERS[name].default
+    assert isinstance(domains["max_grad_norm"], Fixed)
+    assert loads(experiment.to_yaml()) == experiment
+
+
+@pytest.mark.parametrize("method", USUAL)
+def test_one_trial_of_a_space_left_out_is_the_default_configuration(method: str) -> None:
+    experiment = experiment_of(method, "search.trials=1")
+    assert experiment.space.searched == ()
+    chosen = experiment.space.sample(First("constant"))
+    assert made(method, chosen) == made(method, {})
+    assert loads(experiment.to_yaml()) == experiment
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", USUAL)
+def test_writing_the_defaults_out_changes_no_trial(method: str, kind: str) -> None:
+    experiment = experiment_of(method, f"search.space={{schedule: {{choice: [{', '.join(KINDS)}]}}}}")
+    chosen = experiment.space.sample(First(kind))
+    assert made(method, chosen) == made(method, {"schedule": kind})
+    free = {name for name, parameter in parameters_of(method).items() if not parameter.priced}
+    assert set(chosen) == {name for name in free if kind_of(name) in (None, kind)}, "every value is recorded"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "wanted"),
+    [
+        ("cosine", "{cosine: {final: 0.0}}"),
+        ("constant", "constant"),
+        ("{step: {every: 0.3}}", "{step: {every: 0.3, factor: 0.1}}"),
+        (
+            "{choice: [cosine, {inverse_time: {decay: default}}]}",
+            "{choice: [{cosine: {final: 0.0}}, {inverse_time: {decay: {log_uniform: [0.5, 3.0]}}}]}",
+        ),
+    ],
+)
+def test_a_schedule_gets_the_parameters_of_its_own_kinds(schedule: str, wanted: str) -> None:
+    space = experiment_of("dp_sgd", f"search.space={{schedule: {schedule}, lr: default}}").search.space
+    assert space["schedule"] == yaml.safe_load(wanted)
+    assert list(space) == ["schedule", "learning_rate", "max_grad_norm", "warmup"], "named ones first, in file order"
+
+
+def test_what_the_optimizer_and_the_accountant_have_is_not_repeated_in_the_space() -> None:
+    for method in HYPERPARAMETERS:
+        names = set(hyperparameter_defaults(method))
+        assert not names & {"batch_size", "steps", "noise_multiplier", "epochs", "optimizer", "momentum"}
+
+
+@pytest.mark.parametrize("space", ["{learning_rate: 0.1}", "{lr: {choice: [0.1]}, schedule: cosine}"])
+def test_identical_trials_are_refused_and_one_is_not(space: str) -> None:
+    with pytest.raises(ExperimentError) as caught:
+        experiment_of("dp_sgd", f"search.space={space}")
+    (problem,) = caught.value.problems
+    assert problem.key == "search.space"
+    assert "search.trials" in problem.rule
+    assert "learning_rate: default" in problem.mend
+    assert "trials: 1" in problem.mend
+    assert experiment_of("dp_sgd", f"search.space={space}", "search.trials=1").search.trials == 1
+
+
+def test_a_resolved_configuration_is_refused_more_trials() -> None:
+    text = experiment_of("dplis", "search.trials=1").to_yaml()
+    with pytest.raises(ExperimentError, match="something must be searched"):
+        loads(text, ["search.trials=2"])
+
+
+def _block(number: int) -> str:
+    return DOCUMENT.read_text().split("```yaml\n")[number].partition("```")[0]
+
+
+def test_the_documented_file_is_the_resolved_file_of_its_four_values() -> None:
+    documented = yamlfile.parse(_block(1), source="docs/experiment.md")
+    assert not documented.problems
+    experiment = experiment_of("dplis")
+    assert documented.values == experiment.model_dump(mode="json", by_alias=True)
+    assert loads(_block(1)) == experiment
+
+
+def test_the_documented_table_is_what_the_methods_have() -> None:
+    rows: dict[str, list[Any]] = {}
+    for line in DOCUMENT.read_text().splitlines():
+        if line.startswith("| `"):
+            name, *cells = (cell.strip(" `") for cell in line.strip("|").split("|"))
+            rows[name] = [yamlfile.parse(f"x: {cell}", source="table").values for cell in cells]
+    assert list(rows) == [name for name, parameter in PARAMETERS.items() if not parameter.priced]
+    for name, (default, left_out, composed) in rows.items():
+        assert default == {"x": PARAMETERS[name].default.to_spec()}, name
+        assert composed == {"x": hyperparameter_defaults("composed")[name]}, name
+        for method in set(METHODS) - {"composed"}:
+            if name in parameters_of(method):
+                assert left_out == {"x": hyperparameter_defaults(method)[name]}, (method, name)
+
+
+def test_the_documented_schedule_is_one() -> None:
+    chosen = yamlfile.parse(_block(2), source="docs/experiment.md").values
+    space = loads(experiment_of("dp_sgd").to_yaml(), [f"search.space={chosen!r}".replace("'", '"')]).space
+    assert dict(space.parameters)["schedule"] == Categorical(("constant", "cosine", "inverse_time"))
+
+
+def test_the_template_is_valid_and_does_not_pass_its_examples_off_as_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    write_template(path, force=False)
+    text = path.read_text()
+    assert loads(text).space.free
+    assert loads(text).search.trials != experiment_of("dplis").search.trials
+    comment = " ".join(line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))
+    assert "every other line is an example" in comment
+    assert "shows its default" not in comment
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_a_shipped_file_that_is_warned_of_says_why(name: str) -> None:
+    text = shipped()[name].read_text()
+    assert any("n^-1.1" in warning for warning in loads(text).warnings()) == ("n^-1.1" in text)
