@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import torch
 
 from trainables import data
-from trainables.engine.layout import Layout
-from trainables.engine.linear import per_sample_source
-from trainables.engine.random import SecureGenerator
-from trainables.engine.step import Mechanism, PrivateStep
-from trainables.engine.update import Sgd
-from trainables.hyperparameters import from_parameters
-from trainables.methods import METHODS
-from trainables.models import build
-from trainables.training import TrainingSpec
+from trainables.data import DatasetInfo, Splits
+from trainables.training import PrivateTraining, TrainingSpec
 
 __all__ = ["seconds_per_step"]
+
+_BATCHES = 4
+
+
+class _Unpaid:
+    """Steps on random numbers cost no record anything."""
+
+    def lease(self, steps: int) -> None:
+        """Nothing to charge."""
+
+    def leased(self) -> int:
+        """Nothing was charged."""
+        return 0
 
 
 def seconds_per_step(spec: TrainingSpec, *, steps: int, at_most: float) -> list[float]:
@@ -28,54 +35,32 @@ def seconds_per_step(spec: TrainingSpec, *, steps: int, at_most: float) -> list[
         steps: how many steps to time.
         at_most: seconds after which no further step is taken; one is always timed.
     """
-    about = data.info(spec.dataset)
+    splits = _random_splits(data.info(spec.dataset), _BATCHES * spec.batch_size)
     threads = torch.get_num_threads()
-    records = 4 * spec.batch_size
-    public = torch.Generator().manual_seed(0)
-    inputs = torch.randn(records, *about.input_shape, generator=public)
-    targets = torch.randint(about.classes, (records,), generator=public)
-    hyperparameters = from_parameters(
-        spec.method,
-        spec.parameters,
-        batch_size=spec.batch_size,
-        steps=spec.steps,
-        noise_multiplier=spec.noise_multiplier,
-        optimizer=spec.optimizer,
-        momentum=spec.momentum,
-    )
-    model = build(
-        spec.model,
-        input_shape=about.input_shape,
-        classes=about.classes,
-        activation=spec.activation,
-        normalization=spec.normalization,
-        seed=spec.seed,
-    )
-    layout = Layout.of(model)
-    theta = layout.flatten(model)
-    step = PrivateStep(
-        mechanism=Mechanism(
-            sample_rate=0.25,
-            noise_multiplier=spec.noise_multiplier,
-            max_grad_norm=hyperparameters.max_grad_norm,
-            expected_batch_size=spec.batch_size,
-        ),
-        stages=METHODS[spec.method](hyperparameters, layout),
-        source=per_sample_source(model, layout),
-        update=Sgd(theta, momentum=0.0),
-        secret=SecureGenerator(),
-        public=public,
-    )
     seconds: list[float] = []
     started = time.perf_counter()
     try:
-        torch.set_num_threads(spec.threads or threads)
-        for _ in range(steps + 1):
+        training = PrivateTraining(replace(spec, sample_rate=1 / _BATCHES), _Unpaid(), splits=splits)
+        for step in range(1, min(steps + 1, spec.steps) + 1):
             before = time.perf_counter()
-            theta = step.take(theta, inputs, targets, learning_rate=hyperparameters.learning_rate)
+            training.run_to(step)
             seconds.append(time.perf_counter() - before)
             if time.perf_counter() - started > at_most:
                 break
     finally:
         torch.set_num_threads(threads)
     return seconds[1:] or seconds
+
+
+def _random_splits(about: DatasetInfo, records: int) -> Splits:
+    public = torch.Generator().manual_seed(0)
+    inputs = torch.randn(records, *about.input_shape, generator=public)
+    targets = torch.randint(about.classes, (records,), generator=public)
+    return Splits(
+        x_train=inputs,
+        y_train=targets,
+        x_validation=inputs[:0],
+        y_validation=targets[:0],
+        x_test=inputs[:0],
+        y_test=targets[:0],
+    )

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables import data
-from trainables.data import DatasetRequest
+from trainables.data import DatasetRequest, Splits
 from trainables.engine.layout import Layout
 from trainables.engine.linear import per_sample_source
 from trainables.engine.random import Generator, SecureGenerator, SeededGenerator
@@ -98,6 +98,7 @@ class PrivateTraining:
     Args:
         spec: what to train.
         charge: how to pay.
+        splits: records to use in the place of the spec's, for timing on random numbers; None reads the spec's.
 
     Raises:
         HyperparameterError: a value is out of its range.
@@ -105,7 +106,7 @@ class PrivateTraining:
         DatasetError: the records are not there.
     """
 
-    def __init__(self, spec: TrainingSpec, charge: Charge) -> None:
+    def __init__(self, spec: TrainingSpec, charge: Charge, *, splits: Splits | None = None) -> None:
         _check_privacy(spec)
         self.spec = spec
         self.step = 0
@@ -133,7 +134,7 @@ class PrivateTraining:
         ).to(self._device)
         self._layout = Layout.of(self._model)
         self._theta = self._layout.flatten(self._model)
-        self._records = _records(spec.dataset, self._device)
+        self._records = _records(splits or data.load(spec.dataset), self._device)
         self._update = self._make_update()
         self._secret: Generator = SecureGenerator() if spec.noise_seed is None else SeededGenerator(spec.noise_seed)
         self._public = torch.Generator().manual_seed(spec.seed)
@@ -301,8 +302,7 @@ def _device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _records(request: DatasetRequest, device: torch.device) -> dict[str, tuple[Tensor, Tensor]]:
-    splits = data.load(request)
+def _records(splits: Splits, device: torch.device) -> dict[str, tuple[Tensor, Tensor]]:
     return {
         "train": (splits.x_train.to(device), splits.y_train.to(device)),
         "validation": (splits.x_validation.to(device), splits.y_validation.to(device)),
