@@ -23,7 +23,7 @@ def admit(state: DatasetState | None, epsilon: float, delta: float, *, what: str
     if total_epsilon > exact_sum((state.cap.epsilon,)) or total_delta > exact_sum((state.cap.delta,)):
         raise BudgetRefusedError(
             f"the searches on data set {state.dataset!r} must fit its cap of epsilon {state.cap.epsilon!r}, delta "
-            f"{state.cap.delta!r}: {len(counted)} searches hold epsilon {state.committed_epsilon!r}, delta "
+            f"{state.cap.delta!r}: what is committed is epsilon {state.committed_epsilon!r}, delta "
             f"{state.committed_delta!r}, and {what} would make it {float(total_epsilon)!r}, {float(total_delta)!r}. "
             f"Lower privacy.epsilon or delta, or ask the owner of the data: tune budget set {state.dataset} "
             f"--epsilon E --delta D."
