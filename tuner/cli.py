@@ -10,6 +10,7 @@ import click
 
 from tuner import __version__
 from tuner.cli_budget import budget, json_option, say_json
+from tuner.cli_landscape import landscape
 from tuner.errors import BudgetRefusedError, InputError, SweepInterrupted, TunerError
 
 __all__ = ["cli", "main"]
@@ -379,6 +380,9 @@ def verify(card: str, ledger: str | None, as_json: bool) -> None:
     report = verify_card(Path(card), ledger)
     say_json(report.values) if as_json else click.echo(report.text)
     sys.exit(0 if report.ok else 1)
+
+
+cli.add_command(landscape)
 
 
 @cli.command()

@@ -15,7 +15,7 @@ LEFT, RIGHT, TOP, BOTTOM = 58.0, 14.0, 12.0, 40.0
 
 
 @dataclass(frozen=True)
-class _Axis:
+class Axis:
     """Maps values to pixels; logarithmic where the values are spread over decades."""
 
     low: float
@@ -25,9 +25,9 @@ class _Axis:
     log: bool = False
 
     @classmethod
-    def over(cls, values: Sequence[float], start: float, end: float, *, may_be_log: bool = False) -> _Axis:
+    def over(cls, values: Sequence[float], start: float, end: float, *, may_be_log: bool = False) -> Axis:
         low, high = min(values), max(values)
-        log = may_be_log and low > 0 and high / low >= 20
+        log = may_be_log and low > 0 and 20 <= high / low < 1e100 and low > 1e-200  # beyond, edges have no room
         if low == high:
             pad = abs(low) * 0.1 or 1.0
             return cls(low - pad, high + pad, start, end)
@@ -50,6 +50,8 @@ class _Axis:
             found = [factor * 10.0**decade for decade in decades for factor in factors]
             return [tick for tick in found if self.low <= tick <= self.high]
         rough = (self.high - self.low) / 5
+        if not rough > 0:  # the smallest numbers there are have no fifth
+            return [self.low, self.high]
         unit = 10 ** math.floor(math.log10(rough))
         step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough)
         first = math.ceil(self.low / step)
@@ -57,11 +59,11 @@ class _Axis:
 
 
 @dataclass(frozen=True)
-class _Frame:
+class Frame:
     width: float
     height: float
-    x: _Axis
-    y: _Axis
+    x: Axis
+    y: Axis
 
     def draw(self, body: str, *, x_label: str, y_label: str, x_ticks: Sequence[tuple[float, str]] | None = None) -> str:
         bottom = self.height - BOTTOM
@@ -152,18 +154,16 @@ def curves(report: SweepReport) -> str:
     return frame.draw(body, x_label="step", y_label=report.metric)
 
 
-def _frame(
-    width: float, height: float, xs: Sequence[float], ys: Sequence[float], *, may_be_log: bool = False
-) -> _Frame:
-    x = _Axis.over(xs, LEFT, width - RIGHT, may_be_log=may_be_log)
-    return _Frame(width, height, x, _Axis.over(ys, height - BOTTOM, TOP))
+def _frame(width: float, height: float, xs: Sequence[float], ys: Sequence[float], *, may_be_log: bool = False) -> Frame:
+    x = Axis.over(xs, LEFT, width - RIGHT, may_be_log=may_be_log)
+    return Frame(width, height, x, Axis.over(ys, height - BOTTOM, TOP))
 
 
 def _scores(trials: Sequence[TrialRow]) -> list[float]:
     return [trial.score for trial in trials if trial.score is not None]
 
 
-def _point(trial: TrialRow, x: float, frame: _Frame, report: SweepReport) -> str:
+def _point(trial: TrialRow, x: float, frame: Frame, report: SweepReport) -> str:
     if trial.score is None:
         return ""
     y = frame.y.at(trial.score)

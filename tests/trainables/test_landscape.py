@@ -1,0 +1,280 @@
+"""Sharpness against maxima known in closed form, brute force and L-BFGS-B; slices against the loss that they cut."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from trainables.engine.layout import Layout
+from trainables.errors import DatasetError, HyperparameterError, TrainableError
+from trainables.landscape import PublicLoss, filter_normalised, loss_surface, sharpness
+
+RADIUS = 0.0045
+
+
+def records(count: int = 40, features: int = 6, classes: int = 3) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(count, features, generator=generator, dtype=torch.float64)
+    return inputs, torch.randint(0, classes, (count,), generator=generator)
+
+
+def network(seed: int = 0, features: int = 6, classes: int = 3) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(features, 8), nn.Tanh(), nn.Linear(8, classes))
+
+
+class Symmetric(nn.Module):
+    """Logits ±(w·w) / 2 of a record that is ignored: with both labels present the loss is even in w, least at 0."""
+
+    def __init__(self, size: int = 4) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1, size, dtype=torch.float64))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        half = (self.weight**2).sum() / 2
+        return torch.stack([half, -half]).expand(len(inputs), 2)
+
+
+BOTH_LABELS = torch.zeros(2, 1), torch.tensor([0, 1])
+
+
+def largest_loss_of_one_record(module: nn.Linear, record: Tensor, label: int, radius: float) -> float:
+    """Two classes, one record: the loss is log(1 + exp(−margin)), and the margin is linear in the parameters."""
+    weight, bias = module.weight.detach().double(), module.bias.detach().double()
+    margin = (weight[label] - weight[1 - label]) @ record + bias[label] - bias[1 - label]
+    reach = (radius * (weight.abs() + 1) @ record.abs()).sum() + (radius * (bias.abs() + 1)).sum()
+    return math.log1p(math.exp(-float(margin - reach)))
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 2**20), radius=st.floats(1e-4, 1.0), label=st.integers(0, 1))
+def test_one_record_of_two_classes_is_solved_exactly(seed: int, radius: float, label: int) -> None:
+    torch.manual_seed(seed)
+    module, record = nn.Linear(5, 2), torch.randn(1, 5, dtype=torch.float64)
+    found = sharpness(module, record, torch.tensor([label]), radius=radius, iterations=4, restarts=1, seed=seed)
+    highest = largest_loss_of_one_record(module, record[0], label, radius)
+    assert found.highest == pytest.approx(highest, rel=1e-12)
+    assert found.value == pytest.approx(100 * (highest - found.loss) / (1 + found.loss), rel=1e-9)
+
+
+def test_where_the_gradient_vanishes_the_restarts_find_the_corner() -> None:
+    """At 0 the loss is least, so a start there goes nowhere; every corner of the box is a maximum."""
+    corner = 4 * RADIUS**2 / 2  # |θ_i| + 1 = 1: the half square of a corner
+    highest = (math.log1p(math.exp(-2 * corner)) + math.log1p(math.exp(2 * corner))) / 2
+    found = sharpness(Symmetric(), *BOTH_LABELS, radius=RADIUS, restarts=2)
+    assert found.loss == pytest.approx(math.log(2), rel=1e-15)
+    assert found.by_start[0] == 0
+    assert found.highest == pytest.approx(highest, rel=1e-14)
+    assert sharpness(Symmetric(), *BOTH_LABELS, radius=RADIUS, restarts=0).value == 0
+
+
+def test_a_convex_loss_against_every_corner_of_the_box() -> None:
+    """A convex loss is largest at a corner; ten parameters have 1 024 of them."""
+    torch.manual_seed(2)
+    module = nn.Linear(4, 2)
+    inputs, targets = records(features=4, classes=2)
+    loss = PublicLoss(module, inputs, targets)
+    for radius in (RADIUS, 0.3):
+        reach = radius * (loss.theta.abs() + 1)
+        corners = itertools.product((-1.0, 1.0), repeat=len(reach))
+        highest = max(loss.loss(loss.theta + torch.tensor(signs, dtype=torch.float64) * reach) for signs in corners)
+        found = sharpness(module, inputs, targets, radius=radius, restarts=3)
+        assert found.highest <= highest * (1 + 1e-12)
+        assert found.highest == pytest.approx(highest, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_less_is_found_than_by_the_method_of_the_definition(seed: int) -> None:
+    """Keskar et al. search the box by L-BFGS-B; both are lower bounds, and ours may not be the lower one."""
+    module = network(seed)
+    inputs, targets = records()
+    loss = PublicLoss(module, inputs, targets)
+    start, reach = loss.theta, RADIUS * (loss.theta.abs() + 1)
+
+    def downhill(z: np.ndarray) -> tuple[float, np.ndarray]:
+        place = start + torch.from_numpy(z)
+        return -loss.loss(place), -loss.gradient(place).numpy()
+
+    box = [(-limit, limit) for limit in reach.tolist()]
+    theirs = -float(minimize(downhill, np.zeros(len(reach)), jac=True, method="L-BFGS-B", bounds=box).fun)
+    found = sharpness(module, inputs, targets, radius=RADIUS)
+    assert found.loss < theirs <= found.highest * (1 + 1e-6)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**20), radii=st.lists(st.floats(0, 0.5), min_size=2, max_size=4))
+def test_a_larger_box_is_not_less_sharp(seed: int, radii: list[float]) -> None:
+    torch.manual_seed(seed)
+    module, (inputs, targets) = nn.Linear(6, 3), records()
+    values = [sharpness(module, inputs, targets, radius=radius, restarts=1).value for radius in sorted(radii)]
+    assert values[0] >= 0
+    assert all(small <= large + 1e-9 for small, large in itertools.pairwise(values))
+
+
+def test_a_box_without_width_is_not_sharp() -> None:
+    assert sharpness(network(), *records(), radius=0.0).value == 0
+
+
+def test_what_is_met_lies_in_the_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, (inputs, targets) = network(), records()
+    theta, met, real = PublicLoss(module, inputs, targets).theta, [], PublicLoss.loss
+
+    def noted(self: PublicLoss, place: Tensor) -> float:
+        met.append(place)
+        return real(self, place)
+
+    monkeypatch.setattr(PublicLoss, "loss", noted)
+    sharpness(module, inputs, targets, radius=RADIUS)
+    assert len(met) > 3
+    assert all(bool(((place - theta).abs() <= RADIUS * (theta.abs() + 1) * (1 + 1e-12)).all()) for place in met)
+
+
+def test_the_same_in_chunks_of_any_size_and_in_every_run() -> None:
+    module, (inputs, targets) = network(), records()
+    whole = sharpness(module, inputs, targets)
+    assert sharpness(module, inputs, targets) == whole
+    for chunk in (1, 7, 39):
+        assert sharpness(module, inputs, targets, chunk=chunk).value == pytest.approx(whole.value, rel=1e-9)
+        losses = loss_surface(module, inputs, targets, points=5, chunk=chunk).losses
+        assert torch.allclose(losses, loss_surface(module, inputs, targets, points=5).losses, rtol=1e-13)
+
+
+def test_loss_accuracy_and_gradient_against_autograd_in_double_precision() -> None:
+    module, (inputs, targets) = network(), records()
+    loss = PublicLoss(module, inputs.float(), targets, chunk=9)
+    twin = network().double()
+    logits = twin(inputs.float().double())
+    mean = cross_entropy(logits, targets)
+    mean.backward()
+    mean = mean.detach()
+    score = loss.score(loss.theta)
+    assert score.loss == pytest.approx(float(mean), rel=1e-14)
+    assert score.accuracy == float((logits.argmax(1) == targets).double().mean())
+    gradient = torch.cat([parameter.grad.flatten() for parameter in twin.parameters() if parameter.grad is not None])
+    assert torch.allclose(loss.gradient(loss.theta), gradient, rtol=1e-12, atol=1e-15)
+
+
+def test_the_model_is_left_as_it_is() -> None:
+    module = network()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    state = torch.get_rng_state()
+    sharpness(module, *records())
+    loss_surface(module, *records(), points=3, dimensions=2)
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    assert all(parameter.grad is None for parameter in module.parameters())
+    assert module.training
+    assert torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("dimensions", [1, 2])
+def test_the_centre_is_the_model_itself(dimensions: int) -> None:
+    module, (inputs, targets) = network(), records()
+    surface = loss_surface(module, inputs, targets, extent=0.7, points=7, dimensions=dimensions)
+    loss = PublicLoss(module, inputs, targets)
+    middle = (3,) * dimensions
+    assert surface.losses.shape == surface.accuracies.shape == (7,) * dimensions
+    assert float(surface.losses[middle]) == loss.loss(loss.theta)
+    assert float(surface.accuracies[middle]) == loss.score(loss.theta).accuracy
+    assert surface.coordinates[3] == 0
+    assert (surface.coordinates[0], surface.coordinates[-1]) == (-surface.coordinates[-1], pytest.approx(0.7))
+
+
+def test_every_point_of_a_plane_is_where_it_says() -> None:
+    module, (inputs, targets) = network(), records()
+    loss = PublicLoss(module, inputs, targets)
+    plane = loss_surface(module, inputs, targets, extent=0.5, points=3, dimensions=2, seed=4)
+    generator = torch.Generator().manual_seed(4)
+    first, second = (
+        filter_normalised(torch.randn(loss.theta.shape, generator=generator).double(), loss.theta, loss.layout)
+        for _ in range(2)
+    )
+    for (row, a), (column, b) in itertools.product(enumerate((-0.5, 0.0, 0.5)), repeat=2):
+        expected = loss.loss(loss.theta + a * first + b * second)
+        assert float(plane.losses[row, column]) == pytest.approx(expected, rel=1e-13)
+    line = loss_surface(module, inputs, targets, extent=0.5, points=3, seed=4)
+    assert torch.allclose(line.losses, plane.losses[:, 1], rtol=1e-13), "the first direction is that of the line"
+    other = loss_surface(module, inputs, targets, extent=0.5, points=3, seed=5)
+    assert not torch.allclose(line.losses, other.losses)
+
+
+def test_an_even_loss_gives_an_even_slice() -> None:
+    """A linear model with records x and −x of the same label, cut around parameters that are swapped by the sign."""
+    module = nn.Linear(3, 2, bias=False)
+    with torch.no_grad():
+        module.weight.copy_(torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]))  # all margins are 0: L(θ+v) = L(θ−v)
+    inputs = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
+    surface = loss_surface(module, torch.cat([inputs, -inputs]), torch.zeros(10, dtype=torch.int64), points=9)
+    assert torch.allclose(surface.losses, surface.losses.flip(0), rtol=1e-12)
+    assert int(surface.losses.argmin()) == 4
+    lopsided = loss_surface(module, inputs, torch.zeros(5, dtype=torch.int64), points=9)
+    assert not torch.allclose(lopsided.losses, lopsided.losses.flip(0), rtol=1e-3), "the control"
+
+
+def test_every_filter_of_a_direction_has_the_norm_of_the_models_own() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(4 * 4, 5), nn.Linear(5, 3, bias=False)
+    )
+    with torch.no_grad():
+        module[0].weight[1] = 0.0
+    layout = Layout.of(module)
+    theta = layout.flatten(module)
+    drawn = torch.randn(layout.dimension, generator=torch.Generator().manual_seed(3))
+    views, own, raw = (layout.views(each) for each in (filter_normalised(drawn, theta, layout), theta, drawn))
+    for name, moved in views.items():
+        if own[name].dim() < 2:
+            assert not moved.any(), f"{name} is a bias or belongs to a normalisation"
+            continue
+        for mine, theirs, before in zip(moved, own[name], raw[name], strict=True):
+            assert float(mine.norm()) == pytest.approx(float(theirs.norm()), rel=1e-5)
+            assert torch.allclose(mine * before.norm(), before * theirs.norm(), atol=1e-5), "the way is the drawn one"
+
+
+def test_rescaling_a_layer_and_the_next_changes_no_slice() -> None:
+    """What filter normalisation is for: ReLU networks with the same function have the same slices."""
+    torch.manual_seed(0)
+    module, twin = (nn.Sequential(nn.Linear(6, 8, bias=False), nn.ReLU(), nn.Linear(8, 3)) for _ in range(2))
+    with torch.no_grad():
+        twin[0].weight.copy_(module[0].weight * 10)
+        twin[2].weight.copy_(module[2].weight / 10)
+        twin[2].bias.copy_(module[2].bias)
+    first, second = (loss_surface(each, *records(), points=5).losses for each in (module, twin))
+    assert torch.allclose(first, second, rtol=1e-5)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -1.0])
+def test_numbers_out_of_range_are_refused(bad: float) -> None:
+    module, (inputs, targets) = network(), records()
+    with pytest.raises(HyperparameterError, match="radius"):
+        sharpness(module, inputs, targets, radius=bad)
+    with pytest.raises(HyperparameterError, match="extent"):
+        loss_surface(module, inputs, targets, extent=bad)
+
+
+def test_what_cannot_be_measured_is_refused() -> None:
+    module, (inputs, targets) = network(), records()
+    with pytest.raises(HyperparameterError, match="odd"):
+        loss_surface(module, inputs, targets, points=4)
+    with pytest.raises(HyperparameterError, match="points"):
+        loss_surface(module, inputs, targets, points=1)
+    with pytest.raises(HyperparameterError, match="dimensions"):
+        loss_surface(module, inputs, targets, dimensions=3)
+    with pytest.raises(HyperparameterError, match="iterations"):
+        sharpness(module, inputs, targets, iterations=0)
+    with pytest.raises(HyperparameterError, match="two dimensions"):
+        loss_surface(Symmetric(), *BOTH_LABELS)
+    with pytest.raises(DatasetError, match="at least one record"):
+        sharpness(module, inputs[:0], targets[:0])
+    with torch.no_grad():
+        module[0].bias[0] = math.nan
+    with pytest.raises(TrainableError, match="finite"):
+        sharpness(module, inputs, targets)
