@@ -1,9 +1,9 @@
-"""The parameters of every method: learning rate, clipping norm, and the priced batch size, noise and epochs."""
+"""The parameters of every method: learning rate, clip, augmentation, averaging, and the priced ones."""
 
 from __future__ import annotations
 
-from search_spaces.domains import Categorical, LogUniform
-from search_spaces.parameter import Limits, Parameter
+from search_spaces.domains import Categorical, Integer, LogUniform
+from search_spaces.parameter import Limits, Parameter, Words
 
 __all__ = ["PARAMETERS", "PRICED"]
 
@@ -25,6 +25,35 @@ PARAMETERS: tuple[Parameter, ...] = (
         legal=Limits(low=1e-6, high=1e6),
         source="published: C = 1 (DPLIS), 1 and 3 (DP-LSSGD), 3 and 10 (weight decay); 0.1 in the clipping study",
         description="clipping norm of one sample's gradient; free, because the noise scales with it",
+    ),
+    Parameter(
+        name="clipping",
+        default=Categorical(("flat", "automatic", "per_layer")),
+        legal=Words(("flat", "automatic", "per_layer")),
+        source="flat is Abadi et al. 2016, automatic Bu et al. 2022, a norm for each layer McMahan et al. 2018",
+        description="how a sample's gradient is brought to length C; free, because C bounds it in all three",
+    ),
+    Parameter(
+        name="augmentation",
+        default=Categorical(("flip", "crop", "crop_flip")),
+        legal=Words(("none", "flip", "crop", "crop_flip")),
+        source="De et al. 2022 crop and flip CIFAR-10; `none` is left out, for it takes no multiplicity",
+        description="random views of an image in the place of it; digits must not be flipped",
+    ),
+    Parameter(
+        name="augmentation_multiplicity",
+        aliases=("M",),
+        default=Integer(1, 16, log=True),
+        legal=Limits(low=1, integer=True),
+        source="De et al. 2022: 16 where it was affordable, a few already help; a step costs M times the work",
+        description="views M of a sample in a step, averaged before its clip; above 1 it needs an augmentation",
+    ),
+    Parameter(
+        name="ema_decay",
+        default=Categorical((0.0, 0.9, 0.99, 0.999)),
+        legal=Limits(high=1.0, high_open=True),
+        source="De et al. 2022: 0.9999 in long trainings; shorter ones forget faster",
+        description="decay of the moving average of the weights that is scored and exported, 0 = the last weights",
     ),
 )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 from search_spaces import schedules
-from search_spaces.domains import Categorical, Domain, Fixed, parse_domain, show
+from search_spaces.domains import Categorical, Domain, Fixed, is_number, parse_domain, show
 from search_spaces.errors import DomainError, SpaceError, SpaceProblem
 from search_spaces.methods import METHODS
 from search_spaces.parameter import Parameter
@@ -22,6 +22,7 @@ _ELSEWHERE = {
     "model": "trainable.model",
     "activation": "trainable.activation",
     "normalization": "trainable.normalization",
+    "precision": "trainable.precision",
     "steps": "trainable.epochs",
     "epsilon": "privacy.epsilon",
     "delta": "privacy.delta",
@@ -89,6 +90,7 @@ class _Reader:
                     f"schedule: {show(chosen.to_spec()) if chosen else 'constant (the default)'}",
                     f"Add {kind} to schedule, or leave {name} out.",
                 )
+        self._check_multiplicity()
         if self._problems:
             raise SpaceError(self._problems)
         ordered: dict[str, Domain] = {}
@@ -99,6 +101,21 @@ class _Reader:
                 ordered |= {n: d for n, d in self._domains.items() if schedules.kind_of(n) is not None}
         conditions = tuple((name, kind) for name in ordered if (kind := schedules.kind_of(name)) is not None)
         return SearchSpace(tuple(ordered.items()), conditions)
+
+    def _check_multiplicity(self) -> None:
+        """Refuse several copies where a trial may be without augmentation: it would fail when it starts."""
+        copies = self._domains.get("augmentation_multiplicity")
+        augmentation = self._domains.get("augmentation", Fixed("none"))
+        malformed = "augmentation" in self._written and "augmentation" not in self._domains
+        if copies is None or malformed or not any(is_number(count) and count > 1 for count in copies.grid(2)):
+            return
+        if augmentation.contains("none"):
+            self._problem(
+                (self._written["augmentation_multiplicity"],),
+                "augmentation_multiplicity above 1 needs an augmentation: without one all copies are the same",
+                f"{show(copies.to_spec())} with augmentation: {show(augmentation.to_spec())}",
+                "Write augmentation: flip, crop or crop_flip (or a choice of them), or augmentation_multiplicity: 1.",
+            )
 
     def _problem(self, path: Path, rule: str, value: str, mend: str = "") -> None:
         self._problems.append(SpaceProblem(path=path, rule=rule, value=value, mend=mend))

@@ -20,6 +20,7 @@ __all__ = [
     "Composed",
     "DPWeightDecay",
     "Hyperparameters",
+    "check_augmentation",
     "from_parameters",
 ]
 
@@ -74,6 +75,12 @@ class Hyperparameters:
         schedule: factor of the rate at each step.
         optimizer: 'sgd' or 'adam'.
         momentum: of SGD, in [0, 1).
+        clipping: 'flat' clips a sample's whole gradient, 'per_layer' each layer's to C / √layers, 'automatic' divides
+            by the norm (Bu et al. 2022). C is the most that one sample adds, in all three.
+        augmentation: random views of an image in the place of it, 'none', 'flip', 'crop' or 'crop_flip'.
+        augmentation_multiplicity: M, views of a sample in a step; its gradient is their mean, taken before the clip
+            (De et al. 2022).
+        ema_decay: β of the moving average of the weights, which is what is scored and exported; 0 is the last weights.
 
     Raises:
         HyperparameterError: with all problems, one a line.
@@ -87,6 +94,10 @@ class Hyperparameters:
     schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
     optimizer: str = "sgd"
     momentum: float = 0.0
+    clipping: str = "flat"
+    augmentation: str = "none"
+    augmentation_multiplicity: int = 1
+    ema_decay: float = 0.0
 
     NUMBERS: ClassVar[Mapping[str, _Number]] = {
         "batch_size": _COUNT,
@@ -95,6 +106,8 @@ class Hyperparameters:
         "max_grad_norm": _Number(1e-6, 1e6),  # far outside, single precision no longer bounds what is clipped
         "learning_rate": _POSITIVE,
         "momentum": _Number(0, 1, high_is_open=True),
+        "augmentation_multiplicity": _COUNT,
+        "ema_decay": _Number(0, 1, high_is_open=True),
         "laplacian_sigma": _NOT_NEGATIVE,
         "smoothing_radius": _NOT_NEGATIVE,
         "smoothing_samples": _COUNT,
@@ -102,6 +115,8 @@ class Hyperparameters:
     }
     CHOICES: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "optimizer": ("sgd", "adam"),
+        "clipping": ("flat", "automatic", "per_layer"),
+        "augmentation": ("none", "flip", "crop", "crop_flip"),
         "laplacian_scope": ("layer", "model"),
         "smoothing_reduction": ("mean", "sum"),
         "weight_decay_mode": ("before_clipping", "decoupled"),
@@ -118,6 +133,12 @@ class Hyperparameters:
         if self.optimizer == "adam" and self.momentum != 0:
             problems.append(
                 f"momentum belongs to sgd, adam has its own; got {self.momentum!r}: leave it out or take sgd"
+            )
+        copies = self.augmentation_multiplicity
+        if self.augmentation == "none" and isinstance(copies, int) and copies > 1:
+            problems.append(
+                "augmentation_multiplicity above 1 needs an augmentation, without one all copies are the same; got "
+                f"{copies!r} with 'none': write 1, or take flip, crop or crop_flip"
             )
         if problems:
             raise HyperparameterError("\n".join(problems))
@@ -219,6 +240,23 @@ def from_parameters(
     values |= {"schedule": _schedule(parameters)}
     values |= {"batch_size": batch_size, "steps": steps, "noise_multiplier": noise_multiplier}
     return kind(**values)
+
+
+def check_augmentation(augmentation: str, input_shape: tuple[int, ...]) -> None:
+    """Refuse to flip or crop what is no image; the shape is public, so a plan can ask.
+
+    Args:
+        augmentation: the name.
+        input_shape: of one input, without the batch.
+
+    Raises:
+        HyperparameterError: an input is not (channels, height, width).
+    """
+    if augmentation != "none" and len(input_shape) != 3:
+        raise HyperparameterError(
+            f"augmentation takes images of shape (channels, height, width); got {augmentation!r} for inputs of shape "
+            f"{input_shape}: write none"
+        )
 
 
 def _problem_of_name(name: str, method: str, names: list[str]) -> str:

@@ -105,7 +105,8 @@ def _problem_of_layer(name: str, layer: nn.Module) -> str | None:
         return f"{where}, which mixes the samples of a batch before the clip: use nn.GroupNorm, or normalization: group"
     if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats:
         return f"{where} with running statistics of the records, which no noise covers: set track_running_stats=False"
-    if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
+    own_dropout = isinstance(layer, nn.RNNBase | nn.MultiheadAttention) and layer.dropout > 0
+    if own_dropout or (isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0):
         return f"{where}, which draws from a generator that no checkpoint holds: leave it out"
     return None
 

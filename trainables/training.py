@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import tempfile
-from dataclasses import asdict, dataclass
-from math import inf, isfinite, nan
+from collections.abc import Mapping
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -14,23 +13,29 @@ import torch
 from torch import Tensor, nn
 
 from trainables import data
-from trainables.data import DatasetRequest, Splits
+from trainables.data import Splits
+from trainables.engine.average import WeightAverage
 from trainables.engine.layout import Layout
-from trainables.engine.linear import per_sample_source
+from trainables.engine.per_sample import PerSampleSource
 from trainables.engine.random import Generator, SecureGenerator, SeededGenerator
 from trainables.engine.schedules import factor
+from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep
 from trainables.engine.update import Adam, Sgd, Update
 from trainables.errors import DatasetError, GateError, HyperparameterError, TrainableError
-from trainables.hyperparameters import from_parameters
+from trainables.hyperparameters import check_augmentation, from_parameters
 from trainables.methods import METHODS
 from trainables.models import build
+from trainables.spec import TrainingSpec, check_privacy, fingerprint
 
-__all__ = ["LEASE_STEPS", "Charge", "PrivateTraining", "TrainingSpec"]
+__all__ = ["LEASE_STEPS", "Charge", "PrivateTraining", "TrainingSpec", "gradient_source"]
 
 # What a crash can cost at most: steps that were charged and never taken.
 LEASE_STEPS: Final = 200
 _SCORING_BATCH: Final = 2048
+_EXAMPLES: Final = 3
+_EXAMPLE_SEED: Final = 0  # public, as all of the example is
+_AUTOCAST: Final[Mapping[str, torch.dtype | None]] = {"float32": None, "bfloat16": torch.bfloat16}
 
 
 class Charge(Protocol):
@@ -43,49 +48,6 @@ class Charge(Protocol):
     def leased(self) -> int:
         """Steps charged so far to this trial, over all its attempts."""
         ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingSpec:
-    """All that a worker needs to train one trial; plain and picklable.
-
-    Attributes:
-        method: a key of HYPERPARAMETERS.
-        model: a key of MODELS, or `package.module:function`.
-        activation: of the model.
-        normalization: of the model.
-        optimizer: 'sgd' or 'adam'.
-        momentum: of SGD.
-        dataset: which records.
-        batch_size: expected.
-        steps: of the whole trial.
-        noise_multiplier: of the whole search.
-        sample_rate: batch_size over the PUBLIC number of records.
-        parameters: what the search chose, flat.
-        seed: public: initialisation and DPLIS' perturbations.
-        private: False is a study without a guarantee, and the only case in which noise may be 0 or seeded.
-        noise_seed: of noise and sampling, only when not private.
-        threads: of torch in this process; None leaves them as they are.
-        device: 'auto', 'cpu' or 'cuda'.
-    """
-
-    method: str
-    dataset: DatasetRequest
-    batch_size: int
-    steps: int
-    noise_multiplier: float
-    sample_rate: float
-    model: str = "logistic_regression"
-    activation: str = "relu"
-    normalization: str = "none"
-    optimizer: str = "sgd"
-    momentum: float = 0.0
-    parameters: dict[str, object]
-    seed: int = 0
-    private: bool = True
-    noise_seed: int | None = None
-    threads: int | None = None
-    device: str = "auto"
 
 
 class PrivateTraining:
@@ -107,7 +69,7 @@ class PrivateTraining:
     """
 
     def __init__(self, spec: TrainingSpec, charge: Charge, *, splits: Splits | None = None) -> None:
-        _check_privacy(spec)
+        check_privacy(spec)
         self.spec = spec
         self.step = 0
         self._charge = charge
@@ -124,6 +86,7 @@ class PrivateTraining:
             torch.set_num_threads(spec.threads)
         self._device = _device(spec.device)
         about = data.info(spec.dataset)
+        check_augmentation(self._hyperparameters.augmentation, about.input_shape)
         self._model = build(
             spec.model,
             input_shape=about.input_shape,
@@ -133,9 +96,12 @@ class PrivateTraining:
             seed=spec.seed,
         ).to(self._device)
         self._layout = Layout.of(self._model)
+        source = gradient_source(self._model, self._layout, about.input_shape, precision=spec.precision)
         self._theta = self._layout.flatten(self._model)
         self._records = _records(splits or data.load(spec.dataset), self._device)
         self._update = self._make_update()
+        decay = self._hyperparameters.ema_decay
+        self._average = WeightAverage(self._theta, decay=decay) if decay else None
         self._secret: Generator = SecureGenerator() if spec.noise_seed is None else SeededGenerator(spec.noise_seed)
         self._public = torch.Generator().manual_seed(spec.seed)
         self._private_step = PrivateStep(
@@ -144,9 +110,10 @@ class PrivateTraining:
                 noise_multiplier=spec.noise_multiplier,
                 max_grad_norm=self._hyperparameters.max_grad_norm,
                 expected_batch_size=spec.batch_size,
+                clipping=self._hyperparameters.clipping,
             ),
             stages=METHODS[spec.method](self._hyperparameters, self._layout),
-            source=per_sample_source(self._model, self._layout),
+            source=source,
             update=self._update,
             secret=self._secret,
             public=self._public,
@@ -170,9 +137,14 @@ class PrivateTraining:
 
     @property
     def model(self) -> nn.Module:
-        """The model with the parameters of now."""
-        self._layout.write(self._theta, self._model)
+        """The model as it is scored and exported: with the average of the weights where ema_decay asks for it."""
+        self._layout.write(self._shown, self._model)
         return self._model
+
+    @property
+    def _shown(self) -> Tensor:
+        """The weights that are scored and exported; training goes on from `_theta`. Both come after the noise."""
+        return self._theta if self._average is None or self.step == 0 else self._average.value()
 
     def run_to(self, step: int) -> None:
         """Takes steps until `step` of them are done, leasing LEASE_STEPS at most at a time.
@@ -189,6 +161,8 @@ class PrivateTraining:
             self._charge.lease(leased)  # durable before the first of these batches is drawn
             for _ in range(leased):
                 self._theta = self._private_step.take(self._theta, inputs, targets, learning_rate=self.learning_rate)
+                if self._average is not None:
+                    self._average.update(self._theta)
                 self.step += 1
 
     def evaluate(self, split: str = "validation") -> dict[str, float]:
@@ -210,7 +184,7 @@ class PrivateTraining:
         if len(inputs) == 0:
             raise DatasetError(f"the {split} split has no records: raise dataset.validation.fraction above 0")
         correct, loss = self._score(inputs, targets)
-        if not (isfinite(loss) and bool(self._theta.isfinite().all())):
+        if not (isfinite(loss) and bool(self._shown.isfinite().all())):
             return {f"{split}_accuracy": nan, f"{split}_loss": nan}
         return {f"{split}_accuracy": correct / len(inputs), f"{split}_loss": loss / len(inputs)}
 
@@ -227,16 +201,18 @@ class PrivateTraining:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything from which the training continues bit for bit. Secret: it foretells the noise to come."""
-        return {
-            "spec": _fingerprint(self.spec),
+        self._layout.write(self._theta, self._model)  # the average may stand there
+        state = {
+            "spec": fingerprint(self.spec),
             "step": self.step,
             "leased": self._charge.leased(),
             "noise_draws": self.noise_draws,
-            "model": {name: value.detach().clone().cpu() for name, value in self.model.state_dict().items()},
-            "optimizer": {name: value.clone().cpu() for name, value in self._update.state_dict().items()},
+            "model": {name: value.detach().clone().cpu() for name, value in self._model.state_dict().items()},
+            "optimizer": _stored(self._update.state_dict()),
             "secret": self._secret.state_dict(),
             "public": self._public.get_state(),
         }
+        return state if self._average is None else {**state, "average": _stored(self._average.state_dict())}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from a stored state.
@@ -244,7 +220,17 @@ class PrivateTraining:
         The stored stream of noise goes on only when nothing was leased since it was stored, and for the same spec.
         Otherwise some of its noise may be out already, on other parameters perhaps, and two steps under one noise
         would cancel it: then the secret generator takes a fresh key, and the steps that are repeated are leased again.
+
+        Raises:
+            TrainableError: the spec averages the weights, and the state has no average. Nothing was taken from it.
         """
+        if self._average is not None:
+            if "average" not in state:
+                raise TrainableError(
+                    "a checkpoint must hold the average of the weights where ema_decay is above 0; got one without for "
+                    f"ema_decay {self._hyperparameters.ema_decay:g}: go on with the settings that it was saved with"
+                )
+            self._average.load_state_dict(state["average"])
         self.step = state["step"]
         self._private_step.noise_draws = state["noise_draws"]
         self._model.load_state_dict(state["model"])
@@ -252,7 +238,7 @@ class PrivateTraining:
         self._update.load_state_dict(state["optimizer"])
         self._public.set_state(state["public"])
         self._secret.load_state_dict(state["secret"])
-        if self._charge.leased() != state["leased"] or state["spec"] != _fingerprint(self.spec):
+        if self._charge.leased() != state["leased"] or state["spec"] != fingerprint(self.spec):
             self._secret.rekey()
 
     def save(self, path: Path) -> None:
@@ -279,19 +265,6 @@ class PrivateTraining:
         return Sgd(self._theta, momentum=self._hyperparameters.momentum)
 
 
-def _check_privacy(spec: TrainingSpec) -> None:
-    """The gates of a private run."""
-    if not spec.private:
-        return
-    if not 0 < spec.noise_multiplier < inf:
-        raise GateError(
-            f"noise_multiplier must be finite and greater than 0; got {spec.noise_multiplier!r}: "
-            "a study without noise says private: false"
-        )
-    if spec.noise_seed is not None:
-        raise GateError("noise_seed makes the noise known, so it needs private: false; leave it out of a private run")
-
-
 def _device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -302,18 +275,38 @@ def _device(name: str) -> torch.device:
     return torch.device(name)
 
 
+def gradient_source(
+    model: nn.Module, layout: Layout, input_shape: tuple[int, ...], *, precision: str
+) -> PerSampleSource:
+    """What computes a model's per-sample gradients, held against autograd on random inputs before any record is read.
+
+    Args:
+        model: on its device.
+        layout: of its parameters.
+        input_shape: of one input, without the batch.
+        precision: 'float32' or 'bfloat16'.
+
+    Raises:
+        HyperparameterError: another precision.
+        GateError: the model's per-sample gradients cannot be had, or not in this precision.
+    """
+    if precision not in _AUTOCAST:
+        raise HyperparameterError(f"precision must be one of {', '.join(_AUTOCAST)}; got {precision!r}")
+    public = torch.Generator().manual_seed(_EXAMPLE_SEED)
+    example = torch.rand(_EXAMPLES, *input_shape, generator=public).to(next(model.parameters()).device)
+    return per_sample_source(model, layout, example=example, autocast=_AUTOCAST[precision])
+
+
+def _stored(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a part's memory as it is saved: tensors on the CPU, whatever trains on."""
+    return {name: value.clone().cpu() if isinstance(value, Tensor) else value for name, value in values.items()}
+
+
 def _records(splits: Splits, device: torch.device) -> dict[str, tuple[Tensor, Tensor]]:
-    return {
-        "train": (splits.x_train.to(device), splits.y_train.to(device)),
-        "validation": (splits.x_validation.to(device), splits.y_validation.to(device)),
-        "test": (splits.x_test.to(device), splits.y_test.to(device)),
+    """All records on the device, each in one piece: a batch is gathered from them at every step."""
+    parts = {
+        "train": (splits.x_train, splits.y_train),
+        "validation": (splits.x_validation, splits.y_validation),
+        "test": (splits.x_test, splits.y_test),
     }
-
-
-def _fingerprint(spec: TrainingSpec) -> str:
-    """Of all that a step depends on. Where it runs, and where the files lie, is not part of it."""
-    values = asdict(spec)
-    for name in ("threads", "device"):
-        del values[name]
-    values["dataset"].pop("data_dir", None)
-    return hashlib.sha256(repr(sorted(values.items())).encode()).hexdigest()
+    return {name: (x.to(device).contiguous(), y.to(device).contiguous()) for name, (x, y) in parts.items()}

@@ -130,7 +130,7 @@ def split_warnings(prepared: Prepared, dataset: DatasetState | None) -> tuple[st
 def guess_wall_time(prepared: Prepared) -> float:
     """Seconds that the search may take on this machine: the plan's steps, at the speed of a few on random numbers.
 
-    The parameters timed are the dearest of the space (most smoothing samples), but pruning, scoring,
+    The parameters timed are the dearest of the space (most smoothing samples and views), but pruning, scoring,
     start-up (about ten seconds) and what concurrent trials take from each other are left out.
     """
     from trainables.timing import seconds_per_step

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from trainables.data import DatasetInfo, DatasetRequest, check_present, info
 from trainables.errors import TrainableError
+from trainables.hyperparameters import check_augmentation
 from tuner.errors import InputError
 from tuner.experiment import Experiment, find, load
 from tuner.plan import Plan, make_plan
@@ -62,7 +63,7 @@ def prepare(file: str, overrides: Sequence[str], *, data_dir: str | None, need_d
 
     Raises:
         InputError: something is wrong with the file (all problems at once).
-        trainables.errors.TrainableError: the data are missing or changed, or the model cannot be private.
+        trainables.errors.TrainableError: the data are missing or changed, or are no images and would be augmented.
         BudgetRefusedError: not one trial fits the search's own ε.
     """
     path, where = find(file)
@@ -70,12 +71,15 @@ def prepare(file: str, overrides: Sequence[str], *, data_dir: str | None, need_d
     request = experiment.dataset_request(data_dir)
     if need_data:
         check_present(request)
+    about = info(request)
+    for augmentation in dict(experiment.space.parameters)["augmentation"].grid(1):
+        check_augmentation(str(augmentation), about.input_shape)
     return Prepared(
         path=path,
         shipped=where == "shipped",
         experiment=experiment,
         request=request,
-        about=info(request),
+        about=about,
         plan=make_plan(experiment, request),
     )
 
@@ -92,13 +96,15 @@ def prepare_again(path: Path, experiment: Experiment, plan: Plan, *, data_dir: s
 
 
 def check_model(prepared: Prepared) -> None:
-    """Build the model once, and refuse one that mixes the samples of a batch before the clip.
+    """Build the model once, and refuse one that mixes the samples of a batch, or whose gradients cannot be had.
 
     Raises:
         InputError: the user's own model raises something.
         trainables.errors.TrainableError: it cannot be built for these inputs, or cannot be private.
     """
+    from trainables.engine.layout import Layout
     from trainables.models import build, check_private
+    from trainables.training import gradient_source
 
     trainable = prepared.experiment.trainable
     own = ":" in trainable.model
@@ -114,6 +120,8 @@ def check_model(prepared: Prepared) -> None:
             normalization=trainable.normalization,
             seed=prepared.experiment.seed,
         )
+        check_private(module)
+        gradient_source(module, Layout.of(module), prepared.about.input_shape, precision=trainable.precision)
     except TrainableError:
         raise
     except Exception as error:
@@ -124,7 +132,6 @@ def check_model(prepared: Prepared) -> None:
             f"trainable.model {trainable.model} must return a model for inputs of shape {prepared.about.input_shape} "
             f"and {prepared.about.classes} classes, got {type(error).__name__}: {error}."
         ) from error
-    check_private(module)
 
 
 def training_spec(
@@ -149,6 +156,7 @@ def training_spec(
         normalization=trainable.normalization,
         optimizer=trainable.optimizer,
         momentum=trainable.momentum,
+        precision=trainable.precision,
         dataset=request,
         batch_size=trainable.batch_size,
         steps=plan.steps_per_trial,

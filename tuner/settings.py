@@ -15,6 +15,15 @@ __all__ = ["MAY_CHANGE", "file_values", "flat_values", "plan_hash", "settings_ha
 # All else would change what was claimed, or what the trials that have ended can be compared with. Records may lie
 # elsewhere than before: the ledger knows them by what they are.
 MAY_CHANGE = ("search.trials", "resources.", "tracking.", "storage", "dataset.path")
+# What a file could not say when earlier searches were entered, with the value that means what they did. It is left out
+# of the hash, so that they go on and export under it; any other value is hashed like every setting.
+_ADDED: dict[str, object] = {
+    "search.space.clipping": "flat",
+    "search.space.augmentation": "none",
+    "search.space.augmentation_multiplicity": 1,
+    "search.space.ema_decay": 0.0,
+    "trainable.precision": "float32",
+}
 _BY_TRIALS = ("trials", "trials_that_fit", "epsilon_planned")
 
 
@@ -24,7 +33,8 @@ def settings_hash(experiment: Experiment) -> str:
     Where the files lie is left out: the data are held by their fingerprint, and the ledger knows its own searches.
     """
     elsewhere = (*MAY_CHANGE, "ledger")
-    return _sha256({key: value for key, value in flat_values(experiment).items() if not key.startswith(elsewhere)})
+    values = {key: value for key, value in flat_values(experiment).items() if not key.startswith(elsewhere)}
+    return _sha256({key: value for key, value in values.items() if key not in _ADDED or value != _ADDED[key]})
 
 
 def plan_hash(plan: Plan) -> str:

@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from command_fakes import Tune
 from torch import nn
 
 
 def batch_norm_model(*, input_shape: tuple[int, ...], classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, classes))
+
+
+class Scaled(nn.Module):
+    """A parameter beside a layer, which no hook sees."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(classes))
+        self.layer = nn.Linear(64, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.scale * self.layer(x.flatten(1))
+
+
+def model_with_a_parameter_of_its_own(*, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    return Scaled(classes)
 
 
 def model_that_fails(*, input_shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -39,6 +57,19 @@ CASES: dict[str, tuple[dict[str, object], str]] = {
     "an unknown data set": ({"dataset__name": "digit"}, "digits"),
     "a parameter that the method lacks": ({"search__space": {"smoothing_radius": "default"}}, "smoothing_radius"),
     "a priced parameter": ({"search__space": {"batch_size": {"choice": [64, 128]}}}, "batch_size"),
+    "augmented rows of a table": (
+        {"dataset__name": "breast_cancer", "search__space": {"learning_rate": "default", "augmentation": "flip"}},
+        "search.space.augmentation",
+    ),
+    "copies without an augmentation": (
+        {"search__space": {"learning_rate": "default", "M": {"choice": [1, 4]}}},
+        "search.space.M",
+    ),
+    "a precision that there is not": ({"trainable__precision": "float16"}, "trainable.precision"),
+    "a precision that the model cannot have": (
+        {"trainable__model": "test_bad_input:model_with_a_parameter_of_its_own", "trainable__precision": "bfloat16"},
+        "mixed precision",
+    ),
     "BatchNorm by name": ({"trainable__normalization": "batch"}, "BatchNorm"),
     "BatchNorm in the user's model": ({"trainable__model": "test_bad_input:batch_norm_model"}, "BatchNorm"),
     "a user's model that fails": ({"trainable__model": "test_bad_input:model_that_fails"}, "KeyError: 'mine'"),
@@ -77,6 +108,17 @@ def test_one_error_and_nothing_started(bare: Tune, case: str, tmp_path: Path) ->
 def test_plan_and_validate_find_what_run_would_refuse(bare: Tune, command: str) -> None:
     file = bare.write(search__pruner={"name": "patient", "patience": -1})
     assert "patience" in bare(command, file, code=2).err
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_augmented_rows_of_ones_own_table_are_refused_by_a_plan_too(bare: Tune, command: str) -> None:
+    x, y = np.zeros((240, 6), dtype=np.float32), np.arange(240) % 2
+    np.savez(bare.folder / "own.npz", x_train=x[:200], y_train=y[:200], x_test=x[200:], y_test=y[200:])
+    own = {"dataset__name": "own", "dataset__path": "own.npz", "dataset__public_size": 200}
+    space = {"learning_rate": "default", "augmentation": {"choice": ["none", "crop"]}}
+    file = bare.write(**own, trainable__batch_size=45, search__space=space)
+    assert "images of shape (channels, height, width); got 'crop'" in bare(command, file, code=2).err
+    assert bare.sweeps == []
 
 
 def test_all_problems_of_a_file_come_at_once(bare: Tune) -> None:

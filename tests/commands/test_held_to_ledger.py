@@ -142,6 +142,9 @@ FILE: list[dict[str, object]] = [
     {"trainable.method": "dp_weight_decay"},
     {"trainable.model": "mlp_64"},
     {"trainable.epochs": 2.0},
+    {"trainable.precision": "bfloat16"},
+    {"search.space.clipping": "automatic"},
+    {"search.space.ema_decay": 0.9},
     {"search.space": {"learning_rate": {"log_uniform": [0.1, 3.0]}}},
     {"seed": 3},
 ]
@@ -185,6 +188,19 @@ def test_a_sweep_whose_files_are_others_neither_goes_on_nor_is_exported(
         assert "estore" in said.err, "it says what to do"
         assert "from a copy" in said.err
     assert not (charged.folder / "exports").exists()
+
+
+def test_a_sweep_from_before_an_option_was_there_goes_on_and_is_exported(charged: Tune) -> None:
+    """Its file lacks the option, and its ledger has a hash without it: it means what it always meant."""
+    file = charged.sweeps[0] / "experiment.yaml"
+    values = yaml.safe_load(file.read_text())
+    for option in ("clipping", "augmentation", "augmentation_multiplicity", "ema_decay"):
+        del values["search"]["space"][option]
+    del values["trainable"]["precision"]
+    file.write_text(yaml.safe_dump(values, sort_keys=False))
+    charged("resume", "tiny", *MORE)
+    charged("export", "tiny")
+    assert charged("verify", "exports/tiny/privacy_card.json").code == 0
 
 
 def test_the_files_restored_the_sweep_goes_on(charged: Tune) -> None:

@@ -237,6 +237,7 @@ WRONG: list[tuple[str, str, int, str, str]] = [
     ("model: mlp_64", "optimizer: sdg", 9, "trainable.optimizer", "Did you mean 'sgd'"),
     ("model: mlp_64", "momentum: 1", 9, "trainable.momentum", "less than 1"),
     ("model: mlp_64", "momentum: {uniform: [0, 1]}", 9, "trainable.momentum", "must be a number"),
+    ("model: mlp_64", "precision: float16", 9, "trainable.precision", "must be one of float32, bfloat16"),
     ("batch_size: 128", "batch_size: 0", 10, "trainable.batch_size", "at least 1"),
     ("batch_size: 128", "batch_size: 12.5", 10, "trainable.batch_size", "whole number"),
     ("batch_size: 128", "batch_size: 1122", 10, "trainable.batch_size", "at most the 1121"),
@@ -269,6 +270,8 @@ WRONG: list[tuple[str, str, int, str, str]] = [
     ("R: {log_uniform: [1, 40]}", "noise_multiplier: default", 21, "search.space.noise_multiplier", "is priced"),
     ("R: {log_uniform: [1, 40]}", "epochs: {integer: [1, 9]}", 21, "search.space.epochs", "is priced"),
     ("R: {log_uniform: [1, 40]}", "momentum: 0.9", 21, "search.space.momentum", "trainable.momentum"),
+    ("R: {log_uniform: [1, 40]}", "clipping: layer", 21, "search.space.clipping", "per_layer"),
+    ("R: {log_uniform: [1, 40]}", "M: 4", 21, "search.space.M", "needs an augmentation"),
     (
         "R: {log_uniform: [1, 40]}",
         "schedule: {choice: [constant, {step: {factr: 1}}]}",
@@ -308,6 +311,17 @@ def test_each_mistake_is_one_problem_with_line_key_and_mend(old: str, new: str, 
     assert found[0].startswith(f"e.yaml:{line}: {key}: "), found[0]
     assert says in found[0]
     assert "placeholder" not in found[0]
+
+
+@pytest.mark.parametrize("word", ["flip", "default", "{choice: [none, crop]}"])
+def test_only_images_are_augmented(word: str) -> None:
+    space = f"search.space={{lr: default, augmentation: {word}}}"
+    assert loads(GOOD, [space]).space.free
+    (problem,) = problems_of(GOOD, space, "dataset.name=iris", "trainable.batch_size=32", "privacy.delta=1e-4")
+    assert problem.startswith(f"--set {space}: search.space.augmentation: only images")
+    assert "shape (4,), got" in problem
+    rest = ["dataset.name=iris", "trainable.batch_size=32", "privacy.delta=1e-4"]
+    assert loads(GOOD, ["search.space={lr: default, augmentation: none}", *rest]).space.free
 
 
 BROKEN: list[tuple[str, int, str]] = [

@@ -103,6 +103,8 @@ def test_the_legal_limits_are_those_that_the_trainables_check(name: str) -> None
     parts = name.split(".")
     if len(parts) == 3:
         base["schedule"] = parts[1]
+    if name == "augmentation_multiplicity":
+        base["augmentation"] = "flip"
     tries: list[float] = [limits.low, limits.low - 0.5, limits.low + 0.5, -1, 0, 1, 2, float("nan"), float("inf")]
     if limits.high < float("inf"):
         tries += [limits.high, limits.high + 0.5]
@@ -193,6 +195,23 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("dplis", {"xyzzy": 3}, "unknown parameter"),
     ("dplis", {"momentum": {"uniform": [0, 0.9]}}, "trainable.momentum"),
     ("dplis", {"steps": 3}, "trainable.epochs"),
+    ("dplis", {"precision": "bfloat16"}, "trainable.precision"),
+    ("dp_sgd", {"clipping": "global"}, "one of flat, automatic, per_layer"),
+    ("dp_sgd", {"augmentation": "cutout"}, "one of none, flip, crop, crop_flip"),
+    ("dp_sgd", {"augmentation": {"choice": ["flip", "corp"]}}, "one of none, flip, crop, crop_flip"),
+    ("dp_sgd", {"augmentation": "corp", "M": 4}, "one of none, flip, crop, crop_flip"),
+    ("dp_sgd", {"ema_decay": 1}, "below 1"),
+    ("dp_sgd", {"ema_decay": {"uniform": [0.5, 1.0]}}, "below 1"),
+    ("dp_sgd", {"M": 0}, "at least 1"),
+    ("dp_sgd", {"M": 2}, "needs an augmentation"),
+    ("dp_sgd", {"M": 2}, "got 2 with augmentation: 'none'. Write augmentation: flip"),
+    ("dp_sgd", {"M": "default"}, "needs an augmentation"),
+    ("dp_sgd", {"augmentation": "none", "M": {"choice": [1, 2]}}, "or augmentation_multiplicity: 1"),
+    (
+        "dp_sgd",
+        {"augmentation_multiplicity": {"integer": [1, 4]}, "augmentation": {"choice": ["none", "flip"]}},
+        "copies",
+    ),
     ("dplis", {"R": -1}, "at least 0, got -1. Write for example smoothing_radius: {log_uniform: [1.0, 80.0]}."),
     ("dplis", {"R": {"uniform": [-1, 3]}}, "at least 0"),
     ("dplis", {"K": 0}, "at least 1"),
@@ -227,6 +246,24 @@ def test_a_wrong_space_is_refused_once_with_its_mend(method: str, raw: dict[str,
         parse_space(raw, method=method)
     assert len(caught.value.problems) == 1
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"M": 1},
+        {"M": 1, "augmentation": "none"},
+        {"M": 8, "augmentation": "flip"},
+        {"M": "default", "augmentation": "default"},
+        {"augmentation": {"choice": ["none", "flip"]}},
+        {"augmentation": {"choice": ["none", "flip"]}, "M": {"choice": [1]}},
+    ],
+    ids=str,
+)
+def test_every_trial_of_a_right_space_has_views_to_copy(raw: dict[str, Any]) -> None:
+    space = parse_space(raw, method="dp_sgd")
+    for place in (0, -1):
+        from_parameters("dp_sgd", space.sample(Recorder(place)), batch_size=8, steps=10, noise_multiplier=1.0)
 
 
 def test_without_a_method_every_parameter_may_stand_and_domains_are_checked() -> None:

@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 from trainables.engine.schedules import SCHEDULE_KEYS, SCHEDULE_KINDS, ScheduleSettings, factor
 from trainables.errors import HyperparameterError, TrainableError
-from trainables.hyperparameters import HYPERPARAMETERS, Composed, Hyperparameters, from_parameters
+from trainables.hyperparameters import (
+    HYPERPARAMETERS,
+    PRICED,
+    Composed,
+    Hyperparameters,
+    check_augmentation,
+    from_parameters,
+)
 
 FRACTIONS = st.floats(0.01, 1.0)
 
@@ -48,6 +55,14 @@ def test_composed_defaults_are_off() -> None:
         ({"momentum": 1.0}, r"momentum must be in \[0, 1\); got 1.0"),
         ({"momentum": 0.5, "optimizer": "adam"}, "momentum belongs to sgd"),
         ({"laplacian_scope": "tensor"}, "laplacian_scope must be one of layer, model"),
+        ({"clipping": "global"}, "clipping must be one of flat, automatic, per_layer; got 'global'"),
+        ({"augmentation": "cutout"}, "augmentation must be one of none, flip, crop, crop_flip; got 'cutout'"),
+        ({"ema_decay": 1.0}, r"ema_decay must be in \[0, 1\); got 1.0"),
+        ({"ema_decay": -0.1}, r"ema_decay must be in \[0, 1\); got -0.1"),
+        ({"augmentation": "flip", "augmentation_multiplicity": 0}, "at least 1; got 0"),
+        ({"augmentation": "flip", "augmentation_multiplicity": 2.0}, "whole number; got 2.0"),
+        ({"augmentation_multiplicity": "x"}, "whole number; got 'x'"),
+        ({"augmentation_multiplicity": 4}, "needs an augmentation.*; got 4 with 'none': write 1, or take flip"),
         ({"schedule": "linear"}, "schedule must be one of"),
         ({"schedule": "cosine", "schedule.step.factor": 0.5}, "belongs to the schedule 'step'"),
         ({"schedule": "cosine", "schedule.cosine.final": "x"}, "must be a number"),
@@ -62,8 +77,8 @@ def test_errors_say_rule_and_value(parameters: dict[str, Any], message: str) -> 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0])
 def test_no_number_may_be_nan_infinite_or_negative(value: float) -> None:
-    numbers = ("max_grad_norm", "learning_rate", "momentum", "laplacian_sigma", "smoothing_radius", "weight_decay")
-    for name in numbers:
+    of_all, of_some = ("max_grad_norm", "learning_rate", "momentum", "ema_decay"), ("laplacian_sigma", "weight_decay")
+    for name in (*of_all, *of_some, "smoothing_radius"):
         with pytest.raises(HyperparameterError, match=name):
             make(parameters={name: value})
     for key, (kind, _) in SCHEDULE_KEYS.items():
@@ -71,6 +86,24 @@ def test_no_number_may_be_nan_infinite_or_negative(value: float) -> None:
             make(parameters={"schedule": kind or "constant", key: value})
     with pytest.raises(HyperparameterError, match="noise_multiplier"):
         make(noise_multiplier=value)
+
+
+@pytest.mark.parametrize("method", HYPERPARAMETERS)
+def test_the_options_of_the_step_are_off_and_free(method: str) -> None:
+    made = make(method)
+    options = (made.clipping, made.augmentation, made.augmentation_multiplicity, made.ema_decay)
+    assert options == ("flat", "none", 1, 0)
+    chosen = {"clipping": "per_layer", "augmentation": "crop", "augmentation_multiplicity": 3, "ema_decay": 0.9}
+    made = make(method, chosen)
+    assert {name: getattr(made, name) for name in chosen} == chosen
+    assert not set(chosen) & set(PRICED)
+
+
+def test_only_images_are_augmented() -> None:
+    check_augmentation("none", (54,))
+    check_augmentation("crop_flip", (3, 32, 32))
+    with pytest.raises(HyperparameterError, match=r"images.*; got 'flip' for inputs of shape \(54,\): write none"):
+        check_augmentation("flip", (54,))
 
 
 def test_all_problems_come_at_once() -> None:

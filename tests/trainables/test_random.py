@@ -1,4 +1,4 @@
-"""The generators and the sampler: laws with negative controls, key erasure, stored streams."""
+"""The generators: laws with negative controls, resolution, key erasure, stored streams."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import pickle
 from collections.abc import Callable
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -15,8 +16,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 from torch import Tensor
 
+from trainables.engine.gaussian import _CHUNK as CHUNK
+from trainables.engine.gaussian import BoxMuller, Words, from_words
+from trainables.engine.noise import add_noise
 from trainables.engine.random import SecureGenerator, SeededGenerator, WordGenerator
-from trainables.engine.sampling import poisson_batch
 
 
 def keyed(key: int = 1) -> SecureGenerator:
@@ -63,12 +66,120 @@ def test_the_gaussian_test_can_fail() -> None:
         assert not looks_gaussian(wrong)
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 3, 16_383, 16_384, 16_385, 40_001])
+@pytest.mark.parametrize("size", [0, 1, 2, 3, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 1, 2 * CHUNK + 2])
 def test_every_number_of_normals_is_made(size: int) -> None:
     numbers = keyed().normal(size)
     assert len(numbers) == size
     assert bool(numbers.isfinite().all())
     assert len(set(numbers.tolist())) >= size - 5 * (size // 10_000)  # float32 may tie a few times
+
+
+def given_words(words: list[int]) -> Callable[[Words], None]:
+    """A source that hands out these words, and zeros when they have run out."""
+    left = list(words)
+
+    def fill(array: Words) -> None:
+        array[:] = [left.pop(0) if left else 0 for _ in array]
+
+    return fill
+
+
+def gaussians(words: list[int], size: int, scale: float = 1.0) -> list[float]:
+    return [number for _, made in BoxMuller().chunks(given_words(words), size, scale) for number in made.tolist()]
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.0, 3.7])
+def test_each_pair_is_box_muller_of_its_two_words(scale: float) -> None:
+    """In fifty digits: the radius from the top 52 bits of one word, the angle from all bits of the other."""
+    edges = [0, 1, 2**12, 2**13 - 1, 2**51 * 8191, 2**63, 2**63 - 1, 2**64 - 1]
+    words = [*edges, *edges[::-1], *(int(word) for word in np.random.Philox(5).random_raw(84))]
+    pairs = len(words) // 2
+    found = gaussians(words, 2 * pairs, scale)
+    with mpmath.workdps(50):
+        for pair, (first, second) in enumerate(zip(words[:pairs], words[pairs:], strict=True)):
+            radius = scale * mpmath.sqrt(-2 * mpmath.log(1 - mpmath.mpf(first >> 12) / 2**52))
+            turn = (second % 8192 + mpmath.mpf(second >> 12) / 2**52) / 8192
+            expected = radius * mpmath.cospi(2 * turn), radius * mpmath.sinpi(2 * turn)
+            # Three operations on a point of the circle, each off by half a unit of the last place.
+            for number, reference in zip(found[2 * pair : 2 * pair + 2], expected, strict=True):
+                assert abs(number - reference) <= 8e-16 * max(radius, 1e-300)
+
+
+def test_the_ends_of_the_radius_are_finite_and_far() -> None:
+    """The word of ones gives the largest radius; the tail beyond six standard deviations is reached."""
+    assert max(map(abs, gaussians([2**64 - 1, 0], 2))) == pytest.approx(math.sqrt(2 * 52 * math.log(2)), rel=1e-6)
+    beyond_six = 2**64 - int(math.exp(-18.5) * 2**64)
+    assert max(map(abs, gaussians([beyond_six, 0], 2))) > 6
+    assert gaussians([0, 0], 2) == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("size", [2, 3, 1000, CHUNK])
+def test_words_on_an_accelerator_become_the_same_numbers(size: int) -> None:
+    words = np.random.Philox(6).random_raw(size + size % 2)
+    expected = torch.tensor(gaussians([int(word) for word in words], size), dtype=torch.float64)
+    found = from_words(torch.from_numpy(words.view(np.int64)))
+    torch.testing.assert_close(found[:size], expected, rtol=0.0, atol=1e-14)
+
+
+def test_both_numbers_of_a_pair_are_independent() -> None:
+    """Also in their squares, where a radius that is shared wrongly would show."""
+    first, second = keyed(3).normal(400_000, torch.float64).numpy().reshape(-1, 2).T
+    bound = 3.5 / math.sqrt(len(first))
+    for one, other in ((first, second), (first**2, second**2), (np.abs(first), second), (first, second**2)):
+        assert abs(np.corrcoef(one, other)[0, 1]) < bound
+    uniform_radius = np.sqrt(first**2 + second**2).clip(max=2)
+    wrong = uniform_radius * first, uniform_radius * second
+    assert abs(np.corrcoef(wrong[0] ** 2, wrong[1] ** 2)[0, 1]) > bound  # the control
+
+
+def last_bits_are_free(numbers: Tensor) -> bool:
+    """Whether the eight last bits of the float64 significands are uniform, at about 1e-3."""
+    bits = numbers.double().numpy().view(np.uint64) & np.uint64(255)
+    return bool(stats.chisquare(np.bincount(bits.astype(np.int64), minlength=256)).pvalue > 1e-3)
+
+
+@pytest.mark.parametrize("make", GENERATORS)
+def test_noise_has_the_resolution_of_float64(make: Callable[[], WordGenerator]) -> None:
+    numbers = make().normal(200_000, torch.float64)
+    assert last_bits_are_free(numbers)
+    assert len(set(numbers.tolist())) == 200_000
+    assert not last_bits_are_free(numbers.float())  # the controls: noise on a grid
+    assert not last_bits_are_free((numbers * 2**40).round() / 2**40)
+
+
+# -- noise on a sum --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", GENERATORS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [0, 1, 1001, 2 * CHUNK + 5])
+def test_noise_is_the_sum_plus_scaled_normals(make: Callable[[], WordGenerator], dtype: torch.dtype, size: int) -> None:
+    total = torch.linspace(-3, 3, size, dtype=dtype)
+    before = total.clone()
+    noised = add_noise(total, standard_deviation=2.5, generator=make())
+    exact = before.double() + 2.5 * make().normal(size, torch.float64)
+    assert noised.dtype == dtype
+    torch.testing.assert_close(noised.double(), exact, rtol=0.0, atol=1e-14 if dtype == torch.float64 else 1e-6)
+    assert torch.equal(total, before)
+
+
+def test_no_noise_draws_as_much_as_noise() -> None:
+    total = torch.linspace(-3, 3, 1001, dtype=torch.float64)
+    for make in GENERATORS:
+        silent, loud = make(), make()
+        assert torch.equal(add_noise(total, standard_deviation=0.0, generator=silent), total)
+        assert not torch.equal(add_noise(total, standard_deviation=1.0, generator=loud), total)
+        assert torch.equal(silent.uniform(4), loud.uniform(4))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_noise_on_a_gpu_is_gaussian() -> None:
+    noised = keyed().add_normal(torch.zeros(400_001, dtype=torch.float64, device="cuda"), 1.0)
+    assert noised.device.type == "cuda"
+    assert looks_gaussian(noised[:400_000].cpu())
+
+
+# -- uniforms --------------------------------------------------------------------------------------------------------
 
 
 def test_uniforms_are_multiples_of_two_to_the_minus_53() -> None:
@@ -95,6 +206,25 @@ def test_the_stream_is_aes_256_in_counter_mode_with_key_erasure() -> None:
             generator = keyed()
         assert generator.uniform(8).tolist() == expected
     assert generator.state_dict()["key"].numpy().tobytes() == key
+
+
+@pytest.mark.parametrize("size", [3, 2 * CHUNK + 3])
+def test_a_request_has_one_key_however_long_it_is(size: int) -> None:
+    """The stream of one key, read in one piece, gives the same numbers and the next key."""
+    stream = Cipher(algorithms.AES256(bytes([1]) * 32), modes.CTR(bytes(16))).encryptor()
+    expected_key = stream.update(bytes(32))
+    generator = keyed()
+    numbers = generator.normal(size, torch.float64)
+
+    def fill(words: Words) -> None:
+        words[:] = np.frombuffer(stream.update(bytes(8 * len(words))), dtype="<u8")
+
+    expected = [number for _, made in BoxMuller().chunks(fill, size) for number in made.tolist()]
+    assert numbers.tolist() == expected
+    assert generator.state_dict()["key"].numpy().tobytes() == expected_key
+    words = Cipher(algorithms.AES256(expected_key), modes.CTR(bytes(16))).encryptor().update(bytes(32 + 8 * size))
+    uniforms = (np.frombuffer(words[32:], dtype="<u8") >> np.uint64(11)) / 2.0**53
+    assert torch.equal(generator.uniform(size), torch.from_numpy(uniforms))
 
 
 def test_no_two_secret_generators_agree() -> None:
@@ -141,54 +271,3 @@ def test_a_checkpoint_tells_nothing_of_the_number_of_records() -> None:
     few.uniform(10)
     many.uniform(10_000)
     assert few.state_dict().keys() == many.state_dict().keys() == {"key"}
-
-
-# -- Poisson sampling ------------------------------------------------------------------------------------------------
-
-RECORDS, RATE, BATCHES = 200, 0.05, 4000
-
-
-def looks_poisson(batches: list[Tensor]) -> bool:
-    """Chi-square of the sizes against the binomial and of each record's inclusions; joint inclusions of neighbours."""
-    sizes = np.bincount([len(batch) for batch in batches], minlength=RECORDS + 1)
-    law = stats.binom.pmf(np.arange(RECORDS + 1), RECORDS, RATE) * len(batches)
-    common = law >= 5
-    observed, expected = np.append(sizes[common], sizes[~common].sum()), np.append(law[common], law[~common].sum())
-    included = np.zeros((len(batches), RECORDS))
-    for row, batch in zip(included, batches, strict=True):
-        row[batch.numpy()] = 1
-    counts = included.sum(0)
-    spread = ((counts - len(batches) * RATE) ** 2 / (len(batches) * RATE * (1 - RATE))).sum()
-    together = (included[:, ::2] * included[:, 1::2]).sum()
-    mean = len(batches) * RECORDS / 2 * RATE**2
-    return bool(
-        stats.chisquare(observed, expected).pvalue > 1e-3
-        and 1e-3 < stats.chi2.cdf(spread, RECORDS) < 1 - 1e-3
-        and abs(together - mean) < 3.3 * math.sqrt(mean)
-    )
-
-
-def test_batches_follow_the_poisson_sampling_law() -> None:
-    generator = keyed()
-    assert looks_poisson([poisson_batch(generator, RECORDS, RATE) for _ in range(BATCHES)])
-
-
-def test_the_sampling_test_can_fail() -> None:
-    torch.manual_seed(0)
-    size = round(RECORDS * RATE)
-    fixed = [torch.randperm(RECORDS)[:size] for _ in range(BATCHES)]
-    pairs = [
-        torch.cat([2 * half, 2 * half + 1])
-        for half in ((torch.rand(RECORDS // 2) < RATE).nonzero().squeeze(1) for _ in range(BATCHES))
-    ]
-    uneven = [(torch.rand(RECORDS) < torch.linspace(0, 2 * RATE, RECORDS)).nonzero().squeeze(1) for _ in range(BATCHES)]
-    more = [(torch.rand(RECORDS) < 1.05 * RATE).nonzero().squeeze(1) for _ in range(BATCHES)]
-    for wrong in (fixed, pairs, uneven, more):
-        assert not looks_poisson(wrong)
-
-
-def test_batches_at_the_ends() -> None:
-    assert poisson_batch(keyed(), 5, 1.0).tolist() == [0, 1, 2, 3, 4]
-    empty = poisson_batch(keyed(), 5, 1e-300)
-    assert (empty.tolist(), empty.dtype) == ([], torch.int64)
-    assert poisson_batch(keyed(), 0, 0.5).tolist() == []

@@ -9,14 +9,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainables.engine.clip import clip_factors, clipped_sum
+from trainables.engine.clip import CLIPPINGS, clip_factors, clipped_sum
 from trainables.engine.layout import Layout
-from trainables.engine.linear import LinearStackSource, is_linear_stack
+from trainables.engine.linear import is_linear_stack
 from trainables.engine.objective import Plain, Points, Smoothed
 from trainables.engine.per_sample import DenseGradients, TorchFuncSource
-from trainables.engine.postprocess import LaplacianSmoothing, laplacian_eigenvalues, laplacian_smoothing
 from trainables.engine.random import SeededGenerator
+from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep, Stages
+from trainables.engine.sums import FLOAT32_SLACK, block_rows, sums_in_blocks
 from trainables.engine.update import Adam, Sgd
 from trainables.errors import HyperparameterError
 from trainables.hyperparameters import Composed
@@ -52,59 +53,119 @@ def private_step(
 # -- the two ways to per-sample gradients ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shift", [0.0, 0.3])
-@pytest.mark.parametrize("count", [1, 4])
-def test_closed_form_and_torch_func_agree_whatever_the_chunks(count: int, shift: float) -> None:
-    model = linear_model()
+@pytest.mark.parametrize("kind", ["linear", "convolution"])
+def test_norms_of_decayed_gradients_survive_cancellation_in_float32(kind: str) -> None:
+    """Where λθ = -g_i up to a little, a norm that is too small would let the record through with its full length."""
+    torch.manual_seed(6)
+    body = [nn.Flatten(), nn.Linear(36, 40)] if kind == "linear" else [nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten()]
+    model = nn.Sequential(*body, nn.Linear(40 if kind == "linear" else 64, 3))
     layout = Layout.of(model)
+    inputs, targets = torch.randn(1, 1, 6, 6) * 10, torch.tensor([1])
+    source = per_sample_source(model, layout, example=torch.randn(3, 1, 6, 6))
+
+    def gradient(theta: Tensor) -> Tensor:
+        total = torch.zeros(layout.dimension, dtype=torch.float64)
+        (one,) = source.chunks(Points(centre=theta), inputs, targets)
+        one.add_weighted_sum(total, torch.ones_like(one.group_norms()), block=None)
+        return total
+
     theta = layout.flatten(model)
-    inputs, targets = records(7)
-    points = Points(theta + 0.2 * torch.randn(count, len(theta), dtype=torch.float64), 0.5)
-    sums, norms = [], []
-    for kind in (TorchFuncSource, LinearStackSource):
-        for chunk_bytes in (1, 2000, 2**28):
-            source = kind(model, layout, chunk_bytes=chunk_bytes)
-            chunks = [chunk.shifted(shift * theta) for chunk in source.chunks(points, inputs, targets)]
-            norms.append(torch.cat([chunk.norms() for chunk in chunks]))
-            sums.append(clipped_sum(chunks, 0.4, like=theta))
-            assert len(norms[-1]) == 7
-    for norm, total in zip(norms[1:], sums[1:], strict=True):
-        torch.testing.assert_close(norm, norms[0], rtol=1e-12, atol=1e-14)
-        torch.testing.assert_close(total, sums[0], rtol=1e-12, atol=1e-14)
+    for _ in range(60):  # to a point where the gradient points against the parameters
+        theta = (theta - 0.2 * (gradient(theta) + theta)).float()
+    strength = float(-(gradient(theta) @ theta.double()) / theta.double().square().sum())
+    assert strength > 0
+    true = (gradient(theta) + strength * theta.double()).norm()
+    (decayed,) = source.chunks(Points(centre=theta, decay=strength), inputs, targets)
+    found = decayed.group_norms().square().sum().sqrt()
+    assert float(true) < 0.9 * float(gradient(theta).norm()), "the case must cancel"
+    assert float(true) * (1 - 1e-6) <= float(found) <= float(true) + 1e-2 * float(gradient(theta).norm())
 
 
-def test_closed_form_norms_survive_cancellation_in_float32() -> None:
-    """g_i + λθ with λθ = -g_i up to a little: a norm taken in float32 Gram form would be wrong in its first digit."""
-    model = linear_model(torch.float32)
-    layout = Layout.of(model)
-    theta = layout.flatten(model)
-    inputs, targets = records(1, torch.float32)
-    points = Points(theta[None])
-    (dense,) = TorchFuncSource(model, layout).chunks(points, inputs * 100, targets)
-    (closed,) = LinearStackSource(model, layout).chunks(points, inputs * 100, targets)
-    nearly = -dense.weighted_sum(torch.ones(1)).float() * (1 - 1e-4)
-    torch.testing.assert_close(closed.shifted(nearly).norms(), dense.shifted(nearly).norms(), rtol=2e-2, atol=0.0)
+def large_in_front(records: int) -> tuple[Tensor, Tensor]:
+    """(clipped gradients of one coordinate, the same with one record more in front).
+
+    Casacuberta et al. 2022: behind the large ones a float32 sum rounds all the small ones away, if there is one more.
+    """
+    small = -records / 2**24
+    neighbour = torch.cat([torch.ones(records, 1), torch.full((records, 1), small)])
+    return neighbour, torch.cat([torch.ones(1, 1), neighbour])
+
+
+def summed(rows: Tensor, block: int | None) -> float:
+    return float(clipped_sum([DenseGradients((rows,), ("",))], 1.0, like=torch.zeros(1), block=block))
 
 
 def test_one_record_more_moves_the_sum_by_at_most_c() -> None:
-    """Casacuberta et al. 2022: with one large record in front, a float32 sum rounds all the small ones away."""
-    records = 4096
-    small = -records / 2**24
-    neighbour = torch.cat([torch.ones(records, 1), torch.full((records, 1), small)])
-    like = torch.zeros(1)
-    with_one_more = clipped_sum([DenseGradients((torch.cat([torch.ones(1, 1), neighbour]),))], 1.0, like=like)
-    without = clipped_sum([DenseGradients((neighbour,))], 1.0, like=like)
-    assert abs(float(with_one_more - without)) <= 1 + 1e-9
+    neighbour, with_one_more = large_in_front(4096)
+    assert abs(summed(with_one_more, None) - summed(neighbour, None)) <= 1 + 1e-9
     terms = neighbour.numpy()[:, 0]
     one_more = np.add.accumulate(np.concatenate([np.ones(1, np.float32), terms]))[-1]
     assert one_more - np.add.accumulate(terms)[-1] > 1.9  # the control: what a sum in float32 would have done
 
 
-def test_norms_do_not_lose_small_entries_behind_large_ones() -> None:
-    gradient = torch.full((1, 5_000_000), 1e-3)
+def worst_sum(rows: np.ndarray, block: int) -> float:
+    """A sum in blocks of float32 in the worst order there is for these rows: one by one, as they come."""
+    return sum(float(np.add.accumulate(rows[start : start + block, 0])[-1]) for start in range(0, len(rows), block))
+
+
+@pytest.mark.parametrize("records", [64, 128, 200, 512, 890])
+def test_blocks_of_float32_stay_within_their_slack(records: int) -> None:
+    """Twice as many records are in the batch; the additions are made in sequence, which no library promises not to."""
+    neighbour, with_one_more = (rows.numpy() for rows in large_in_front(records))
+    blocks = [block_rows(len(rows)) for rows in (neighbour, with_one_more)]
+    assert None not in blocks
+    moved = worst_sum(with_one_more, blocks[1]) - worst_sum(neighbour, blocks[0])
+    assert abs(moved) <= 1 + FLOAT32_SLACK
+    ours = [
+        summed(torch.from_numpy(rows), block) for rows, block in zip((neighbour, with_one_more), blocks, strict=True)
+    ]
+    assert abs(ours[1] - ours[0]) <= 1 + FLOAT32_SLACK
+
+
+def test_the_proven_bound_of_a_block_is_below_the_slack() -> None:
+    """The formula of the module, at every size of batch that may be summed in blocks."""
+    unit = 2.0**-24
+    for size in range(1, 5000):
+        rows = block_rows(size)
+        if rows is not None:
+            rows = min(rows, size + 1)
+            # Neighbours may have blocks of different sizes; the larger of them bounds both.
+            assert unit * (2 * size + 1) * (rows / 2 + 2) * (1 + unit * rows) <= FLOAT32_SLACK
+    assert block_rows(2**20) is None
+
+
+def test_small_models_and_large_expected_batches_are_summed_in_float64_and_pay_no_slack() -> None:
+    assert sums_in_blocks(torch.float32, dimension=100_000, expected_batch_size=256)
+    assert not sums_in_blocks(torch.float32, dimension=100_000, expected_batch_size=4096)
+    assert not sums_in_blocks(torch.float32, dimension=10_000, expected_batch_size=256)
+    assert not sums_in_blocks(torch.float64, dimension=100_000, expected_batch_size=256)
+
+
+@pytest.mark.parametrize(("size", "width", "slack"), [(256, 30_000, FLOAT32_SLACK), (2048, 30_000, 0.0), (256, 5, 0.0)])
+def test_the_noise_covers_the_slack_where_there_is_one(size: int, width: int, slack: float) -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(6, width), nn.Linear(width, 3))
+    layout = Layout.of(model)
+    step = PrivateStep(
+        mechanism=Mechanism(sample_rate=0.5, noise_multiplier=2.0, max_grad_norm=3.0, expected_batch_size=size),
+        stages=Stages(),
+        source=per_sample_source(model, layout),
+        update=Sgd(layout.flatten(model)),
+        secret=SeededGenerator(0),
+        public=torch.Generator(),
+    )
+    inputs, targets = records(0, torch.float32)
+    gradient = step.private_gradient(layout.flatten(model), inputs, targets, learning_rate=0.1)
+    noise = SeededGenerator(0).normal(layout.dimension, torch.float64)
+    torch.testing.assert_close(gradient.double(), 6.0 * (1 + slack) / size * noise, rtol=1e-6, atol=0.0)
+
+
+@pytest.mark.parametrize("width", [64, 127, 784, 5_000_000])
+def test_norms_are_never_too_small(width: int) -> None:
+    gradient = torch.full((1, width), 1e-3)
     gradient[0, :64] = 30.0
-    found = DenseGradients((gradient,)).norms()
-    torch.testing.assert_close(found.double(), gradient.double().norm(dim=1), rtol=1e-6, atol=0.0)
+    found = DenseGradients((gradient,), ("",)).group_norms()[0]
+    true = gradient.double().norm(dim=1)
+    assert float(true) * (1 - 1e-12) <= float(found) <= float(true) * (1 + 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -141,8 +202,8 @@ def test_opacus_clips_the_same_gradients(*, convolution: bool) -> None:
     targets = records(6)[1]
     layout = Layout.of(model)
     theta = layout.flatten(model)
-    kind = TorchFuncSource if convolution else LinearStackSource
-    ours = clipped_sum(kind(model, layout).chunks(Points(theta[None]), inputs, targets), 0.5, like=theta)
+    source = per_sample_source(model, layout)
+    ours = clipped_sum(source.chunks(Points(centre=theta), inputs, targets), 0.5, like=theta)
     oracle = GradSampleModule(model, loss_reduction="sum")
     nn.functional.cross_entropy(oracle(inputs), targets, reduction="sum").backward()
     per_sample = torch.cat([parameter.grad_sample.flatten(1) for parameter in oracle.parameters()], dim=1)
@@ -153,23 +214,58 @@ def test_opacus_clips_the_same_gradients(*, convolution: bool) -> None:
 # -- the clip --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("poison", [math.nan, math.inf, 1e38])
-@pytest.mark.parametrize("kind", [TorchFuncSource, LinearStackSource])
-def test_no_record_moves_the_sum_by_more_than_the_clip(kind: type, poison: float) -> None:
-    model = linear_model(torch.float32)
+def sequence_model(dtype: torch.dtype) -> nn.Module:
+    """One of every kind of layer, for inputs of length 6."""
+    torch.manual_seed(3)
+    layers = [nn.Unflatten(1, (2, 3)), nn.Linear(3, 4), nn.Conv1d(2, 3, 2), nn.GroupNorm(1, 3), nn.LayerNorm(3)]
+    return nn.Sequential(*layers, nn.PReLU(), nn.Flatten(), nn.Linear(9, 3)).to(dtype)
+
+
+@pytest.mark.parametrize("poison", [math.nan, math.inf, 1e38, 1e15])
+@pytest.mark.parametrize("clipping", CLIPPINGS)
+@pytest.mark.parametrize("block", [None, 64])
+@pytest.mark.parametrize("kind", ["torch.func", "stack", "hooks"])
+def test_no_record_moves_the_sum_by_more_than_the_clip(
+    kind: str, block: int | None, clipping: str, poison: float
+) -> None:
+    model = linear_model(torch.float32) if kind != "hooks" else sequence_model(torch.float32)
     layout = Layout.of(model)
     theta = layout.flatten(model)
     inputs, targets = records(5, torch.float32)
-    points = Points(theta[None])
-    clean = clipped_sum(kind(model, layout).chunks(points, inputs[:4], targets[:4]), 1.0, like=theta)
+    source = TorchFuncSource(model, layout) if kind == "torch.func" else per_sample_source(model, layout)
+
+    def total(size: int) -> Tensor:
+        chunks = source.chunks(Points(centre=theta, decay=0.1), inputs[:size], targets[:size])
+        return clipped_sum(chunks, 1.0, like=theta, clipping=clipping, block=block)
+
+    clean = total(4)
     inputs[4] = poison
-    poisoned = clipped_sum(kind(model, layout).chunks(points, inputs, targets), 1.0, like=theta)
-    assert float((poisoned - clean).norm()) <= 1.0 + 1e-5
+    assert float(clean.norm()) > 0
+    assert float((total(5) - clean).norm()) <= 1.0 + 1e-5
+
+
+@pytest.mark.parametrize("clipping", CLIPPINGS)
+def test_clipped_gradients_are_at_most_c_long(clipping: str) -> None:
+    norms = torch.rand(4, 200, dtype=torch.float64).mul_(20).exp_().sub_(1)
+    factors = clip_factors(norms, 0.7, clipping=clipping)
+    lengths = (norms * factors).square().sum(0).sqrt()
+    assert float(lengths.max()) <= 0.7 * (1 + 1e-12)
+    assert float(lengths.max()) > 0.69, "some gradient must be clipped"
+    if clipping == "per_layer":
+        assert float((norms * factors).max()) <= 0.35 * (1 + 1e-12)
 
 
 def test_clip_factors() -> None:
-    norms = torch.tensor([0.0, 0.5, 1.0, 4.0, math.inf, math.nan])
-    assert clip_factors(norms, 2.0).tolist() == [1.0, 1.0, 1.0, 0.5, 0.0, 0.0]
+    norms = torch.tensor([[0.0, 0.5, 1.0, 4.0, math.inf, math.nan]], dtype=torch.float64)
+    assert clip_factors(norms, 2.0)[0].tolist() == [1.0, 1.0, 1.0, 0.5, 0.0, 0.0]
+    automatic = clip_factors(norms, 2.0, clipping="automatic")[0].tolist()
+    assert automatic == pytest.approx([200.0, 2 / 0.51, 2 / 1.01, 2 / 4.01, 0.0, 0.0])
+    layers = torch.tensor([[3.0, 0.1], [4.0, 9.0]], dtype=torch.float64)
+    assert clip_factors(layers, 5.0).tolist() == [[1.0, 5 / math.hypot(0.1, 9.0)]] * 2
+    half = 5 / math.sqrt(2)
+    assert clip_factors(layers, 5.0, clipping="per_layer").flatten().tolist() == pytest.approx(
+        [1, 1, half / 4, half / 9]
+    )
 
 
 def test_an_empty_batch_is_noise_alone_over_the_expected_size() -> None:
@@ -182,7 +278,13 @@ def test_an_empty_batch_is_noise_alone_over_the_expected_size() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"sample_rate": 0.0}, {"sample_rate": 1.5}, {"noise_multiplier": -1.0}, {"max_grad_norm": 0.0}]
+    [
+        {"clipping": "none"},
+        {"sample_rate": 0.0},
+        {"sample_rate": 1.5},
+        {"noise_multiplier": -1.0},
+        {"max_grad_norm": 0.0},
+    ]
     + [{name: math.nan} for name in ("sample_rate", "noise_multiplier", "max_grad_norm", "expected_batch_size")]
     + [{name: math.inf} for name in ("sample_rate", "noise_multiplier", "max_grad_norm", "expected_batch_size")],
 )
@@ -236,10 +338,12 @@ def test_smoothing_draws_public_numbers_of_the_right_size() -> None:
     theta = torch.zeros(20_000, dtype=torch.float64)
     public = torch.Generator().manual_seed(0)
     points = Smoothed(radius=5.0, samples=3, reduction="sum").points(theta, noise_scale=0.02, public=public)
-    assert (points.theta.shape, points.scale) == ((3, 20_000), 1.0)
-    assert float(points.theta.std()) == pytest.approx(5.0 * 0.02, rel=0.02)
+    drawn = points.stacked(0, 3)
+    assert (drawn.shape, points.scale) == ((3, 20_000), 1.0)
+    assert float(drawn.std()) == pytest.approx(5.0 * 0.02, rel=0.02)
+    assert abs(float(torch.corrcoef(drawn)[0, 1])) < 0.05
     assert Smoothed(radius=5.0, samples=4).points(theta, noise_scale=1.0, public=public).scale == 0.25
-    assert torch.equal(Plain().points(theta, noise_scale=1.0, public=public).theta, theta[None])
+    assert torch.equal(Plain().points(theta, noise_scale=1.0, public=public).theta(0), theta)
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(Sgd, torch.optim.SGD), (Adam, torch.optim.Adam)])
@@ -257,55 +361,6 @@ def test_updates_are_those_of_torch(ours: type, theirs: type) -> None:
         parameter.grad = gradient
         optimizer.step()
         torch.testing.assert_close(theta, parameter.detach(), rtol=1e-12, atol=1e-14)
-
-
-# -- Laplacian smoothing (methods.md, section 2) ---------------------------------------------------------------------
-
-
-def periodic(vector: Tensor, sigma: float) -> Tensor:
-    """A_σ v by the definition of the matrix."""
-    return (1 + 2 * sigma) * vector - sigma * (vector.roll(1) + vector.roll(-1))
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 10, 1001, 7850])
-@pytest.mark.parametrize("sigma", [0.0, 0.2, 1.0, 3.0, 50.0])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
-def test_smoothing_inverts_the_matrix(size: int, sigma: float, dtype: torch.dtype, tolerance: float) -> None:
-    vector = torch.randn(size, generator=torch.Generator().manual_seed(size)).to(dtype)
-    smoothed = laplacian_smoothing(vector, sigma)
-    norm = float(vector.norm())
-    assert float((periodic(smoothed, sigma) - vector).norm()) <= tolerance * norm * (1 + 4 * sigma) ** 0.5
-    assert float((smoothed.mean() - vector.mean()).abs()) <= tolerance * norm
-    assert float(smoothed.norm()) <= norm * (1 + tolerance)
-
-
-@pytest.mark.parametrize(("sigma", "gamma", "beta"), [
-    (1, 0.447, 0.268), (2, 0.333, 0.185), (3, 0.277, 0.149), (4, 0.243, 0.128), (5, 0.218, 0.114)
-])  # fmt: skip
-def test_published_utility_constants(sigma: float, gamma: float, beta: float) -> None:
-    """Tables 3 and 4 of the paper at d = 1000, and γ's closed form; the mirrored half is written out."""
-    size = 1000
-    half = laplacian_eigenvalues(size, float(sigma))
-    eigenvalues = torch.cat([half, half[1:-1]])
-    assert len(eigenvalues) == size
-    inverse = 1 / eigenvalues
-    assert float(inverse.max()) <= 1
-    assert float(inverse.min()) >= 1 / (1 + 4 * sigma) - 1e-12
-    root = math.sqrt(4 * sigma + 1)
-    omega = (2 * sigma + 1 - root) / (2 * sigma)
-    assert float(inverse.mean()) == pytest.approx((1 + omega**size) / ((1 - omega**size) * root), rel=1e-12)
-    # The paper cuts its digits off in one place and rounds them in another.
-    assert float(inverse.mean()) == pytest.approx(gamma, abs=1e-3)
-    assert float(inverse.square().mean()) == pytest.approx(beta, abs=1e-3)
-
-
-def test_layer_scope_smooths_each_segment_by_itself() -> None:
-    vector = torch.arange(10, dtype=torch.float64)
-    smoothed = LaplacianSmoothing(sigma=2.0, sizes=(4, 6))(vector)
-    assert torch.equal(smoothed[:4], laplacian_smoothing(vector[:4], 2.0))
-    assert torch.equal(smoothed[4:], laplacian_smoothing(vector[4:], 2.0))
-    whole = LaplacianSmoothing(sigma=2.0, sizes=(10,))(vector)
-    assert not torch.allclose(whole, smoothed)
 
 
 # -- weight decay: the toy of methods.md, section 4 ------------------------------------------------------------------

@@ -7,17 +7,22 @@ import os
 import pickle
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+import trainables.training
 from trainables import data
 from trainables.data import DatasetInfo, DatasetRequest, Splits
-from trainables.errors import DatasetError, GateError, HyperparameterError
-from trainables.hyperparameters import HYPERPARAMETERS
+from trainables.engine.augmentation import RandomViews
+from trainables.engine.average import WeightAverage
+from trainables.engine.layout import Layout
+from trainables.errors import DatasetError, GateError, HyperparameterError, TrainableError
+from trainables.hyperparameters import HYPERPARAMETERS, from_parameters
+from trainables.methods import METHODS
 from trainables.training import LEASE_STEPS, PrivateTraining, TrainingSpec
 
 MakeSpec = Callable[..., TrainingSpec]
@@ -69,6 +74,20 @@ def fake_data(monkeypatch: pytest.MonkeyPatch) -> Splits:
 
 
 @pytest.fixture
+def images(fake_data: Splits, monkeypatch: pytest.MonkeyPatch) -> Splits:
+    """The three clusters as images of two rows; each is its own mirror image."""
+
+    def pictures(points: torch.Tensor) -> torch.Tensor:
+        return torch.stack([points, points], 2).view(-1, 1, 2, 2)
+
+    inputs = {name: pictures(getattr(fake_data, name)) for name in ("x_train", "x_validation", "x_test")}
+    splits, about = replace(fake_data, **inputs), replace(data.info(DatasetRequest(name="fake")), input_shape=(1, 2, 2))
+    monkeypatch.setattr(data, "load", lambda _request: splits)
+    monkeypatch.setattr(data, "info", lambda _request: about)
+    return splits
+
+
+@pytest.fixture
 def make_spec() -> Callable[..., TrainingSpec]:
     def make(**changes: object) -> TrainingSpec:
         values: dict[str, Any] = {
@@ -87,9 +106,24 @@ def make_spec() -> Callable[..., TrainingSpec]:
 
 
 def same(first: PrivateTraining, second: PrivateTraining) -> bool:
-    """Whether two trainings stand at the same parameters, to the bit."""
-    pairs = zip(first.model.state_dict().values(), second.model.state_dict().values(), strict=True)
-    return all(torch.equal(one, other) for one, other in pairs)
+    """Whether two trainings show the same parameters and go on from the same, to the bit."""
+    states = [{**each.model.state_dict()}.values() for each in (first, second)]
+    shown = all(torch.equal(one, other) for one, other in zip(*states, strict=True))
+    return shown and torch.equal(raw(first), raw(second))
+
+
+def raw(training: PrivateTraining) -> torch.Tensor:
+    """The weights that the training goes on from, as one vector."""
+    return torch.cat([value.flatten() for value in training.state_dict()["model"].values()])
+
+
+def exported(training: PrivateTraining) -> torch.Tensor:
+    """The weights that are scored and exported, as one vector."""
+    return torch.cat([value.flatten() for value in training.model.state_dict().values()]).clone()
+
+
+# Every record in every batch and no noise: what a step does is then no matter of chance.
+EXACT: dict[str, Any] = {"private": False, "noise_seed": 1, "noise_multiplier": 0.0, "sample_rate": 1.0}
 
 
 # -- paying ----------------------------------------------------------------------------------------------------------
@@ -198,12 +232,158 @@ def test_a_study_repeats_its_noise(make_spec: MakeSpec, charge: CountingCharge) 
     assert same(first, second)
 
 
+# -- options of the step ---------------------------------------------------------------------------------------------
+
+
+def test_the_average_is_what_is_scored_and_exported(
+    make_spec: MakeSpec, charge: CountingCharge, fake_data: Splits
+) -> None:
+    training = PrivateTraining(make_spec(parameters={"ema_decay": 0.8, "learning_rate": 1.0}), charge)
+    average = WeightAverage(raw(training), decay=0.8)
+    assert torch.equal(exported(training), raw(training)), "before the first step there is nothing to average"
+    for step in range(1, 13):
+        training.run_to(step)
+        average.update(raw(training))
+        assert torch.equal(exported(training), average.value())
+    assert not torch.equal(exported(training), raw(training))
+    with torch.no_grad():
+        logits = training.model(fake_data.x_validation)
+    right = (logits.argmax(1) == fake_data.y_validation).double().mean()
+    assert training.evaluate()["validation_accuracy"] == pytest.approx(float(right))
+
+
+def test_averaging_changes_no_step(make_spec: MakeSpec, charge: CountingCharge) -> None:
+    plain, averaged = (
+        PrivateTraining(make_spec(private=False, noise_seed=5, parameters={"ema_decay": decay}), charge)
+        for decay in (0.0, 0.9)
+    )
+    for step in (3, 9):
+        for training in (plain, averaged):
+            training.run_to(step)
+            training.evaluate()
+        assert torch.equal(raw(plain), raw(averaged))
+    assert torch.equal(exported(plain), raw(plain))
+
+
+def test_a_diverged_average_scores_nan(make_spec: MakeSpec, charge: CountingCharge) -> None:
+    spec = make_spec(parameters={"learning_rate": 1e38, "max_grad_norm": 1e6, "ema_decay": 0.9})
+    training = PrivateTraining(spec, charge)
+    training.run_to(5)
+    assert all(math.isnan(score) for score in training.evaluate().values())
+
+
+def test_a_checkpoint_without_an_average_serves_only_who_asks_for_none(
+    make_spec: MakeSpec, charge: CountingCharge
+) -> None:
+    plain = PrivateTraining(make_spec(), charge)
+    plain.run_to(3)
+    state = plain.state_dict()
+    assert "average" not in state
+    averaged = PrivateTraining(make_spec(parameters={"ema_decay": 0.9}), charge)
+    with pytest.raises(TrainableError, match=r"hold the average.*ema_decay 0\.9"):
+        averaged.load_state_dict(state)
+    assert averaged.step == 0
+    resumed = PrivateTraining(make_spec(), charge)
+    resumed.load_state_dict({**state, "spec": "of an earlier version"})
+    assert torch.equal(raw(resumed), raw(plain))
+
+
+@pytest.mark.parametrize("method", HYPERPARAMETERS)
+@pytest.mark.parametrize("kind", ["none", "flip", "crop", "crop_flip"])
+def test_every_method_augments(kind: str, method: str) -> None:
+    copies = {} if kind == "none" else {"augmentation_multiplicity": 3}
+    chosen = {"augmentation": kind, **copies}
+    made = from_parameters(method, chosen, batch_size=4, steps=10, noise_multiplier=1.0)
+    views = METHODS[method](made, Layout.of(torch.nn.Linear(2, 2))).augmentation
+    wanted = RandomViews(crop="crop" in kind, flip="flip" in kind, copies=3)
+    assert views == (None if kind == "none" else wanted)
+
+
+@pytest.mark.parametrize("method", HYPERPARAMETERS)
+def test_mirrors_of_what_is_its_own_mirror_change_nothing(
+    method: str, make_spec: MakeSpec, charge: CountingCharge, images: Splits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def weights(parameters: dict[str, Any]) -> torch.Tensor:
+        training = PrivateTraining(make_spec(method=method, parameters=parameters, **EXACT), charge)
+        training.run_to(4)
+        assert training.noise_draws == 4
+        return raw(training)
+
+    flipped = {"augmentation": "flip", "augmentation_multiplicity": 3}
+    torch.testing.assert_close(weights(flipped), weights({}), rtol=1e-5, atol=1e-6)
+    lopsided = images.x_train.clone()
+    lopsided[..., 0] += 1.0
+    monkeypatch.setattr(data, "load", lambda _request: replace(images, x_train=lopsided))
+    assert not torch.allclose(weights(flipped), weights({}), rtol=1e-3, atol=1e-4), "the comparison would see it"
+
+
+@pytest.mark.parametrize("clipping", ["flat", "automatic", "per_layer"])
+def test_one_step_moves_no_further_than_every_record_at_its_clip(
+    clipping: str, make_spec: MakeSpec, charge: CountingCharge, fake_data: Splits
+) -> None:
+    parameters = {"clipping": clipping, "max_grad_norm": 0.01, "learning_rate": 2.0}
+    training = PrivateTraining(make_spec(model="mlp_64", parameters=parameters, **EXACT), charge)
+    before = raw(training)
+    training.run_to(1)
+    length = float((raw(training) - before).double().norm())
+    bound = 2.0 * 0.01 * len(fake_data.x_train) / 30
+    assert 0.2 * bound < length <= bound * (1 + 1e-5)
+
+
+def test_the_three_ways_to_clip_are_three(make_spec: MakeSpec, charge: CountingCharge) -> None:
+    ends = []
+    for clipping in ("flat", "automatic", "per_layer"):
+        spec = make_spec(model="mlp_64", parameters={"clipping": clipping, "max_grad_norm": 0.5}, **EXACT)
+        training = PrivateTraining(spec, charge)
+        training.run_to(3)
+        ends.append(raw(training))
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert not torch.allclose(ends[one], ends[other], rtol=1e-4)
+
+
+@pytest.mark.parametrize("model", ["logistic_regression", "mlp_64"])
+def test_half_precision_is_near_and_its_weights_are_whole(
+    model: str, make_spec: MakeSpec, charge: CountingCharge
+) -> None:
+    whole, half = (
+        PrivateTraining(make_spec(model=model, precision=precision, **EXACT), charge)
+        for precision in ("float32", "bfloat16")
+    )
+    before = raw(whole)
+    for training in (whole, half):
+        training.run_to(10)
+    assert raw(half).dtype == torch.float32
+    distance, way = (raw(half) - raw(whole)).norm(), (raw(whole) - before).norm()
+    assert 0 < distance < 0.05 * way  # bfloat16 has 8 bits: a relative 2⁻⁸ each operation
+
+
+def test_the_source_checks_itself_on_inputs_that_are_public(
+    make_spec: MakeSpec, charge: CountingCharge, monkeypatch: pytest.MonkeyPatch, fake_data: Splits
+) -> None:
+    real, examples = trainables.training.per_sample_source, []
+
+    def source(*args: Any, example: torch.Tensor, **options: Any) -> object:  # noqa: ANN401 - whatever it takes
+        examples.append(example)
+        return real(*args, example=example, **options)
+
+    monkeypatch.setattr(trainables.training, "per_sample_source", source)
+    PrivateTraining(make_spec(), charge)
+    others = replace(fake_data, x_train=fake_data.x_train + 1.0)
+    monkeypatch.setattr(data, "load", lambda _request: others)
+    PrivateTraining(make_spec(seed=1), charge)
+    assert torch.equal(*examples), "whatever the records are"
+    assert examples[0].shape == (3, 2)
+    assert examples[0].dtype == fake_data.x_train.dtype
+
+
 # -- checkpoints -----------------------------------------------------------------------------------------------------
 
 VARIANTS = (
     {"parameters": {"schedule": "cosine"}, "momentum": 0.9},
     {"optimizer": "adam", "method": "dplis", "parameters": {"smoothing_samples": 2}},
     {"private": False, "noise_seed": 2},
+    {"parameters": {"ema_decay": 0.9, "clipping": "automatic"}},
+    {"optimizer": "adam", "precision": "bfloat16", "parameters": {"ema_decay": 0.5, "clipping": "per_layer"}},
 )
 
 
@@ -298,6 +478,13 @@ def test_a_checkpoint_is_whole_or_absent_and_its_owners_only(
         ({"method": "dp_sdg"}, HyperparameterError, "did you mean 'dp_sgd'"),
         ({"parameters": {"smoothing_radius": 1.0}}, HyperparameterError, "has no parameter"),
         ({"device": "tpu"}, HyperparameterError, "auto, cpu or cuda"),
+        ({"precision": "float16"}, HyperparameterError, "precision must be one of float32, bfloat16; got 'float16'"),
+        (
+            {"parameters": {"augmentation": "flip"}},
+            HyperparameterError,
+            r"images.*got 'flip' for inputs of shape \(2,\)",
+        ),
+        ({"parameters": {"augmentation_multiplicity": 2}}, HyperparameterError, "needs an augmentation"),
     ],
 )
 def test_gates(

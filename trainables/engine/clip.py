@@ -1,52 +1,75 @@
-"""Stage 3, the clip: the sum over the batch of g_i / max(1, ‖g_i‖₂ / C), one norm over ALL parameters of a sample."""
+"""Stage 3, the clip: no sample's gradient is longer than C in the sum, in one of three ways."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import sqrt
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from trainables.engine.per_sample import PerSampleGradients
 
-__all__ = ["clip_factors", "clipped_sum"]
+__all__ = ["CLIPPINGS", "clip_factors", "clipped_sum"]
+
+CLIPPINGS: Final = ("flat", "automatic", "per_layer")
+
+# γ of automatic clipping: keeps the factor of a vanishing gradient bounded (Bu et al. 2022, section 4).
+_STABILITY: Final = 0.01
 
 
-def clip_factors(norms: Tensor, max_grad_norm: float) -> Tensor:
-    """min(1, C / ‖g_i‖) for each sample, and 0 where the norm is not finite.
+def clip_factors(group_norms: Tensor, max_grad_norm: float, *, clipping: str = "flat") -> Tensor:
+    """What each group of each sample's gradient is multiplied with, so that the whole is at most C long.
+
+    'flat' is min(1, C / ‖g_i‖), one norm over all parameters (Abadi et al. 2016). 'automatic' is C / (‖g_i‖ + 0.01),
+    which brings every gradient near length C (Bu et al. 2022). 'per_layer' clips each of the G groups to C/√G
+    (McMahan et al. 2018). The sensitivity of the sum is C in each.
 
     A gradient that is NaN or infinite has no clipped version. Left in, one record could turn the whole model into
     NaN, which no noise hides; so that record contributes nothing in this step.
 
     Args:
-        norms: ‖g_i‖₂, shape (B,).
+        group_norms: the norm of each group, shape (G, B), float64.
         max_grad_norm: C.
+        clipping: one of CLIPPINGS.
 
     Returns:
-        Factors in [0, 1], shape (B,).
+        Factors of at least 0, shape (G, B), float64.
     """
-    factors = (max_grad_norm / norms).clamp(max=1.0)
-    # A subnormal factor has few digits left and may be rounded up by half of itself.
-    usable = norms.isfinite() & (factors >= torch.finfo(factors.dtype).tiny)
-    return torch.where(usable, factors, 0.0)
+    whole = group_norms.square().sum(0).sqrt()
+    if clipping == "per_layer":
+        factors = (max_grad_norm / sqrt(len(group_norms)) / group_norms).clamp(max=1.0)
+    elif clipping == "automatic":
+        factors = (max_grad_norm / (whole + _STABILITY)).expand_as(group_norms)
+    else:
+        factors = (max_grad_norm / whole).clamp(max=1.0).expand_as(group_norms)
+    return torch.where(whole.isfinite(), factors, 0.0)
 
 
-def clipped_sum(chunks: Iterable[PerSampleGradients], max_grad_norm: float, *, like: Tensor) -> Tensor:
-    """Σ_i ḡ_i over all samples of all chunks, in float64.
-
-    In float32 the sum itself would break the bound: once it is large, small terms are rounded away, and one record more
-    decides for all later ones whether they are (Casacuberta et al. 2022; twice C was reached with 4 096 records). In
-    float64 what is left of that is below 1e-6 C for a million records.
+def clipped_sum(
+    chunks: Iterable[PerSampleGradients],
+    max_grad_norm: float,
+    *,
+    like: Tensor,
+    clipping: str = "flat",
+    block: int | None = None,
+) -> Tensor:
+    """Σ_i ḡ_i over all samples of all chunks.
 
     Args:
         chunks: the per-sample gradients, a part of the batch at a time; none for an empty batch.
         max_grad_norm: C.
         like: a vector of shape (d,), for shape and device.
+        clipping: one of CLIPPINGS.
+        block: None sums in float64; see `trainables.engine.sums` for the other.
 
     Returns:
-        Shape (d,), float64. One sample more or less changes it by at most C in L2 norm.
+        Shape (d,), float64. One sample more or less changes it by at most C in L2 norm, and where there is a `block` by
+        at most (1 + FLOAT32_SLACK)·C.
     """
     total = torch.zeros_like(like, dtype=torch.float64)
     for gradients in chunks:
-        total += gradients.weighted_sum(clip_factors(gradients.norms(), max_grad_norm))
+        factors = clip_factors(gradients.group_norms(), max_grad_norm, clipping=clipping)
+        gradients.add_weighted_sum(total, factors, block=block)
     return total

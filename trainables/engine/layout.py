@@ -39,6 +39,11 @@ class Layout:
         """d, the number of all entries."""
         return sum(self.sizes)
 
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """For each parameter the name of the module that it belongs to: what per-layer clipping takes together."""
+        return tuple(name.rpartition(".")[0] for name in self.names)
+
     def flatten(self, module: nn.Module) -> Tensor:
         """A copy of the module's parameters, shape (d,)."""
         named = dict(module.named_parameters())

@@ -1,9 +1,4 @@
-"""Per-sample gradients in closed form for stacks of linear layers: measured and summed, never written out.
-
-In a layer z = W a + b the gradient of sample i is (Σ_j dz_ij a_ijᵀ, Σ_j dz_ij), j over the K points. So its squared
-norm is Σ_{j,k} (dz_ij · dz_ik)(a_ij · a_ik + 1), and a weighted sum over samples is one matrix product. Norms are taken
-in float64: the Gram form subtracts, and a norm that came out too small would be a clip that lets too much through.
-"""
+"""Per-sample gradients of stacks of linear layers: the K points of a smoothed loss go through the stack together."""
 
 from __future__ import annotations
 
@@ -14,135 +9,152 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from trainables.engine.layout import Layout, flat
+from trainables.engine.bookkeeping import ModelGradients
+from trainables.engine.layers.collecting import factored_decay
+from trainables.engine.layers.common import Decay
+from trainables.engine.layers.linear import LinearGeometry
+from trainables.engine.layers.outer import Factored
+from trainables.engine.layout import Layout
 from trainables.engine.objective import Points
-from trainables.engine.per_sample import CHUNK_BYTES, Loss, PerSampleSource, TorchFuncSource, cross_entropy
+from trainables.engine.per_sample import CHUNK_BYTES, Loss, cross_entropy
 
-__all__ = ["LinearStackGradients", "LinearStackSource", "per_sample_source"]
+__all__ = ["LinearStackSource", "is_linear_stack"]
 
 # Activations that keep each sample, and each entry, to itself.
 _POINTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.Identity)
 
-
-@dataclass(frozen=True)
-class _Layer:
-    """One linear layer of one chunk.
-
-    Attributes:
-        inputs: a, shape (B, K, in); K is 1 where the input is the same at all points.
-        deltas: scale · dz, gradient of the loss by the layer's output, shape (B, K, out).
-        bias: whether there is one.
-    """
-
-    inputs: Tensor
-    deltas: Tensor
-    bias: bool
-
-    def squared_norms(self) -> Tensor:
-        """Shape (B,), float64."""
-        inputs, deltas = self.inputs.double(), self.deltas.double()
-        return ((deltas @ deltas.mT) * (inputs @ inputs.mT + self.bias)).sum((1, 2))
-
-    def inner_products(self, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """⟨gradient of sample i, (weight, bias)⟩, shape (B,), float64."""
-        outputs = nn.functional.linear(self.inputs.double(), weight.double(), None if bias is None else bias.double())
-        return (self.deltas.double() * outputs).sum((1, 2))
-
-    def weighted_sum(self, weights: Tensor) -> tuple[Tensor, ...]:
-        """Σ_i weights_i · (gradient of the weight, gradient of the bias), float64."""
-        deltas = weights.double()[:, None, None] * self.deltas
-        weight = deltas.flatten(0, 1).mT @ self.inputs.flatten(0, 1).double()
-        return (weight, deltas.sum((0, 1))) if self.bias else (weight,)
+# Parameters of so many points are made and used at a time: more calls on small models, no more memory on large ones.
+_STACK_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True)
-class LinearStackGradients:
-    """Per-sample gradients of a stack of linear layers, as the factors of their outer products."""
+class _Record:
+    """One linear layer in the passes so far: inputs and deltas as (B, positions, width), outputs as they came."""
 
-    layers: tuple[_Layer, ...]
-    layout: Layout
-    shift: Tensor | None = None
-
-    def shifted(self, vector: Tensor) -> LinearStackGradients:
-        """g_i + vector."""
-        return replace(self, shift=vector if self.shift is None else self.shift + vector)
-
-    def norms(self) -> Tensor:
-        """‖g_i‖₂, shape (B,), in the dtype of the gradients."""
-        squared = torch.stack([layer.squared_norms() for layer in self.layers]).sum(0)
-        if self.shift is not None:
-            squared += 2.0 * self._inner_products(self.shift) + self.shift.double().square().sum()
-        return squared.clamp(min=0.0).sqrt().to(self.layers[0].deltas.dtype)
-
-    def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Σ_i weights_i · g_i, shape (d,), float64."""
-        kept = weights > 0
-        layers = self.layers
-        if not bool(kept.all()):
-            weights = weights[kept]
-            layers = tuple(replace(layer, inputs=layer.inputs[kept], deltas=layer.deltas[kept]) for layer in layers)
-        total = flat(part for layer in layers for part in layer.weighted_sum(weights))
-        return total if self.shift is None else total + weights.double().sum() * self.shift
-
-    def _inner_products(self, vector: Tensor) -> Tensor:
-        views = iter(self.layout.views(vector).values())
-        products = [layer.inner_products(next(views), next(views) if layer.bias else None) for layer in self.layers]
-        return torch.stack(products).sum(0)
+    inputs: list[Tensor]
+    deltas: list[Tensor]
+    outputs: list[Tensor]
 
 
 @dataclass(frozen=True)
 class LinearStackSource:
-    """The closed form, for a module that `is_linear_stack` accepts."""
+    """For a module that `is_linear_stack` accepts.
+
+    Attributes:
+        module: the model; its own parameters are not used, the points are.
+        layout: its parameters.
+        loss: the sum of the samples' losses.
+        chunk_bytes: about what a chunk may take; it changes the speed and nothing else.
+        stack_bytes: how many points go together; likewise.
+    """
 
     module: nn.Sequential
     layout: Layout
     loss: Loss = cross_entropy
     chunk_bytes: int = CHUNK_BYTES
+    stack_bytes: int = _STACK_BYTES
 
-    def chunks(self, points: Points, inputs: Tensor, targets: Tensor) -> Iterator[LinearStackGradients]:
+    def chunks(self, points: Points, inputs: Tensor, targets: Tensor, *, copies: int = 1) -> Iterator[ModelGradients]:
         """The gradients of the whole batch, a chunk of samples at a time."""
-        size = max(1, self.chunk_bytes // (len(points.theta) * self._bytes_of_a_sample()))
-        for x, y in zip(torch.split(inputs, size), torch.split(targets, size), strict=True):
-            if len(x) == 0:
-                return
-            passes = [self._pass(theta, x, y) for theta in points.theta]
-            yield LinearStackGradients(tuple(self._layers(passes, points.scale)), self.layout)
+        size = max(1, self.chunk_bytes // (len(points) * copies * self._bytes_of_a_sample()))
+        rows = inputs.flatten(1)
+        for start in range(0, len(targets), size):
+            y = targets[start : start + size]
+            yield self._chunk(points, rows[start * copies : (start + len(y)) * copies], y, copies)
+
+    def points_at_once(self, points: Points) -> int:
+        """How many of the points share a pass."""
+        return max(1, self.stack_bytes // (points.centre.numel() * points.centre.element_size()))
+
+    def _linears(self) -> list[nn.Linear]:
+        return [layer for layer in self.module if isinstance(layer, nn.Linear)]
 
     def _bytes_of_a_sample(self) -> int:
         widths = sum(layer.in_features + layer.out_features for layer in self._linears())
         return widths * (4 + 8)  # as float32, and as float64 while a norm is taken
 
-    def _linears(self) -> list[nn.Linear]:
-        return [layer for layer in self.module if isinstance(layer, nn.Linear)]
+    def _chunk(self, points: Points, rows: Tensor, y: Tensor, copies: int) -> ModelGradients:
+        records = [_Record([], [], []) for _ in self._linears()]
+        labels = y if copies == 1 else y.repeat_interleave(copies, 0)
+        at_once = self.points_at_once(points)
+        for start in range(0, len(points), at_once):
+            stop = min(start + at_once, len(points))
+            self._pass(points.stacked(start, stop), rows, labels, points.scale / copies, records)
+        return ModelGradients(tuple(self._finished(points, records, len(y))), self.layout)
 
-    def _pass(self, theta: Tensor, x: Tensor, y: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """One forward and backward pass: (input, gradient by the output) of each linear layer."""
-        views = iter(self.layout.views(theta).values())
-        inputs, outputs, hidden = [], [], x
-        for layer in self.module:
+    def _pass(self, theta: Tensor, rows: Tensor, labels: Tensor, scale: float, records: list[_Record]) -> None:
+        """Forward and backward at the points of `theta`, shape (k, d), all at once."""
+        parameters = iter(torch.split(theta, list(self.layout.sizes), dim=1))
+        count, hidden = len(theta), rows
+        inputs: list[Tensor] = []
+        outputs: list[Tensor] = []
+        for layer in list(self.module)[1:]:
             if not isinstance(layer, nn.Linear):
                 hidden = layer(hidden)
                 continue
             inputs.append(hidden.detach())
-            hidden = nn.functional.linear(hidden, next(views), next(views) if layer.bias is not None else None)
-            if not hidden.requires_grad:
-                hidden.requires_grad_()  # the first layer: what lies before it needs no gradient
+            weight = next(parameters).view(count, layer.out_features, layer.in_features)
+            bias = next(parameters) if layer.bias is not None else None
+            hidden = _first(hidden, weight, bias) if not outputs else _inner(hidden, weight, bias)
+            if not outputs:
+                hidden.requires_grad_()  # what lies before the first layer needs no gradient
             outputs.append(hidden)
-        # Samples do not mix, so the gradient of the summed loss holds each sample's own in its row.
-        return list(zip(inputs, torch.autograd.grad(self.loss(hidden, y), outputs), strict=True))
-
-    def _layers(self, passes: list[list[tuple[Tensor, Tensor]]], scale: float) -> Iterator[_Layer]:
-        for index, linear in enumerate(self._linears()):
-            inputs = [each[index][0] for each in passes]
-            deltas = torch.stack([each[index][1] for each in passes], dim=1) * scale
-            if index == 0:  # its input is the sample itself at all points, so the K outer products are one
-                yield _Layer(inputs[0][:, None], deltas.sum(1, keepdim=True), linear.bias is not None)
+        loss = self.loss(hidden.flatten(0, 1), labels.repeat(count)) if count > 1 else self.loss(hidden[0], labels)
+        deltas = torch.autograd.grad(loss, outputs, torch.tensor(scale, dtype=loss.dtype, device=loss.device))
+        for place, record in enumerate(records):
+            delta = deltas[place]
+            if place == 0:  # its input is the sample itself at all points, so the K outer products are one
+                record.inputs[:] = [rows[None]]
+                delta = delta.sum(0, keepdim=True) if count > 1 else delta
+                record.deltas[:] = [delta if not record.deltas else record.deltas[0] + delta]
             else:
-                yield _Layer(torch.stack(inputs, dim=1), deltas, linear.bias is not None)
+                record.inputs.append(inputs[place])
+                record.deltas.append(delta)
+            record.outputs.append(outputs[place].detach())
+
+    def _finished(
+        self, points: Points, records: list[_Record], samples: int
+    ) -> Iterator[tuple[Factored, dict[str, str]]]:
+        views, names = self.layout.views(points.centre), iter(self.layout.names)
+        for record, linear in zip(records, self._linears(), strict=True):
+            local = {name: next(names) for name in (["weight"] if linear.bias is None else ["weight", "bias"])}
+            geometry = LinearGeometry(bias=None if linear.bias is None else "bias")
+            factored = Factored(_by_sample(record.deltas, samples), _by_sample(record.inputs, samples), geometry)
+            if points.decay:
+                centre = {name: views[full] for name, full in local.items()}
+                outputs = _by_sample(record.outputs, samples) if points.at_centre else None
+                decay = Decay(points.decay, centre, at_centre=points.at_centre)
+                factored = replace(factored, decay=factored_decay(factored, decay, outputs))
+            yield factored, local
+
+
+def _first(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The first layer at all points: one product, since they share its input. (k, B, out)."""
+    count, width, _ = weight.shape
+    if count == 1:
+        return nn.functional.linear(rows, weight[0], None if bias is None else bias[0])[None]
+    together = nn.functional.linear(rows, weight.flatten(0, 1), None if bias is None else bias.flatten())
+    return together.view(len(rows), count, width).transpose(0, 1).contiguous()
+
+
+def _inner(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """A further layer, each point with its own input: (k, B, in) to (k, B, out)."""
+    if len(weight) == 1:
+        return nn.functional.linear(hidden[0], weight[0], None if bias is None else bias[0])[None]
+    return hidden @ weight.mT if bias is None else torch.baddbmm(bias[:, None], hidden, weight.mT)
+
+
+def _by_sample(parts: list[Tensor], samples: int) -> Tensor:
+    """Stacks of (k, B·copies, width) as (B, positions, width)."""
+    whole = parts[0] if len(parts) == 1 else torch.cat(parts)
+    if len(whole) == 1:
+        return whole.view(samples, -1, whole.shape[2])
+    points, rows, width = whole.shape
+    return whole.view(points, samples, rows // samples, width).movedim(0, 1).flatten(1, 2)
 
 
 def is_linear_stack(module: nn.Module) -> bool:
-    """Whether the closed form is exact: flatten, then distinct trainable linear layers and pointwise activations."""
+    """Whether it is flatten, then distinct trainable linear layers and pointwise activations."""
     if type(module) is not nn.Sequential or len(module) < 2:
         return False
     flatten, *rest = module
@@ -150,6 +162,7 @@ def is_linear_stack(module: nn.Module) -> bool:
     parameters = [parameter for layer in linears for parameter in layer.parameters()]
     return (
         bool(linears)
+        and type(rest[0]) is nn.Linear
         and type(flatten) is nn.Flatten
         and (flatten.start_dim == 1 and flatten.end_dim == -1)
         and all(type(layer) is nn.Linear or type(layer) in _POINTWISE for layer in rest)
@@ -158,10 +171,3 @@ def is_linear_stack(module: nn.Module) -> bool:
         and all(parameter.requires_grad for parameter in parameters)
         and all(a.out_features == b.in_features for a, b in pairwise(linears))
     )
-
-
-def per_sample_source(module: nn.Module, layout: Layout, *, loss: Loss = cross_entropy) -> PerSampleSource:
-    """The closed form where it is exact, torch.func for every other model."""
-    if isinstance(module, nn.Sequential) and is_linear_stack(module):
-        return LinearStackSource(module, layout, loss)
-    return TorchFuncSource(module, layout, loss)

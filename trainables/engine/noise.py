@@ -20,5 +20,4 @@ def add_noise(clipped: Tensor, *, standard_deviation: float, generator: Generato
     Returns:
         Shape (d,).
     """
-    noise = generator.normal(clipped.numel(), clipped.dtype).to(clipped.device)
-    return clipped + standard_deviation * noise
+    return generator.add_normal(clipped, standard_deviation)

@@ -11,17 +11,51 @@ from torch import Tensor
 __all__ = ["Objective", "Plain", "Points", "Smoothed"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Points:
-    """The gradient of a sample is `scale` times the sum of its gradients at these parameter vectors.
+    """Where the loss is taken: a sample's gradient is `scale` · (sum over the points) + `decay` · `centre`.
+
+    The perturbed parameters are made when they are asked for, and the same each time, so that K of them need not be
+    held at once.
 
     Attributes:
-        theta: shape (K, d).
+        centre: θ, shape (d,).
         scale: 1/K for a mean, 1 for a sum.
+        seeds: one a perturbed point; none means the centre alone.
+        spread: standard deviation of the perturbations, per coordinate.
+        decay: λ of weight decay before the clip, which knows nothing of the perturbations.
     """
 
-    theta: Tensor
+    centre: Tensor
     scale: float = 1.0
+    seeds: tuple[int, ...] = ()
+    spread: float = 0.0
+    decay: float = 0.0
+
+    def __len__(self) -> int:
+        """K."""
+        return max(len(self.seeds), 1)
+
+    @property
+    def at_centre(self) -> bool:
+        """Whether the loss is taken at θ itself and nowhere else."""
+        return not self.seeds
+
+    def theta(self, index: int) -> Tensor:
+        """The parameters of one point, shape (d,)."""
+        return self.stacked(index, index + 1)[0]
+
+    def stacked(self, start: int, stop: int) -> Tensor:
+        """The parameters of some points in a row, shape (stop - start, d)."""
+        if not self.seeds:
+            return self.centre[None]
+        if self.spread == 0:
+            return self.centre.expand(stop - start, -1)
+        points = torch.empty(stop - start, *self.centre.shape, dtype=self.centre.dtype, device=self.centre.device)
+        public = torch.Generator(self.centre.device)
+        for row, seed in zip(points, self.seeds[start:stop], strict=True):
+            row.normal_(generator=public.manual_seed(seed))
+        return torch.add(self.centre, points, alpha=self.spread, out=points)
 
 
 class Objective(Protocol):
@@ -46,7 +80,7 @@ class Plain:
     def points(self, theta: Tensor, *, noise_scale: float, public: torch.Generator) -> Points:
         """One point, θ; nothing is drawn."""
         del noise_scale, public
-        return Points(theta[None])
+        return Points(centre=theta)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +91,9 @@ class Smoothed:
     gradient still depends on that sample alone.
 
     Attributes:
-        radius: R; 0 is the plain loss, K times over.
+        radius: R.
         samples: K.
-        reduction: 'mean' as in the paper, 'sum' as in the authors' code.
+        reduction: 'mean' divides by K (the paper's equation), 'sum' does not (the authors' code).
     """
 
     radius: float
@@ -67,7 +101,11 @@ class Smoothed:
     reduction: str = "mean"
 
     def points(self, theta: Tensor, *, noise_scale: float, public: torch.Generator) -> Points:
-        """K points around θ, from K·d public Gaussians drawn once for the step."""
-        directions = torch.randn(self.samples, theta.numel(), generator=public, dtype=theta.dtype)
-        scale = 1.0 / self.samples if self.reduction == "mean" else 1.0
-        return Points(theta + directions.to(theta.device).mul_(self.radius * noise_scale), scale)
+        """θ + R · noise_scale · z_j with z_j ~ N(0, I) of `public`, j = 1..K."""
+        seeds = torch.randint(2**63 - 1, (self.samples,), generator=public)
+        return Points(
+            centre=theta,
+            scale=1.0 / self.samples if self.reduction == "mean" else 1.0,
+            seeds=tuple(seeds.tolist()),
+            spread=self.radius * noise_scale,
+        )

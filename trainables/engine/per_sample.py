@@ -10,15 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from trainables.engine.layout import Layout, flat
+from trainables.engine.layers.common import zeroed
+from trainables.engine.layout import Layout
 from trainables.engine.objective import Points
+from trainables.engine.sums import add_weighted_rows, row_squares
 
 __all__ = ["DenseGradients", "Loss", "PerSampleGradients", "PerSampleSource", "TorchFuncSource", "cross_entropy"]
 
 # What the per-sample gradients of one chunk may take, in bytes.
 CHUNK_BYTES = 256 * 2**20
-
-_NORM_BLOCK = 4096
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """(outputs of shape (B, ...), targets of shape (B, ...)) -> the SUM of the samples' losses, shape ()."""
@@ -30,21 +30,22 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 class PerSampleGradients(Protocol):
-    """The gradients g_i, each one vector over ALL parameters, of the B samples of one chunk."""
+    """The gradients g_i, each one vector over ALL parameters, of the B samples of one chunk.
 
-    def shifted(self, vector: Tensor) -> PerSampleGradients:
-        """g_i + vector, for a vector of shape (d,) that depends on no sample."""
+    A group is the parameters of one module; there are G of them, in the order in which they first occur.
+    """
+
+    def group_norms(self) -> Tensor:
+        """‖g_i‖₂ within each group, shape (G, B), float64."""
         ...
 
-    def norms(self) -> Tensor:
-        """‖g_i‖₂, shape (B,)."""
-        ...
-
-    def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Σ_i weights_i · g_i, shape (d,), float64; a sample of weight 0 is left out, even a NaN.
+    def add_weighted_sum(self, total: Tensor, factors: Tensor, *, block: int | None) -> None:
+        """Adds Σ_i of g_i, each group multiplied by its factor, to `total`.
 
         Args:
-            weights: shape (B,).
+            total: shape (d,), float64.
+            factors: shape (G, B), float64; a sample with a factor of 0 is left out, even a NaN.
+            block: samples of a float32 block, or None for float64 (`trainables.engine.sums`).
         """
         ...
 
@@ -52,52 +53,48 @@ class PerSampleGradients(Protocol):
 class PerSampleSource(Protocol):
     """Computes the per-sample gradients of one model and one loss."""
 
-    def chunks(self, points: Points, inputs: Tensor, targets: Tensor) -> Iterator[PerSampleGradients]:
+    def chunks(
+        self, points: Points, inputs: Tensor, targets: Tensor, *, copies: int = 1
+    ) -> Iterator[PerSampleGradients]:
         """The gradients of the whole batch, a chunk of samples at a time; nothing for an empty batch.
 
         Args:
             points: where the loss is taken.
-            inputs: shape (B, *input_shape).
+            inputs: shape (B·copies, *input_shape), the copies of a sample side by side; its gradient is their mean.
             targets: shape (B, ...).
+            copies: augmented copies of each sample.
         """
         ...
 
 
 @dataclass(frozen=True)
 class DenseGradients:
-    """Per-sample gradients as they are: for each parameter a tensor of shape (B, *shape)."""
+    """Per-sample gradients as they are.
+
+    Attributes:
+        parts: for each parameter a tensor of shape (B, *shape).
+        groups: for each parameter the name of its group.
+    """
 
     parts: tuple[Tensor, ...]
+    groups: tuple[str, ...]
 
-    def shifted(self, vector: Tensor) -> DenseGradients:
-        """g_i + vector."""
-        pieces = torch.split(vector, [part[0].numel() for part in self.parts])
-        return DenseGradients(
-            tuple(part + piece.view(part.shape[1:]) for part, piece in zip(self.parts, pieces, strict=True))
-        )
+    def group_norms(self) -> Tensor:
+        """‖g_i‖₂ within each group, shape (G, B), float64."""
+        squares: dict[str, Tensor] = {}
+        for group, part in zip(self.groups, self.parts, strict=True):
+            square = row_squares(part)
+            squares[group] = squares[group] + square if group in squares else square
+        return torch.stack(list(squares.values())).sqrt()
 
-    def norms(self) -> Tensor:
-        """‖g_i‖₂ over all parameters together, shape (B,)."""
-        by_parameter = torch.stack([_norms(part.flatten(1)) for part in self.parts])
-        return by_parameter.square().sum(0).sqrt().to(self.parts[0].dtype)
-
-    def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Σ_i weights_i · g_i, shape (d,), float64."""
-        kept = weights > 0
-        parts = self.parts if bool(kept.all()) else tuple(part[kept] for part in self.parts)
-        return flat(weights[kept].double() @ part.flatten(1).double() for part in parts)
-
-
-def _norms(rows: Tensor) -> Tensor:
-    """The L2 norm of each row, float64.
-
-    By blocks, whose norms are taken together in float64: one float32 accumulator over millions of entries loses the
-    small ones, and a norm that comes out too small is a clip that lets too much through.
-    """
-    whole = rows.shape[1] // _NORM_BLOCK * _NORM_BLOCK
-    blocks = torch.linalg.vector_norm(rows[:, :whole].reshape(len(rows), -1, _NORM_BLOCK), dim=2)
-    rest = torch.linalg.vector_norm(rows[:, whole:], dim=1, keepdim=True)
-    return torch.cat([blocks, rest], dim=1).double().square().sum(1).sqrt()
+    def add_weighted_sum(self, total: Tensor, factors: Tensor, *, block: int | None) -> None:
+        """Parameter by parameter."""
+        of_group = dict(zip(dict.fromkeys(self.groups), factors, strict=True))
+        kept = (factors > 0).all(0)
+        parts = self.parts if bool(kept.all()) else tuple(zeroed(part, kept) for part in self.parts)
+        pieces = torch.split(total, [part.shape[1:].numel() for part in parts])
+        for group, part, piece in zip(self.groups, parts, pieces, strict=True):
+            add_weighted_rows(piece, of_group[group], part.reshape(len(part), -1), block=block)
 
 
 @dataclass(frozen=True)
@@ -116,19 +113,29 @@ class TorchFuncSource:
     loss: Loss = cross_entropy
     chunk_bytes: int = CHUNK_BYTES
 
-    def chunks(self, points: Points, inputs: Tensor, targets: Tensor) -> Iterator[DenseGradients]:
+    def chunks(self, points: Points, inputs: Tensor, targets: Tensor, *, copies: int = 1) -> Iterator[DenseGradients]:
         """The gradients of the whole batch, a chunk of samples at a time."""
         # A chunk is held twice while the next point's gradients are added to it, and once more by the backward pass.
-        size = max(1, self.chunk_bytes // (3 * self.layout.dimension * points.theta.element_size()))
+        size = max(1, self.chunk_bytes // (3 * self.layout.dimension * points.centre.element_size()))
         per_sample = vmap(grad(self._loss_of_one), in_dims=(None, 0, 0))
-        for x, y in zip(torch.split(inputs, size), torch.split(targets, size), strict=True):
+        decay = self.layout.views(points.decay * points.centre) if points.decay else {}
+        by_copies = inputs.view(len(targets), copies, *inputs.shape[1:])
+        for x, y in zip(torch.split(by_copies, size), torch.split(targets, size), strict=True):
             if len(x) == 0:
                 return
             total: dict[str, Tensor] = {}
-            for theta in points.theta:
-                for name, part in per_sample(self.layout.views(theta), x, y).items():
-                    total[name] = total[name].add_(part) if name in total else part
-            yield DenseGradients(tuple(total[name].mul_(points.scale) for name in self.layout.names))
+            for index in range(len(points)):
+                for name, part in per_sample(self.layout.views(points.theta(index)), x, y).items():
+                    if name in total:
+                        total[name].add_(part)
+                    else:  # a copy: autograd may give two parameters one tensor (a + b), or all entries one number
+                        total[name] = part.clone(memory_format=torch.contiguous_format)
+            for name, part in total.items():
+                part.mul_(points.scale / copies)
+                if name in decay:
+                    part.add_(decay[name])
+            yield DenseGradients(tuple(total[name] for name in self.layout.names), self.layout.groups)
 
-    def _loss_of_one(self, parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        return self.loss(functional_call(self.module, parameters, (x[None],)), y[None])
+    def _loss_of_one(self, parameters: dict[str, Tensor], copies: Tensor, y: Tensor) -> Tensor:
+        outputs = functional_call(self.module, parameters, (copies,))
+        return self.loss(outputs, y.expand(len(copies), *y.shape))

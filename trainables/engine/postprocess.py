@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Protocol
 
 import torch
 from torch import Tensor
+
+from trainables.engine.circulant import laplacian_eigenvalues, solve_into
+from trainables.errors import HyperparameterError
 
 __all__ = ["Identity", "LaplacianSmoothing", "Postprocess", "laplacian_eigenvalues", "laplacian_smoothing"]
 
@@ -36,36 +39,48 @@ class LaplacianSmoothing:
     Attributes:
         sigma: smoothing strength, 0 = off.
         sizes: lengths of the consecutive segments: one a parameter tensor (the authors' code), or d alone (the paper).
+
+    Raises:
+        HyperparameterError: sigma is not finite or negative.
     """
 
     sigma: float
     sizes: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        _check(self.sigma)
+
     def __call__(self, gradient: Tensor) -> Tensor:
         """The smoothed gradient, shape (d,)."""
         if self.sigma == 0:
             return gradient
-        return torch.cat([laplacian_smoothing(part, self.sigma) for part in torch.split(gradient, list(self.sizes))])
+        gradient = gradient.contiguous()
+        smoothed = torch.empty_like(gradient)
+        sizes = list(self.sizes)
+        for target, part in zip(torch.split(smoothed, sizes), torch.split(gradient, sizes), strict=True):
+            solve_into(target, part, self.sigma)
+        return smoothed
 
 
 def laplacian_smoothing(vector: Tensor, sigma: float) -> Tensor:
-    """A_σ⁻¹ v for A_σ = I - σL, L the periodic one-dimensional Laplacian, by FFT: û_k = v̂_k / eigenvalue_k.
+    """A_σ⁻¹ v for A_σ = I - σL, L the periodic one-dimensional Laplacian.
 
     Args:
-        vector: v, shape (d,).
-        sigma: σ, at least 0.
+        vector: v, shape (d,), float32 or float64.
+        sigma: σ, finite and at least 0.
 
     Returns:
         Shape (d,); with the mean of v, and no longer than v.
+
+    Raises:
+        HyperparameterError: sigma is not finite or negative.
     """
-    size = vector.numel()
-    eigenvalues = laplacian_eigenvalues(size, sigma).to(device=vector.device, dtype=vector.dtype)
-    smoothed: Tensor = torch.fft.irfft(torch.fft.rfft(vector) / eigenvalues, n=size)
+    _check(sigma)
+    smoothed = torch.empty_like(vector, memory_format=torch.contiguous_format)
+    solve_into(smoothed, vector.contiguous(), sigma)
     return smoothed
 
 
-@lru_cache(maxsize=64)
-def laplacian_eigenvalues(size: int, sigma: float) -> Tensor:
-    """The first d // 2 + 1 eigenvalues of A_σ, 1 + 2σ - 2σ cos(2πk/d), float64; the others mirror them."""
-    frequencies = torch.arange(size // 2 + 1, dtype=torch.float64) / size
-    return 1.0 + 2.0 * sigma - 2.0 * sigma * torch.cos(2.0 * torch.pi * frequencies)
+def _check(sigma: float) -> None:
+    if not 0 <= sigma < math.inf:
+        raise HyperparameterError(f"laplacian_sigma must be finite and at least 0; got {sigma!r}; 0 switches it off")

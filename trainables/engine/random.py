@@ -6,10 +6,10 @@ so whoever reads a checkpoint learns nothing of the noise that was drawn before 
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -17,12 +17,13 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from torch import Tensor
 
+from trainables.engine.gaussian import BoxMuller, Words, from_words
+
 __all__ = ["Generator", "SecureGenerator", "SeededGenerator", "WordGenerator"]
 
 _KEY_BYTES = 32
-_WORD_BYTES = 8
-# Pairs of Gaussians made at a time: the float64 temporaries of one chunk stay in the second-level cache.
-_CHUNK = 8192
+# AES in counter mode adds its key stream to a text; a text of zeros leaves the stream itself.
+_ZEROS = memoryview(bytes(2**18))
 
 
 class Generator(Protocol):
@@ -34,6 +35,10 @@ class Generator(Protocol):
 
     def normal(self, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """`size` standard Gaussians, computed in float64 and rounded to `dtype`, on the CPU."""
+        ...
+
+    def add_normal(self, total: Tensor, scale: float) -> Tensor:
+        """`total` plus as many Gaussians of standard deviation `scale`, a new tensor where `total` lies."""
         ...
 
     def rekey(self) -> None:
@@ -50,32 +55,56 @@ class Generator(Protocol):
 
 
 class WordGenerator(ABC):
-    """Uniforms and Gaussians from random 64-bit words; a subclass says where the words come from."""
+    """Uniforms and Gaussians from random 64-bit words; a subclass says where the words come from.
+
+    Not for two threads at once: they would share the scratch memory, and with it their noise.
+    """
+
+    def __init__(self) -> None:
+        self._gaussians = BoxMuller()
 
     @abstractmethod
-    def _words(self, size: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
-        """`size` independent uniform 64-bit words."""
+    def _request(self) -> Callable[[Words], None]:
+        """Begins a request: what overwrites an array with the next independent uniform words, again and again."""
 
     def uniform(self, size: int) -> Tensor:
         """`size` numbers of [0, 1) as multiples of 2⁻⁵³, float64, on the CPU."""
-        return self._fractions(size)
+        numbers = np.empty(size)
+        words = numbers.view("<u8")
+        self._request()(words)
+        np.right_shift(words, np.uint64(11), out=words)
+        np.multiply(words, 2.0**-53, out=numbers)
+        return torch.from_numpy(numbers)
 
     def normal(self, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        """`size` standard Gaussians by Box-Muller, computed in float64 and rounded to `dtype`, on the CPU."""
+        """`size` standard Gaussians, computed in float64 and rounded to `dtype`, on the CPU."""
         numbers = torch.empty(size, dtype=dtype)
-        for start in range(0, size, 2 * _CHUNK):
-            part = numbers[start : start + 2 * _CHUNK]
-            pairs = (len(part) + 1) // 2
-            fractions = self._fractions(2 * pairs)
-            # 1 - u lies in (0, 1]: the logarithm is finite.
-            radius = (1.0 - fractions[:pairs]).log_().mul_(-2.0).sqrt_()
-            angle = fractions[pairs:].mul_(2.0 * math.pi)
-            part[:pairs] = radius * angle.cos()
-            part[pairs:] = (radius * angle.sin())[: len(part) - pairs]
+        target = numbers.numpy()
+        for part, made in self._gaussians.chunks(self._request(), size):
+            np.copyto(target[part], made, casting="same_kind")
         return numbers
 
-    def _fractions(self, size: int) -> Tensor:
-        return torch.from_numpy((self._words(size) >> np.uint64(11)).astype(np.float64)).mul_(2.0**-53)
+    def add_normal(self, total: Tensor, scale: float) -> Tensor:
+        """`total` plus as many Gaussians of standard deviation `scale`, a new tensor where `total` lies.
+
+        The sum is taken in float64 and rounded once, to the dtype of `total`. On a CPU the noise alone never exists as
+        a whole; for an accelerator the words are drawn here, and what is made of them is made there.
+
+        Args:
+            total: shape (d,).
+            scale: standard deviation; 0 draws as many words as any other.
+        """
+        size = total.numel()
+        if total.device.type != "cpu":
+            words = np.empty(size + size % 2, dtype="<u8")
+            self._request()(words)
+            noise = from_words(torch.from_numpy(words.view("<i8")).to(total.device))[:size]
+            return (total + scale * noise).to(total.dtype)
+        noised = torch.empty_like(total)
+        old, new = total.numpy(), noised.numpy()
+        for part, made in self._gaussians.chunks(self._request(), size, scale):
+            np.add(old[part], made, out=new[part], casting="same_kind")
+        return noised
 
 
 class SecureGenerator(WordGenerator):
@@ -86,13 +115,20 @@ class SecureGenerator(WordGenerator):
         self._key = secrets.token_bytes(_KEY_BYTES)
         self._process = os.getpid()
 
-    def _words(self, size: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    def _request(self) -> Callable[[Words], None]:
         if self._process != os.getpid():  # a forked child must not repeat its parent's noise
             self.rekey()
         # A constant counter start is right here, because a key serves one request only.
         cipher = Cipher(algorithms.AES256(self._key), modes.CTR(bytes(16))).encryptor()
         self._key = cipher.update(bytes(_KEY_BYTES))
-        return np.frombuffer(cipher.update(bytes(_WORD_BYTES * size)), dtype="<u8")
+
+        def fill(words: Words) -> None:
+            memory = words.view(np.uint8).data
+            for start in range(0, len(memory), len(_ZEROS)):
+                part = memory[start : start + len(_ZEROS)]
+                cipher.update_into(_ZEROS[: len(part)], part)
+
+        return fill
 
     def rekey(self) -> None:
         """A new key from the operating system."""
@@ -117,10 +153,14 @@ class SeededGenerator(WordGenerator):
     """A repeatable generator (Philox) for tests and studies; a run that uses it is not private."""
 
     def __init__(self, seed: int) -> None:
+        super().__init__()
         self._bits = np.random.Philox(seed)
 
-    def _words(self, size: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
-        return self._bits.random_raw(size)
+    def _request(self) -> Callable[[Words], None]:
+        def fill(words: Words) -> None:
+            words[:] = self._bits.random_raw(len(words))
+
+        return fill
 
     def rekey(self) -> None:
         """Nothing: a seeded run repeats its noise on purpose."""

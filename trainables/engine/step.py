@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from trainables.engine.clip import clipped_sum
+from trainables.engine.clip import CLIPPINGS, clipped_sum
 from trainables.engine.noise import add_noise
 from trainables.engine.objective import Objective, Plain
 from trainables.engine.per_sample import PerSampleSource
 from trainables.engine.postprocess import Identity, Postprocess
 from trainables.engine.random import Generator
 from trainables.engine.sampling import poisson_batch
+from trainables.engine.sums import FLOAT32_SLACK, block_rows, sums_in_blocks
 from trainables.engine.update import Update, decoupled_decay
 from trainables.errors import HyperparameterError
 
-__all__ = ["Mechanism", "PrivateStep", "Stages"]
+__all__ = ["Augmentation", "Mechanism", "PrivateStep", "Stages"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,7 @@ class Mechanism:
         noise_multiplier: standard deviation of the noise divided by max_grad_norm; 0 is not private.
         max_grad_norm: clipping norm C.
         expected_batch_size: b, what the noised sum is divided by, whatever the batch.
+        clipping: how each sample is brought to length C, one of CLIPPINGS; the sensitivity is C in each.
 
     Raises:
         HyperparameterError: a number is not finite or out of its range.
@@ -42,6 +45,7 @@ class Mechanism:
     noise_multiplier: float
     max_grad_norm: float
     expected_batch_size: float
+    clipping: str = "flat"
 
     def __post_init__(self) -> None:
         # Every comparison is written so that NaN and infinity fail it.
@@ -54,6 +58,7 @@ class Mechanism:
                 "expected_batch_size must be finite and greater than 0",
                 self.expected_batch_size,
             ),
+            (self.clipping in CLIPPINGS, f"clipping must be one of {', '.join(CLIPPINGS)}", self.clipping),
         )
         problems = [f"{rule}; got {value!r}" for holds, rule, value in rules if not holds]
         if problems:
@@ -65,18 +70,34 @@ class Mechanism:
         return self.noise_multiplier * self.max_grad_norm
 
 
+class Augmentation(Protocol):
+    """Random copies of each sample; their gradients are averaged before the clip (De et al. 2022)."""
+
+    @property
+    def copies(self) -> int:
+        """M, copies of each sample."""
+        ...
+
+    def __call__(self, inputs: Tensor, generator: Generator) -> Tensor:
+        """Inputs of shape (B, *input_shape) as (B·copies, *input_shape), the copies of a sample side by side."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stages:
     """What a method changes, stage by stage; the defaults are DP-SGD. All of it is free for the accountant.
 
     Attributes:
         objective: before the clip, from public randomness only.
+        augmentation: before the clip too, from SECRET randomness: with a public stream a record more or less would
+            shift the copies of all others. None leaves the records as they are.
         weight_decay_before_clipping: λ of g_i ← g_i + λθ.
         postprocess: after the noise.
         decoupled_weight_decay: λ of θ ← (1 - ηλ)θ - ηg̃.
     """
 
     objective: Objective = field(default_factory=Plain)
+    augmentation: Augmentation | None = None
     weight_decay_before_clipping: float = 0.0
     postprocess: Postprocess = field(default_factory=Identity)
     decoupled_weight_decay: float = 0.0
@@ -121,7 +142,8 @@ class PrivateStep:
             The next θ, shape (d,).
         """
         batch = poisson_batch(self._secret, len(inputs), self.mechanism.sample_rate).to(inputs.device)
-        gradient = self.private_gradient(theta, inputs[batch], targets[batch], learning_rate=learning_rate)
+        x, y = inputs.index_select(0, batch), targets.index_select(0, batch)
+        gradient = self.private_gradient(theta, x, y, learning_rate=learning_rate)
         direction = self._update.direction(self._stages.postprocess(gradient))
         return decoupled_decay(
             theta, direction, learning_rate=learning_rate, weight_decay=self._stages.decoupled_weight_decay
@@ -139,13 +161,25 @@ class PrivateStep:
         Returns:
             Shape (d,).
         """
-        mechanism, decay = self.mechanism, self._stages.weight_decay_before_clipping
-        noise_in_theta = learning_rate * mechanism.noise_scale / mechanism.expected_batch_size
-        points = self._stages.objective.points(theta, noise_scale=noise_in_theta, public=self._public)
-        gradients = self._source.chunks(points, inputs, targets)
-        if decay:
-            gradients = (chunk.shifted(decay * theta) for chunk in gradients)
-        clipped = clipped_sum(gradients, mechanism.max_grad_norm, like=theta)
-        noised = add_noise(clipped, standard_deviation=mechanism.noise_scale, generator=self._secret)
+        mechanism, stages = self.mechanism, self._stages
+        b = mechanism.expected_batch_size
+        noise_in_theta = learning_rate * mechanism.noise_scale / b
+        points = stages.objective.points(theta, noise_scale=noise_in_theta, public=self._public)
+        if stages.weight_decay_before_clipping:
+            points = replace(points, decay=stages.weight_decay_before_clipping)
+        copies = 1
+        if stages.augmentation is not None:
+            inputs, copies = stages.augmentation(inputs, self._secret), stages.augmentation.copies
+        in_blocks = sums_in_blocks(theta.dtype, dimension=theta.numel(), expected_batch_size=b)
+        clipped = clipped_sum(
+            self._source.chunks(points, inputs, targets, copies=copies),
+            mechanism.max_grad_norm,
+            like=theta,
+            clipping=mechanism.clipping,
+            block=block_rows(len(targets)) if in_blocks else None,
+        )
+        # The noise covers what rounding may add to the sensitivity, so that the claim needs no exception.
+        deviation = mechanism.noise_scale * (1.0 + FLOAT32_SLACK if in_blocks else 1.0)
+        noised = add_noise(clipped, standard_deviation=deviation, generator=self._secret)
         self.noise_draws += 1
-        return (noised / mechanism.expected_batch_size).to(theta.dtype)
+        return noised.to(theta.dtype).div_(b)

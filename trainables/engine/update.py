@@ -36,7 +36,9 @@ class Sgd:
 
     def direction(self, gradient: Tensor) -> Tensor:
         """The velocity after this gradient."""
-        self._velocity = self._momentum * self._velocity + gradient
+        if self._momentum == 0:
+            return gradient
+        self._velocity = torch.add(gradient, self._velocity, alpha=self._momentum)
         return self._velocity
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -89,4 +91,5 @@ def decoupled_decay(theta: Tensor, direction: Tensor, *, learning_rate: float, w
         learning_rate: η of this step.
         weight_decay: λ.
     """
-    return (1.0 - learning_rate * weight_decay) * theta - learning_rate * direction
+    kept = (1.0 - learning_rate * weight_decay) * theta if weight_decay else theta
+    return torch.sub(kept, direction, alpha=learning_rate)

@@ -6,11 +6,12 @@ from trainables.engine.layout import Layout
 from trainables.engine.postprocess import Identity, LaplacianSmoothing, Postprocess
 from trainables.engine.step import Stages
 from trainables.hyperparameters import DPLSSGD
+from trainables.methods.dp_sgd import augmentation
 
 
 def stages(hyperparameters: DPLSSGD, layout: Layout) -> Stages:
     """DP-SGD with Laplacian smoothing after the noise."""
-    return Stages(postprocess=postprocess(hyperparameters, layout))
+    return Stages(augmentation=augmentation(hyperparameters), postprocess=postprocess(hyperparameters, layout))
 
 
 def postprocess(hyperparameters: DPLSSGD, layout: Layout) -> Postprocess:

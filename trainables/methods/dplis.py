@@ -6,11 +6,12 @@ from trainables.engine.layout import Layout
 from trainables.engine.objective import Objective, Plain, Smoothed
 from trainables.engine.step import Stages
 from trainables.hyperparameters import DPLIS
+from trainables.methods.dp_sgd import augmentation
 
 
 def stages(hyperparameters: DPLIS, _layout: Layout) -> Stages:
     """DP-SGD on the smoothed loss."""
-    return Stages(objective=objective(hyperparameters))
+    return Stages(objective=objective(hyperparameters), augmentation=augmentation(hyperparameters))
 
 
 def objective(hyperparameters: DPLIS) -> Objective:

@@ -228,6 +228,21 @@ def _space(experiment: Experiment) -> Iterator[Finding]:
             yield Finding(path=(*at, *problem.path), rule=problem.rule, value=problem.value, mend=problem.mend)
 
 
+def _augmentation(experiment: Experiment) -> Iterator[Finding]:
+    """Of shipped data only: the shape of the user's own stands in their file, which may not be here yet."""
+    dataset, space = experiment.dataset, experiment.search.space
+    if "augmentation" not in space or any(_space(experiment)) or dataset.path is not None:
+        return
+    shape = DATASETS[dataset.name].input_shape if dataset.name in DATASETS else ()
+    domain = dict(parse_space({"augmentation": space["augmentation"]}, method=None).parameters)["augmentation"]
+    if shape and len(shape) != 3 and any(word != "none" for word in domain.grid(1)):
+        yield Finding(
+            path=("search", "space", "augmentation"),
+            rule=f"only images (channels, height, width) are augmented; inputs of {dataset.name} have shape {shape}",
+            mend="Leave it out.",
+        )
+
+
 def _one_configuration(experiment: Experiment) -> Iterator[Finding]:
     search, method = experiment.search, experiment.trainable.method
     # An empty space stands for the method's default one, in which something is searched.
@@ -300,6 +315,7 @@ GATES: tuple[tuple[Gate, tuple[Path, ...]], ...] = (
     (_sampler, (("search", "sampler"),)),
     (_pruner, (("search", "pruner"),)),
     (_space, (("search", "space"),)),
+    (_augmentation, (("search", "space"), ("dataset",))),
     (_one_configuration, (("search", "space"), ("search", "trials"), ("trainable", "method"))),
     (_metric, (("search", "metric"),)),
     (_workers, (("resources", "workers_per_trial"),)),

@@ -144,6 +144,7 @@ class TrainableSection(Section):
         normalization: none or group; batch is refused.
         optimizer: sgd or adam.
         momentum: of sgd, in [0, 1).
+        precision: of the forward and backward passes; what is measured, summed and noised is never less than float32.
         batch_size: EXPECTED batch size; sample_rate = batch_size / public training size.
         epochs: passes over the training records, in expectation.
         sampling: poisson; nothing else has the guarantee.
@@ -155,6 +156,7 @@ class TrainableSection(Section):
     normalization: Word = "none"
     optimizer: Literal["sgd", "adam"] = "sgd"
     momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.0
+    precision: Literal["float32", "bfloat16"] = "float32"
     batch_size: Annotated[Count, BeforeValidator(_one_value)] = 256
     epochs: Annotated[Positive, BeforeValidator(_one_value)] = 10.0
     sampling: Word = "poisson"

@@ -38,7 +38,7 @@ class CardFacts:
         pruner: of the search.
         validation: source, fraction, how it was split; plain JSON.
         scores: of the winner, labelled; plain JSON, for example {"validation_accuracy": 0.9}.
-        random_generator: what draws the noise and the batches.
+        random_generator: what draws the noise, the batches and the augmented views.
         versions: library name to version.
         private: False when the run was a study with a seed; then no card is made.
         preprocessing: what was done to the data before training.
@@ -269,7 +269,11 @@ def _assumptions(facts: CardFacts) -> list[dict[str, str]]:
     public = "holds: set by the experiment file, no count of records enters"
     rows = [
         ("batches are Poisson samples at sample_rate", engine, "drawn by index, empty batches included"),
-        ("one record moves the clipped sum by at most C", engine, "clipped per record; what mixes records is refused"),
+        (
+            "one record moves the clipped sum by at most C",
+            engine,
+            "clipped per record, all its augmented views as one; what mixes records is refused",
+        ),
         ("the normaliser is public", public if facts.public_size_is_public else "assumed", "expected batch size"),
         ("noise is Gaussian and fresh", "assumed", f"{facts.random_generator}; doubles are not the real line"),
         ("one (sample_rate, noise_multiplier) for all trials", ledger, "fixed when the search was opened"),

@@ -1,0 +1,87 @@
+"""The moving average of the weights: against its formula written out, its limits, and a stored state."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainables.engine.average import WeightAverage
+from trainables.errors import HyperparameterError
+
+
+def walk(steps: int, dtype: torch.dtype = torch.float64) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(steps)
+    return list(torch.randn(steps + 1, 5, generator=generator, dtype=torch.float64).cumsum(0).to(dtype))
+
+
+@given(st.integers(0, 40), st.floats(0, 1, exclude_max=True))
+def test_it_is_the_weighted_sum_of_the_weights(steps: int, decay: float) -> None:
+    """Every θ_t enters with (1 - d_t) and is multiplied by each d that follows; the weights add up to one."""
+    weights = walk(steps)
+    average = WeightAverage(weights[0], decay=decay)
+    for theta in weights[1:]:
+        average.update(theta)
+    decays = [min(decay, (1 + t) / (10 + t)) for t in range(steps)]
+    shares = [math.prod(decays), *((1 - d) * math.prod(decays[t + 1 :]) for t, d in enumerate(decays))]
+    assert sum(shares) == pytest.approx(1)
+    expected = sum(share * theta for share, theta in zip(shares, weights, strict=True))
+    torch.testing.assert_close(average.value(), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_limits() -> None:
+    weights = walk(30)
+    last, constant = WeightAverage(weights[0], decay=0.0), WeightAverage(weights[0], decay=0.9)
+    assert torch.equal(last.value(), weights[0])
+    for theta in weights[1:]:
+        last.update(theta)
+        constant.update(weights[0])
+        assert torch.equal(last.value(), theta)
+        torch.testing.assert_close(constant.value(), weights[0], rtol=1e-14, atol=0.0)
+
+
+def test_small_steps_of_float32_weights_are_not_rounded_away() -> None:
+    """At a decay of 0.9999 a difference of one part in a thousand enters as one in ten million."""
+    average = WeightAverage(torch.ones(1), decay=0.9999)
+    average.load_state_dict({"updates": 10**6, "average": torch.ones(1)})
+    in_float32 = torch.ones(1)
+    moved = torch.full((1,), 1.0001)
+    for _ in range(1000):
+        average.update(moved)
+        in_float32 = 0.9999 * in_float32 + (1 - 0.9999) * moved
+    expected = 1 + 1e-4 * (1 - 0.9999**1000)
+    assert average.value().dtype == torch.float32
+    assert float(average.value()) == pytest.approx(expected, abs=1e-7)
+    assert float(in_float32) != pytest.approx(expected, abs=1e-6)  # the control
+
+
+def test_a_stored_average_continues_bit_for_bit() -> None:
+    weights = walk(20, torch.float32)
+    average = WeightAverage(weights[0], decay=0.9)
+    for theta in weights[1:11]:
+        average.update(theta)
+    other = WeightAverage(torch.zeros(5), decay=0.9)
+    other.load_state_dict(average.state_dict())
+    for theta in weights[11:]:
+        average.update(theta)
+        other.update(theta)
+    assert torch.equal(average.value(), other.value())
+    assert average.updates == other.updates == 20
+
+
+def test_nothing_outside_is_shared() -> None:
+    theta = torch.ones(3, dtype=torch.float64)
+    average = WeightAverage(theta, decay=0.5)
+    theta.zero_()
+    average.value().zero_()
+    average.state_dict()["average"].zero_()
+    assert torch.equal(average.value(), torch.ones(3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("decay", [-0.1, 1.0, 2.0, math.nan])
+def test_a_decay_out_of_range_is_refused(decay: float) -> None:
+    with pytest.raises(HyperparameterError, match=r"at least 0 and below 1"):
+        WeightAverage(torch.ones(1), decay=decay)

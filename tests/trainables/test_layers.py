@@ -1,0 +1,484 @@
+"""Every kind of layer against autograd, one sample at a time, over random shapes, points, copies and micro-batches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from trainables.engine import bookkeeping
+from trainables.engine.bookkeeping import BookkeepingSource
+from trainables.engine.layers import RULES
+from trainables.engine.layers.outer import prefer_factors
+from trainables.engine.layout import Layout
+from trainables.engine.linear import LinearStackSource
+from trainables.engine.objective import Points
+from trainables.engine.per_sample import PerSampleGradients, PerSampleSource, TorchFuncSource
+from trainables.engine.sources import per_sample_source
+from trainables.engine.taps import LinearTap
+from trainables.errors import GateError
+
+CLASSES = 3
+Draw = Callable[..., Any]
+
+
+class Head(nn.Module):
+    """Any layers, then one linear map of all that they give."""
+
+    def __init__(self, body: nn.Module, example: Tensor) -> None:
+        super().__init__()
+        self.body = body
+        with torch.no_grad():
+            width = _first(body(example[:1])).flatten(1).shape[1]
+        self.head = nn.Linear(width, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(_first(self.body(x)).flatten(1))
+
+
+def _first(output: Any) -> Tensor:  # noqa: ANN401 - a tensor, or a tuple that begins with one
+    return output[0] if isinstance(output, tuple) else output
+
+
+class Attention(nn.Module):
+    def __init__(self, width: int, heads: int, *, cross: bool) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
+        self.cross = cross
+
+    def forward(self, x: Tensor) -> Tensor:
+        keys = x.flip(1) * 2 if self.cross else x
+        return self.attention(x, keys, keys)[0]
+
+
+class Twice(nn.Module):
+    """One layer used two times: its gradient is the sum over both."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(torch.tanh(self.layer(x)))
+
+
+class Detached(nn.Module):
+    """An input that needs no gradient and still changes with the parameters."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.one = nn.Linear(width, width)
+        self.two = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.one(x)
+        return hidden + self.two(torch.tanh(hidden).detach())
+
+
+def a_linear(draw: Draw) -> tuple[nn.Module, Tensor]:
+    width, out = draw(st.integers(1, 5)), draw(st.integers(1, 5))
+    shape = draw(st.sampled_from([(width,), (4, width), (2, 3, width)]))
+    return nn.Linear(width, out, bias=draw(st.booleans())), torch.randn(6, *shape)
+
+
+def a_convolution(draw: Draw, axes: int) -> tuple[nn.Module, Tensor]:
+    groups = draw(st.integers(1, 3))
+    channels, out = (groups * draw(st.integers(1, 2)) for _ in range(2))
+    kernel = tuple(draw(st.integers(1, 3)) for _ in range(axes))
+    options: dict[str, Any] = {"dilation": tuple(draw(st.integers(1, 2)) for _ in range(axes))}
+    padding = draw(st.sampled_from(["numbers", "same", "valid"]))
+    if padding == "numbers":
+        options |= {"padding": tuple(draw(st.integers(0, 2)) for _ in range(axes))}
+    else:
+        options |= {"padding": padding}
+    if padding != "same":
+        options |= {"stride": tuple(draw(st.integers(1, 3)) for _ in range(axes))}
+    mode = draw(st.sampled_from(["zeros", "zeros", "zeros", "circular"]))
+    kind = nn.Conv1d if axes == 1 else nn.Conv2d
+    layer = kind(channels, out, kernel, groups=groups, bias=draw(st.booleans()), padding_mode=mode, **options)
+    return layer, torch.randn(6, channels, *(draw(st.integers(5, 8)) for _ in range(axes)))
+
+
+def an_embedding(draw: Draw) -> tuple[nn.Module, Tensor]:
+    rows = draw(st.integers(2, 6))
+    padding = draw(st.sampled_from([None, 0, 1]))
+    layer = nn.Embedding(rows, draw(st.integers(1, 4)), padding_idx=padding)
+    return layer, torch.randint(0, rows, draw(st.sampled_from([(6,), (6, 5), (6, 2, 3)])))
+
+
+def a_group_norm(draw: Draw) -> tuple[nn.Module, Tensor]:
+    groups = draw(st.integers(1, 3))
+    channels = groups * draw(st.integers(1, 3))
+    shape = draw(st.sampled_from([(), (4,), (3, 4)]))
+    if channels == groups and shape == ():
+        shape = (4,)  # one number in a group has no variance
+    return _shaken(nn.GroupNorm(groups, channels)), torch.randn(6, channels, *shape)
+
+
+def a_layer_norm(draw: Draw) -> tuple[nn.Module, Tensor]:
+    shape = draw(st.sampled_from([(4,), (3, 4)]))
+    before = draw(st.sampled_from([(), (2,), (2, 3)]))
+    layer = nn.LayerNorm(shape, bias=draw(st.booleans())) if draw(st.booleans()) else nn.RMSNorm(shape)
+    return _shaken(layer), torch.randn(6, *before, *shape)
+
+
+def a_recurrent(draw: Draw) -> tuple[nn.Module, Tensor]:
+    kind = draw(st.sampled_from([nn.LSTM, nn.GRU, nn.RNN]))
+    width = draw(st.integers(1, 3))
+    layer = kind(
+        width,
+        draw(st.integers(1, 3)),
+        num_layers=draw(st.integers(1, 2)),
+        bidirectional=draw(st.booleans()),
+        bias=draw(st.booleans()),
+        batch_first=True,
+    )
+    return layer, torch.randn(6, draw(st.integers(1, 4)), width)
+
+
+def an_attention(draw: Draw) -> tuple[nn.Module, Tensor]:
+    heads = draw(st.integers(1, 2))
+    width = heads * draw(st.integers(1, 3))
+    return Attention(width, heads, cross=draw(st.booleans())), torch.randn(6, draw(st.integers(1, 4)), width)
+
+
+class Scaled(nn.Module):
+    """A layer of a user's own, with a parameter without axes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(0.7))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(x * self.scale)
+
+
+def a_layer_without_a_rule(draw: Draw) -> tuple[nn.Module, Tensor]:
+    width = draw(st.integers(1, 4))
+    layer = draw(st.sampled_from([nn.ConvTranspose1d(width, 2, 2), nn.PReLU(width), Scaled()]))
+    return layer, torch.randn(6, width, 5)
+
+
+def a_layer_used_twice(draw: Draw) -> tuple[nn.Module, Tensor]:
+    width = draw(st.integers(2, 4))
+    choices = [nn.Linear(width, width), nn.Conv1d(width, width, 3, padding=1), _shaken(nn.GroupNorm(1, width))]
+    layer = draw(st.sampled_from(choices))
+    return Twice(layer), torch.randn(6, width, width)
+
+
+def a_detached_input(draw: Draw) -> tuple[nn.Module, Tensor]:
+    width = draw(st.integers(1, 4))
+    return Detached(width), torch.randn(6, width)
+
+
+LAYERS: dict[str, Callable[[Draw], tuple[nn.Module, Tensor]]] = {
+    "linear": a_linear,
+    "convolution 1d": lambda draw: a_convolution(draw, 1),
+    "convolution 2d": lambda draw: a_convolution(draw, 2),
+    "embedding": an_embedding,
+    "group norm": a_group_norm,
+    "layer norm": a_layer_norm,
+    "recurrent": a_recurrent,
+    "attention": an_attention,
+    "no rule": a_layer_without_a_rule,
+    "used twice": a_layer_used_twice,
+    "detached": a_detached_input,
+}
+
+
+def _shaken(layer: nn.Module) -> nn.Module:
+    """With parameters that are not all ones and zeros."""
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.normal_()
+    return layer
+
+
+def by_autograd(model: nn.Module, layout: Layout, points: Points, x: Tensor, y: Tensor, copies: int) -> Tensor:
+    """g_i of each sample, shape (B, d): the definition, one backward pass a sample and point."""
+    rows = []
+    for index in range(len(y)):
+        mine, labels = x[index * copies : (index + 1) * copies], y[index].expand(copies)
+        total = points.decay * points.centre
+        for place in range(len(points)):
+            theta = points.theta(place).clone().requires_grad_()
+            loss = nn.functional.cross_entropy(functional_call(model, layout.views(theta), (mine,)), labels)
+            total = total + points.scale * torch.autograd.grad(loss, theta)[0]
+        rows.append(total)
+    return torch.stack(rows)
+
+
+def collected(chunks: list[PerSampleGradients], layout: Layout, factors: Tensor) -> tuple[Tensor, Tensor]:
+    """(norms of all chunks, sum with these factors)."""
+    total, start, norms = torch.zeros(layout.dimension, dtype=torch.float64), 0, []
+    for gradients in chunks:
+        norms.append(gradients.group_norms())
+        stop = start + norms[-1].shape[1]
+        gradients.add_weighted_sum(total, factors[:, start:stop], block=None)
+        start = stop
+    return torch.cat(norms, dim=1), total
+
+
+def expected_norms(rows: Tensor, layout: Layout) -> Tensor:
+    """‖g_i‖ within each group, shape (G, B)."""
+    squares: dict[str, Tensor] = {}
+    for group, part in zip(layout.groups, torch.split(rows, list(layout.sizes), dim=1), strict=True):
+        squares[group] = squares.get(group, torch.zeros(len(rows), dtype=rows.dtype)) + part.square().sum(1)
+    return torch.stack(list(squares.values())).sqrt()
+
+
+def check(model: nn.Module, source: PerSampleSource, points: Points, x: Tensor, y: Tensor, copies: int) -> None:
+    layout = Layout.of(model)
+    rows = by_autograd(model, layout, points, x, y, copies)
+    factors = torch.rand(len(set(layout.groups)), len(y), dtype=torch.float64) + 0.1
+    norms, total = collected(list(source.chunks(points, x, y, copies=copies)), layout, factors)
+    torch.testing.assert_close(norms, expected_norms(rows, layout), rtol=1e-11, atol=1e-13)
+    spread = dict(zip(dict.fromkeys(layout.groups), factors, strict=True))
+    weights = torch.cat(
+        [spread[group][:, None].expand(-1, size) for group, size in zip(layout.groups, layout.sizes, strict=True)], 1
+    )
+    reference = (weights * rows).sum(0)
+    assert float((total - reference).norm()) <= 1e-12 * float((weights * rows).norm(dim=1).sum())
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths:UserWarning")
+@pytest.mark.parametrize("kind", LAYERS)
+@given(data=st.data())
+@settings(deadline=None, max_examples=25)
+def test_each_layer_is_that_of_autograd(kind: str, data: st.DataObject) -> None:
+    torch.manual_seed(data.draw(st.integers(0, 2**16)))
+    body, inputs = LAYERS[kind](data.draw)
+    # Something with parameters in front, so that the layer's own input changes from point to point, or nothing.
+    in_front = inputs.is_floating_point() and data.draw(st.booleans())
+    if in_front:
+        body = nn.Sequential(nn.Linear(inputs.shape[-1], inputs.shape[-1]), nn.Tanh(), body)
+    model = Head(body, inputs).double()
+    inputs = inputs.double() if inputs.is_floating_point() else inputs
+    samples, copies = data.draw(st.integers(0, 5)), data.draw(st.integers(1, 2))
+    x = inputs.repeat(2, *[1] * (inputs.dim() - 1))[: samples * copies]
+    y = torch.randint(0, CLASSES, (samples,))
+    layout = Layout.of(model)
+    points = Points(
+        centre=layout.flatten(model),
+        scale=data.draw(st.sampled_from([1.0, 0.5])),
+        seeds=data.draw(st.sampled_from([(), (1,), (2, 3, 4)])),
+        spread=data.draw(st.sampled_from([0.0, 0.3])),
+        decay=data.draw(st.sampled_from([0.0, 0.7])),
+    )
+    source = per_sample_source(model, layout, example=inputs[:3])
+    assert isinstance(source, BookkeepingSource)
+    assert len(list(source.chunks(points, x, y, copies=copies))) <= 1
+    if samples == 0:
+        assert list(source.chunks(points, x, y, copies=copies)) == []
+        return
+    check(model, source, points, x, y, copies)
+    check(model, replace(source, chunk_bytes=1), points, x, y, copies)  # one sample at a time
+    check(model, TorchFuncSource(model, layout), points, x, y, copies) if kind not in (
+        "recurrent",
+        "detached",
+    ) else None
+
+
+def test_every_rule_has_a_case() -> None:
+    """A layer that is added without a test of its own is noticed."""
+    known = {nn.Linear, LinearTap, nn.Conv1d, nn.Conv2d, nn.Embedding, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm}
+    assert set(RULES) == known | {nn.modules.linear.NonDynamicallyQuantizableLinear}
+
+
+@pytest.mark.parametrize("factored", [True, False])
+def test_both_ways_of_a_convolution_are_the_same(factored: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(2, 3, 3, stride=2, padding=1), nn.ReLU(), nn.Conv2d(3, 4, 2), nn.Flatten())
+    model.append(nn.Linear(4 * 9, CLASSES)).double()
+    monkeypatch.setattr("trainables.engine.layers.collecting.prefer_factors", lambda *_: factored)
+    layout = Layout.of(model)
+    x, y = torch.randn(5, 2, 8, 8, dtype=torch.float64), torch.randint(0, CLASSES, (5,))
+    for decay in (0.0, 0.4):
+        points = Points(centre=layout.flatten(model), seeds=(1, 2), spread=0.2, decay=decay)
+        check(model, per_sample_source(model, layout, example=x[:3]), points, x, y, 1)
+
+
+def test_written_out_is_chosen_where_factors_would_be_squared_positions() -> None:
+    assert prefer_factors(1, 4096, 4096)
+    assert prefer_factors(16, 576, 128)
+    assert not prefer_factors(1024, 27, 32)
+
+
+def small_images() -> tuple[Tensor, Tensor]:
+    torch.manual_seed(1)
+    return torch.randn(5, 1, 4, 4, dtype=torch.float64), torch.randint(0, CLASSES, (5,))
+
+
+class TiedInCode(nn.Module):
+    """The first layer's weight is used again where no hook sees it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Linear(16, 16)
+        self.two = nn.Linear(16, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.two(torch.tanh(nn.functional.linear(torch.tanh(self.one(x.flatten(1))), self.one.weight.T)))
+
+
+class Tied(nn.Module):
+    """Two layers with one parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Linear(16, 16)
+        self.middle = nn.Linear(16, 16)
+        self.middle.weight = self.one.weight
+        self.two = nn.Linear(16, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.two(torch.tanh(self.middle(torch.tanh(self.one(x.flatten(1))))))
+
+
+class Bare(nn.Module):
+    """A parameter beside the layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.full((16,), 0.7))
+        self.two = nn.Linear(16, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.two(x.flatten(1) * self.scale)
+
+
+def in_place() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(16, 5), nn.LayerNorm(5), nn.ReLU(inplace=True), nn.Linear(5, CLASSES))
+
+
+@pytest.mark.parametrize("make", [TiedInCode, Tied, Bare, in_place])
+def test_what_the_hooks_cannot_see_falls_back_and_is_right(
+    make: Callable[[], nn.Module], caplog: pytest.LogCaptureFixture
+) -> None:
+    torch.manual_seed(2)
+    model = make().double()
+    x, y = small_images()
+    layout = Layout.of(model)
+    with caplog.at_level(logging.WARNING):
+        source = per_sample_source(model, layout, example=x[:3])
+    assert isinstance(source, TorchFuncSource)
+    assert len([record for record in caplog.records if "torch.func" in record.getMessage()]) == 1
+    check(model, source, Points(centre=layout.flatten(model), decay=0.3), x, y, 1)
+
+
+def test_the_hooks_alone_would_be_wrong_on_a_weight_tied_in_code() -> None:
+    """The control of the check above: without an example nothing notices."""
+    torch.manual_seed(2)
+    model = TiedInCode().double()
+    x, y = small_images()
+    layout = Layout.of(model)
+    source = per_sample_source(model, layout)
+    assert isinstance(source, BookkeepingSource)
+    with pytest.raises(AssertionError):
+        check(model, source, Points(centre=layout.flatten(model)), x, y, 1)
+
+
+class TwoBiases(nn.Module):
+    """Autograd gives both parameters one and the same tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Parameter(torch.zeros(CLASSES))
+        self.two = nn.Parameter(torch.zeros(CLASSES))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(1)[:, :CLASSES] + (self.one + self.two)
+
+
+@pytest.mark.parametrize("make", [TwoBiases, Bare])
+def test_gradients_that_share_memory_are_not_added_to_twice(make: Callable[[], nn.Module]) -> None:
+    model = make().double()
+    layout = Layout.of(model)
+    x, y = small_images()
+    points = Points(centre=layout.flatten(model), scale=0.5, seeds=(1, 2), spread=0.3, decay=0.7)
+    check(model, TorchFuncSource(model, layout), points, x, y, 1)
+    check(model, per_sample_source(model, layout, example=x[:3]), points, x, y, 1)
+
+
+class Mixing(nn.Module):
+    """Samples meet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.two = nn.Linear(16, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.two(x.flatten(1) - x.flatten(1).mean(0))
+
+
+def test_a_model_whose_samples_meet_goes_one_sample_at_a_time() -> None:
+    """(Another gate refuses it before training; here it must not be wrong.)"""
+    x, y = small_images()
+    model = Mixing().double()
+    source = per_sample_source(model, Layout.of(model), example=x[:3])
+    assert isinstance(source, TorchFuncSource)
+    check(model, source, Points(centre=Layout.of(model).flatten(model)), x, y, 1)
+
+
+class Random(nn.Module):
+    """Another output at every call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.two = nn.Linear(16, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.two(x.flatten(1) * torch.rand(16, dtype=x.dtype))
+
+
+def test_a_model_that_no_way_reproduces_is_refused() -> None:
+    x, _ = small_images()
+    model = Random().double()
+    with pytest.raises(GateError, match="per-sample gradients of Random cannot be had"):
+        per_sample_source(model, Layout.of(model), example=x[:3])
+
+
+def test_the_log_names_a_layer_without_a_rule_once(caplog: pytest.LogCaptureFixture) -> None:
+    bookkeeping._say_once.cache_clear()
+    model = nn.Sequential(
+        nn.Flatten(), nn.Linear(16, 4), nn.PReLU(), nn.Linear(4, 4), nn.PReLU(), nn.Linear(4, CLASSES)
+    )
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            per_sample_source(model, Layout.of(model))
+    assert [record.getMessage() for record in caplog.records if "PReLU" in record.getMessage()] == [
+        "PReLU has no rule of its own here: its per-sample gradients are taken one by one, which is slower"
+    ]
+
+
+@pytest.mark.parametrize("seeds", [(), (1, 2, 3, 4, 5)])
+@pytest.mark.parametrize("decay", [0.0, 0.5])
+@pytest.mark.parametrize("copies", [1, 3])
+@pytest.mark.parametrize("sizes", [(2**28, 2**24), (1, 2**24), (2**28, 1), (500, 900)])
+def test_stacked_linear_layers_whatever_the_micro_batches(
+    seeds: tuple[int, ...], decay: float, copies: int, sizes: tuple[int, int]
+) -> None:
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 6), nn.Tanh(), nn.Linear(6, 5, bias=False), nn.ReLU())
+    model.append(nn.Linear(5, CLASSES)).double()
+    layout = Layout.of(model)
+    x, y = torch.randn(4 * copies, 1, 4, 4, dtype=torch.float64), torch.randint(0, CLASSES, (4,))
+    points = Points(centre=layout.flatten(model), scale=0.25, seeds=seeds, spread=0.2, decay=decay)
+    source = per_sample_source(model, layout)
+    assert isinstance(source, LinearStackSource)
+    check(model, replace(source, chunk_bytes=sizes[0], stack_bytes=sizes[1]), points, x, y, copies)
+
+
+def test_points_are_the_same_whenever_they_are_asked_for() -> None:
+    points = Points(centre=torch.zeros(50), seeds=(5, 6, 7), spread=2.0)
+    together = points.stacked(0, 3)
+    assert torch.equal(torch.stack([points.theta(index) for index in (2, 0, 1)]), together[[2, 0, 1]])
+    assert not torch.equal(together[0], together[1])

@@ -1,0 +1,540 @@
+"""The rewritten layers compute what torch's do, and their taps see every gradient of every sample."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from trainables.engine.taps import LinearTap
+from trainables.engine.unrolled import unrolled
+from trainables.errors import GateError
+
+KINDS = ("LSTM", "GRU", "tanh", "relu")
+
+pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def randn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(*shape, generator=generator(seed), dtype=dtype)
+
+
+def redrawn(module: nn.Module) -> nn.Module:
+    """The module in float64 with every parameter drawn anew: torch starts some at zero, and zeros hide mistakes."""
+    module = module.double()
+    for number, parameter in enumerate(module.parameters()):
+        parameter.data = randn(*parameter.shape, seed=100 + number) * 0.7
+    return module
+
+
+def tensors_of(outputs: Any) -> list[Tensor]:  # noqa: ANN401 - whatever nest a layer returns
+    if isinstance(outputs, Tensor):
+        return [outputs]
+    return [] if outputs is None else [tensor for part in outputs for tensor in tensors_of(part)]
+
+
+def assert_same_layer(module: nn.Module, *args: Any, **options: Any) -> None:  # noqa: ANN401
+    """Same outputs, same gradients of parameters and inputs, same names in the same order; the original untouched."""
+    twin = unrolled(module)
+    assert twin is not module
+    assert list(twin.state_dict()) == list(module.state_dict())
+    assert [name for name, _ in twin.named_parameters()] == [name for name, _ in module.named_parameters()]
+    assert not any(isinstance(layer, LinearTap) for layer in module.modules())
+
+    inputs = [x for x in tensors_of(args) if x.dtype.is_floating_point]
+    results = []
+    for which in (module, twin):
+        for x in inputs:
+            x.requires_grad_()
+        outputs = tensors_of(which(*args, **options))
+        projection = sum((out * randn(*out.shape, seed=9)).sum() for out in outputs)
+        wanted = [*which.parameters(), *inputs]
+        results.append((outputs, torch.autograd.grad(projection, wanted, materialize_grads=True)))
+    (expected, expected_gradients), (outputs, gradients) = results
+    torch.testing.assert_close(outputs, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(gradients, expected_gradients, rtol=1e-11, atol=1e-12)
+
+
+class Seen:
+    """The naive book-keeping: of each product with parameters its input and the gradient of its output."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.calls: list[tuple[str, str | None, Tensor, Tensor]] = []
+        self.hooks = [
+            layer.register_forward_hook(self._hook(name))
+            for name, layer in module.named_modules()
+            if isinstance(layer, LinearTap | nn.Linear)
+        ]
+
+    def _hook(self, path: str) -> Any:  # noqa: ANN401 - torch's hook type
+        def hook(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+            if isinstance(layer, LinearTap):
+                prefix = path.rpartition(".")[0]
+                weight, bias = layer.weight_name, layer.bias_name
+            else:
+                prefix, weight, bias = path, "weight", None if layer.bias is None else "bias"
+            dotted = prefix + "." if prefix else ""
+            if not output.requires_grad:
+                output.requires_grad_()
+            self.calls.append((dotted + weight, None if bias is None else dotted + bias, inputs[0].detach(), output))
+
+        return hook
+
+
+def seen_gradients(module: nn.Module, loss: Any, batch: int) -> dict[str, Tensor]:  # noqa: ANN401
+    """Per sample the sum over the calls of outer(dz, x), by parameter, from ONE backward pass over the whole batch.
+
+    Args:
+        module: with taps.
+        loss: (module, parameters) -> the sum of the losses of the samples.
+        batch: number of samples.
+    """
+    parameters = {name: parameter.detach() for name, parameter in module.named_parameters()}
+    seen = Seen(module)
+    total = loss(module, parameters)
+    outputs = [output for *_, output in seen.calls]
+    gradients = torch.autograd.grad(total, outputs, materialize_grads=True)
+    for hook in seen.hooks:
+        hook.remove()
+    found = {name: parameter.new_zeros(batch, *parameter.shape) for name, parameter in parameters.items()}
+    for (weight, bias, x, _), dz in zip(seen.calls, gradients, strict=True):
+        assert len(x) == len(dz) == batch
+        x, dz = x.reshape(batch, -1, x.shape[-1]), dz.reshape(batch, -1, dz.shape[-1])
+        found[weight] += torch.einsum("bto,bti->boi", dz, x).view(found[weight].shape)
+        if bias is not None:
+            found[bias] += dz.sum(1)
+    return found
+
+
+def assert_taps_see_all(
+    module: nn.Module, inputs: tuple[Tensor, ...], axes: tuple[int, ...], skipped: str = "-", **options: bool
+) -> None:
+    """What the taps see equals autograd with torch's own module, one sample at a time.
+
+    Args:
+        module: torch's.
+        inputs: of the whole batch.
+        axes: where the samples are, in each input.
+        skipped: parameters with this in their name belong to a layer that the naive helper does not know.
+        options: the same for every sample.
+    """
+    batch = inputs[0].shape[axes[0]]
+    probe = randn(1, 64, seed=5)
+
+    def loss(which: nn.Module, parameters: dict[str, Tensor], given: tuple[Tensor, ...]) -> Tensor:
+        outputs = functional_call(which, parameters, given, options)
+        first = tensors_of(outputs)[0].movedim(0 if isinstance(which, nn.Sequential) else axes[0], 0)
+        flat = first.flatten(1)
+        return (torch.tanh(flat) * probe[:, : flat.shape[1]]).sum()
+
+    expected: dict[str, list[Tensor]] = {}
+    for sample in range(batch):
+        one = tuple(x.narrow(axis, sample, 1) for x, axis in zip(inputs, axes, strict=True))
+        parameters = {name: parameter.detach().requires_grad_() for name, parameter in module.named_parameters()}
+        total = loss(module, parameters, one)
+        gradients = torch.autograd.grad(total, list(parameters.values()), materialize_grads=True)
+        for name, gradient in zip(parameters, gradients, strict=True):
+            expected.setdefault(name, []).append(gradient)
+
+    found = seen_gradients(unrolled(module), lambda which, parameters: loss(which, parameters, inputs), batch)
+    for name, gradients in expected.items():
+        if skipped not in name:
+            torch.testing.assert_close(found[name], torch.stack(gradients), rtol=1e-10, atol=1e-11, msg=name)
+
+
+# -- recurrent layers ------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def recurrent_layers(draw: st.DrawFn) -> nn.RNNBase:
+    kind = draw(st.sampled_from(KINDS))
+    hidden = draw(st.integers(2, 4))
+    options: dict[str, Any] = {
+        "num_layers": draw(st.integers(1, 3)),
+        "bias": draw(st.booleans()),
+        "batch_first": draw(st.booleans()),
+        "bidirectional": draw(st.booleans()),
+    }
+    if kind == "LSTM":
+        options["proj_size"] = draw(st.integers(0, hidden - 1))
+    if kind in ("tanh", "relu"):
+        options["nonlinearity"] = kind
+    layer = getattr(nn, kind if kind in ("LSTM", "GRU") else "RNN")(draw(st.integers(1, 4)), hidden, **options)
+    return redrawn(layer)  # type: ignore[return-value]
+
+
+def sequence_for(layer: nn.RNNBase, batch: int, length: int) -> Tensor:
+    x = randn(batch, length, layer.input_size, seed=1)
+    return x if layer.batch_first else x.transpose(0, 1).contiguous()
+
+
+def states_for(layer: nn.RNNBase, batch: int) -> Any:  # noqa: ANN401 - a tensor or two
+    count = layer.num_layers * (2 if layer.bidirectional else 1)
+    hidden = randn(count, batch, layer.proj_size or layer.hidden_size, seed=2)
+    return (hidden, randn(count, batch, layer.hidden_size, seed=3)) if isinstance(layer, nn.LSTM) else hidden
+
+
+@given(layer=recurrent_layers(), batch=st.integers(0, 4), length=st.integers(1, 5), started=st.booleans())
+def test_recurrent_layers_compute_what_torch_does(layer: nn.RNNBase, batch: int, length: int, started: bool) -> None:
+    states = (states_for(layer, batch),) if started else ()
+    assert_same_layer(layer, sequence_for(layer, batch, length), *states)
+
+
+@given(layer=recurrent_layers(), batch=st.integers(1, 4), length=st.integers(1, 5))
+@settings(max_examples=50)
+def test_taps_of_recurrent_layers_see_every_gradient_of_every_sample(
+    layer: nn.RNNBase, batch: int, length: int
+) -> None:
+    assert_taps_see_all(layer, (sequence_for(layer, batch, length),), (0 if layer.batch_first else 1,))
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_recurrent_layers_in_float32_and_with_an_empty_batch(kind: str) -> None:
+    layer = getattr(nn, kind)(3, 4, 2, batch_first=True, bidirectional=True)
+    twin = unrolled(layer)
+    x = randn(5, 6, 3, dtype=torch.float32)
+    torch.testing.assert_close(tensors_of(twin(x)), tensors_of(layer(x)))
+    assert [out.dtype for out in tensors_of(twin(x))] == [out.dtype for out in tensors_of(layer(x))]
+    assert [out.shape for out in tensors_of(twin(x[:0]))] == [out.shape for out in tensors_of(layer(x[:0]))]
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_recurrent_layers_refuse_what_has_no_axis_of_samples(kind: str) -> None:
+    twin = unrolled(getattr(nn, kind)(3, 4, batch_first=True))
+    with pytest.raises(GateError, match=r"\(batch, time, features\).*got shape \(6, 3\)"):
+        twin(randn(6, 3, dtype=torch.float32))
+    packed = nn.utils.rnn.pack_sequence([torch.zeros(2, 3), torch.zeros(1, 3)])
+    with pytest.raises(GateError, match="got PackedSequence: pad the sequences"):
+        twin(packed)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_states_of_another_batch_are_refused_not_broadcast(kind: str) -> None:
+    twin = unrolled(getattr(nn, kind)(3, 4, batch_first=True))
+    fitting, broadcasting = torch.zeros(1, 5, 4), torch.zeros(1, 1, 4)
+    pairs = [(broadcasting, fitting), (fitting, broadcasting)]
+    for states in pairs if kind == "LSTM" else [broadcasting]:
+        with pytest.raises(RuntimeError, match="Expected hidden size"):
+            twin(torch.zeros(5, 2, 3), states)
+
+
+# -- attention -------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def attentions(draw: st.DrawFn) -> nn.MultiheadAttention:
+    heads = draw(st.integers(1, 3))
+    width = heads * draw(st.integers(1, 3))
+    kdim, vdim = draw(st.sampled_from([(None, None), (2, 3), (width, 2)]))
+    layer = nn.MultiheadAttention(
+        width,
+        heads,
+        bias=draw(st.booleans()),
+        add_bias_kv=draw(st.booleans()),
+        add_zero_attn=draw(st.booleans()),
+        kdim=kdim,
+        vdim=vdim,
+        batch_first=draw(st.booleans()),
+    )
+    return redrawn(layer)  # type: ignore[return-value]
+
+
+SHARED = ("all", "key and value", "query and key", "none")
+
+
+def inputs_for(layer: nn.MultiheadAttention, shared: str, batch: int, lengths: tuple[int, int]) -> list[Tensor]:
+    """Query, key and value, some of them the same tensor where the widths allow it."""
+    if shared in ("all", "query and key"):
+        lengths = (lengths[0], lengths[0])
+    sizes = ((lengths[0], layer.embed_dim), (lengths[1], layer.kdim), (lengths[1], layer.vdim))
+    parts = [randn(batch, *size, seed=20 + number) for number, size in enumerate(sizes)]
+    if not layer.batch_first:
+        parts = [part.transpose(0, 1).contiguous() for part in parts]
+    if shared in ("all", "query and key") and layer.kdim == layer.embed_dim:
+        parts[1] = parts[0]
+    if shared in ("all", "key and value") and layer.vdim == layer.kdim:
+        parts[2] = parts[1]
+    return parts
+
+
+def masks_for(
+    kinds: tuple[str, str], layer: nn.MultiheadAttention, batch: int, lengths: tuple[int, int]
+) -> dict[str, Tensor]:
+    """No mask hides the first key: torch gives NaN for a query that may look at nothing."""
+    options = {}
+    attention, padding = kinds
+    if attention == "2-d Boolean":
+        options["attn_mask"] = torch.rand(lengths, generator=generator(30)) < 0.4
+        options["attn_mask"][:, 0] = False
+    elif attention == "2-d":
+        options["attn_mask"] = randn(*lengths, seed=31)
+    elif attention == "3-d":
+        options["attn_mask"] = randn(batch * layer.num_heads, *lengths, seed=32)
+    if padding == "Boolean":
+        options["key_padding_mask"] = torch.rand((batch, lengths[1]), generator=generator(33)) < 0.4
+        options["key_padding_mask"][:, 0] = False
+    elif padding == "float":
+        options["key_padding_mask"] = randn(batch, lengths[1], seed=34)
+    return options
+
+
+# torch warns when one mask is Boolean and the other is not.
+MASKS = [("", ""), ("2-d Boolean", ""), ("2-d", "float"), ("3-d", ""), ("", "Boolean"), ("2-d Boolean", "Boolean")]
+
+
+@given(
+    layer=attentions(),
+    batch=st.integers(1, 3),
+    lengths=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    shared=st.sampled_from(SHARED),
+    masks=st.sampled_from(MASKS),
+    need_weights=st.booleans(),
+    average=st.booleans(),
+)
+def test_attention_computes_what_torch_does(
+    layer: nn.MultiheadAttention,
+    batch: int,
+    lengths: tuple[int, int],
+    shared: str,
+    masks: tuple[str, str],
+    need_weights: bool,
+    average: bool,
+) -> None:
+    inputs = inputs_for(layer, shared, batch, lengths)
+    axis = 1 if layer.batch_first else 0
+    options = masks_for(masks, layer, batch, (inputs[0].shape[axis], inputs[1].shape[axis]))
+    assert_same_layer(layer, *inputs, need_weights=need_weights, average_attn_weights=average, **options)
+
+
+@given(
+    layer=attentions(),
+    batch=st.integers(1, 3),
+    lengths=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    shared=st.sampled_from(SHARED),
+    need_weights=st.booleans(),
+)
+@settings(max_examples=50)
+def test_taps_of_attention_see_every_gradient_of_every_sample(
+    layer: nn.MultiheadAttention, batch: int, lengths: tuple[int, int], shared: str, need_weights: bool
+) -> None:
+    inputs = inputs_for(layer, shared, batch, lengths)
+    assert_taps_see_all(layer, tuple(inputs), (0 if layer.batch_first else 1,) * 3, need_weights=need_weights)
+
+
+@given(layer=attentions(), shared=st.sampled_from(SHARED), masks=st.sampled_from(MASKS), need_weights=st.booleans())
+@settings(max_examples=50)
+def test_attention_takes_an_empty_batch(
+    layer: nn.MultiheadAttention, shared: str, masks: tuple[str, str], need_weights: bool
+) -> None:
+    """By itself: torch's own fails with a mask and no sample."""
+    inputs = inputs_for(layer, shared, 0, (3, 3))
+    output, weights = unrolled(layer)(*inputs, need_weights=need_weights, **masks_for(masks, layer, 0, (3, 3)))
+    assert output.shape == (*inputs[0].shape[:2], layer.embed_dim)
+    keys = 3 + int(layer.bias_k is not None) + int(layer.add_zero_attn)
+    assert weights is None if not need_weights else weights.shape == (0, 3, keys)
+    gradients = torch.autograd.grad(output.sum(), list(layer.parameters()), materialize_grads=True)
+    assert all(torch.equal(gradient, torch.zeros_like(gradient)) for gradient in gradients)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_attention_takes_the_causal_hint_as_torch_does(padded: bool, need_weights: bool) -> None:
+    layer = redrawn(nn.MultiheadAttention(4, 2, batch_first=True))
+    x = randn(2, 3, 4)
+    options = {"key_padding_mask": torch.tensor([[False, False, True], [False, True, True]])} if padded else {}
+    causal = torch.ones(3, 3, dtype=torch.bool).triu(1)
+    assert_same_layer(layer, x, x, x, attn_mask=causal, is_causal=True, need_weights=need_weights, **options)
+    with pytest.raises(ValueError, match="give the mask"):
+        unrolled(layer)(x, x, x, is_causal=True)
+
+
+def test_self_attention_is_projected_once_and_cross_attention_once_per_input() -> None:
+    twin = unrolled(redrawn(nn.MultiheadAttention(4, 2, batch_first=True)))
+    x, memory = randn(2, 3, 4), randn(2, 5, 4, seed=1)
+    for inputs, calls in (((x, x, x), 1), ((x, memory, memory), 2), ((x, x.clone(), x.clone()), 3)):
+        seen = Seen(twin)
+        twin(*inputs)
+        for hook in seen.hooks:
+            hook.remove()
+        assert [weight for weight, *_ in seen.calls] == ["in_proj_weight"] * calls + ["out_proj.weight"]
+
+
+def test_attention_refuses_what_has_no_axis_of_samples() -> None:
+    twin = unrolled(nn.MultiheadAttention(4, 2, batch_first=True))
+    x = torch.zeros(3, 4)
+    with pytest.raises(GateError, match="three axes"):
+        twin(x, x, x)
+    with pytest.raises(GateError, match="the same batch"):  # it would broadcast: one sample in the gradient of all
+        twin(torch.zeros(5, 2, 4), torch.zeros(1, 3, 4), torch.zeros(1, 3, 4))
+    with pytest.raises(GateError, match="nested"):
+        twin(*[torch.nested.nested_tensor([x, x], layout=torch.jagged)] * 3)
+
+
+# -- whole models ----------------------------------------------------------------------------------------------------
+
+
+class Recurrent(nn.Module):
+    """Embedding, LSTM, then a linear layer on the last hidden state or on every position."""
+
+    def __init__(self, kind: str, last: bool) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(7, 3)
+        self.recurrent = getattr(nn, kind)(3, 4, num_layers=2, batch_first=True)
+        self.linear = nn.Linear(4, 5)
+        self.last = last
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        self.recurrent.flatten_parameters()
+        states, after = self.recurrent(self.embedding(tokens))
+        hidden = after[0] if isinstance(after, tuple) else after
+        return self.linear(hidden[-1] if self.last else states)
+
+
+def transformer(**options: Any) -> nn.Module:  # noqa: ANN401
+    layer = nn.TransformerEncoderLayer(4, 2, dim_feedforward=5, dropout=0.0, batch_first=True, **options)
+    encoder = nn.TransformerEncoder(layer, num_layers=2)
+    return redrawn(nn.Sequential(nn.Linear(3, 4), encoder, nn.Flatten(1), nn.Linear(12, 3)))
+
+
+@pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_text_models_are_seen_through(kind: str, last: bool) -> None:
+    tokens = torch.randint(0, 7, (5, 6), generator=generator())
+    model = redrawn(Recurrent(kind, last))
+    assert_same_layer(model, tokens)
+    assert_taps_see_all(model, (tokens,), (0,), skipped="embedding")
+
+
+@pytest.mark.parametrize("options", [{}, {"norm_first": True}, {"bias": False}, {"activation": "gelu"}])
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
+def test_transformer_encoders_are_seen_through(options: dict[str, Any]) -> None:
+    model = transformer(**options)
+    x = randn(5, 3, 3)
+    assert_same_layer(model, x)
+    assert_taps_see_all(model, (x,), (0,), skipped="norm")
+
+
+def test_transformers_with_encoder_and_decoder_keep_their_outputs_and_gradients() -> None:
+    model = redrawn(nn.Transformer(4, 2, 1, 1, 5, dropout=0.0, batch_first=True))
+    assert_same_layer(model, randn(3, 2, 4), randn(3, 4, 4, seed=1))
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_no_fused_path_of_torch_goes_past_the_taps_in_evaluation_mode(padded: bool) -> None:
+    layer = nn.TransformerEncoderLayer(4, 2, dim_feedforward=5, dropout=0.0, batch_first=True)
+    encoder = redrawn(nn.TransformerEncoder(layer, num_layers=2)).requires_grad_(False)
+    padding = torch.tensor([[False, False, False], [False, False, True]]) if padded else None
+    x = randn(2, 3, 4)
+    expected = encoder.train()(x, src_key_padding_mask=padding)
+    twin = unrolled(encoder.eval())
+    passes = []
+    for name, module in twin.named_modules():
+        if isinstance(module, LinearTap):  # no hook: torch takes its fused path only where there is none
+            forward = module.forward
+            module.forward = lambda *args, forward=forward, name=name: (passes.append(name), forward(*args))[1]
+    torch.testing.assert_close(twin(x, src_key_padding_mask=padding), expected, rtol=1e-12, atol=1e-12)
+    assert passes == ["layers.0.self_attn.tap_in", "layers.1.self_attn.tap_in"]
+
+
+def test_a_tap_with_another_axis_first_is_caught() -> None:
+    """The negative control: the law above fails when time is taken for the samples."""
+
+    class Confused(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(4, 3))
+            self.tap = LinearTap("weight")
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.tap(x.transpose(0, 1), self.weight).transpose(0, 1)
+
+    with pytest.raises(AssertionError, match="weight"):
+        assert_taps_see_all(redrawn(Confused()), (randn(3, 3, 3),), (0,))
+
+
+@pytest.mark.parametrize("model", [redrawn(Recurrent("LSTM", last=True)), redrawn(Recurrent("GRU", last=False))])
+def test_rewritten_recurrent_models_work_under_vmap(model: nn.Module) -> None:
+    tokens = torch.randint(0, 7, (5, 6), generator=generator())
+    twin = unrolled(model)
+    parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+    def loss(given: dict[str, Tensor], one: Tensor) -> Tensor:
+        return functional_call(twin, given, (one[None],)).square().sum()
+
+    each = vmap(grad(loss), in_dims=(None, 0))(parameters, tokens)
+    for name, total in grad(lambda given: functional_call(model, given, (tokens,)).square().sum())(parameters).items():
+        torch.testing.assert_close(each[name].sum(0), total, rtol=1e-10, atol=1e-11)
+
+
+# -- what is copied, and what is not ---------------------------------------------------------------------------------
+
+
+def test_a_model_with_nothing_to_rewrite_is_returned_itself() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4))
+    assert unrolled(model) is model
+
+
+def test_the_original_keeps_its_layers_and_shares_its_tensors() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.GRU(3, 4))
+    model.register_buffer("table", torch.zeros(2))
+    before = copy.deepcopy(model.state_dict())
+    twin = unrolled(model)
+    assert type(model[1]) is nn.GRU
+    assert list(dict(model.named_modules())) == ["", "0", "1"]
+    torch.testing.assert_close(model.state_dict(), before)
+    assert all(a is b for a, b in zip(twin.parameters(), model.parameters(), strict=True))
+    assert twin.table is model.table
+
+
+def test_a_layer_with_two_names_is_rewritten_once_and_stays_one() -> None:
+    model = nn.Module()
+    model.first = nn.LSTM(3, 4)
+    model.second = model.first
+    model.listed = [model.first]
+    twin = unrolled(model)
+    assert twin.first is twin.second is twin.listed[0]
+    assert twin.first.tap_ih_l0.weight_name == "weight_ih_l0"
+    assert twin.first.hidden_size == 4
+
+
+def test_layers_that_are_more_than_torchs_are_left_as_they_are() -> None:
+    class Own(nn.LSTM):
+        pass
+
+    model = nn.ModuleList(
+        [
+            Own(3, 4),
+            nn.utils.parametrizations.weight_norm(nn.GRU(3, 4), "weight_hh_l0"),
+            nn.utils.parametrizations.weight_norm(nn.MultiheadAttention(4, 2), "in_proj_weight"),
+        ]
+    )
+    assert unrolled(model) is model
+    extra = nn.GRU(3, 4)
+    extra.scale = nn.Parameter(torch.ones(()))
+    assert unrolled(extra) is extra
+
+
+def test_dropout_of_their_own_is_refused_and_every_layer_is_named() -> None:
+    attention = nn.TransformerEncoderLayer(4, 2, dropout=0.2, batch_first=True)
+    model = nn.ModuleDict({"text": nn.LSTM(3, 4, num_layers=2, dropout=0.1), "heads": attention})
+    with pytest.raises(GateError) as caught:
+        unrolled(model)
+    lines = str(caught.value).splitlines()
+    assert lines[0].startswith("layer 'text' is LSTM with dropout=0.1")
+    assert lines[1].startswith("layer 'heads.self_attn' is MultiheadAttention with dropout=0.2")
+    assert all("set dropout=0" in line for line in lines)
+
+
+@pytest.mark.filterwarnings("ignore:dropout option adds dropout after all but last")
+def test_dropout_that_has_no_place_to_act_is_no_problem() -> None:
+    assert_same_layer(redrawn(nn.LSTM(3, 4, dropout=0.3)), randn(2, 3, 3))

@@ -1,0 +1,84 @@
+"""Augmentation: random views of each image, whose gradients are averaged before the clip (De et al. 2022).
+
+The randomness is the SECRET generator's. A view must not tell which records are in the batch, and draws are handed out
+in the order of the batch: with one record more, all those behind it get the draws of their neighbours. Were the stream
+public, that would be seen: the gradients of up to B records would change at once, by up to 2C each, where the noise is
+scaled to C. With a secret stream the draws of the other records can be taken as the same in both worlds, because they
+are independent and equally distributed in both; then the batches differ by one record, and the average over the draws
+is no easier to tell apart than the worst of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+
+from trainables.engine.random import Generator
+from trainables.errors import HyperparameterError
+
+__all__ = ["PADDING", "RandomViews"]
+
+PADDING: Final = 4
+"""Pixels that are added on each side before a crop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomViews:
+    """Random crops and horizontal flips of images, each view drawn by itself.
+
+    A crop has the size of the image and is taken from the image with PADDING reflected pixels on each side (De et al.
+    reflect too), every place being equally likely. An image of at most PADDING pixels in a direction has fewer to
+    reflect: there the padding is one pixel less than its size. What a view shows is a function of its own image and of
+    its own draws, and how many numbers are drawn depends on B alone.
+
+    Attributes:
+        crop: whether a view is a random crop.
+        flip: whether a view is mirrored left to right, with probability 1/2.
+        copies: views of a sample.
+    """
+
+    crop: bool
+    flip: bool
+    copies: int = 1
+
+    def __call__(self, inputs: Tensor, generator: Generator) -> Tensor:
+        """The views of all samples.
+
+        Args:
+            inputs: images of shape (B, channels, height, width); B may be 0.
+            generator: secret; see this module's first lines.
+
+        Returns:
+            Shape (B * copies, channels, height, width), sample-major.
+
+        Raises:
+            HyperparameterError: the inputs are no images.
+        """
+        if inputs.ndim != 4:
+            raise HyperparameterError(
+                "augmentation takes images of shape (channels, height, width); got inputs of shape "
+                f"{tuple(inputs.shape[1:])}: write none"
+            )
+        count, channels, height, width = inputs.shape
+        top, left = (min(PADDING, size - 1) if self.crop else 0 for size in (height, width))
+        # The mirror of a crop is a crop of the mirror: with both laid out, a view is one look-up.
+        sides = torch.stack([inputs, inputs.flip(3)], 1) if self.flip else inputs[:, None]
+        padded = nn.functional.pad(sides.flatten(0, 1), (left, left, top, top), mode="reflect")
+        crops = padded.view(count, sides.shape[1], channels, height + 2 * top, width + 2 * left)
+        crops = crops.unfold(3, height, 1).unfold(4, width, 1)  # (B, sides, channels, tops, lefts, height, width)
+        # One request for all views: side, top and left of each.
+        draws = generator.uniform(3 * count * self.copies).view(3, count, self.copies).to(inputs.device)
+        side, first_row, first_column = (
+            _place(draw, places)
+            for draw, places in zip(draws, (sides.shape[1], 2 * top + 1, 2 * left + 1), strict=True)
+        )
+        sample = torch.arange(count, device=inputs.device)[:, None]
+        return crops[sample, side, :, first_row, first_column].flatten(0, 1)
+
+
+def _place(uniform: Tensor, places: int) -> Tensor:
+    """A place of 0, ..., places - 1 for each number of [0, 1)."""
+    return (uniform * places).long().clamp_(max=places - 1)  # the product may be rounded up to `places`

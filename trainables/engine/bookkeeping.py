@@ -1,0 +1,269 @@
+"""Per-sample gradients by book-keeping: one forward and one backward pass a point, for models of known layers.
+
+Hooks note what goes into each layer that has parameters and what comes out of it. The backward pass then asks for the
+gradients by those outputs only, never by a parameter: samples do not mix, so each row is one sample's own. From the two
+each layer gets its per-sample norms and, once the clip is known, its weighted sum, with no second backward pass.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from trainables.engine.layers import MakeCollector, rule_for
+from trainables.engine.layers.common import Call, Collector, Decay, Explicit, LayerGradients, Work
+from trainables.engine.layers.linear import linear_tap
+from trainables.engine.layers.written_out import any_layer
+from trainables.engine.layout import Layout
+from trainables.engine.objective import Points
+from trainables.engine.per_sample import CHUNK_BYTES, Loss, cross_entropy
+from trainables.engine.taps import LinearTap
+
+__all__ = ["BookkeepingSource", "LayerGroup", "UnknownLayerError", "layers_of"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class UnknownLayerError(Exception):
+    """A parameter is used in a way that no hook can see."""
+
+
+@dataclass(frozen=True, eq=False)
+class LayerGroup:
+    """One hooked layer.
+
+    Attributes:
+        layer: the module.
+        names: its trainable parameters: name in the layer -> name in the layout.
+        make: makes its collector.
+    """
+
+    layer: nn.Module
+    names: Mapping[str, str]
+    make: MakeCollector
+
+
+@dataclass(frozen=True)
+class ModelGradients:
+    """The gradients of a chunk, layer by layer.
+
+    Attributes:
+        layers: (gradients of a layer, its names).
+        layout: of the model.
+    """
+
+    layers: tuple[tuple[LayerGradients, Mapping[str, str]], ...]
+    layout: Layout
+
+    def group_norms(self) -> Tensor:
+        """‖g_i‖₂ within each group, shape (G, B), float64."""
+        squares: dict[str, Tensor] = {group: torch.zeros(0) for group in self.layout.groups}
+        for gradients, names in self.layers:
+            group, square = _group(names), gradients.squared_norms()
+            squares[group] = squares[group] + square if len(squares[group]) else square
+        return torch.stack(list(squares.values())).sqrt()
+
+    def add_weighted_sum(self, total: Tensor, factors: Tensor, *, block: int | None) -> None:
+        """Layer by layer."""
+        of_group = dict(zip(dict.fromkeys(self.layout.groups), factors, strict=True))
+        kept = (factors > 0).all(0)
+        clean = bool(kept.all())
+        views = self.layout.views(total)
+        for gradients, names in self.layers:
+            usable = gradients if clean else gradients.masked(kept)
+            totals = {local: views[name] for local, name in names.items()}
+            usable.add_weighted_sum(totals, of_group[_group(names)], block=block)
+
+
+@dataclass(frozen=True, eq=False)
+class BookkeepingSource:
+    """Per-sample gradients of a model whose every parameter belongs to a hooked layer.
+
+    Attributes:
+        module: the model; its own parameters are not used, the points are.
+        layout: its trainable parameters.
+        layers: as `layers_of` finds them.
+        loss: the sum of the samples' losses.
+        chunk_bytes: about what a chunk may take; it changes the speed and nothing else.
+        autocast: None, or the dtype of the passes (mixed precision); norms and sums are never taken in it.
+    """
+
+    module: nn.Module
+    layout: Layout
+    layers: tuple[LayerGroup, ...]
+    loss: Loss = cross_entropy
+    chunk_bytes: int = CHUNK_BYTES
+    autocast: torch.dtype | None = None
+    _sizes: dict[tuple[int, int, torch.Size], int] = field(default_factory=dict, init=False)
+
+    def chunks(self, points: Points, inputs: Tensor, targets: Tensor, *, copies: int = 1) -> Iterator[ModelGradients]:
+        """The gradients of the whole batch, a chunk of samples at a time."""
+        if len(targets) == 0:
+            return
+        if inputs.dim() == 4:
+            inputs = _channels_last(inputs)
+        size = self._chunk_size(points, inputs, targets, copies)
+        for start in range(0, len(targets), size):
+            y = targets[start : start + size]
+            yield self._chunk(points, inputs[start * copies : (start + len(y)) * copies], y, copies)
+
+    def _chunk(self, points: Points, x: Tensor, y: Tensor, copies: int) -> ModelGradients:
+        work = Work(samples=len(y), points=len(points))
+        collectors = [group.make(group.layer, work) for group in self.layers]
+        first: list[list[Tensor]] = []
+        used = [False] * len(self.layers)
+        for index in range(len(points)):
+            views = self.layout.views(points.theta(index))
+            calls = self._pass(views, x, y, copies, points.scale / copies, first)
+            for place, (group, collector) in enumerate(zip(self.layers, collectors, strict=True)):
+                if calls[place]:
+                    used[place] = True
+                    collector.add(calls[place], {local: views[name] for local, name in group.names.items()})
+        return ModelGradients(tuple(self._finished(points, collectors, used, work)), self.layout)
+
+    def _finished(
+        self, points: Points, collectors: list[Collector], used: list[bool], work: Work
+    ) -> Iterator[tuple[LayerGradients, Mapping[str, str]]]:
+        views = self.layout.views(points.centre)
+        for group, collector, was_used in zip(self.layers, collectors, used, strict=True):
+            centre = {local: views[name] for local, name in group.names.items()}
+            if was_used:
+                decay = Decay(points.decay, centre, at_centre=points.at_centre) if points.decay else None
+                yield collector.finish(decay), group.names
+            else:
+                nothing = {k: (points.decay * v).expand(work.samples, *v.shape) for k, v in centre.items()}
+                yield Explicit(nothing), group.names
+
+    def _pass(
+        self, views: Mapping[str, Tensor], x: Tensor, y: Tensor, copies: int, scale: float, first: list[list[Tensor]]
+    ) -> list[list[Call]]:
+        """One forward and backward pass: the calls of each layer, in order."""
+        seen: list[list[tuple[Tensor, Tensor]]] = [[] for _ in self.layers]
+        places = {group.layer: place for place, group in enumerate(self.layers)}
+
+        def note(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
+            if not output.requires_grad:
+                output.requires_grad_()  # nothing before the first layer needs a gradient
+            seen[places[layer]].append((arguments[0], output))
+
+        handles = [group.layer.register_forward_hook(note) for group in self.layers]
+        try:
+            with torch.enable_grad(), torch.autocast(x.device.type, self.autocast, enabled=self.autocast is not None):
+                outputs = functional_call(self.module, dict(views), (x,))
+            with torch.enable_grad():
+                labels = y if copies == 1 else y.repeat_interleave(copies, 0)
+                loss = self.loss(outputs if self.autocast is None else outputs.float(), labels) * scale
+        finally:
+            for handle in handles:
+                handle.remove()
+        flat = [output for calls in seen for _, output in calls]
+        deltas = iter(torch.autograd.grad(loss, flat, materialize_grads=True))
+        dtype = next(iter(views.values())).dtype
+        if not first:
+            first.extend([inputs.detach() for inputs, _ in calls] for calls in seen)
+        return [
+            [
+                Call(
+                    inputs=_as(inputs.detach(), dtype),
+                    outputs=output.detach(),
+                    deltas=_as(next(deltas), dtype),
+                    fixed=not inputs.requires_grad and index < len(known) and _same(inputs, known[index]),
+                )
+                for index, (inputs, output) in enumerate(calls)
+            ]
+            for calls, known in zip(seen, first, strict=True)
+        ]
+
+    def _chunk_size(self, points: Points, inputs: Tensor, targets: Tensor, copies: int) -> int:
+        """How many samples fit, from a pass of one; what it looks at is shapes, which are public."""
+        key = (len(points), copies, inputs.shape[1:])
+        if key not in self._sizes:
+            views = self.layout.views(points.centre)
+            work = Work(samples=1, points=len(points))
+            calls = self._pass(views, inputs[:copies], targets[:1], copies, 1.0, [])
+            numbers = 0
+            for group, of_layer in zip(self.layers, calls, strict=True):
+                parameters = {local: views[name] for local, name in group.names.items()}
+                numbers += 3 * sum(call.inputs.numel() + call.outputs.numel() for call in of_layer)
+                if of_layer:
+                    numbers += group.make(group.layer, work).numbers(of_layer, parameters)
+            self._sizes[key] = max(1, self.chunk_bytes // (numbers * points.centre.element_size()))
+        return self._sizes[key]
+
+
+def layers_of(module: nn.Module, layout: Layout) -> tuple[LayerGroup, ...]:
+    """The layers to hook, so that every trainable parameter belongs to exactly one of them.
+
+    A layer without a rule goes by torch.func, one sample at a time, and the log says so.
+
+    Raises:
+        UnknownLayerError: a parameter is shared between modules, or belongs to a module that holds further layers.
+    """
+    everything = [name for name, value in module.named_parameters(remove_duplicate=False) if value.requires_grad]
+    if len(everything) != len(layout.names):
+        raise UnknownLayerError("two modules share a parameter")
+    trainable = set(layout.names)
+    found: list[LayerGroup] = []
+    tapped: set[str] = set()
+    for prefix, layer in module.named_modules():
+        if isinstance(layer, LinearTap):
+            owner = prefix.rpartition(".")[0]
+            locals_ = [name for name in (layer.weight_name, layer.bias_name) if name is not None]
+            names = {name: f"{owner}.{name}" if owner else name for name in locals_}
+            if not set(names.values()) <= trainable:
+                raise UnknownLayerError(f"a parameter of {owner or 'the model'} is frozen and others are not")
+            found.append(LayerGroup(layer, names, linear_tap))
+            tapped |= set(names.values())
+    for prefix, layer in module.named_modules():
+        own = {name: f"{prefix}.{name}" if prefix else name for name, _ in layer.named_parameters(recurse=False)}
+        names = {local: name for local, name in own.items() if name in trainable and name not in tapped}
+        if not names:
+            continue
+        rule = rule_for(layer) if len(names) == len(own) else None
+        if rule is None and any(True for _ in layer.children()):
+            raise UnknownLayerError(
+                f"{prefix or 'the model'} ({type(layer).__name__}) has parameters beside its layers"
+            )
+        if rule is None:
+            _say_once(type(layer).__name__)
+        found.append(LayerGroup(layer, names, rule or any_layer))
+    claimed = [name for group in found for name in group.names.values()]
+    if sorted(claimed) != sorted(layout.names):
+        raise UnknownLayerError("a parameter is used in several places")
+    return tuple(found)
+
+
+@cache
+def _say_once(kind: str) -> None:
+    _LOG.warning("%s has no rule of its own here: its per-sample gradients are taken one by one, which is slower", kind)
+
+
+def _group(names: Mapping[str, str]) -> str:
+    return next(iter(names.values())).rpartition(".")[0]
+
+
+def _channels_last(images: Tensor) -> Tensor:
+    """Pooling and convolution take half of the time on a CPU when the channels lie together."""
+    if images.shape[1] > 1:
+        return images.contiguous(memory_format=torch.channels_last)
+    height, width = images.shape[2:]
+    # Of one channel both orders are the same numbers; the strides tell torch which to go on with.
+    return images.contiguous().as_strided(images.shape, (height * width, 1, width, 1))
+
+
+def _as(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Mixed precision ends here; numbers of rows of an embedding stay whole."""
+    return values.to(dtype) if values.is_floating_point() else values
+
+
+def _same(inputs: Tensor, known: Tensor) -> bool:
+    """Whether a layer sees at this point what it saw at the first."""
+    if inputs.shape != known.shape:
+        return False
+    return (inputs.data_ptr() == known.data_ptr() and inputs.stride() == known.stride()) or torch.equal(inputs, known)

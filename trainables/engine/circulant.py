@@ -1,0 +1,212 @@
+"""The inverse of the cyclic matrix A_σ of Laplacian smoothing, exact in O(d) on a CPU and by FFT elsewhere.
+
+A_σ = I - σL has the first row (1 + 2σ, -σ, 0, …, 0, -σ). Its inverse is a geometric kernel that runs both ways round
+the circle: with ω = e^-θ the smaller root of ω + 1/ω = 2 + 1/σ, entry (i, j) is
+
+    (ω^|i-j| + ω^(d-|i-j|)) / ((1 - ω^d) √(4σ + 1)).
+
+So a vector that is cut into blocks is smoothed inside each block by one small matrix, and all that a block needs of the
+rest is two numbers: what decays into it from the left and from the right. Nothing is truncated, whatever σ and d are.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["laplacian_eigenvalues", "solve_into"]
+
+_Array = np.ndarray[Any, np.dtype[np.floating[Any]]]
+
+# Block length: the smallest product a BLAS does well; longer blocks cost more arithmetic, shorter ones more carries.
+_BLOCK = 16
+# Numbers smoothed at a time: a stretch, its result and its carries stay in the second-level cache.
+_STRETCH = 262_144
+# Up to this length one dense product is cheaper than blocks.
+_DENSE = 128
+# What has decayed by e^-41 cannot be seen in a float64, nor what has by e^-21 in a float32.
+_FORGOTTEN = {np.dtype(np.float64): 41.0, np.dtype(np.float32): 21.0}
+# Up to so many blocks within that reach, their carries are added one by one, in the precision of the vector.
+_FEW = 6
+# From here on A_σ⁻¹ v is the mean of v in every digit of a float64, for any length that fits a memory.
+_MEAN_ONLY = 1e60
+
+
+def solve_into(target: Tensor, vector: Tensor, sigma: float) -> None:
+    """Writes A_σ⁻¹ v into `target`.
+
+    Args:
+        target: shape (d,), like `vector`; not the same memory.
+        vector: v, shape (d,), contiguous, float32 or float64.
+        sigma: σ, at least 0; 0 is the identity.
+    """
+    size = vector.numel()
+    if sigma == 0 or size <= 1:
+        target.copy_(vector)
+    elif vector.device.type != "cpu":
+        spectrum = _spectrum(size, sigma, vector.dtype, vector.device)
+        target.copy_(torch.fft.irfft(torch.fft.rfft(vector) / spectrum, n=size))
+    elif size <= _DENSE:
+        torch.mv(_dense(size, sigma, vector.dtype), vector, out=target)
+    else:
+        _solve_circle(target, vector, _Blocks.of(sigma, vector.dtype))
+
+
+def laplacian_eigenvalues(size: int, sigma: float) -> Tensor:
+    """The first d // 2 + 1 eigenvalues of A_σ, 1 + 2σ - 2σ cos(2πk/d), float64; the others mirror them."""
+    frequencies = torch.arange(size // 2 + 1, dtype=torch.float64) / size
+    # The half angle keeps the digits that 1 - cos loses at low frequencies.
+    return 1.0 + sigma * (2.0 * torch.sin(torch.pi * frequencies)).square()
+
+
+@lru_cache(maxsize=64)
+def _spectrum(size: int, sigma: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return laplacian_eigenvalues(size, sigma).to(device=device, dtype=dtype)
+
+
+@lru_cache(maxsize=64)
+def _dense(size: int, sigma: float, dtype: torch.dtype) -> Tensor:
+    """A_σ⁻¹ itself, shape (d, d)."""
+    decay, height = _decay_and_height(sigma)
+    index = torch.arange(size, dtype=torch.float64)
+    distance = (index[:, None] - index).abs()
+    kernel = torch.exp(-decay * distance) + torch.exp(-decay * (size - distance))
+    return (kernel * (height / -math.expm1(-decay * size))).to(dtype)
+
+
+def _decay_and_height(sigma: float) -> tuple[float, float]:
+    """θ = -log ω and 1 / √(4σ + 1); θ by asinh, because ω itself rounds to 1 for a large σ."""
+    sigma = min(sigma, _MEAN_ONLY)
+    return 2.0 * math.asinh(0.5 / math.sqrt(sigma)), 1.0 / math.sqrt(4.0 * sigma + 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Blocks:
+    """What the blocks of every vector share under one σ.
+
+    Attributes:
+        decay: θ.
+        kernel: ω^|i-j| / √(4σ + 1) inside a block, shape (block, block).
+        wings: ω^(i+1) and ω^(block-i): how a carry from the left and from the right dies out, shape (2, block).
+        fading: ω^(i+1) for as long as it can be seen, at most a stretch.
+    """
+
+    decay: float
+    kernel: Tensor
+    wings: Tensor
+    fading: _Array
+
+    @staticmethod
+    @lru_cache(maxsize=64)
+    def of(sigma: float, dtype: torch.dtype) -> _Blocks:
+        """The blocks of σ, made once."""
+        decay, height = _decay_and_height(sigma)
+        index = torch.arange(_BLOCK, dtype=torch.float64)
+        kernel = height * torch.exp(-decay * (index[:, None] - index).abs())
+        wings = torch.exp(-decay * torch.stack([index + 1, _BLOCK - index]))
+        fading = torch.exp(-decay * torch.arange(1, _STRETCH + 1, dtype=torch.float64)).to(dtype).numpy()
+        reach = math.ceil(min(_FORGOTTEN[fading.dtype] / decay, _STRETCH))
+        return _Blocks(decay, kernel.to(dtype), wings.to(dtype), fading[:reach].copy())
+
+
+def _solve_circle(target: Tensor, vector: Tensor, blocks: _Blocks) -> None:
+    """Smooths stretches of the circle as if nothing surrounded them, then sends their ends round it, both ways."""
+    size = len(vector)
+    starts = range(0, size, _STRETCH)
+    for start in starts:
+        _solve_stretch(target[start : start + _STRETCH], vector[start : start + _STRETCH], blocks)
+    smoothed = target.numpy()
+    stretches = [smoothed[start : start + _STRETCH] for start in starts]
+    # The last number of a smoothed stretch is what it sends to the right, the first one what it sends to the left.
+    lengths = [len(stretch) for stretch in stretches]
+    from_left = _round_the_circle(lengths, [float(stretch[-1]) for stretch in stretches], blocks.decay)
+    from_right = _round_the_circle(lengths[::-1], [float(stretch[0]) for stretch in stretches[::-1]], blocks.decay)
+    for stretch, left, right in zip(stretches, from_left, from_right[::-1], strict=True):
+        fading = blocks.fading[: len(stretch)]
+        stretch[: len(fading)] += left * fading
+        stretch[-len(fading) :] += right * fading[::-1]
+
+
+def _round_the_circle(lengths: list[int], sent: list[float], decay: float) -> list[float]:
+    """What arrives at each stretch, in the order of travel.
+
+    Args:
+        lengths: length of each stretch; together they are the circle.
+        sent: what leaves a stretch at its far end when nothing arrives at it.
+        decay: θ.
+    """
+    arriving = 0.0
+    for length, leaving in zip(lengths, sent, strict=True):
+        arriving = math.exp(-decay * length) * arriving + leaving
+    arriving /= -math.expm1(-decay * sum(lengths))  # once, twice, … round the circle
+    received = []
+    for length, leaving in zip(lengths, sent, strict=True):
+        received.append(arriving)
+        arriving = math.exp(-decay * length) * arriving + leaving
+    return received
+
+
+def _solve_stretch(target: Tensor, vector: Tensor, blocks: _Blocks) -> None:
+    """Smooths inside each block, then adds what the others send into it; what is left over is one shorter block.
+
+    The carries are numpy's: many operations on few numbers, where a call must be cheap.
+    """
+    count, rest = divmod(vector.numel(), _BLOCK)
+    if rest:
+        torch.mv(blocks.kernel[:rest, :rest], vector[count * _BLOCK :], out=target[count * _BLOCK :])
+    if not count:
+        return
+    whole = target[: count * _BLOCK].view(count, _BLOCK)
+    torch.mm(vector[: count * _BLOCK].view(count, _BLOCK), blocks.kernel, out=whole)
+    smoothed = whole.numpy()
+    # The way to the left is the way to the right in the reversed order, so both are rows of one recursion. The shorter
+    # block is the last one on the way to the right and the first one on the way to the left.
+    few = blocks.decay * _BLOCK * _FEW >= _FORGOTTEN[smoothed.dtype]
+    sent = np.zeros((2, count + 1), dtype=smoothed.dtype if few else np.float64)
+    sent[0, :-1], sent[1, 1:] = smoothed[:, -1], smoothed[::-1, 0]
+    if rest:
+        sent[1, 0] = float(target[count * _BLOCK])
+    received = _scan(sent, blocks.decay * _BLOCK)
+    carries = np.empty((count, 2), dtype=smoothed.dtype)
+    carries[:, 0], carries[:, 1] = received[0, :-2], received[1, -2:0:-1]
+    whole.addmm_(torch.from_numpy(carries), blocks.wings)
+    if rest:
+        target[count * _BLOCK :] += float(received[0, -2]) * blocks.wings[0, :rest]
+
+
+def _scan(sent: _Array, decay: float) -> _Array:
+    """r_0 = 0 and r_(k+1) = e^-decay r_k + s_k along the rows: (rows, P) to (rows, P + 1).
+
+    Far reaches are cut into blocks once more: inside a block by one small matrix, across blocks by this function.
+    """
+    rows, count = sent.shape
+    received = np.zeros((rows, count + 1), dtype=sent.dtype)
+    forgotten = _FORGOTTEN[sent.dtype]
+    if decay * _FEW >= forgotten:
+        received[:, 1:] = sent
+        for lag in range(1, min(count, math.ceil(forgotten / decay))):
+            received[:, lag + 1 :] += math.exp(-decay * lag) * sent[:, : count - lag]
+    elif count <= _DENSE:
+        np.matmul(sent, _triangle(count, decay), out=received[:, 1:])
+    else:
+        blocks = -(-count // _BLOCK)
+        padded = np.zeros((rows, blocks * _BLOCK))
+        padded[:, :count] = sent
+        inside = np.matmul(padded.reshape(-1, _BLOCK), _triangle(_BLOCK, decay)).reshape(rows, blocks, _BLOCK)
+        carries = _scan(inside[:, :, -1], decay * _BLOCK)[:, :-1]
+        inside += carries[:, :, None] * np.exp(-decay * np.arange(1, _BLOCK + 1))
+        received[:, 1:] = inside.reshape(rows, -1)[:, :count]
+    return received
+
+
+@lru_cache(maxsize=64)
+def _triangle(size: int, decay: float) -> _Array:
+    """e^(-decay (j - i)) for j ≥ i, else 0."""
+    index = np.arange(size)
+    return np.triu(np.exp(-decay * np.maximum(index - index[:, None], 0)))

@@ -1,0 +1,39 @@
+"""The layers that the book-keeping knows, each with the way to its per-sample gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from torch import nn
+
+from trainables.engine.layers.common import Collector, Work
+from trainables.engine.layers.convolution import convolution, is_plain_convolution
+from trainables.engine.layers.embedding import EmbeddingCollector, is_plain_embedding
+from trainables.engine.layers.linear import linear, linear_tap
+from trainables.engine.layers.written_out import group_norm, layer_norm, rms_norm
+from trainables.engine.taps import LinearTap
+
+__all__ = ["RULES", "MakeCollector", "rule_for"]
+
+MakeCollector: TypeAlias = Callable[[Any, Work], Collector]
+"""(layer, chunk) -> its collector."""
+
+RULES: Final[Mapping[type[nn.Module], tuple[MakeCollector, Callable[[Any], bool] | None]]] = {
+    nn.Linear: (linear, None),
+    nn.modules.linear.NonDynamicallyQuantizableLinear: (linear, None),
+    LinearTap: (linear_tap, None),
+    nn.Conv1d: (convolution, is_plain_convolution),
+    nn.Conv2d: (convolution, is_plain_convolution),
+    nn.Embedding: (EmbeddingCollector, is_plain_embedding),
+    nn.LayerNorm: (layer_norm, None),
+    nn.RMSNorm: (rms_norm, None),
+    nn.GroupNorm: (group_norm, None),
+}
+"""Layer type -> (how to collect, when that is right: None means always). A subclass may compute something else."""
+
+
+def rule_for(layer: nn.Module) -> MakeCollector | None:
+    """How a layer of exactly this type is collected, None where nobody wrote it down."""
+    make, applies = RULES.get(type(layer), (None, None))
+    return make if applies is None or applies(layer) else None

@@ -1,0 +1,151 @@
+"""Collects the factors of a layer's gradient point by point, or adds their products up as it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from trainables.engine.layers.common import Call, Decay, Explicit, LayerGradients, Work
+from trainables.engine.layers.outer import Factored, FactoredDecay, Geometry, WrittenOut, prefer_factors
+from trainables.engine.sums import row_squares
+
+__all__ = ["OuterCollector", "factored_decay"]
+
+
+class OuterCollector:
+    """Of one layer and one chunk.
+
+    Args:
+        geometry: of the layer.
+        work: the chunk.
+        factored: whether to keep factors; None lets the shapes decide.
+    """
+
+    def __init__(self, geometry: Geometry, work: Work, *, factored: bool | None = None) -> None:
+        self._geometry = geometry
+        self._work = work
+        self._factored = factored
+        self._fixed: dict[int, tuple[Tensor, Tensor]] = {}
+        self._lefts: list[Tensor] = []
+        self._rights: list[Tensor] = []
+        self._outputs: list[Tensor] = []
+        self._weight: Tensor | None = None
+        self._bias: Tensor | None = None
+
+    def add(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> None:
+        """Keeps or multiplies the factors of what changes from point to point; adds the rest up."""
+        if self._factored is None:
+            self._factored = self._choose(calls, parameters)
+        for index, call in enumerate(calls):
+            left = self._geometry.left(call.deltas, self._work.samples)
+            if not call.fixed or self._work.points == 1:
+                self._put(left, self._geometry.right(call.inputs, self._work.samples))
+                self._outputs.append(call.outputs)
+            elif index in self._fixed:  # the same input at all points: K gradients by the output add up to one
+                self._fixed[index][0].add_(left)
+            else:
+                self._fixed[index] = (left.clone(), call.inputs)
+
+    def finish(self, decay: Decay | None) -> LayerGradients:
+        """The factors side by side, or the sum of their products."""
+        for left, inputs in self._fixed.values():
+            self._put(left, self._geometry.right(inputs, self._work.samples))
+        if not self._factored:
+            return WrittenOut(Explicit(self._parts(decay)), self._geometry)
+        factored = Factored(_joined(self._lefts), _joined(self._rights), self._geometry)
+        if decay is None:
+            return factored
+        known = decay.at_centre and len(self._outputs) == len(self._lefts)
+        outputs = _joined([self._geometry.left(each, self._work.samples) for each in self._outputs]) if known else None
+        return replace(factored, decay=factored_decay(factored, decay, outputs))
+
+    def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
+        """Factors of all points, twice as wide while a norm is taken; or patches and written-out gradients."""
+        weight = parameters[self._geometry.weight]
+        positions, factored = self._positions(calls, weight), self._choose(calls, parameters)
+        width, inputs = self._geometry.columns(weight).shape
+        factors = (inputs * self._geometry.groups + width) * self._work.samples
+        if factored:
+            return 3 * positions * factors + 2 * positions**2 * self._work.samples
+        return positions // self._work.points * factors + 2 * weight.numel() * self._work.samples
+
+    def _positions(self, calls: Sequence[Call], weight: Tensor) -> int:
+        """Of one sample, over all calls and points."""
+        sizes = [call.deltas.numel() * (1 if call.fixed else self._work.points) for call in calls]
+        return sum(sizes) // max(1, len(self._geometry.columns(weight)) * self._work.samples)
+
+    def _choose(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> bool:
+        if self._geometry.groups > 1:
+            return False
+        weight = parameters[self._geometry.weight]
+        width, inputs = self._geometry.columns(weight).shape
+        return prefer_factors(self._positions(calls, weight), inputs, width)
+
+    def _put(self, left: Tensor, right: Tensor) -> None:
+        if self._factored:
+            self._lefts.append(left)
+            self._rights.append(right)
+            return
+        groups = self._geometry.groups
+        left, right = _split(left, groups), _split(right, groups)
+        if self._weight is None or self._bias is None:
+            self._weight, self._bias = left.mT @ right, left.sum(1)
+        else:
+            self._weight.baddbmm_(left.mT, right)
+            self._bias += left.sum(1)
+
+    def _parts(self, decay: Decay | None) -> dict[str, Tensor]:
+        geometry = self._geometry
+        if self._weight is None or self._bias is None:
+            raise RuntimeError("a collector was finished before any call was added")
+        width = self._bias.shape[1] * geometry.groups
+        parts = {geometry.weight: self._weight.view(self._work.samples, width, -1)}
+        if geometry.bias is not None:
+            parts[geometry.bias] = self._bias.view(self._work.samples, width)
+        if decay is not None:
+            for name, part in parts.items():
+                centre = decay.centre[name]
+                part.add_(geometry.columns(centre) if name == geometry.weight else centre, alpha=decay.strength)
+        return parts
+
+
+def factored_decay(factored: Factored, decay: Decay, outputs: Tensor | None) -> FactoredDecay:
+    """⟨g_i, θ⟩ = Σ_p dz_ip · (W a_ip + b), with no product of its own where the loss was taken at θ.
+
+    Args:
+        factored: the gradients without decay.
+        decay: λ and θ.
+        outputs: W a + b at θ, shape (B, P, out), where they are at hand.
+    """
+    geometry, (left, right) = factored.geometry, (factored.left, factored.right)
+    columns = geometry.columns(decay.centre[geometry.weight])
+    bias = decay.centre[geometry.bias] if geometry.bias is not None else None
+    if outputs is None or outputs.dtype != columns.dtype:
+        outputs = torch.nn.functional.linear(right, columns, bias)
+    # Each entry of W a + b errs by at most (in + 2)·u·(|W||a| + |b|), u the unit roundoff (Higham 2002, section 3.1).
+    lengths = (_squares(left) * (_squares(right) + float(bias is not None))).sqrt().sum(1)
+    theta = torch.stack([row_squares(value.reshape(1, -1)) for value in decay.centre.values()]).sum().sqrt()
+    error = (right.shape[2] + 2) * torch.finfo(outputs.dtype).eps / 2 * lengths * theta
+    inner = (left.double() * outputs).sum((1, 2)) + error
+    return FactoredDecay(decay.strength, decay.centre, inner)
+
+
+def _squares(values: Tensor) -> Tensor:
+    """‖·‖² of each position, shape (B, P), float64."""
+    return row_squares(values.flatten(0, 1)).view(values.shape[:2])
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+
+def _split(values: Tensor, groups: int) -> Tensor:
+    """(B, P, groups · width) as (B · groups, P, width)."""
+    if groups == 1:
+        return values
+    samples, positions, width = values.shape
+    parts = values.view(samples, positions, groups, width // groups)
+    return parts.transpose(1, 2).reshape(samples * groups, positions, width // groups)

@@ -1,0 +1,99 @@
+"""nn.Embedding: a gradient that touches the rows a sample looked up, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from trainables.engine.layers.common import Call, Decay, LayerGradients, Work, by_sample, zeroed
+from trainables.engine.sums import row_squares
+
+__all__ = ["EmbeddingCollector", "is_plain_embedding"]
+
+
+@dataclass(frozen=True)
+class LookedUp:
+    """Gradients of the rows that were looked up.
+
+    Attributes:
+        rows: their numbers, shape (B, P).
+        deltas: gradients by what was looked up, shape (B, P, width); zero where the row is padding.
+        decay: weight decay before the clip, if any.
+    """
+
+    rows: Tensor
+    deltas: Tensor
+    decay: Decay | None
+
+    def squared_norms(self) -> Tensor:
+        """‖g_i‖² = Σ_{p,q} [row_p = row_q] dz_p · dz_q, shape (B,), float64."""
+        deltas = self.deltas.double()
+        same = self.rows[:, :, None] == self.rows[:, None, :]
+        squares = ((deltas @ deltas.mT) * same).sum((1, 2))
+        if self.decay is not None:
+            weight = self.decay.centre["weight"]
+            products = (deltas * weight[self.rows]).sum((1, 2))
+            squares = squares + self.decay.strength * (
+                2.0 * products + self.decay.strength * row_squares(weight.reshape(1, -1))
+            )
+        return squares.clamp(min=0.0)
+
+    def add_weighted_sum(self, totals: Mapping[str, Tensor], weights: Tensor, *, block: int | None) -> None:
+        """Row by row."""
+        del block  # a row may be looked up several times by one sample
+        total = totals["weight"]
+        total.index_add_(0, self.rows.flatten(), (weights[:, None, None] * self.deltas).flatten(0, 1))
+        if self.decay is not None:
+            total.add_(self.decay.centre["weight"], alpha=float(weights.sum()) * self.decay.strength)
+
+    def masked(self, kept: Tensor) -> LookedUp:
+        """With zeros."""
+        return replace(self, deltas=zeroed(self.deltas, kept))
+
+
+class EmbeddingCollector:
+    """Of one embedding and one chunk."""
+
+    def __init__(self, layer: nn.Embedding, work: Work) -> None:
+        self._layer = layer
+        self._work = work
+        self._fixed: dict[int, tuple[Tensor, Tensor]] = {}
+        self._rows: list[Tensor] = []
+        self._deltas: list[Tensor] = []
+
+    def add(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> None:
+        """What was looked up, and the gradients by it."""
+        del parameters
+        for index, call in enumerate(calls):
+            rows = call.inputs.reshape(self._work.samples, -1)
+            deltas = by_sample(call.deltas, self._work.samples)
+            if not call.fixed:
+                self._rows.append(rows)
+                self._deltas.append(deltas)
+            elif index in self._fixed:
+                self._fixed[index][1].add_(deltas)
+            else:
+                self._fixed[index] = (rows, deltas.clone())
+
+    def finish(self, decay: Decay | None) -> LayerGradients:
+        """All lookups side by side."""
+        rows = torch.cat([*(rows for rows, _ in self._fixed.values()), *self._rows], dim=1)
+        deltas = torch.cat([*(deltas for _, deltas in self._fixed.values()), *self._deltas], dim=1)
+        if self._layer.padding_idx is not None:
+            deltas = torch.where((rows == self._layer.padding_idx)[:, :, None], 0.0, deltas)
+        return LookedUp(rows, deltas, decay)
+
+    def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
+        """The looked-up gradients, twice as wide for their inner products, and those."""
+        width = parameters["weight"].shape[1]
+        points = [1 if call.fixed else self._work.points for call in calls]
+        positions = sum(call.inputs.numel() * k for call, k in zip(calls, points, strict=True)) // self._work.samples
+        return (3 * width + 3 * positions) * positions * self._work.samples
+
+
+def is_plain_embedding(layer: nn.Embedding) -> bool:
+    """Whether its gradient is the sum over the lookups: no renormalising, no scaling by how often a row occurs."""
+    return layer.max_norm is None and not layer.scale_grad_by_freq and not layer.sparse

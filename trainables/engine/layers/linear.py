@@ -1,0 +1,58 @@
+"""nn.Linear and LinearTap: the factors are the layer's inputs and output gradients themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from trainables.engine.layers.collecting import OuterCollector
+from trainables.engine.layers.common import Work, by_sample
+from trainables.engine.layers.outer import Geometry
+from trainables.engine.taps import LinearTap
+
+__all__ = ["linear", "linear_tap"]
+
+
+@dataclass(frozen=True)
+class LinearGeometry(Geometry):
+    """z = W a + b at every position."""
+
+    in_order: bool = True
+
+    def right(self, inputs: Tensor, samples: int) -> Tensor:
+        """(B, positions, in)."""
+        return by_sample(inputs, samples)
+
+    def columns(self, weight: Tensor) -> Tensor:
+        """The weight itself."""
+        return weight
+
+    def add_columns(self, total: Tensor, columns: Tensor) -> None:
+        """As they are."""
+        total += columns
+
+
+@dataclass(frozen=True)
+class TapGeometry(LinearGeometry):
+    """The same, with a parameter that is no matrix seen as one column: a bias that meets the input 1."""
+
+    in_order: bool = False
+
+    def columns(self, weight: Tensor) -> Tensor:
+        """(out, in)."""
+        return weight if weight.dim() == 2 else weight.reshape(-1, 1)
+
+    def add_columns(self, total: Tensor, columns: Tensor) -> None:
+        """In the parameter's own shape."""
+        total += columns.view(total.shape)
+
+
+def linear(layer: nn.Linear, work: Work) -> OuterCollector:
+    """A collector for nn.Linear."""
+    return OuterCollector(LinearGeometry(bias=None if layer.bias is None else "bias"), work)
+
+
+def linear_tap(layer: LinearTap, work: Work) -> OuterCollector:
+    """A collector for a product inside another module, whose parameters go by their names there."""
+    return OuterCollector(TapGeometry(weight=layer.weight_name, bias=layer.bias_name), work)

@@ -1,0 +1,173 @@
+"""Layers whose gradient is a sum of outer products: linear maps and, on patches of their input, convolutions.
+
+The gradient of sample i by the weight is Σ_p dz_ip a_ipᵀ over its positions p: those of a sequence or an image, of the
+copies of the sample, and of the K points of a smoothed loss. Its squared norm is Σ_{p,q} (dz_ip·dz_iq)(a_ip·a_iq + 1),
+the 1 where there is a bias (the Gram form, or ghost norm: Goodfellow 2015, Li et al. 2022), and a weighted sum over
+samples is one matrix product (book-keeping: Bu et al. 2023). Or the products are written out for each sample.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from trainables.engine.layers.common import Explicit, by_sample, zeroed
+from trainables.engine.sums import add_weighted_outer, row_squares
+
+__all__ = ["Factored", "FactoredDecay", "Geometry", "WrittenOut", "prefer_factors"]
+
+# What one entry of a written-out gradient costs to write, to measure and to sum, in multiply-adds of a matrix product;
+# and how much slower a product is in float64. `python -m benchmarks.engine` shows whether they choose right.
+_ENTRY_COST = 60
+_DOUBLE_COST = 2
+
+
+def prefer_factors(positions: int, inputs: int, outputs: int) -> bool:
+    """Whether the Gram form is expected to be cheaper than written-out gradients.
+
+    Args:
+        positions: of one sample, over all points and copies.
+        inputs: length of a.
+        outputs: length of dz.
+    """
+    entries = inputs * outputs
+    if positions == 1:
+        return True
+    gram = _DOUBLE_COST * (positions**2 * (inputs + outputs) + positions * entries)
+    return gram <= positions * entries + _ENTRY_COST * entries
+
+
+@dataclass(frozen=True)
+class Geometry(ABC):
+    """How a layer's calls become factors.
+
+    Attributes:
+        weight: name of the weight in the layer.
+        bias: name of the bias, None where there is none.
+        groups: of a convolution; the output channels of a group see its input channels only.
+        in_order: whether `columns` is the weight as it is.
+    """
+
+    weight: str = "weight"
+    bias: str | None = None
+    groups: int = 1
+    in_order: bool = False
+
+    def left(self, values: Tensor, samples: int) -> Tensor:
+        """Outputs or their gradients as dz, (B, positions, out)."""
+        return by_sample(values, samples)
+
+    @abstractmethod
+    def right(self, inputs: Tensor, samples: int) -> Tensor:
+        """Inputs as a, (B, positions, groups · in)."""
+
+    @abstractmethod
+    def columns(self, weight: Tensor) -> Tensor:
+        """The weight as (out, in), in the order of `right`."""
+
+    @abstractmethod
+    def add_columns(self, total: Tensor, columns: Tensor) -> None:
+        """Adds a gradient (out, in) to a total of the weight's own shape."""
+
+
+@dataclass(frozen=True)
+class FactoredDecay:
+    """Weight decay of factored gradients: ‖g + λθ‖² = ‖g‖² + 2λ⟨g, θ⟩ + λ²‖θ‖².
+
+    Attributes:
+        strength: λ.
+        centre: θ of the layer, by name.
+        products: ⟨g_i, θ⟩ plus a bound of its rounding, shape (B,), float64: with much cancellation a norm without it
+            could come out far too small.
+    """
+
+    strength: float
+    centre: Mapping[str, Tensor]
+    products: Tensor
+
+    def added_to(self, squares: Tensor) -> Tensor:
+        """‖g_i + λθ‖² from ‖g_i‖², shape (B,)."""
+        square = torch.stack([value.double().square().sum() for value in self.centre.values()]).sum()
+        return squares + self.strength * (2.0 * self.products + self.strength * square)
+
+
+@dataclass(frozen=True)
+class Factored:
+    """Per-sample gradients as factors.
+
+    Attributes:
+        left: dz, shape (B, P, out).
+        right: a, shape (B, P, in).
+        geometry: of the layer.
+        decay: weight decay before the clip, if any.
+    """
+
+    left: Tensor
+    right: Tensor
+    geometry: Geometry
+    decay: FactoredDecay | None = None
+
+    def squared_norms(self) -> Tensor:
+        """Shape (B,), float64: a Gram form subtracts, and float32 would let too much through."""
+        bias = float(self.geometry.bias is not None)
+        if self.left.shape[1] == 1:
+            squares = row_squares(self.left) * (row_squares(self.right) + bias)
+        else:
+            left, right = self.left.double(), self.right.double()
+            squares = ((left @ left.mT) * (right @ right.mT + bias)).sum((1, 2))
+        if self.decay is not None:
+            squares = self.decay.added_to(squares)
+        return squares.clamp(min=0.0)
+
+    def add_weighted_sum(self, totals: Mapping[str, Tensor], weights: Tensor, *, block: int | None) -> None:
+        """One product for the weight, with no gradient of any sample written out."""
+        geometry, total = self.geometry, totals[self.geometry.weight]
+        if geometry.in_order:
+            add_weighted_outer(total, weights, self.left, self.right, block=block)
+        else:
+            columns = torch.zeros_like(geometry.columns(total))
+            add_weighted_outer(columns, weights, self.left, self.right, block=block)
+            geometry.add_columns(total, columns)
+        if geometry.bias is not None:
+            totals[geometry.bias].add_(weights @ self.left.sum(1, dtype=torch.float64))
+        if self.decay is not None:
+            scale = float(weights.sum()) * self.decay.strength
+            for name, centre in self.decay.centre.items():
+                totals[name].add_(centre, alpha=scale)
+
+    def masked(self, kept: Tensor) -> Factored:
+        """With zeros."""
+        decay = self.decay and replace(self.decay, products=zeroed(self.decay.products, kept))
+        return replace(self, left=zeroed(self.left, kept), right=zeroed(self.right, kept), decay=decay)
+
+
+@dataclass(frozen=True)
+class WrittenOut:
+    """Outer products summed over the positions of each sample, in the order of the factors.
+
+    Attributes:
+        gradients: the weight's as (B, out, in), the bias' as (B, out).
+        geometry: of the layer.
+    """
+
+    gradients: Explicit
+    geometry: Geometry
+
+    def squared_norms(self) -> Tensor:
+        """Shape (B,), float64."""
+        return self.gradients.squared_norms()
+
+    def add_weighted_sum(self, totals: Mapping[str, Tensor], weights: Tensor, *, block: int | None) -> None:
+        """In the parameters' own order."""
+        name = self.geometry.weight
+        columns = torch.zeros_like(self.geometry.columns(totals[name]))
+        self.gradients.add_weighted_sum({**totals, name: columns}, weights, block=block)
+        self.geometry.add_columns(totals[name], columns)
+
+    def masked(self, kept: Tensor) -> WrittenOut:
+        """With zeros."""
+        return replace(self, gradients=self.gradients.masked(kept))

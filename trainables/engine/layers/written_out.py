@@ -1,0 +1,100 @@
+"""Layers with few parameters, and layers nobody wrote a rule for: their per-sample gradients are written out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from trainables.engine.layers.common import Call, Decay, Explicit, LayerGradients, Work
+
+__all__ = ["ExplicitCollector", "any_layer", "group_norm", "layer_norm", "rms_norm"]
+
+PerSample = Callable[[Call, Mapping[str, Tensor]], dict[str, Tensor]]
+"""(call, the layer's parameters) -> gradient of each parameter, shape (B·copies, *shape)."""
+
+
+class ExplicitCollector:
+    """Adds per-sample gradients over calls, copies and points."""
+
+    def __init__(self, per_sample: PerSample, work: Work) -> None:
+        self._per_sample = per_sample
+        self._work = work
+        self._parts: dict[str, Tensor] = {}
+
+    def add(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> None:
+        """The sum so far."""
+        for call in calls:
+            for name, part in self._per_sample(call, parameters).items():
+                part = part.view(self._work.samples, -1, *part.shape[1:]).sum(1)  # over the copies
+                self._parts[name] = self._parts[name].add_(part) if name in self._parts else part
+
+    def finish(self, decay: Decay | None) -> LayerGradients:
+        """The sums, with weight decay."""
+        if decay is not None:
+            for name, part in self._parts.items():
+                part.add_(decay.centre[name], alpha=decay.strength)
+        return Explicit(self._parts)
+
+    def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
+        """The gradients of one call, with a copy, and their sum."""
+        copies = max((len(call.inputs) for call in calls), default=0)
+        return sum(value.numel() for value in parameters.values()) * (2 * copies + self._work.samples)
+
+
+def layer_norm(layer: nn.LayerNorm, work: Work) -> ExplicitCollector:
+    """For z = weight · x̂ + bias, x̂ normalised over the last axes."""
+    axes = len(layer.normalized_shape)
+
+    def per_sample(call: Call, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        normal = nn.functional.layer_norm(call.inputs, layer.normalized_shape, eps=layer.eps)
+        return _scale_and_shift(normal, call.deltas, parameters, keep=axes)
+
+    return ExplicitCollector(per_sample, work)
+
+
+def rms_norm(layer: nn.RMSNorm, work: Work) -> ExplicitCollector:
+    """For z = weight · x̂, x̂ divided by its root mean square over the last axes."""
+    axes = len(layer.normalized_shape)
+
+    def per_sample(call: Call, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        normal = nn.functional.rms_norm(call.inputs, list(layer.normalized_shape), eps=layer.eps)
+        return _scale_and_shift(normal, call.deltas, parameters, keep=axes)
+
+    return ExplicitCollector(per_sample, work)
+
+
+def group_norm(layer: nn.GroupNorm, work: Work) -> ExplicitCollector:
+    """For z = weight · x̂ + bias, x̂ normalised within groups of channels of one sample."""
+
+    def per_sample(call: Call, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        normal = nn.functional.group_norm(call.inputs, layer.num_groups, eps=layer.eps)
+        return _scale_and_shift(normal.movedim(1, -1), call.deltas.movedim(1, -1), parameters, keep=1)
+
+    return ExplicitCollector(per_sample, work)
+
+
+def any_layer(layer: nn.Module, work: Work) -> ExplicitCollector:
+    """One sample at a time by torch.func, as Opacus' functorch mode does: for a layer that takes one tensor."""
+
+    def per_sample(call: Call, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        def inner(parameters: dict[str, Tensor], x: Tensor, delta: Tensor) -> Tensor:
+            outputs: Tensor = functional_call(layer, parameters, (x[None],))
+            return (outputs[0] * delta).sum()
+
+        if len(call.inputs) == 0:
+            return {name: value.new_zeros(0, *value.shape) for name, value in parameters.items()}
+        found: dict[str, Tensor] = vmap(grad(inner), in_dims=(None, 0, 0))(dict(parameters), call.inputs, call.deltas)
+        return found
+
+    return ExplicitCollector(per_sample, work)
+
+
+def _scale_and_shift(
+    normal: Tensor, deltas: Tensor, parameters: Mapping[str, Tensor], *, keep: int
+) -> dict[str, Tensor]:
+    """Gradients of z = weight · x̂ + bias over the last `keep` axes, shape (B·copies, *those axes)."""
+    between = tuple(range(1, deltas.dim() - keep))
+    found = {"weight": normal * deltas, "bias": deltas}
+    return {name: found[name].sum(between) if between else found[name].clone() for name in parameters if name in found}

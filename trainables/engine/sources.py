@@ -1,0 +1,120 @@
+"""Which way to per-sample gradients a model goes: the fastest that is exact, and checked before a record is seen."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from trainables.engine.bookkeeping import BookkeepingSource, UnknownLayerError, layers_of
+from trainables.engine.layout import Layout
+from trainables.engine.linear import LinearStackSource, is_linear_stack
+from trainables.engine.objective import Points
+from trainables.engine.per_sample import Loss, PerSampleSource, TorchFuncSource, cross_entropy
+from trainables.engine.unrolled import unrolled
+from trainables.errors import GateError
+
+__all__ = ["per_sample_source"]
+
+_LOG = logging.getLogger(__name__)
+# Structure is what is checked: a wrong rule is off by far more, rounding in float32 by far less.
+_TOLERANCE: Final = 1e-3
+
+
+def per_sample_source(
+    module: nn.Module,
+    layout: Layout,
+    *,
+    example: Tensor | None = None,
+    loss: Loss = cross_entropy,
+    autocast: torch.dtype | None = None,
+) -> PerSampleSource:
+    """The source of a model: stacked linear layers, book-keeping, or torch.func, in this order.
+
+    Args:
+        module: the model.
+        layout: of its parameters.
+        example: a few PUBLIC inputs, shape (N, *input_shape): what the book-keeping finds on them is compared with
+            autograd, one sample at a time, so that a model it misunderstands is never trained with it. None leaves this
+            out, for models that are known.
+        loss: the sum of the samples' losses.
+        autocast: None, or the dtype of mixed precision.
+
+    Raises:
+        GateError: none of them reproduces autograd on the example.
+    """
+    if autocast is None and isinstance(module, nn.Sequential) and is_linear_stack(module):
+        return LinearStackSource(module, layout, loss)
+    try:
+        hooked = unrolled(module)
+        source = BookkeepingSource(hooked, layout, layers_of(hooked, layout), loss, autocast=autocast)
+        if example is None or _holds(replace(source, loss=_probe, autocast=None), module, layout, example):
+            return source
+        reason = "its gradients differ from autograd's on public random inputs"
+    except UnknownLayerError as error:
+        reason = str(error)
+    except RuntimeError as error:  # torch's own words: an activation in place, for example
+        reason = str(error).partition("\n")[0]
+    name = type(module).__name__
+    if autocast is not None:
+        raise GateError(f"mixed precision needs layers that are known, and in {name} {reason}: take float32")
+    fallback = TorchFuncSource(unrolled(module), layout, loss)
+    try:
+        right = example is None or _holds(replace(fallback, loss=_probe), module, layout, example)
+    except RuntimeError as error:
+        right, reason = False, f"{reason}; {str(error).partition(chr(10))[0]}"
+    if not right:
+        raise GateError(
+            f"per-sample gradients of {name} cannot be had, neither in one pass nor one by one ({reason}): "
+            "a model must compute every sample by itself, and the same at every call"
+        )
+    _LOG.warning("%s goes sample by sample through torch.func, which is slower: %s", name, reason)
+    return fallback
+
+
+def _probe(outputs: Tensor, targets: Tensor) -> Tensor:
+    """A loss for outputs of any shape."""
+    return (outputs * targets).sum()
+
+
+def _holds(source: BookkeepingSource | TorchFuncSource, module: nn.Module, layout: Layout, example: Tensor) -> bool:
+    """Whether norms and sums of the source are those of autograd, one public sample at a time.
+
+    At two points and with weight decay, so that whatever is added up in place is seen.
+    """
+    theta = layout.flatten(module)
+    points = Points(centre=theta, scale=0.5, seeds=(1, 2), spread=1e-3, decay=0.5)
+    with torch.no_grad():
+        outputs = functional_call(module, layout.views(theta), (example,))
+    public = torch.Generator().manual_seed(0)
+    targets = torch.randn(outputs.shape, generator=public, dtype=theta.dtype).to(theta.device)
+    (gradients,) = replace(source, chunk_bytes=2**60).chunks(points, example, targets)
+    norms = gradients.group_norms()
+    for index in range(len(example)):
+        x, y = example[index : index + 1], targets[index : index + 1]
+        parts = [_gradient(module, layout, points.theta(place), x, y) for place in range(len(points))]
+        expected = points.scale * torch.stack(parts).sum(0) + points.decay * theta
+        chosen = torch.zeros_like(norms)
+        chosen[:, index] = 1.0
+        found = torch.zeros_like(expected)
+        gradients.add_weighted_sum(found, chosen, block=None)
+        length = float(expected.norm())
+        norm = float(norms[:, index].square().sum().sqrt())
+        near = _TOLERANCE * length
+        # Written so that NaN fails.
+        if not (float((found - expected).norm()) <= near and abs(norm - length) <= near):
+            return False
+    return True
+
+
+def _gradient(module: nn.Module, layout: Layout, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """By autograd, shape (d,), float64."""
+    leaf = theta.clone().requires_grad_()
+    with torch.enable_grad():
+        loss = _probe(functional_call(module, layout.views(leaf), (x,)), y)
+    (gradient,) = torch.autograd.grad(loss, leaf, materialize_grads=True)
+    return gradient.double()
