@@ -482,3 +482,35 @@ def test_points_are_the_same_whenever_they_are_asked_for() -> None:
     together = points.stacked(0, 3)
     assert torch.equal(torch.stack([points.theta(index) for index in (2, 0, 1)]), together[[2, 0, 1]])
     assert not torch.equal(together[0], together[1])
+
+
+def test_mixed_precision_measures_what_it_sums() -> None:
+    """The passes are in bfloat16; norm and sum must still be of the same gradient, in full precision."""
+    torch.manual_seed(4)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.Tanh(), nn.Flatten(), nn.Linear(16, CLASSES))
+    layout = Layout.of(model)
+    x, y = small_images()
+    x = x.float()
+    points = Points(centre=layout.flatten(model), seeds=(1, 2), scale=0.5, spread=0.1, decay=0.3)
+    source = per_sample_source(model, layout, example=x[:3], autocast=torch.bfloat16)
+    assert isinstance(source, BookkeepingSource)
+    (gradients,) = source.chunks(points, x, y)
+    rows = []
+    for index in range(len(y)):
+        one = torch.zeros_like(gradients.group_norms())
+        one[:, index] = 1.0
+        rows.append(torch.zeros(layout.dimension, dtype=torch.float64))
+        gradients.add_weighted_sum(rows[-1], one, block=None)
+    found = torch.stack(rows)
+    torch.testing.assert_close(gradients.group_norms(), expected_norms(found, layout), rtol=1e-5, atol=0.0)
+    exact = by_autograd(model, layout, points, x, y, 1).double()
+    error = (found - exact).norm(dim=1) / exact.norm(dim=1)
+    assert float(error.max()) < 0.05
+    assert float(error.min()) > 1e-6, "the passes must have been in bfloat16"
+
+
+def test_mixed_precision_is_refused_where_hooks_cannot_see() -> None:
+    model = Tied()
+    x, _ = small_images()
+    with pytest.raises(GateError, match="mixed precision"):
+        per_sample_source(model, Layout.of(model), example=x[:3].float(), autocast=torch.bfloat16)

@@ -28,6 +28,7 @@ _BLOCK_AREA: Final = 7 * 2**14
 _LEAST_ROWS: Final = 64
 _LARGEST_BATCH: Final = 1024
 _LEAST_DIMENSION: Final = 2**16
+_CACHED_ENTRIES: Final = 2**17  # what is made wider at a time: it stays in the second-level cache
 _NORM_BLOCK: Final = 64
 _NORM_MARGIN: Final = 1.0 + 2.0**-17
 
@@ -63,7 +64,9 @@ def add_weighted_rows(total: Tensor, weights: Tensor, rows: Tensor, *, block: in
         block: samples of a float32 block, or None for float64.
     """
     if block is None or rows.dtype == torch.float64:
-        total.addmv_(rows.double().mT, weights)
+        at_once = max(1, _CACHED_ENTRIES // max(1, rows.shape[1]))
+        for start in range(0, len(rows), at_once):
+            total.addmv_(rows[start : start + at_once].double().mT, weights[start : start + at_once])
         return
     weights = _rounded(weights, rows.dtype)
     for start in range(0, len(rows), block):

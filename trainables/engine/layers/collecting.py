@@ -14,6 +14,8 @@ from trainables.engine.sums import row_squares
 
 __all__ = ["OuterCollector", "factored_decay"]
 
+_CACHED_ENTRIES = 2**18  # of patches that are made at a time
+
 
 class OuterCollector:
     """Of one layer and one chunk.
@@ -32,17 +34,20 @@ class OuterCollector:
         self._lefts: list[Tensor] = []
         self._rights: list[Tensor] = []
         self._outputs: list[Tensor] = []
+        self._shape = torch.Size((0, 0))
         self._weight: Tensor | None = None
         self._bias: Tensor | None = None
 
     def add(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> None:
         """Keeps or multiplies the factors of what changes from point to point; adds the rest up."""
+        weight = parameters[self._geometry.weight]
+        self._shape = self._geometry.columns(weight).shape
         if self._factored is None:
             self._factored = self._choose(calls, parameters)
         for index, call in enumerate(calls):
             left = self._geometry.left(call.deltas, self._work.samples)
             if not call.fixed or self._work.points == 1:
-                self._put(left, self._geometry.right(call.inputs, self._work.samples))
+                self._put(left, call.inputs)
                 self._outputs.append(call.outputs)
             elif index in self._fixed:  # the same input at all points: K gradients by the output add up to one
                 self._fixed[index][0].add_(left)
@@ -52,7 +57,7 @@ class OuterCollector:
     def finish(self, decay: Decay | None) -> LayerGradients:
         """The factors side by side, or the sum of their products."""
         for left, inputs in self._fixed.values():
-            self._put(left, self._geometry.right(inputs, self._work.samples))
+            self._put(left, inputs)
         if not self._factored:
             return WrittenOut(Explicit(self._parts(decay)), self._geometry)
         factored = Factored(_joined(self._lefts), _joined(self._rights), self._geometry)
@@ -63,14 +68,13 @@ class OuterCollector:
         return replace(factored, decay=factored_decay(factored, decay, outputs))
 
     def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
-        """Factors of all points, twice as wide while a norm is taken; or patches and written-out gradients."""
+        """Factors of all points, twice as wide while a norm is taken; or written-out gradients."""
         weight = parameters[self._geometry.weight]
         positions, factored = self._positions(calls, weight), self._choose(calls, parameters)
         width, inputs = self._geometry.columns(weight).shape
-        factors = (inputs * self._geometry.groups + width) * self._work.samples
-        if factored:
-            return 3 * positions * factors + 2 * positions**2 * self._work.samples
-        return positions // self._work.points * factors + 2 * weight.numel() * self._work.samples
+        if not factored:
+            return weight.numel() * self._work.samples
+        return (3 * positions * (inputs + width) + 2 * positions**2) * self._work.samples
 
     def _positions(self, calls: Sequence[Call], weight: Tensor) -> int:
         """Of one sample, over all calls and points."""
@@ -84,27 +88,34 @@ class OuterCollector:
         width, inputs = self._geometry.columns(weight).shape
         return prefer_factors(self._positions(calls, weight), inputs, width)
 
-    def _put(self, left: Tensor, right: Tensor) -> None:
+    def _put(self, left: Tensor, inputs: Tensor) -> None:
+        prepared = self._geometry.prepared(inputs)
         if self._factored:
             self._lefts.append(left)
-            self._rights.append(right)
+            self._rights.append(self._geometry.right(prepared, self._work.samples))
             return
-        groups = self._geometry.groups
-        left, right = _split(left, groups), _split(right, groups)
+        first, samples, groups = self._weight is None, self._work.samples, self._geometry.groups
         if self._weight is None or self._bias is None:
-            self._weight, self._bias = left.mT @ right, left.sum(1)
-        else:
-            self._weight.baddbmm_(left.mT, right)
-            self._bias += left.sum(1)
+            width, columns = self._shape
+            self._weight = left.new_empty(samples * groups, width // groups, columns)
+            self._bias = left.new_zeros(samples, width)
+        self._bias += left.sum(1)
+        # Some samples at a time: patches are many times the input, and together they fit no cache.
+        copies = len(inputs) // samples
+        at_once = max(1, _CACHED_ENTRIES // max(1, left.shape[1] * self._shape[1] * groups))
+        for start in range(0, samples, at_once):
+            stop = min(start + at_once, samples)
+            right = self._geometry.right(prepared[start * copies : stop * copies], stop - start)
+            lefts, rights = _split(left[start:stop], groups), _split(right, groups)
+            self._weight[start * groups : stop * groups].baddbmm_(lefts.mT, rights, beta=0.0 if first else 1.0)
 
     def _parts(self, decay: Decay | None) -> dict[str, Tensor]:
         geometry = self._geometry
         if self._weight is None or self._bias is None:
             raise RuntimeError("a collector was finished before any call was added")
-        width = self._bias.shape[1] * geometry.groups
-        parts = {geometry.weight: self._weight.view(self._work.samples, width, -1)}
+        parts = {geometry.weight: self._weight.view(self._work.samples, *self._shape)}
         if geometry.bias is not None:
-            parts[geometry.bias] = self._bias.view(self._work.samples, width)
+            parts[geometry.bias] = self._bias
         if decay is not None:
             for name, part in parts.items():
                 centre = decay.centre[name]

@@ -33,12 +33,16 @@ class ConvolutionGeometry(Geometry):
         """(B, positions, out) from (B·copies, out, ...)."""
         return by_sample(values.movedim(1, -1), samples)
 
-    def right(self, inputs: Tensor, samples: int) -> Tensor:
-        """The patches: (B, positions, groups · height · width · channels of a group)."""
+    def prepared(self, inputs: Tensor) -> Tensor:
+        """Padded, (B·copies, height, width, channels): with the channels last, what a patch copies lies together."""
         images = inputs if inputs.dim() == 4 else inputs[:, :, None]
         if any(self.padding):
             images = nn.functional.pad(images, self.padding)
-        images = images.movedim(1, -1).contiguous()  # channels last: what is copied lies together
+        return images.movedim(1, -1).contiguous()
+
+    def right(self, prepared: Tensor, samples: int) -> Tensor:
+        """The patches: (B, positions, groups · height · width · channels of a group)."""
+        images = prepared
         batch, height, width, channels = images.shape
         (rows, columns), (down, across), (far, wide) = self.kernel, self.stride, self.dilation
         places = (height - far * (rows - 1) - 1) // down + 1, (width - wide * (columns - 1) - 1) // across + 1

@@ -20,9 +20,9 @@ class LinearGeometry(Geometry):
 
     in_order: bool = True
 
-    def right(self, inputs: Tensor, samples: int) -> Tensor:
+    def right(self, prepared: Tensor, samples: int) -> Tensor:
         """(B, positions, in)."""
-        return by_sample(inputs, samples)
+        return by_sample(prepared, samples)
 
     def columns(self, weight: Tensor) -> Tensor:
         """The weight itself."""

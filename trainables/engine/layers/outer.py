@@ -61,9 +61,13 @@ class Geometry(ABC):
         """Outputs or their gradients as dz, (B, positions, out)."""
         return by_sample(values, samples)
 
+    def prepared(self, inputs: Tensor) -> Tensor:
+        """Inputs as `right` takes them, for as many samples as there are; the inputs themselves, or a padded copy."""
+        return inputs
+
     @abstractmethod
-    def right(self, inputs: Tensor, samples: int) -> Tensor:
-        """Inputs as a, (B, positions, groups · in)."""
+    def right(self, prepared: Tensor, samples: int) -> Tensor:
+        """Prepared inputs as a, (B, positions, groups · in)."""
 
     @abstractmethod
     def columns(self, weight: Tensor) -> Tensor:
