@@ -156,7 +156,7 @@ def test_noise_has_the_resolution_of_float64(make: Callable[[], WordGenerator]) 
 def test_noise_is_the_sum_plus_scaled_normals(make: Callable[[], WordGenerator], dtype: torch.dtype, size: int) -> None:
     total = torch.linspace(-3, 3, size, dtype=dtype)
     before = total.clone()
-    noised = add_noise(total, standard_deviation=2.5, generator=make())
+    noised = add_noise(total, standard_deviation=2.5, generator=make(), dtype=total.dtype)
     exact = before.double() + 2.5 * make().normal(size, torch.float64)
     assert noised.dtype == dtype
     torch.testing.assert_close(noised.double(), exact, rtol=0.0, atol=1e-14 if dtype == torch.float64 else 1e-6)
@@ -167,14 +167,14 @@ def test_no_noise_draws_as_much_as_noise() -> None:
     total = torch.linspace(-3, 3, 1001, dtype=torch.float64)
     for make in GENERATORS:
         silent, loud = make(), make()
-        assert torch.equal(add_noise(total, standard_deviation=0.0, generator=silent), total)
-        assert not torch.equal(add_noise(total, standard_deviation=1.0, generator=loud), total)
+        assert torch.equal(add_noise(total, standard_deviation=0.0, generator=silent, dtype=total.dtype), total)
+        assert not torch.equal(add_noise(total, standard_deviation=1.0, generator=loud, dtype=total.dtype), total)
         assert torch.equal(silent.uniform(4), loud.uniform(4))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_noise_on_a_gpu_is_gaussian() -> None:
-    noised = keyed().add_normal(torch.zeros(400_001, dtype=torch.float64, device="cuda"), 1.0)
+    noised = keyed().add_normal(torch.zeros(400_001, dtype=torch.float64, device="cuda"), 1.0, torch.float64)
     assert noised.device.type == "cuda"
     assert looks_gaussian(noised[:400_000].cpu())
 

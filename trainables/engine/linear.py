@@ -29,7 +29,7 @@ _STACK_BYTES = 16 * 2**20
 
 @dataclass(frozen=True)
 class _Record:
-    """One linear layer in the passes so far: inputs and deltas as (B, positions, width), outputs as they came."""
+    """One linear layer in the passes so far, each entry (k, B·copies, width), or (B·copies, width) for one point."""
 
     inputs: list[Tensor]
     deltas: list[Tensor]
@@ -83,7 +83,7 @@ class LinearStackSource:
         return ModelGradients(tuple(self._finished(points, records, len(y))), self.layout)
 
     def _pass(self, theta: Tensor, rows: Tensor, labels: Tensor, scale: float, records: list[_Record]) -> None:
-        """Forward and backward at the points of `theta`, shape (k, d), all at once."""
+        """Forward and backward at the points of `theta`, shape (k, d), all at once; one has no axis of its own."""
         parameters = iter(torch.split(theta, list(self.layout.sizes), dim=1))
         count, hidden = len(theta), rows
         inputs: list[Tensor] = []
@@ -99,17 +99,16 @@ class LinearStackSource:
             if not outputs:
                 hidden.requires_grad_()  # what lies before the first layer needs no gradient
             outputs.append(hidden)
-        loss = self.loss(hidden.flatten(0, 1), labels.repeat(count)) if count > 1 else self.loss(hidden[0], labels)
-        deltas = torch.autograd.grad(loss, outputs, torch.tensor(scale, dtype=loss.dtype, device=loss.device))
+        loss = self.loss(hidden.flatten(0, -2), labels.repeat(count) if count > 1 else labels)
+        deltas = torch.autograd.grad(loss if scale == 1 else loss * scale, outputs)
         for place, record in enumerate(records):
-            delta = deltas[place]
             if place == 0:  # its input is the sample itself at all points, so the K outer products are one
-                record.inputs[:] = [rows[None]]
-                delta = delta.sum(0, keepdim=True) if count > 1 else delta
+                delta = deltas[0].sum(0) if count > 1 else deltas[0]
+                record.inputs[:] = [rows]
                 record.deltas[:] = [delta if not record.deltas else record.deltas[0] + delta]
             else:
                 record.inputs.append(inputs[place])
-                record.deltas.append(delta)
+                record.deltas.append(deltas[place])
             record.outputs.append(outputs[place].detach())
 
     def _finished(
@@ -129,26 +128,24 @@ class LinearStackSource:
 
 
 def _first(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """The first layer at all points: one product, since they share its input. (k, B, out)."""
+    """The first layer at all points: one product, since they share its input. (k, B, out), or (B, out) for one."""
     count, width, _ = weight.shape
-    if count == 1:
-        return nn.functional.linear(rows, weight[0], None if bias is None else bias[0])[None]
     together = nn.functional.linear(rows, weight.flatten(0, 1), None if bias is None else bias.flatten())
-    return together.view(len(rows), count, width).transpose(0, 1).contiguous()
+    return together if count == 1 else together.view(len(rows), count, width).transpose(0, 1).contiguous()
 
 
 def _inner(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """A further layer, each point with its own input: (k, B, in) to (k, B, out)."""
+    """A further layer, each point with its own input."""
     if len(weight) == 1:
-        return nn.functional.linear(hidden[0], weight[0], None if bias is None else bias[0])[None]
+        return nn.functional.linear(hidden, weight[0], None if bias is None else bias[0])
     return hidden @ weight.mT if bias is None else torch.baddbmm(bias[:, None], hidden, weight.mT)
 
 
 def _by_sample(parts: list[Tensor], samples: int) -> Tensor:
-    """Stacks of (k, B·copies, width) as (B, positions, width)."""
-    whole = parts[0] if len(parts) == 1 else torch.cat(parts)
-    if len(whole) == 1:
-        return whole.view(samples, -1, whole.shape[2])
+    """Points and copies of a sample side by side: (B, positions, width)."""
+    if len(parts) == 1 and parts[0].dim() == 2:
+        return parts[0].view(samples, -1, parts[0].shape[-1])
+    whole = torch.cat([part if part.dim() == 3 else part[None] for part in parts])
     points, rows, width = whole.shape
     return whole.view(points, samples, rows // samples, width).movedim(0, 1).flatten(1, 2)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from trainables.engine.random import Generator
@@ -9,7 +10,7 @@ from trainables.engine.random import Generator
 __all__ = ["add_noise"]
 
 
-def add_noise(clipped: Tensor, *, standard_deviation: float, generator: Generator) -> Tensor:
+def add_noise(clipped: Tensor, *, standard_deviation: float, generator: Generator, dtype: torch.dtype) -> Tensor:
     """The clipped sum plus N(0, standard_deviation²·I).
 
     Args:
@@ -17,7 +18,9 @@ def add_noise(clipped: Tensor, *, standard_deviation: float, generator: Generato
         standard_deviation: noise_multiplier · C.
         generator: the secret generator; d numbers are drawn from it, whatever the batch.
 
+        dtype: what the noised sum is rounded to.
+
     Returns:
         Shape (d,).
     """
-    return generator.add_normal(clipped, standard_deviation)
+    return generator.add_normal(clipped, standard_deviation, dtype)

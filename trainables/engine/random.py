@@ -37,8 +37,8 @@ class Generator(Protocol):
         """`size` standard Gaussians, computed in float64 and rounded to `dtype`, on the CPU."""
         ...
 
-    def add_normal(self, total: Tensor, scale: float) -> Tensor:
-        """`total` plus as many Gaussians of standard deviation `scale`, a new tensor where `total` lies."""
+    def add_normal(self, total: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
+        """`total` plus as many Gaussians of standard deviation `scale`, a new tensor of `dtype` where `total` lies."""
         ...
 
     def rekey(self) -> None:
@@ -84,23 +84,24 @@ class WordGenerator(ABC):
             np.copyto(target[part], made, casting="same_kind")
         return numbers
 
-    def add_normal(self, total: Tensor, scale: float) -> Tensor:
-        """`total` plus as many Gaussians of standard deviation `scale`, a new tensor where `total` lies.
+    def add_normal(self, total: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
+        """`total` plus as many Gaussians of standard deviation `scale`, a new tensor of `dtype` where `total` lies.
 
-        The sum is taken in float64 and rounded once, to the dtype of `total`. On a CPU the noise alone never exists as
+        The sum is taken in float64 and rounded once, to `dtype`. On a CPU the noise alone never exists as
         a whole; for an accelerator the words are drawn here, and what is made of them is made there.
 
         Args:
             total: shape (d,).
             scale: standard deviation; 0 draws as many words as any other.
+            dtype: of what is returned.
         """
         size = total.numel()
         if total.device.type != "cpu":
             words = np.empty(size + size % 2, dtype="<u8")
             self._request()(words)
             noise = from_words(torch.from_numpy(words.view("<i8")).to(total.device))[:size]
-            return (total + scale * noise).to(total.dtype)
-        noised = torch.empty_like(total)
+            return (total + scale * noise).to(dtype)
+        noised = torch.empty_like(total, dtype=dtype)
         old, new = total.numpy(), noised.numpy()
         for part, made in self._gaussians.chunks(self._request(), size, scale):
             np.add(old[part], made, out=new[part], casting="same_kind")

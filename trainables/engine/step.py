@@ -180,6 +180,6 @@ class PrivateStep:
         )
         # The noise covers what rounding may add to the sensitivity, so that the claim needs no exception.
         deviation = mechanism.noise_scale * (1.0 + FLOAT32_SLACK if in_blocks else 1.0)
-        noised = add_noise(clipped, standard_deviation=deviation, generator=self._secret)
+        noised = add_noise(clipped, standard_deviation=deviation, generator=self._secret, dtype=theta.dtype)
         self.noise_draws += 1
-        return noised.to(theta.dtype).div_(b)
+        return noised.div_(b)
