@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from math import prod
+from math import isfinite, nan, prod
 from typing import Final
 
 import torch
@@ -18,6 +18,7 @@ from trainables.model_names import ACTIVATIONS, MODELS, NORMALIZATIONS
 __all__ = ["MODELS", "build", "check_private"]
 
 _GROUPS: Final = 16
+_OUTLIERS: Final = (0.0, 3.0, 1e3, -1e3, 1e30, nan)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,14 +113,31 @@ def _problem_of_layer(name: str, layer: nn.Module) -> str | None:
 
 
 def _samples_meet(module: nn.Module, input_shape: tuple[int, ...]) -> bool:
-    """Whether a random public sample gives another output in company than alone, or a call changes a buffer."""
+    """Whether a random public sample gives another output in company than alone, or a call changes a buffer.
+
+    The company is of its own kind, and then out of the ordinary: a model that divides by the largest value of a batch,
+    should that pass some threshold, is found by no ordinary one.
+    """
     inputs = torch.rand((3, *input_shape), generator=torch.Generator().manual_seed(0))
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     with torch.no_grad():
         together = module(inputs)
         alone = torch.cat([module(one[None]) for one in inputs])
+        disturbed = any(_disturbs(module, inputs, alone, odd) for odd in _OUTLIERS)
     stateful = any(not torch.equal(buffer, buffers[name]) for name, buffer in module.named_buffers())
-    return stateful or not torch.allclose(together, alone, rtol=1e-4, atol=1e-5)
+    return stateful or disturbed or not torch.allclose(together, alone, rtol=1e-4, atol=1e-5)
+
+
+def _disturbs(module: nn.Module, inputs: torch.Tensor, alone: torch.Tensor, odd: float) -> bool:
+    """Whether a sample full of `odd` numbers changes what the others give."""
+    mixed = inputs.clone()
+    mixed[1] = odd * mixed[1] if isfinite(odd) else odd
+    try:
+        outputs = module(mixed)
+    except (RuntimeError, IndexError, ValueError):
+        return False  # a model may refuse what is out of its range, a number of a row that is not there
+    others = [0, 2]
+    return not torch.allclose(outputs[others], alone[others], rtol=1e-4, atol=1e-5)
 
 
 def _user_model(name: str, style: _Style) -> nn.Module:

@@ -155,6 +155,7 @@ class PrivateTraining:
         """
         if step > self.spec.steps:
             raise HyperparameterError(f"step must be at most steps = {self.spec.steps}; got {step}")
+        _full_float32()
         inputs, targets = self._records["train"]
         while self.step < step:
             leased = min(LEASE_STEPS, step - self.step)
@@ -263,6 +264,12 @@ class PrivateTraining:
         if self._hyperparameters.optimizer == "adam":
             return Adam(self._theta)
         return Sgd(self._theta, momentum=self._hyperparameters.momentum)
+
+
+def _full_float32() -> None:
+    """Products in all of float32's digits: on a GPU torch may shorten them, and the bounds of rounding are for IEEE."""
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
 
 
 def _device(name: str) -> torch.device:

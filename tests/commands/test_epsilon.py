@@ -11,6 +11,7 @@ from command_fakes import STEPS, Tune
 from dp_accounting.pld import PLDAccountant
 
 from trainables.engine import step as engine_step
+from trainables.engine.sums import LARGE
 from tuner.privacy.accounting import discretisation_error
 from tuner.privacy.events import SampledGaussian
 
@@ -21,9 +22,9 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     made: list[float] = []
     real = engine_step.add_noise
 
-    def counted(clipped: object, *, standard_deviation: float, generator: object) -> object:
+    def counted(clipped: object, *, standard_deviation: float, **others: object) -> object:
         made.append(standard_deviation)
-        return real(clipped, standard_deviation=standard_deviation, generator=generator)
+        return real(clipped, standard_deviation=standard_deviation, **others)
 
     monkeypatch.setattr(engine_step, "add_noise", counted)
     return made
@@ -47,7 +48,9 @@ def test_plan_ledger_mlflow_status_and_card_say_one_epsilon(tune: Tune, draws: l
     sweep = report["sweep"]
     assert plan["step_cap"] == 2 * STEPS
     assert len(draws) == 2 * STEPS, "no trial was pruned"
-    assert set(draws) == {plan["noise_multiplier"]}, "the clipping norm is 1"
+    (deviation,) = set(draws)
+    # The clipping norm is 1; what rounding may add to the sensitivity is covered on top.
+    assert plan["noise_multiplier"] <= deviation <= plan["noise_multiplier"] * (1 + LARGE.slack)
     state = tune.search_state(sweep)
     assert state.leased_steps == len(draws)
     assert (state.epsilon, state.delta, state.step_cap) == (plan["epsilon"], plan["delta"], plan["step_cap"])

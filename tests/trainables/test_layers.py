@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from trainables.engine import bookkeeping
-from trainables.engine.bookkeeping import BookkeepingSource
+from trainables.engine.bookkeeping import BookkeepingSource, UnknownLayerError
 from trainables.engine.layers import RULES
 from trainables.engine.layers.outer import prefer_factors
 from trainables.engine.layout import Layout
@@ -25,6 +25,7 @@ from trainables.engine.per_sample import PerSampleGradients, PerSampleSource, To
 from trainables.engine.sources import per_sample_source
 from trainables.engine.taps import LinearTap
 from trainables.errors import GateError
+from trainables.models import check_private
 
 CLASSES = 3
 Draw = Callable[..., Any]
@@ -359,7 +360,70 @@ def in_place() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(16, 5), nn.LayerNorm(5), nn.ReLU(inplace=True), nn.Linear(5, CLASSES))
 
 
-@pytest.mark.parametrize("make", [TiedInCode, Tied, Bare, in_place])
+class Shortcut(nn.Module):
+    """The usual residual line: what a layer gave is changed before anyone else sees it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Linear(16, 16)
+        self.two = nn.Linear(16, 16)
+        self.three = nn.Linear(16, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.tanh(self.one(x.flatten(1)))
+        out = self.two(hidden)
+        out += hidden
+        return self.three(out)
+
+
+@pytest.mark.parametrize("make", [in_place, Shortcut])
+def test_changes_in_place_are_seen_through(make: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(2)
+    model = make().double()
+    x, y = small_images()
+    layout = Layout.of(model)
+    source = per_sample_source(model, layout, example=x[:3])
+    assert isinstance(source, BookkeepingSource)
+    assert source.guard
+    for points in (Points(centre=layout.flatten(model), decay=0.3), Points(centre=layout.flatten(model), seeds=(1, 2))):
+        check(model, source, points, x, y, 1)
+    with pytest.raises((UnknownLayerError, RuntimeError), match=r"in place|in-place"):  # the control: without copies
+        list(replace(source, guard=False).chunks(Points(centre=layout.flatten(model)), x, y))
+
+
+class Deciding(nn.Module):
+    """One bright record changes what all others give; ordinary inputs show nothing of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.two = nn.Linear(16, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        return self.two(x / 255 if x.max() > 1 else x)
+
+
+class Dividing(Deciding):
+    """The same without a question that could be heard."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        return self.two(x / torch.where(x.max() > 1, 255.0, 1.0))
+
+
+def test_a_model_that_asks_what_is_in_the_batch_is_refused() -> None:
+    model = Deciding().double()
+    with pytest.raises(GateError, match="Deciding cannot be had"):
+        per_sample_source(model, Layout.of(model), example=torch.rand(3, 1, 4, 4, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("make", [Deciding, Dividing])
+def test_a_model_whose_samples_meet_beside_outliers_is_refused(make: type[nn.Module]) -> None:
+    with pytest.raises(GateError, match="in company"):
+        check_private(make(), input_shape=(1, 4, 4))
+
+
+@pytest.mark.parametrize("make", [TiedInCode, Tied, Bare])
 def test_what_the_hooks_cannot_see_falls_back_and_is_right(
     make: Callable[[], nn.Module], caplog: pytest.LogCaptureFixture
 ) -> None:

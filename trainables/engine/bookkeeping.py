@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class UnknownLayerError(Exception):
-    """A parameter is used in a way that no hook can see."""
+    """A layer is used in a way that hooks do not see rightly."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,13 +72,13 @@ class ModelGradients:
     def add_weighted_sum(self, total: Tensor, factors: Tensor, *, block: int | None) -> None:
         """Layer by layer."""
         of_group = dict(zip(dict.fromkeys(self.layout.groups), factors, strict=True))
-        kept = (factors > 0).all(0)
-        clean = bool(kept.all())
+        usable = factors > 0
+        kept = None if bool(usable.all()) else usable.all(0)
         views = self.layout.views(total)
         for gradients, names in self.layers:
-            usable = gradients if clean else gradients.masked(kept)
+            sound = gradients if kept is None else gradients.masked(kept)
             totals = {local: views[name] for local, name in names.items()}
-            usable.add_weighted_sum(totals, of_group[_group(names)], block=block)
+            sound.add_weighted_sum(totals, of_group[_group(names)], block=block)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +91,7 @@ class BookkeepingSource:
         layers: as `layers_of` finds them.
         loss: the sum of the samples' losses.
         chunk_bytes: about what a chunk may take; it changes the speed and nothing else.
+        guard: whether layers hand on copies of their outputs, for models that change them in place (`out += x`).
         autocast: None, or the dtype of the passes (mixed precision); norms and sums are never taken in it.
     """
 
@@ -99,6 +100,7 @@ class BookkeepingSource:
     layers: tuple[LayerGroup, ...]
     loss: Loss = cross_entropy
     chunk_bytes: int = CHUNK_BYTES
+    guard: bool = False
     autocast: torch.dtype | None = None
     _sizes: dict[tuple[int, int, torch.Size], int] = field(default_factory=dict, init=False)
 
@@ -145,12 +147,15 @@ class BookkeepingSource:
     ) -> list[list[Call]]:
         """One forward and backward pass: the calls of each layer, in order."""
         seen: list[list[tuple[Tensor, Tensor]]] = [[] for _ in self.layers]
+        versions: list[tuple[Tensor, int]] = []
         places = {group.layer: place for place, group in enumerate(self.layers)}
 
-        def note(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
+        def note(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
             if not output.requires_grad:
                 output.requires_grad_()  # nothing before the first layer needs a gradient
             seen[places[layer]].append((arguments[0], output))
+            versions.extend((tensor, tensor._version) for tensor in (arguments[0], output))
+            return output.clone() if self.guard else output
 
         handles = [group.layer.register_forward_hook(note) for group in self.layers]
         try:
@@ -162,6 +167,8 @@ class BookkeepingSource:
         finally:
             for handle in handles:
                 handle.remove()
+        if any(tensor._version != version for tensor, version in versions):
+            raise UnknownLayerError("the input or output of a layer is changed in place")
         flat = [output for calls in seen for _, output in calls]
         deltas = iter(torch.autograd.grad(loss, flat, materialize_grads=True))
         dtype = next(iter(views.values())).dtype

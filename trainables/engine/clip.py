@@ -9,14 +9,16 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from trainables.engine.objective import Points
 from trainables.engine.per_sample import PerSampleGradients
 
-__all__ = ["CLIPPINGS", "clip_factors", "clipped_sum"]
+__all__ = ["CLIPPINGS", "clip_factors", "clipped_sum", "stretch"]
 
 CLIPPINGS: Final = ("flat", "automatic", "per_layer")
 
 # γ of automatic clipping: keeps the factor of a vanishing gradient bounded (Bu et al. 2022, section 4).
 _STABILITY: Final = 0.01
+_LEAST_FACTOR: Final = 1e-30
 
 
 def clip_factors(group_norms: Tensor, max_grad_norm: float, *, clipping: str = "flat") -> Tensor:
@@ -37,14 +39,28 @@ def clip_factors(group_norms: Tensor, max_grad_norm: float, *, clipping: str = "
     Returns:
         Factors of at least 0, shape (G, B), float64.
     """
-    whole = group_norms.square().sum(0).sqrt()
+    whole = group_norms[0] if len(group_norms) == 1 else group_norms.square().sum(0).sqrt()
     if clipping == "per_layer":
-        factors = (max_grad_norm / sqrt(len(group_norms)) / group_norms).clamp(max=1.0)
+        factors = (max_grad_norm / sqrt(len(group_norms)) / group_norms).clamp_(max=1.0)
+        factors = torch.where(whole.isfinite(), factors, 0.0)
     elif clipping == "automatic":
         factors = (max_grad_norm / (whole + _STABILITY)).expand_as(group_norms)
     else:
-        factors = (max_grad_norm / whole).clamp(max=1.0).expand_as(group_norms)
-    return torch.where(whole.isfinite(), factors, 0.0)
+        factors = (max_grad_norm / whole).clamp_(max=1.0).expand_as(group_norms)
+    # Also what is tiny: as a float32 it would keep few digits, and be rounded up by as much as half of itself.
+    return torch.where(factors >= _LEAST_FACTOR, factors, 0.0)
+
+
+def stretch(points: Points, max_grad_norm: float, *, clipping: str) -> float:
+    """How many times C a sample's term of the sum may be long when weight decay is added apart: 1 without decay.
+
+    With decay the clipped gradient is w_i·(g_i + λθ), at most C long, and what is summed over the samples is w_i·g_i,
+    at most C + w_i·λ‖θ‖. w_i is at most 1, and C / 0.01 in automatic clipping. θ is the same for neighbouring batches.
+    """
+    if points.decay == 0:
+        return 1.0
+    largest = max_grad_norm / _STABILITY if clipping == "automatic" else 1.0
+    return 1.0 + largest * points.decay * float(points.centre.double().norm()) / max_grad_norm
 
 
 def clipped_sum(
@@ -66,7 +82,7 @@ def clipped_sum(
 
     Returns:
         Shape (d,), float64. One sample more or less changes it by at most C in L2 norm, and where there is a `block` by
-        at most (1 + FLOAT32_SLACK)·C.
+        at most (1 + slack)·C.
     """
     total = torch.zeros_like(like, dtype=torch.float64)
     for gradients in chunks:

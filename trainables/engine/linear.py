@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import torch
@@ -56,7 +57,7 @@ class LinearStackSource:
 
     def chunks(self, points: Points, inputs: Tensor, targets: Tensor, *, copies: int = 1) -> Iterator[ModelGradients]:
         """The gradients of the whole batch, a chunk of samples at a time."""
-        size = max(1, self.chunk_bytes // (len(points) * copies * self._bytes_of_a_sample()))
+        size = max(1, self.chunk_bytes // (len(points) * copies * self._bytes_of_a_sample))
         rows = inputs.flatten(1)
         for start in range(0, len(targets), size):
             y = targets[start : start + size]
@@ -66,29 +67,39 @@ class LinearStackSource:
         """How many of the points share a pass."""
         return max(1, self.stack_bytes // (points.centre.numel() * points.centre.element_size()))
 
+    @cached_property
+    def _steps(self) -> list[nn.Module]:
+        """The layers after flattening."""
+        return list(self.module)[1:]
+
+    @cached_property
     def _linears(self) -> list[nn.Linear]:
         return [layer for layer in self.module if isinstance(layer, nn.Linear)]
 
+    @cached_property
     def _bytes_of_a_sample(self) -> int:
-        widths = sum(layer.in_features + layer.out_features for layer in self._linears())
+        widths = sum(layer.in_features + layer.out_features for layer in self._linears)
         return widths * (4 + 8)  # as float32, and as float64 while a norm is taken
 
     def _chunk(self, points: Points, rows: Tensor, y: Tensor, copies: int) -> ModelGradients:
-        records = [_Record([], [], []) for _ in self._linears()]
+        records = [_Record([], [], []) for _ in self._linears]
         labels = y if copies == 1 else y.repeat_interleave(copies, 0)
         at_once = self.points_at_once(points)
         for start in range(0, len(points), at_once):
             stop = min(start + at_once, len(points))
-            self._pass(points.stacked(start, stop), rows, labels, points.scale / copies, records)
+            theta, scale = points.stacked(start, stop), points.scale / copies
+            self._pass(theta, rows, labels, scale, records, keep_outputs=points.at_centre and points.decay > 0)
         return ModelGradients(tuple(self._finished(points, records, len(y))), self.layout)
 
-    def _pass(self, theta: Tensor, rows: Tensor, labels: Tensor, scale: float, records: list[_Record]) -> None:
+    def _pass(
+        self, theta: Tensor, rows: Tensor, labels: Tensor, scale: float, records: list[_Record], *, keep_outputs: bool
+    ) -> None:
         """Forward and backward at the points of `theta`, shape (k, d), all at once; one has no axis of its own."""
         parameters = iter(torch.split(theta, list(self.layout.sizes), dim=1))
         count, hidden = len(theta), rows
         inputs: list[Tensor] = []
         outputs: list[Tensor] = []
-        for layer in list(self.module)[1:]:
+        for layer in self._steps:
             if not isinstance(layer, nn.Linear):
                 hidden = layer(hidden)
                 continue
@@ -109,16 +120,19 @@ class LinearStackSource:
             else:
                 record.inputs.append(inputs[place])
                 record.deltas.append(deltas[place])
-            record.outputs.append(outputs[place].detach())
+            if keep_outputs:
+                record.outputs.append(outputs[place].detach())
 
     def _finished(
         self, points: Points, records: list[_Record], samples: int
     ) -> Iterator[tuple[Factored, dict[str, str]]]:
         views, names = self.layout.views(points.centre), iter(self.layout.names)
-        for record, linear in zip(records, self._linears(), strict=True):
+        for record, linear in zip(records, self._linears, strict=True):
             local = {name: next(names) for name in (["weight"] if linear.bias is None else ["weight", "bias"])}
             geometry = LinearGeometry(bias=None if linear.bias is None else "bias")
             factored = Factored(_by_sample(record.deltas, samples), _by_sample(record.inputs, samples), geometry)
+            record.deltas.clear()
+            record.inputs.clear()
             if points.decay:
                 centre = {name: views[full] for name, full in local.items()}
                 outputs = _by_sample(record.outputs, samples) if points.at_centre else None

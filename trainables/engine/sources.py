@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from dataclasses import replace
 from typing import Final
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.func import functional_call, vmap
 
 from trainables.engine.bookkeeping import BookkeepingSource, UnknownLayerError, layers_of
 from trainables.engine.layout import Layout
@@ -49,17 +50,21 @@ def per_sample_source(
     """
     if autocast is None and isinstance(module, nn.Sequential) and is_linear_stack(module):
         return LinearStackSource(module, layout, loss)
+    name, reason = type(module).__name__, "its gradients differ from autograd's on public random inputs"
     try:
         hooked = unrolled(module)
-        source = BookkeepingSource(hooked, layout, layers_of(hooked, layout), loss, autocast=autocast)
-        if example is None or _holds(replace(source, loss=_probe, autocast=None), module, layout, example):
-            return source
-        reason = "its gradients differ from autograd's on public random inputs"
+        layers = layers_of(hooked, layout)
+        if example is not None:
+            _refuse_decisions(hooked, example)
+        for guard in (False, True):
+            source = BookkeepingSource(hooked, layout, layers, loss, guard=guard, autocast=autocast)
+            try:
+                if example is None or _holds(replace(source, loss=_probe, autocast=None), module, layout, example):
+                    return source
+            except (UnknownLayerError, RuntimeError) as error:  # torch has words of its own for changes in place
+                reason = str(error).partition("\n")[0]
     except UnknownLayerError as error:
         reason = str(error)
-    except RuntimeError as error:  # torch's own words: an activation in place, for example
-        reason = str(error).partition("\n")[0]
-    name = type(module).__name__
     if autocast is not None:
         raise GateError(f"mixed precision needs layers that are known, and in {name} {reason}: take float32")
     fallback = TorchFuncSource(unrolled(module), layout, loss)
@@ -76,6 +81,20 @@ def per_sample_source(
     return fallback
 
 
+def _refuse_decisions(module: nn.Module, example: Tensor) -> None:
+    """Refuses a model that asks what is in a batch before it goes on (`if x.max() > 1`): one record decides for all.
+
+    Raises:
+        UnknownLayerError: in torch.func's own words.
+    """
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an operation without a rule for batches is slower there, and right
+            vmap(lambda one: module(one[None])[0])(example)
+    except RuntimeError as error:
+        raise UnknownLayerError(str(error).partition("\n")[0]) from error
+
+
 def _probe(outputs: Tensor, targets: Tensor) -> Tensor:
     """A loss for outputs of any shape."""
     return (outputs * targets).sum()
@@ -84,10 +103,17 @@ def _probe(outputs: Tensor, targets: Tensor) -> Tensor:
 def _holds(source: BookkeepingSource | TorchFuncSource, module: nn.Module, layout: Layout, example: Tensor) -> bool:
     """Whether norms and sums of the source are those of autograd, one public sample at a time.
 
-    At two points and with weight decay, so that whatever is added up in place is seen.
+    At two points and at one, and with weight decay, so that all that is added up or taken from the outputs is seen.
     """
     theta = layout.flatten(module)
-    points = Points(centre=theta, scale=0.5, seeds=(1, 2), spread=1e-3, decay=0.5)
+    two = Points(centre=theta, scale=0.5, seeds=(1, 2), spread=1e-3, decay=0.5)
+    return all(_holds_at(points, source, module, layout, example) for points in (two, Points(centre=theta, decay=0.5)))
+
+
+def _holds_at(
+    points: Points, source: BookkeepingSource | TorchFuncSource, module: nn.Module, layout: Layout, example: Tensor
+) -> bool:
+    theta = points.centre
     with torch.no_grad():
         outputs = functional_call(module, layout.views(theta), (example,))
     public = torch.Generator().manual_seed(0)

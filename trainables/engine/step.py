@@ -9,14 +9,14 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from trainables.engine.clip import CLIPPINGS, clipped_sum
+from trainables.engine.clip import CLIPPINGS, clipped_sum, stretch
 from trainables.engine.noise import add_noise
 from trainables.engine.objective import Objective, Plain
 from trainables.engine.per_sample import PerSampleSource
 from trainables.engine.postprocess import Identity, Postprocess
 from trainables.engine.random import Generator
 from trainables.engine.sampling import poisson_batch
-from trainables.engine.sums import FLOAT32_SLACK, block_rows, sums_in_blocks
+from trainables.engine.sums import blocks_for
 from trainables.engine.update import Update, decoupled_decay
 from trainables.errors import HyperparameterError
 
@@ -162,7 +162,7 @@ class PrivateStep:
             Shape (d,).
         """
         mechanism, stages = self.mechanism, self._stages
-        b = mechanism.expected_batch_size
+        b, c = mechanism.expected_batch_size, mechanism.max_grad_norm
         noise_in_theta = learning_rate * mechanism.noise_scale / b
         points = stages.objective.points(theta, noise_scale=noise_in_theta, public=self._public)
         if stages.weight_decay_before_clipping:
@@ -170,16 +170,18 @@ class PrivateStep:
         copies = 1
         if stages.augmentation is not None:
             inputs, copies = stages.augmentation(inputs, self._secret), stages.augmentation.copies
-        in_blocks = sums_in_blocks(theta.dtype, dimension=theta.numel(), expected_batch_size=b)
+        blocks = blocks_for(theta.dtype, dimension=theta.numel(), expected_batch_size=b)
         clipped = clipped_sum(
             self._source.chunks(points, inputs, targets, copies=copies),
-            mechanism.max_grad_norm,
+            c,
             like=theta,
             clipping=mechanism.clipping,
-            block=block_rows(len(targets)) if in_blocks else None,
+            block=blocks.rows(len(targets), stretch=stretch(points, c, clipping=mechanism.clipping))
+            if blocks
+            else None,
         )
         # The noise covers what rounding may add to the sensitivity, so that the claim needs no exception.
-        deviation = mechanism.noise_scale * (1.0 + FLOAT32_SLACK if in_blocks else 1.0)
+        deviation = mechanism.noise_scale * (1.0 + blocks.slack if blocks else 1.0)
         noised = add_noise(clipped, standard_deviation=deviation, generator=self._secret, dtype=theta.dtype)
         self.noise_draws += 1
         return noised.div_(b)

@@ -4,54 +4,96 @@ What the noise must cover is by how much one record moves the sum as it is COMPU
 times C: once the sum is large, small terms are rounded away, and one record decides for all others whether they are
 (Casacuberta et al. 2022). In float64 the same effect is below 1e-6 C for a million records.
 
-Products of large layers cost twice as much in float64, so a small batch is summed in blocks of m samples, each block in
-float32 and the blocks in float64. Let u = 2⁻²⁴ and let every clipped gradient be at most C long. Whatever the order of
-the additions, each errs by at most u times the length of its result, the j-th by at most u·j·C, and each product by u.
-So a block errs by at most u·C·(m²/2 + 2m), B records by u·C·B·(m/2 + 2), and two neighbouring batches differ by at most
-C + u·C·(2B + 1)·(m/2 + 2). With m·B at most `_BLOCK_AREA` that is below (1 + FLOAT32_SLACK)·C, and the noise is made
-larger by that factor. The bound needs that a sample is ONE term of the sum; where it is several, float64 is used.
+Products cost twice as much in float64, so small batches are summed in blocks of m samples, each block in float32 and
+the blocks in float64. Let u = 2⁻²⁴ and every term of the sum be at most C long. Whatever the order of the additions,
+and were it another for each entry, a term passes at most m - 1 of them and three products (the factor rounded, then
+two), each of which errs by a part u of its result. So a block errs by at most u·(m + 2)·m·C (Higham 2002, section
+3.1), B records by u·(m + 2)·B·C, and two neighbouring batches differ by at most C + u·(m + 2)·(2B + 1)·C. With m·B
+bounded that is below (1 + slack)·C, and the noise is made larger by that factor. The bound needs that a sample is ONE
+term of the sum; where it is several, which may be longer than what they come to, float64 is used.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from math import inf
 from typing import Final
 
 import torch
 from torch import Tensor
 
-__all__ = ["FLOAT32_SLACK", "add_weighted_outer", "add_weighted_rows", "block_rows", "row_squares", "sums_in_blocks"]
+__all__ = [
+    "LARGE",
+    "SMALL",
+    "Blocks",
+    "add_weighted_outer",
+    "add_weighted_rows",
+    "blocks_for",
+    "in_cache",
+    "not_negative",
+    "row_squares",
+]
 
-FLOAT32_SLACK: Final = 2.0**-7
-"""By what part of C the rounding of a sum in blocks may add to the sensitivity."""
-
-_BLOCK_AREA: Final = 7 * 2**14
 _LEAST_ROWS: Final = 64
-_LARGEST_BATCH: Final = 1024
-_LEAST_DIMENSION: Final = 2**16
-_CACHED_ENTRIES: Final = 2**17  # what is made wider at a time: it stays in the second-level cache
+_LARGE_DIMENSION: Final = 2**16
+_CACHED_ENTRIES: Final = 2**18  # what is made at a time, so that it stays in a cache and takes no memory
 _NORM_BLOCK: Final = 64
 _NORM_MARGIN: Final = 1.0 + 2.0**-17
+_LOST_SQUARE: Final = 2.0**-126
 
 
-def sums_in_blocks(dtype: torch.dtype, *, dimension: int, expected_batch_size: float) -> bool:
-    """Whether blocks of float32 may be used; a public decision, since the noise depends on it.
+@dataclass(frozen=True)
+class Blocks:
+    """A sum in blocks of float32.
+
+    Attributes:
+        area: the largest m·B.
+        largest_batch: expected batch size up to which they are used.
+        slack: by what part of C rounding may add to the sensitivity.
+    """
+
+    area: int
+    largest_batch: int
+    slack: float
+
+    def rows(self, batch_size: int, *, stretch: float = 1.0) -> int | None:
+        """The m for a batch of this size, or None where float64 must be used.
+
+        Args:
+            batch_size: B as it was drawn. Two neighbouring batches may get different answers: both errors are bounded.
+            stretch: how many times C the terms of the sum may be long, at least 1; it must depend on no record.
+        """
+        if not 1.0 <= stretch < inf:
+            return None
+        rows = int(self.area / (max(batch_size, 1) * stretch))
+        return rows if rows >= _LEAST_ROWS else None
+
+
+LARGE: Final = Blocks(area=15 * 2**12, largest_batch=900, slack=2.0**-7)
+"""For large models, where joining many blocks would cost more than float64 does."""
+
+SMALL: Final = Blocks(area=15 * 2**11, largest_batch=400, slack=2.0**-8)
+"""For small models, where it does not: shorter blocks, and half of the slack."""
+
+
+def blocks_for(dtype: torch.dtype, *, dimension: int, expected_batch_size: float) -> Blocks | None:
+    """How a model's gradients are summed, None for float64; a public decision, since the noise depends on it.
 
     Args:
         dtype: of the parameters.
-        dimension: d. On small models float64 costs little, and they need no more noise.
-        expected_batch_size: b. Far larger batches would need blocks so small that float64 is faster.
+        dimension: d.
+        expected_batch_size: b. Larger batches would need blocks so small that float64 is faster.
     """
-    return dtype == torch.float32 and dimension >= _LEAST_DIMENSION and expected_batch_size <= _LARGEST_BATCH
+    blocks = LARGE if dimension >= _LARGE_DIMENSION else SMALL
+    return blocks if dtype == torch.float32 and expected_batch_size <= blocks.largest_batch else None
 
 
-def block_rows(batch_size: int) -> int | None:
-    """The m for a batch of this size, or None where float64 must be used.
-
-    Args:
-        batch_size: B as it was drawn. Two neighbouring batches may get different answers: both errors are bounded.
-    """
-    rows = _BLOCK_AREA // max(batch_size, 1)
-    return rows if rows >= _LEAST_ROWS else None
+def in_cache(rows: int, width: int) -> Iterator[slice]:
+    """Slices of `rows` rows of `width` numbers, each of which stays in a cache."""
+    at_once = max(1, _CACHED_ENTRIES // max(1, width))
+    return (slice(start, min(start + at_once, rows)) for start in range(0, rows, at_once))
 
 
 def add_weighted_rows(total: Tensor, weights: Tensor, rows: Tensor, *, block: int | None) -> None:
@@ -64,11 +106,10 @@ def add_weighted_rows(total: Tensor, weights: Tensor, rows: Tensor, *, block: in
         block: samples of a float32 block, or None for float64.
     """
     if block is None or rows.dtype == torch.float64:
-        at_once = max(1, _CACHED_ENTRIES // max(1, rows.shape[1]))
-        for start in range(0, len(rows), at_once):
-            total.addmv_(rows[start : start + at_once].double().mT, weights[start : start + at_once])
+        for part in in_cache(len(rows), rows.shape[1]):
+            total.addmv_(rows[part].double().mT, weights[part])
         return
-    weights = _rounded(weights, rows.dtype)
+    weights = weights.to(rows.dtype)
     for start in range(0, len(rows), block):
         total += weights[start : start + block] @ rows[start : start + block]
 
@@ -85,26 +126,25 @@ def add_weighted_outer(total: Tensor, weights: Tensor, left: Tensor, right: Tens
             the terms of one sample may be longer than their sum.
     """
     if block is None or left.shape[1] != 1 or left.dtype == torch.float64:
-        scaled = weights[:, None, None] * left
-        total.addmm_(scaled.flatten(0, 1).mT, right.flatten(0, 1).double())
+        for part in in_cache(len(left), left.shape[1] * max(left.shape[2], right.shape[2])):
+            scaled = weights[part, None, None] * left[part]
+            total.addmm_(scaled.flatten(0, 1).mT, right[part].flatten(0, 1).double())
         return
-    scaled, rows = _rounded(weights, left.dtype)[:, None] * left[:, 0], right[:, 0]
+    scaled, rows = weights.to(left.dtype)[:, None] * left[:, 0], right[:, 0]
+    # What is denormal has few digits, may be rounded up by half of itself, and meets entries of up to 10³⁸.
+    scaled = torch.nn.functional.hardshrink(scaled, torch.finfo(scaled.dtype).tiny)
     for start in range(0, len(rows), block):
-        total += scaled[start : start + block].mT @ rows[start : start + block]
-
-
-def _rounded(weights: Tensor, dtype: torch.dtype) -> Tensor:
-    """In a shorter dtype, 0 where few digits would be left: those might be rounded up by half of themselves."""
-    rounded = weights.to(dtype)
-    kept: Tensor = torch.where(rounded < torch.finfo(dtype).tiny, 0.0, rounded)
-    return kept
+        lefts, rights = scaled[start : start + block], rows[start : start + block]
+        for part in in_cache(len(total), rows.shape[1]):
+            total[part] += lefts[:, part].mT @ rights
 
 
 def row_squares(rows: Tensor) -> Tensor:
     """‖row‖² of each row, never too small: a norm that comes out too small is a clip that lets too much through.
 
     One float32 accumulator over millions of entries loses the small ones. So blocks of 64 entries are taken in float32,
-    which errs by at most 64·2⁻²⁴ of their squares, and is made up for; what they come to is added in float64.
+    which errs by at most 64·2⁻²⁴ of their squares, and by 2⁻¹²⁶ each where a square is denormal or lost. Both are made
+    up for; what the blocks come to is added in float64.
 
     Args:
         rows: shape (B, ...).
@@ -113,11 +153,26 @@ def row_squares(rows: Tensor) -> Tensor:
         Shape (B,), float64.
     """
     rows = rows.reshape(len(rows), -1)
-    if rows.dtype != torch.float32 or rows.shape[1] < 2 * _NORM_BLOCK:
+    width = rows.shape[1]
+    if rows.dtype != torch.float32 or width < 2 * _NORM_BLOCK:
         return rows.double().square().sum(1)
-    whole = rows.shape[1] // _NORM_BLOCK * _NORM_BLOCK
-    entries = rows[:, :whole].reshape(len(rows), -1, _NORM_BLOCK)
-    squares: Tensor = torch.linalg.vector_norm(entries, dim=2).double().square().sum(1)
-    if whole < rows.shape[1]:
+    whole, block = _partition(width)
+    norms = torch.linalg.vector_norm(rows[:, :whole].reshape(len(rows), -1, block), dim=2)
+    squares: Tensor = norms.double().square().sum(1)
+    if whole < width:
         squares += rows[:, whole:].double().square().sum(1)
-    return squares * _NORM_MARGIN
+    return squares.mul_(_NORM_MARGIN).add_(width * _LOST_SQUARE)
+
+
+def not_negative(squares: Tensor) -> Tensor:
+    """What rounding brought below 0 is 0; what overflowed is NaN, and so no norm."""
+    return torch.where(squares.isfinite(), squares.clamp(min=0.0), torch.nan)
+
+
+@cache
+def _partition(width: int) -> tuple[int, int]:
+    """(entries that go by blocks, length of a block): without a rest where the width has a divisor that will do."""
+    for block in range(_NORM_BLOCK, _NORM_BLOCK // 4, -1):
+        if width % block == 0:
+            return width, block
+    return width // _NORM_BLOCK * _NORM_BLOCK, _NORM_BLOCK

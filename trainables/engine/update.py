@@ -32,22 +32,23 @@ class Sgd:
 
     def __init__(self, like: Tensor, *, momentum: float = 0.0) -> None:
         self._momentum = momentum
-        self._velocity = torch.zeros_like(like)
+        self._velocity = torch.zeros_like(like) if momentum else None
 
     def direction(self, gradient: Tensor) -> Tensor:
         """The velocity after this gradient."""
-        if self._momentum == 0:
+        if self._velocity is None:
             return gradient
         self._velocity = torch.add(gradient, self._velocity, alpha=self._momentum)
         return self._velocity
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The velocity."""
-        return {"velocity": self._velocity}
+        """The velocity; nothing without momentum."""
+        return {} if self._velocity is None else {"velocity": self._velocity}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Takes a stored velocity back."""
-        self._velocity = state["velocity"].to(self._velocity)
+        if self._velocity is not None:
+            self._velocity = state["velocity"].to(self._velocity)
 
 
 class Adam:

@@ -10,11 +10,9 @@ from torch import Tensor
 
 from trainables.engine.layers.common import Call, Decay, Explicit, LayerGradients, Work
 from trainables.engine.layers.outer import Factored, FactoredDecay, Geometry, WrittenOut, prefer_factors
-from trainables.engine.sums import row_squares
+from trainables.engine.sums import in_cache, row_squares
 
 __all__ = ["OuterCollector", "factored_decay"]
-
-_CACHED_ENTRIES = 2**18  # of patches that are made at a time
 
 
 class OuterCollector:
@@ -102,12 +100,11 @@ class OuterCollector:
         self._bias += left.sum(1)
         # Some samples at a time: patches are many times the input, and together they fit no cache.
         copies = len(inputs) // samples
-        at_once = max(1, _CACHED_ENTRIES // max(1, left.shape[1] * self._shape[1] * groups))
-        for start in range(0, samples, at_once):
-            stop = min(start + at_once, samples)
-            right = self._geometry.right(prepared[start * copies : stop * copies], stop - start)
-            lefts, rights = _split(left[start:stop], groups), _split(right, groups)
-            self._weight[start * groups : stop * groups].baddbmm_(lefts.mT, rights, beta=0.0 if first else 1.0)
+        for part in in_cache(samples, left.shape[1] * self._shape[1] * groups):
+            right = self._geometry.right(prepared[part.start * copies : part.stop * copies], part.stop - part.start)
+            lefts, rights = _split(left[part], groups), _split(right, groups)
+            weight = self._weight[part.start * groups : part.stop * groups]
+            weight.baddbmm_(lefts.mT, rights, beta=0.0 if first else 1.0)
 
     def _parts(self, decay: Decay | None) -> dict[str, Tensor]:
         geometry = self._geometry
@@ -137,11 +134,17 @@ def factored_decay(factored: Factored, decay: Decay, outputs: Tensor | None) -> 
     if outputs is None or outputs.dtype != columns.dtype:
         outputs = torch.nn.functional.linear(right, columns, bias)
     # Each entry of W a + b errs by at most (in + 2)·u·(|W||a| + |b|), u the unit roundoff (Higham 2002, section 3.1).
-    lengths = (_squares(left) * (_squares(right) + float(bias is not None))).sqrt().sum(1)
+    squares = factored.squared_norms()
+    if left.shape[1] == 1:
+        lengths = squares.sqrt()
+    else:
+        lengths = (_squares(left) * (_squares(right) + float(bias is not None))).sqrt().sum(1)
     theta = torch.stack([row_squares(value.reshape(1, -1)) for value in decay.centre.values()]).sum().sqrt()
-    error = (right.shape[2] + 2) * torch.finfo(outputs.dtype).eps / 2 * lengths * theta
+    # Their products with dz are added up in float64.
+    terms = (right.shape[2] + 2) * torch.finfo(outputs.dtype).eps
+    error = (terms + (left[0].numel() + 4) * torch.finfo(torch.float64).eps) * lengths * theta
     inner = (left.double() * outputs).sum((1, 2)) + error
-    return FactoredDecay(decay.strength, decay.centre, inner)
+    return FactoredDecay(decay.strength, decay.centre, squares, inner)
 
 
 def _squares(values: Tensor) -> Tensor:

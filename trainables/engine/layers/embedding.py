@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from trainables.engine.layers.common import Call, Decay, LayerGradients, Work, by_sample, zeroed
-from trainables.engine.sums import row_squares
+from trainables.engine.layers.outer import gram_squares
+from trainables.engine.sums import not_negative
 
 __all__ = ["EmbeddingCollector", "is_plain_embedding"]
 
@@ -31,15 +32,16 @@ class LookedUp:
     def squared_norms(self) -> Tensor:
         """‖g_i‖² = Σ_{p,q} [row_p = row_q] dz_p · dz_q, shape (B,), float64."""
         deltas = self.deltas.double()
-        same = self.rows[:, :, None] == self.rows[:, None, :]
-        squares = ((deltas @ deltas.mT) * same).sum((1, 2))
-        if self.decay is not None:
-            weight = self.decay.centre["weight"]
-            products = (deltas * weight[self.rows]).sum((1, 2))
-            squares = squares + self.decay.strength * (
-                2.0 * products + self.decay.strength * row_squares(weight.reshape(1, -1))
-            )
-        return squares.clamp(min=0.0)
+        same = (self.rows[:, :, None] == self.rows[:, None, :]).double()
+        squares = gram_squares(deltas @ deltas.mT, same, deltas.shape[2])
+        if self.decay is None:
+            return squares
+        weight = self.decay.centre["weight"]
+        theta = weight.double().square().sum()
+        lengths = deltas.square().sum(2).sqrt().sum(1)
+        error = (deltas[0].numel() + 4) * torch.finfo(torch.float64).eps * lengths * theta.sqrt()
+        products = (deltas * weight[self.rows]).sum((1, 2)) + error
+        return not_negative(squares + self.decay.strength * (2.0 * products + self.decay.strength * theta))
 
     def add_weighted_sum(self, totals: Mapping[str, Tensor], weights: Tensor, *, block: int | None) -> None:
         """Row by row."""

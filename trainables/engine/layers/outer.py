@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from trainables.engine.layers.common import Explicit, by_sample, zeroed
-from trainables.engine.sums import add_weighted_outer, row_squares
+from trainables.engine.sums import add_weighted_outer, in_cache, not_negative, row_squares
 
-__all__ = ["Factored", "FactoredDecay", "Geometry", "WrittenOut", "prefer_factors"]
+__all__ = ["Factored", "FactoredDecay", "Geometry", "WrittenOut", "gram_squares", "prefer_factors"]
 
 # What one entry of a written-out gradient costs to write, to measure and to sum, in multiply-adds of a matrix product;
 # and how much slower a product is in float64. `python -m benchmarks.engine` shows whether they choose right.
@@ -39,6 +39,22 @@ def prefer_factors(positions: int, inputs: int, outputs: int) -> bool:
         return True
     gram = _DOUBLE_COST * (positions**2 * (inputs + outputs) + positions * entries)
     return gram <= positions * entries + _ENTRY_COST * entries
+
+
+def gram_squares(left: Tensor, right: Tensor, width: int) -> Tensor:
+    """Σ_{p,q} left_pq · right_pq plus a bound of its rounding: where the terms cancel, that is all that is left of it.
+
+    Args:
+        left: Gram matrices, shape (B, P, P), float64.
+        right: Gram matrices, shape (B, P, P), float64.
+        width: how many products an entry of the one and an entry of the other are sums of.
+
+    Returns:
+        Shape (B,).
+    """
+    longest = (left.diagonal(dim1=1, dim2=2) * right.diagonal(dim1=1, dim2=2)).sqrt().sum(1).square()
+    terms = left.shape[1] ** 2 + width + 4
+    return not_negative((left * right).sum((1, 2)).add_(longest, alpha=terms * torch.finfo(torch.float64).eps))
 
 
 @dataclass(frozen=True)
@@ -85,18 +101,20 @@ class FactoredDecay:
     Attributes:
         strength: λ.
         centre: θ of the layer, by name.
+        squares: ‖g_i‖², shape (B,), float64.
         products: ⟨g_i, θ⟩ plus a bound of its rounding, shape (B,), float64: with much cancellation a norm without it
             could come out far too small.
     """
 
     strength: float
     centre: Mapping[str, Tensor]
+    squares: Tensor
     products: Tensor
 
-    def added_to(self, squares: Tensor) -> Tensor:
-        """‖g_i + λθ‖² from ‖g_i‖², shape (B,)."""
+    def squared_norms(self) -> Tensor:
+        """‖g_i + λθ‖², shape (B,)."""
         square = torch.stack([value.double().square().sum() for value in self.centre.values()]).sum()
-        return squares + self.strength * (2.0 * self.products + self.strength * square)
+        return not_negative(self.squares + self.strength * (2.0 * self.products + self.strength * square))
 
 
 @dataclass(frozen=True)
@@ -117,15 +135,16 @@ class Factored:
 
     def squared_norms(self) -> Tensor:
         """Shape (B,), float64: a Gram form subtracts, and float32 would let too much through."""
+        if self.decay is not None:
+            return self.decay.squared_norms()
         bias = float(self.geometry.bias is not None)
         if self.left.shape[1] == 1:
-            squares = row_squares(self.left) * (row_squares(self.right) + bias)
-        else:
-            left, right = self.left.double(), self.right.double()
-            squares = ((left @ left.mT) * (right @ right.mT + bias)).sum((1, 2))
-        if self.decay is not None:
-            squares = self.decay.added_to(squares)
-        return squares.clamp(min=0.0)
+            return row_squares(self.left) * (row_squares(self.right) + bias)
+        squares = torch.empty(len(self.left), dtype=torch.float64, device=self.left.device)
+        for part in in_cache(self.left.shape[0], self.left.shape[1] * max(self.left.shape[2], self.right.shape[2])):
+            left, right = self.left[part].double(), self.right[part].double()
+            squares[part] = gram_squares(left @ left.mT, right @ right.mT + bias, left.shape[2] + right.shape[2])
+        return squares
 
     def add_weighted_sum(self, totals: Mapping[str, Tensor], weights: Tensor, *, block: int | None) -> None:
         """One product for the weight, with no gradient of any sample written out."""
@@ -137,7 +156,8 @@ class Factored:
             add_weighted_outer(columns, weights, self.left, self.right, block=block)
             geometry.add_columns(total, columns)
         if geometry.bias is not None:
-            totals[geometry.bias].add_(weights @ self.left.sum(1, dtype=torch.float64))
+            left = self.left[:, 0].double() if self.left.shape[1] == 1 else self.left.sum(1, dtype=torch.float64)
+            totals[geometry.bias].addmv_(left.mT, weights)
         if self.decay is not None:
             scale = float(weights.sum()) * self.decay.strength
             for name, centre in self.decay.centre.items():
@@ -145,8 +165,7 @@ class Factored:
 
     def masked(self, kept: Tensor) -> Factored:
         """With zeros."""
-        decay = self.decay and replace(self.decay, products=zeroed(self.decay.products, kept))
-        return replace(self, left=zeroed(self.left, kept), right=zeroed(self.right, kept), decay=decay)
+        return replace(self, left=zeroed(self.left, kept), right=zeroed(self.right, kept))
 
 
 @dataclass(frozen=True)
