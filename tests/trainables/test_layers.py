@@ -241,7 +241,9 @@ def check(model: nn.Module, source: PerSampleSource, points: Points, x: Tensor, 
     rows = by_autograd(model, layout, points, x, y, copies)
     factors = torch.rand(len(set(layout.groups)), len(y), dtype=torch.float64) + 0.1
     norms, total = collected(list(source.chunks(points, x, y, copies=copies)), layout, factors)
-    torch.testing.assert_close(norms, expected_norms(rows, layout), rtol=1e-11, atol=1e-13)
+    expected = expected_norms(rows, layout)
+    torch.testing.assert_close(norms, expected, rtol=1e-9, atol=1e-13)  # where terms cancel, a bound is added
+    assert bool((norms >= expected * (1 - 1e-12) - 1e-15).all())
     spread = dict(zip(dict.fromkeys(layout.groups), factors, strict=True))
     weights = torch.cat(
         [spread[group][:, None].expand(-1, size) for group, size in zip(layout.groups, layout.sizes, strict=True)], 1

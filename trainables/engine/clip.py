@@ -70,22 +70,27 @@ def clipped_sum(
     like: Tensor,
     clipping: str = "flat",
     block: int | None = None,
+    samples: int = 0,
 ) -> Tensor:
     """Σ_i ḡ_i over all samples of all chunks.
 
     Args:
         chunks: the per-sample gradients, a part of the batch at a time; none for an empty batch.
         max_grad_norm: C.
-        like: a vector of shape (d,), for shape and device.
+        like: a vector of shape (d,), for shape, dtype and device.
         clipping: one of CLIPPINGS.
         block: None sums in float64; see `trainables.engine.sums` for the other.
+        samples: B; chunks that hold fewer, and so are more additions, are added up in float64.
 
     Returns:
-        Shape (d,), float64. One sample more or less changes it by at most C in L2 norm, and where there is a `block` by
-        at most (1 + slack)·C.
+        Shape (d,), float64 or the dtype of `like`. One sample more or less changes it by at most C in L2 norm; where
+        there is a `block` by at most (1 + slack)·C.
     """
-    total = torch.zeros_like(like, dtype=torch.float64)
+    total: Tensor | None = None
     for gradients in chunks:
-        factors = clip_factors(gradients.group_norms(), max_grad_norm, clipping=clipping)
-        gradients.add_weighted_sum(total, factors, block=block)
-    return total
+        norms = gradients.group_norms()
+        if total is None:
+            short = block is not None and norms.shape[1] == samples
+            total = torch.zeros_like(like, dtype=like.dtype if short else torch.float64)
+        gradients.add_weighted_sum(total, clip_factors(norms, max_grad_norm, clipping=clipping), block=block)
+    return torch.zeros_like(like) if total is None else total

@@ -14,7 +14,7 @@ def add_noise(clipped: Tensor, *, standard_deviation: float, generator: Generato
     """The clipped sum plus N(0, standard_deviation²·I).
 
     Args:
-        clipped: Σ_i ḡ_i, shape (d,), float64: what rounds the noised sum later is post-processing.
+        clipped: Σ_i ḡ_i, shape (d,). The noise is added in float64; what rounds the noised sum is post-processing.
         standard_deviation: noise_multiplier · C.
         generator: the secret generator; d numbers are drawn from it, whatever the batch.
 

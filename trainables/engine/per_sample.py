@@ -43,7 +43,7 @@ class PerSampleGradients(Protocol):
         """Adds Σ_i of g_i, each group multiplied by its factor, to `total`.
 
         Args:
-            total: shape (d,), float64.
+            total: shape (d,), float64 unless there are blocks.
             factors: shape (G, B), float64; a sample with a factor of 0 is left out, even a NaN.
             block: samples of a float32 block, or None for float64 (`trainables.engine.sums`).
         """

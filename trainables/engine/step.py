@@ -176,6 +176,7 @@ class PrivateStep:
             c,
             like=theta,
             clipping=mechanism.clipping,
+            samples=len(targets),
             block=blocks.rows(len(targets), stretch=stretch(points, c, clipping=mechanism.clipping))
             if blocks
             else None,

@@ -4,13 +4,14 @@ What the noise must cover is by how much one record moves the sum as it is COMPU
 times C: once the sum is large, small terms are rounded away, and one record decides for all others whether they are
 (Casacuberta et al. 2022). In float64 the same effect is below 1e-6 C for a million records.
 
-Products cost twice as much in float64, so small batches are summed in blocks of m samples, each block in float32 and
-the blocks in float64. Let u = 2⁻²⁴ and every term of the sum be at most C long. Whatever the order of the additions,
-and were it another for each entry, a term passes at most m - 1 of them and three products (the factor rounded, then
-two), each of which errs by a part u of its result. So a block errs by at most u·(m + 2)·m·C (Higham 2002, section
-3.1), B records by u·(m + 2)·B·C, and two neighbouring batches differ by at most C + u·(m + 2)·(2B + 1)·C. With m·B
-bounded that is below (1 + slack)·C, and the noise is made larger by that factor. The bound needs that a sample is ONE
-term of the sum; where it is several, which may be longer than what they come to, float64 is used.
+Products cost twice as much in float64, and reading and writing too. So small batches are summed in float32, in blocks
+of m samples that are added up one after the other. Let u = 2⁻²⁴ and every term of the sum be at most C long. Whatever
+the order of the additions within a block, and were it another for each entry, a term passes at most m - 1 additions
+there, three products (the factor rounded, then two), and the additions of the ⌈B/m⌉ blocks, each of which errs by a
+part u of its result. With five more for what is added apart (weight decay), B records err by at most u·(m + B/m +
+8)·B·C (Higham 2002, section 4.2), and two neighbouring batches differ by at most C + u·(m + B/m + 8)·(2B + 1)·C. m is
+chosen so that this is below (1 + slack)·C, and the noise is made larger by that factor. The bound needs that a sample
+is ONE term of the sum; where it is several, which may be longer than what they come to, float64 is used.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ __all__ = [
     "LARGE",
     "SMALL",
     "Blocks",
+    "add_looked_up",
     "add_weighted_outer",
     "add_weighted_rows",
     "blocks_for",
@@ -39,6 +41,7 @@ __all__ = [
 _LEAST_ROWS: Final = 64
 _LARGE_DIMENSION: Final = 2**16
 _CACHED_ENTRIES: Final = 2**18  # what is made at a time, so that it stays in a cache and takes no memory
+_UNIT: Final = 2.0**-24
 _NORM_BLOCK: Final = 64
 _NORM_MARGIN: Final = 1.0 + 2.0**-17
 _LOST_SQUARE: Final = 2.0**-126
@@ -49,14 +52,12 @@ class Blocks:
     """A sum in blocks of float32.
 
     Attributes:
-        area: the largest m·B.
-        largest_batch: expected batch size up to which they are used.
         slack: by what part of C rounding may add to the sensitivity.
+        largest_batch: expected batch size up to which they are used; for larger ones blocks would be too short to pay.
     """
 
-    area: int
-    largest_batch: int
     slack: float
+    largest_batch: int
 
     def rows(self, batch_size: int, *, stretch: float = 1.0) -> int | None:
         """The m for a batch of this size, or None where float64 must be used.
@@ -67,15 +68,16 @@ class Blocks:
         """
         if not 1.0 <= stretch < inf:
             return None
-        rows = int(self.area / (max(batch_size, 1) * stretch))
-        return rows if rows >= _LEAST_ROWS else None
+        most = self.slack / (_UNIT * (2 * batch_size + 1) * stretch) - 8
+        rows = int(min(most - batch_size / _LEAST_ROWS, batch_size + 1))
+        return rows if rows >= min(_LEAST_ROWS, batch_size + 1) else None
 
 
-LARGE: Final = Blocks(area=15 * 2**12, largest_batch=900, slack=2.0**-7)
-"""For large models, where joining many blocks would cost more than float64 does."""
+LARGE: Final = Blocks(slack=2.0**-7, largest_batch=800)
+"""For large models, where every further block is another pass over all parameters."""
 
-SMALL: Final = Blocks(area=15 * 2**11, largest_batch=400, slack=2.0**-8)
-"""For small models, where it does not: shorter blocks, and half of the slack."""
+SMALL: Final = Blocks(slack=2.0**-8, largest_batch=400)
+"""For small models, where it costs little: shorter blocks, and half of the slack."""
 
 
 def blocks_for(dtype: torch.dtype, *, dimension: int, expected_batch_size: float) -> Blocks | None:
@@ -100,14 +102,16 @@ def add_weighted_rows(total: Tensor, weights: Tensor, rows: Tensor, *, block: in
     """Adds Σ_i weights_i · rows_i to `total`.
 
     Args:
-        total: shape (p,), float64.
+        total: shape (p,), float64 unless there are blocks.
         weights: shape (B,), float64.
         rows: shape (B, p): ONE term a sample.
         block: samples of a float32 block, or None for float64.
     """
     if block is None or rows.dtype == torch.float64:
+        exact = _exact(total)
         for part in in_cache(len(rows), rows.shape[1]):
-            total.addmv_(rows[part].double().mT, weights[part])
+            exact.addmv_(rows[part].double().mT, weights[part])
+        _put(exact, total)
         return
     weights = weights.to(rows.dtype)
     for start in range(0, len(rows), block):
@@ -118,7 +122,7 @@ def add_weighted_outer(total: Tensor, weights: Tensor, left: Tensor, right: Tens
     """Adds Σ_i weights_i Σ_p left_ip right_ipᵀ to `total`.
 
     Args:
-        total: shape (a, b), float64.
+        total: shape (a, b), float64 unless there are blocks.
         weights: shape (B,), float64.
         left: shape (B, P, a).
         right: shape (B, P, b).
@@ -126,9 +130,11 @@ def add_weighted_outer(total: Tensor, weights: Tensor, left: Tensor, right: Tens
             the terms of one sample may be longer than their sum.
     """
     if block is None or left.shape[1] != 1 or left.dtype == torch.float64:
+        exact = _exact(total)
         for part in in_cache(len(left), left.shape[1] * max(left.shape[2], right.shape[2])):
             scaled = weights[part, None, None] * left[part]
-            total.addmm_(scaled.flatten(0, 1).mT, right[part].flatten(0, 1).double())
+            exact.addmm_(scaled.flatten(0, 1).mT, right[part].flatten(0, 1).double())
+        _put(exact, total)
         return
     scaled, rows = weights.to(left.dtype)[:, None] * left[:, 0], right[:, 0]
     # What is denormal has few digits, may be rounded up by half of itself, and meets entries of up to 10³⁸.
@@ -137,6 +143,30 @@ def add_weighted_outer(total: Tensor, weights: Tensor, left: Tensor, right: Tens
         lefts, rights = scaled[start : start + block], rows[start : start + block]
         for part in in_cache(len(total), rows.shape[1]):
             total[part] += lefts[:, part].mT @ rights
+
+
+def add_looked_up(total: Tensor, weights: Tensor, rows: Tensor, values: Tensor) -> None:
+    """Adds Σ_i weights_i · values_ip to the row rows_ip of `total`, over all positions p, in float64.
+
+    Args:
+        total: shape (V, width).
+        weights: shape (B,), float64.
+        rows: shape (B, P).
+        values: shape (B, P, width).
+    """
+    exact = _exact(total)
+    exact.index_add_(0, rows.flatten(), (weights[:, None, None] * values).flatten(0, 1))
+    _put(exact, total)
+
+
+def _exact(total: Tensor) -> Tensor:
+    """Where to add in float64: the total itself, or zeros that `_put` brings there."""
+    return total if total.dtype == torch.float64 else torch.zeros_like(total, dtype=torch.float64)
+
+
+def _put(exact: Tensor, total: Tensor) -> None:
+    if exact is not total:
+        total += exact
 
 
 def row_squares(rows: Tensor) -> Tensor:

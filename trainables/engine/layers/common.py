@@ -70,7 +70,7 @@ class LayerGradients(Protocol):
         """Adds Σ_i weights_i · g_i to `totals`.
 
         Args:
-            totals: for each parameter, by its name in the layer, a view of its shape into one vector, float64.
+            totals: for each parameter, by its name in the layer, a view of its shape into one vector.
             weights: shape (B,), float64.
             block: see `trainables.engine.sums`.
         """

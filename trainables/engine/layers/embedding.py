@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from trainables.engine.layers.common import Call, Decay, LayerGradients, Work, by_sample, zeroed
 from trainables.engine.layers.outer import gram_squares
-from trainables.engine.sums import not_negative
+from trainables.engine.sums import add_looked_up, not_negative
 
 __all__ = ["EmbeddingCollector", "is_plain_embedding"]
 
@@ -46,10 +46,9 @@ class LookedUp:
     def add_weighted_sum(self, totals: Mapping[str, Tensor], weights: Tensor, *, block: int | None) -> None:
         """Row by row."""
         del block  # a row may be looked up several times by one sample
-        total = totals["weight"]
-        total.index_add_(0, self.rows.flatten(), (weights[:, None, None] * self.deltas).flatten(0, 1))
+        add_looked_up(totals["weight"], weights, self.rows, self.deltas)
         if self.decay is not None:
-            total.add_(self.decay.centre["weight"], alpha=float(weights.sum()) * self.decay.strength)
+            totals["weight"].add_(self.decay.centre["weight"], alpha=float(weights.sum()) * self.decay.strength)
 
     def masked(self, kept: Tensor) -> LookedUp:
         """With zeros."""

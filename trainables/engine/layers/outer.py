@@ -157,7 +157,7 @@ class Factored:
             geometry.add_columns(total, columns)
         if geometry.bias is not None:
             left = self.left[:, 0].double() if self.left.shape[1] == 1 else self.left.sum(1, dtype=torch.float64)
-            totals[geometry.bias].addmv_(left.mT, weights)
+            totals[geometry.bias].add_(weights @ left)
         if self.decay is not None:
             scale = float(weights.sum()) * self.decay.strength
             for name, centre in self.decay.centre.items():
