@@ -77,6 +77,7 @@ class _Task:
             like=self.points.centre,
             clipping="flat",
             block=LARGE.rows(len(self.targets)),
+            samples=len(self.targets),
         )
 
 

@@ -41,6 +41,7 @@ __all__ = [
 _LEAST_ROWS: Final = 64
 _LARGE_DIMENSION: Final = 2**16
 _CACHED_ENTRIES: Final = 2**18  # what is made at a time, so that it stays in a cache and takes no memory
+_GPU_ENTRIES: Final = 2**27
 _UNIT: Final = 2.0**-24
 _NORM_BLOCK: Final = 64
 _NORM_MARGIN: Final = 1.0 + 2.0**-17
@@ -92,9 +93,9 @@ def blocks_for(dtype: torch.dtype, *, dimension: int, expected_batch_size: float
     return blocks if dtype == torch.float32 and expected_batch_size <= blocks.largest_batch else None
 
 
-def in_cache(rows: int, width: int) -> Iterator[slice]:
-    """Slices of `rows` rows of `width` numbers, each of which stays in a cache."""
-    at_once = max(1, _CACHED_ENTRIES // max(1, width))
+def in_cache(rows: int, width: int, device: torch.device) -> Iterator[slice]:
+    """Slices of `rows` rows of `width` numbers, each of which stays in a cache; on a GPU, far larger ones."""
+    at_once = max(1, (_CACHED_ENTRIES if device.type == "cpu" else _GPU_ENTRIES) // max(1, width))
     return (slice(start, min(start + at_once, rows)) for start in range(0, rows, at_once))
 
 
@@ -109,7 +110,7 @@ def add_weighted_rows(total: Tensor, weights: Tensor, rows: Tensor, *, block: in
     """
     if block is None or rows.dtype == torch.float64:
         exact = _exact(total)
-        for part in in_cache(len(rows), rows.shape[1]):
+        for part in in_cache(len(rows), rows.shape[1], rows.device):
             exact.addmv_(rows[part].double().mT, weights[part])
         _put(exact, total)
         return
@@ -131,7 +132,7 @@ def add_weighted_outer(total: Tensor, weights: Tensor, left: Tensor, right: Tens
     """
     if block is None or left.shape[1] != 1 or left.dtype == torch.float64:
         exact = _exact(total)
-        for part in in_cache(len(left), left.shape[1] * max(left.shape[2], right.shape[2])):
+        for part in in_cache(len(left), left.shape[1] * max(left.shape[2], right.shape[2]), left.device):
             scaled = weights[part, None, None] * left[part]
             exact.addmm_(scaled.flatten(0, 1).mT, right[part].flatten(0, 1).double())
         _put(exact, total)
@@ -141,7 +142,7 @@ def add_weighted_outer(total: Tensor, weights: Tensor, left: Tensor, right: Tens
     scaled = torch.nn.functional.hardshrink(scaled, torch.finfo(scaled.dtype).tiny)
     for start in range(0, len(rows), block):
         lefts, rights = scaled[start : start + block], rows[start : start + block]
-        for part in in_cache(len(total), rows.shape[1]):
+        for part in in_cache(len(total), rows.shape[1], rows.device):
             total[part] += lefts[:, part].mT @ rights
 
 

@@ -100,7 +100,7 @@ class OuterCollector:
         self._bias += left.sum(1)
         # Some samples at a time: patches are many times the input, and together they fit no cache.
         copies = len(inputs) // samples
-        for part in in_cache(samples, left.shape[1] * self._shape[1] * groups):
+        for part in in_cache(samples, left.shape[1] * self._shape[1] * groups, left.device):
             right = self._geometry.right(prepared[part.start * copies : part.stop * copies], part.stop - part.start)
             lefts, rights = _split(left[part], groups), _split(right, groups)
             weight = self._weight[part.start * groups : part.stop * groups]

@@ -141,7 +141,8 @@ class Factored:
         if self.left.shape[1] == 1:
             return row_squares(self.left) * (row_squares(self.right) + bias)
         squares = torch.empty(len(self.left), dtype=torch.float64, device=self.left.device)
-        for part in in_cache(self.left.shape[0], self.left.shape[1] * max(self.left.shape[2], self.right.shape[2])):
+        widest = self.left.shape[1] * max(self.left.shape[2], self.right.shape[2])
+        for part in in_cache(len(self.left), widest, self.left.device):
             left, right = self.left[part].double(), self.right[part].double()
             squares[part] = gram_squares(left @ left.mT, right @ right.mT + bias, left.shape[2] + right.shape[2])
         return squares
