@@ -112,7 +112,8 @@ def _verdict(difference: Estimate) -> str:
 
 
 def _share(part: Estimate, gain: Estimate) -> str:
-    return f"{part.mean:+.2f} points ({100 * part.mean / gain.mean:.0f} %)"
+    share = part.mean / gain.mean
+    return f"{part.mean:+.2f} points ({'more than all' if share > 1 else f'{100 * share:.0f} %'})"
 
 
 def _at_edge(rates: Sequence[float], rate: float) -> str:

@@ -29,11 +29,21 @@ from benchmarks.engine_measure import one_thread, tune_malloc
 from benchmarks.engine_parts import measure_draws, measure_lines, measure_noise, measure_smoothing
 from benchmarks.engine_report import as_json, as_svg, as_text
 from benchmarks.engine_sections import Results, Settings, measure_workload
+from trainables.engine.sums import LARGE, SMALL
 
 __all__ = ["main", "measure"]
 
 # `--quick` begins nothing after this, so that what is under way ends within five minutes.
 _QUICK_SECONDS = 240.0
+# What a plot's horizontal axis is, and what must be known to read it.
+_PLOTS = (
+    ("k", "K, perturbed points a step", ""),
+    (
+        "batch",
+        "expected batch size",
+        f"sums in float32 up to {SMALL.largest_batch} (small models) or {LARGE.largest_batch} (large); above, float64",
+    ),
+)
 
 
 def measure(settings: Settings) -> Results:
@@ -91,9 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = measure(settings)
     verdict = judge(results.figures)
     environment = _environment(options.device, options.seed, started, tuned="tuned" if tuned else "as it is")
+    if options.plots is not None:
+        results.remarks += _write_plots(results, options.plots)
     print(as_text(results, verdict, environment))
-    if options.plots is not None and results.lines:
-        _write_plots(results, options.plots)
     if options.json:
         print(as_json(results, verdict, environment))
     return 1 if verdict.falls_short else 0
@@ -119,12 +129,24 @@ def _processor() -> str:
     return f"{len(names)} cores of {names[0]}" if names else platform.processor()
 
 
-def _write_plots(results: Results, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for prefix, label in (("k", "K, perturbed points a step"), ("batch", "expected batch size")):
+def _write_plots(results: Results, folder: Path) -> list[str]:
+    """Writes a plot for each kind of line that was measured; remarks on what was written, and on what was not."""
+    remarks = []
+    for prefix, label, note in _PLOTS:
         lines = {name.partition(".")[2]: line for name, line in results.lines.items() if name.startswith(prefix + ".")}
+        missing = [name for name in LINES if name not in lines]
+        path = folder / f"engine_cost_{prefix}.svg"
+        if missing:
+            remarks.append(
+                f"not in {path.name}, since it was not measured: {', '.join(missing)} (--quick leaves it out)"
+            )
         if lines:
-            (folder / f"engine_cost_{prefix}.svg").write_text(as_svg(lines, label=label), encoding="utf-8")
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(as_svg(lines, label=label, note=note), encoding="utf-8")
+            remarks.append(f"wrote {path}")
+        else:
+            remarks.append(f"{path} was not written")
+    return remarks
 
 
 if __name__ == "__main__":

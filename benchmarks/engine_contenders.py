@@ -13,11 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from trainables.engine.clip import clipped_sum, stretch
 from trainables.engine.layout import Layout, flat
-from trainables.engine.objective import Objective
+from trainables.engine.objective import Objective, Points
+from trainables.engine.per_sample import PerSampleSource
 from trainables.engine.random import SecureGenerator
 from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep, Stages
+from trainables.engine.sums import blocks_for
 from trainables.engine.update import Sgd
 from trainables.hyperparameters import from_parameters
 from trainables.methods import METHODS
@@ -60,6 +63,7 @@ class Ours:
     ) -> None:
         self.layout = Layout.of(module)
         self.theta = self.layout.flatten(module)
+        self._mechanism = mechanism
         self.stages = stages_of(method, parameters or {}, self.layout, batch_size=round(mechanism.expected_batch_size))
         self.source = per_sample_source(module, self.layout, example=example)
         self._step = PrivateStep(
@@ -78,6 +82,34 @@ class Ours:
     def private_gradient(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Of a given batch, shape (d,)."""
         return self._step.private_gradient(self.theta, inputs, targets, learning_rate=LEARNING_RATE)
+
+    def points(self, public: torch.Generator) -> Points:
+        """Where the loss of a step is taken."""
+        noise_scale = LEARNING_RATE * self._mechanism.noise_scale / self._mechanism.expected_batch_size
+        return self.stages.objective.points(self.theta, noise_scale=noise_scale, public=public)
+
+    def clipped_sum(
+        self, inputs: Tensor, targets: Tensor, *, points: Points, source: PerSampleSource | None = None
+    ) -> Tensor:
+        """The sum of a step without its draw and its noise, summed in the blocks that a step takes; shape (d,).
+
+        Args:
+            inputs: the batch, shape (B, *input_shape).
+            targets: shape (B,).
+            points: where the loss is taken.
+            source: in the place of our own.
+        """
+        most, clipping = self._mechanism.max_grad_norm, self._mechanism.clipping
+        expected = self._mechanism.expected_batch_size
+        blocks = blocks_for(self.theta.dtype, dimension=self.theta.numel(), expected_batch_size=expected)
+        return clipped_sum(
+            (source or self.source).chunks(points, inputs, targets),
+            most,
+            like=self.theta,
+            samples=len(targets),
+            clipping=clipping,
+            block=blocks.rows(len(targets), stretch=stretch(points, most, clipping=clipping)) if blocks else None,
+        )
 
 
 class _Written:

@@ -119,12 +119,13 @@ def _note(figure: Figure) -> str:
 _WIDTH, _HEIGHT, _MARGIN = 420, 300, 56
 
 
-def as_svg(lines: Mapping[str, Line], *, label: str) -> str:
+def as_svg(lines: Mapping[str, Line], *, label: str, note: str = "") -> str:
     """Points and their best lines, one colour each, both axes from 0.
 
     Args:
         lines: by the name of the legend.
         label: of the horizontal axis.
+        note: a small line below it.
     """
     most_x = max(x for line in lines.values() for x, _ in line.points)
     most_y = max(y for line in lines.values() for _, y in line.points) * 1.1
@@ -141,7 +142,8 @@ def as_svg(lines: Mapping[str, Line], *, label: str) -> str:
         'font-size="11">',
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
         f'<path d="M{_MARGIN} 20V{bottom}H{right}" fill="none" stroke="black"/>',
-        text((_MARGIN + right) / 2, _HEIGHT - 14, label),
+        text((_MARGIN + right) / 2, _HEIGHT - 22, label),
+        text((_MARGIN + right) / 2, _HEIGHT - 7, note),
         text(_MARGIN, 14, "milliseconds a step", "start"),
     ]
     xs = sorted({x for line in lines.values() for x, _ in line.points})

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from math import isnan, nan
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,15 +17,16 @@ from hypothesis import strategies as st
 
 from benchmarks import engine
 from benchmarks.engine_agreement import TOLERANCE, differences
-from benchmarks.engine_arena import Arena
+from benchmarks.engine_arena import DPLIS, Arena
 from benchmarks.engine_bars import BARS, LINES, WORKLOADS, Bar, Workload, judge
-from benchmarks.engine_choices import measure_choices
+from benchmarks.engine_choices import measure_choices, other_ways
 from benchmarks.engine_contenders import PrivateContender, VmapStep
-from benchmarks.engine_gpu import vectorised_trials
+from benchmarks.engine_gpu import compare_with_ours, vectorised_trials
 from benchmarks.engine_measure import Figure, Line, Race, figure_of, fit_line, race
 from benchmarks.engine_parts import measure_draws, measure_lines, measure_noise, measure_smoothing
 from benchmarks.engine_report import as_json, as_svg, as_text
 from benchmarks.engine_sections import Results, Settings, measure_workload
+from trainables.engine.sums import LARGE, SMALL
 
 LOGISTIC, MLP, _, CNN = WORKLOADS[:4]
 TINY = Settings(quick=False, batch=6, rounds=3, seconds=0.0, records=48, workloads=(LOGISTIC, CNN))
@@ -67,13 +70,14 @@ def test_every_bar_that_was_asked_for_is_there_and_no_other() -> None:
     }
     linear = {bar.name for bar in BARS if bar.name.startswith("linear_in_")}
     assert {bar.name: bar.limit for bar in BARS if bar.name not in linear} == asked | OTHERS
-    assert linear == {f"linear_in_{what}.{name}.r_squared" for what in ("k", "batch") for name in LINES}
+    lines = [f"linear_in_{what}.{name}" for what in ("k", "batch") for name in LINES]
+    assert linear == {f"{line}.{judged}" for line in lines for judged in ("r_squared", "deviation")}
     assert len({bar.name for bar in BARS}) == len(BARS)
 
 
 def test_more_is_better_exactly_where_others_are_compared_with_us() -> None:
     for bar in BARS:
-        at_least = bar.name.startswith(("hooks_", "ghost_", "linear_"))
+        at_least = bar.name.startswith(("hooks_", "ghost_")) or bar.name.endswith(".r_squared")
         assert bar.direction == ("at least" if at_least else "at most"), bar.name
 
 
@@ -119,6 +123,12 @@ def test_a_curve_is_not_taken_for_a_line() -> None:
     assert straight.r_squared == pytest.approx(1.0)
     assert curved.r_squared < 0.99
     assert curved.deviation > 0.5
+
+
+def test_one_point_far_from_the_line_is_not_linear_however_much_the_line_explains() -> None:
+    line = fit_line([(1, 2.0), (2, 2.0), (5, 5.0), (10, 10.0), (20, 20.0)])
+    found = {f"linear_in_k.{LINES[0]}.{what}": Figure(getattr(line, what)) for what in ("r_squared", "deviation")}
+    assert judge(found).falls_short == (f"linear_in_k.{LINES[0]}.deviation",)
 
 
 def test_a_line_needs_two_different_places() -> None:
@@ -236,6 +246,52 @@ def test_many_trials_at_once_are_each_what_they_are_alone() -> None:
     torch.testing.assert_close(together, alone.expand(3, -1), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("batch", [6, 600], ids=["float32 blocks", "float64"])
+def test_our_clipped_sum_is_that_of_the_vmap_step_which_it_races(batch: int) -> None:
+    arena = replace(TINY, records=600).arena(CNN, batch=batch)
+    inputs, targets = arena.gathered(5)
+    ours, step = arena.ours(), arena.rival("vmap")
+    assert isinstance(step, VmapStep)
+    found = ours.clipped_sum(inputs, targets, points=ours.points(torch.Generator()))
+    assert found.dtype == (torch.float32 if batch == 6 else torch.float64)
+    torch.testing.assert_close(found.float(), step.clipped_sum(inputs, targets), rtol=1e-4, atol=1e-5)
+
+
+def test_what_a_gpu_would_gain_is_told_against_our_own_sum() -> None:
+    arena, results = TINY.arena(LOGISTIC), Results()
+    waits = partial(time.sleep, 0.001)
+    compare_with_ours(arena, *arena.gathered(5), TINY, results, replay=waits)
+    gains = {f"vmap_step_{way}_gain{over}" for way in ("trials", "graph") for over in ("", "_over_itself")}
+    assert set(results.figures) == {f"{name}.{LOGISTIC.name}" for name in {"vmap_step_over_ours", *gains}}
+    without = Results()
+    compare_with_ours(arena, *arena.gathered(5), TINY, without, replay=None)
+    assert not any("graph" in name for name in without.figures)
+
+
+@pytest.mark.parametrize("workload", [MLP, CNN], ids=lambda workload: workload.name)
+@pytest.mark.parametrize("smoothed", [False, True], ids=["plain", "smoothed"])
+def test_the_other_ways_are_other_ways_to_the_same_sum(workload: Workload, *, smoothed: bool) -> None:
+    arena = TINY.arena(workload)
+    inputs, targets = arena.gathered(5)
+    ours = arena.ours("dplis", DPLIS) if smoothed else arena.ours()
+    points = ours.points(torch.Generator().manual_seed(0))
+    chosen = ours.clipped_sum(inputs, targets, points=points)
+    ways = other_ways(ours.source, points, inputs, targets)
+    # One point of a stack of linear layers leaves nothing to choose.
+    assert bool(ways) == (workload is CNN or smoothed)
+    for source in ways.values():
+        found = ours.clipped_sum(inputs, targets, points=points, source=source)
+        assert float((found - chosen).norm()) <= TOLERANCE * float(chosen.norm())
+
+
+def test_a_convolution_is_measured_the_other_way() -> None:
+    arena = TINY.arena(CNN)
+    ours = arena.ours()
+    ways = other_ways(ours.source, ours.points(torch.Generator()), *arena.gathered(5))
+    (place,) = [name for name in ways if name.startswith("0.weight")]
+    assert place == "0.weight in factors"
+
+
 def test_after_the_deadline_nothing_is_begun() -> None:
     late, results = replace(TINY, deadline=0.0), Results()
     measure_workload(LOGISTIC, late, results)
@@ -286,6 +342,40 @@ def test_what_falls_short_is_in_the_text_in_the_json_and_in_the_status(
     assert any(line.startswith("left out:") and BARS[1].name in line for line in text)
 
 
+@pytest.mark.parametrize("arguments", [[], ["--quick"]], ids=["full", "quick"])
+def test_plots_without_lines_are_not_passed_over_in_silence(
+    planted: dict[str, Figure], capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str]
+) -> None:
+    planted.update(_at_the_limits())
+    folder = tmp_path / "plots"
+    assert engine.main([*arguments, "--json", "--plots", str(folder)]) == 0
+    *text, last = capsys.readouterr().out.splitlines()
+    assert not folder.exists()
+    for name in ("engine_cost_k.svg", "engine_cost_batch.svg"):
+        assert f"{folder / name} was not written" in text
+        assert f"{folder / name} was not written" in json.loads(last)["remarks"]
+
+
+def test_plots_are_written_and_what_they_lack_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    threads = torch.get_num_threads()
+    line = fit_line([(64, 2.0), (128, 4.1), (256, 7.9)])
+    lines = {f"batch.{name}": line for name in LINES} | {f"k.{LINES[0]}": line}
+    monkeypatch.setattr(engine, "tune_malloc", lambda: True)
+    monkeypatch.setattr(engine, "measure", lambda _settings: Results(figures=_at_the_limits(), lines=lines))
+    assert engine.main(["--plots", str(tmp_path)]) == 0
+    torch.set_num_threads(threads)
+    shown = capsys.readouterr().out
+    assert {path.name for path in tmp_path.iterdir()} == {"engine_cost_k.svg", "engine_cost_batch.svg"}
+    assert f"not in engine_cost_k.svg, since it was not measured: {LINES[1]}" in shown
+    assert "not in engine_cost_batch.svg" not in shown
+    # Where the sums change from float32 to float64 stands beside the line that crosses it.
+    drawn = (tmp_path / "engine_cost_batch.svg").read_text()
+    assert str(SMALL.largest_batch) in drawn
+    assert str(LARGE.largest_batch) in drawn
+
+
 def test_json_holds_no_number_that_is_none() -> None:
     results = Results(figures={"x": Figure(1.0)}, lines={"k.x": Line(1.0, nan, 1.0, 0.0, ((1.0, 2.0),))})
     assert "NaN" not in as_json(results, judge(results.figures), {})
@@ -293,6 +383,7 @@ def test_json_holds_no_number_that_is_none() -> None:
 
 def test_a_plot_has_every_point() -> None:
     line = fit_line([(1, 2.0), (2, 4.1), (5, 9.9)])
-    drawn = as_svg({"a": line, "b": line}, label="K")
+    drawn = as_svg({"a": line, "b": line}, label="K", note="a small line")
+    assert "a small line" in drawn
     assert drawn.count("<circle") == 6
     assert drawn.startswith("<svg")

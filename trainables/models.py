@@ -1,4 +1,4 @@
-"""The models by name, built from a public seed, and the gate that refuses a model in which samples meet."""
+"""The models by name, built from a public seed; none leaves here that has not passed the gate."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from math import isfinite, nan, prod
+from math import prod
 from typing import Final
 
 import torch
 from torch import nn
 
 from trainables.errors import GateError, HyperparameterError
+from trainables.model_gate import check_logits, check_private
 from trainables.model_names import ACTIVATIONS, MODELS, NORMALIZATIONS
 
 __all__ = ["MODELS", "build", "check_private"]
 
 _GROUPS: Final = 16
-_OUTLIERS: Final = (0.0, 3.0, 1e3, -1e3, 1e30, nan)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ def build(
 
     Args:
         name: a key of MODELS, or `package.module:function` for a user's own; that function is called with
-            `input_shape` and `classes` by keyword and returns an nn.Module that gives logits.
+            `input_shape` and `classes` by keyword and returns an nn.Module that takes floats and gives logits.
         input_shape: shape of one input, without the batch.
         classes: number of logits.
         activation: 'relu' or 'tanh'.
@@ -57,8 +57,9 @@ def build(
         seed: public; the same seed gives the same parameters, and torch's own generator is left as it was.
 
     Raises:
-        HyperparameterError: unknown name or option, or a shape that the model cannot take.
+        HyperparameterError: unknown name or option, a shape that the model cannot take, or outputs that are no logits.
         GateError: a model in which samples meet, such as BatchNorm.
+        Exception: whatever a user's own model raises.
     """
     if normalization == "batch":
         raise GateError(
@@ -71,73 +72,10 @@ def build(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = _user_model(name, style) if ":" in name else _named_model(name, style)
+    check_private(module)  # a known layer is named before anything is computed
+    check_logits(module, input_shape=input_shape, classes=classes)
     check_private(module, input_shape=input_shape)
     return module
-
-
-def check_private(module: nn.Module, *, input_shape: tuple[int, ...] | None = None) -> None:
-    """Refuses a model whose output for one sample depends on another, or on a hidden random stream.
-
-    Known layers are named. For the others, when `input_shape` is given, random public inputs are put through the
-    model alone and in company: the output must be the same. Nothing private is touched.
-
-    Args:
-        module: the model.
-        input_shape: shape of one input, without the batch.
-
-    Raises:
-        GateError: naming the layer, or saying that the outputs differed.
-    """
-    problems = [problem for name, layer in module.named_modules() if (problem := _problem_of_layer(name, layer))]
-    if not any(parameter.requires_grad for parameter in module.parameters()):
-        problems.append("the model has no trainable parameter")
-    if problems:
-        raise GateError("\n".join(problems))
-    if input_shape is not None and _samples_meet(module, input_shape):
-        raise GateError(
-            f"{type(module).__name__} gives a sample another output in company than alone (or changes from call to "
-            "call): per-sample clipping cannot bound such a model; make it treat every sample by itself"
-        )
-
-
-def _problem_of_layer(name: str, layer: nn.Module) -> str | None:
-    where = f"layer {name!r} is {type(layer).__name__}"
-    if isinstance(layer, nn.modules.batchnorm._BatchNorm):
-        return f"{where}, which mixes the samples of a batch before the clip: use nn.GroupNorm, or normalization: group"
-    if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats:
-        return f"{where} with running statistics of the records, which no noise covers: set track_running_stats=False"
-    own_dropout = isinstance(layer, nn.RNNBase | nn.MultiheadAttention) and layer.dropout > 0
-    if own_dropout or (isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0):
-        return f"{where}, which draws from a generator that no checkpoint holds: leave it out"
-    return None
-
-
-def _samples_meet(module: nn.Module, input_shape: tuple[int, ...]) -> bool:
-    """Whether a random public sample gives another output in company than alone, or a call changes a buffer.
-
-    The company is of its own kind, and then out of the ordinary: a model that divides by the largest value of a batch,
-    should that pass some threshold, is found by no ordinary one.
-    """
-    inputs = torch.rand((3, *input_shape), generator=torch.Generator().manual_seed(0))
-    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
-    with torch.no_grad():
-        together = module(inputs)
-        alone = torch.cat([module(one[None]) for one in inputs])
-        disturbed = any(_disturbs(module, inputs, alone, odd) for odd in _OUTLIERS)
-    stateful = any(not torch.equal(buffer, buffers[name]) for name, buffer in module.named_buffers())
-    return stateful or disturbed or not torch.allclose(together, alone, rtol=1e-4, atol=1e-5)
-
-
-def _disturbs(module: nn.Module, inputs: torch.Tensor, alone: torch.Tensor, odd: float) -> bool:
-    """Whether a sample full of `odd` numbers changes what the others give."""
-    mixed = inputs.clone()
-    mixed[1] = odd * mixed[1] if isfinite(odd) else odd
-    try:
-        outputs = module(mixed)
-    except (RuntimeError, IndexError, ValueError):
-        return False  # a model may refuse what is out of its range, a number of a row that is not there
-    others = [0, 2]
-    return not torch.allclose(outputs[others], alone[others], rtol=1e-4, atol=1e-5)
 
 
 def _user_model(name: str, style: _Style) -> nn.Module:

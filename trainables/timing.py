@@ -9,6 +9,7 @@ import torch
 
 from trainables import data
 from trainables.data import DatasetInfo, Splits
+from trainables.model_gate import public_inputs
 from trainables.training import PrivateTraining, TrainingSpec
 
 __all__ = ["seconds_per_step"]
@@ -31,7 +32,7 @@ def seconds_per_step(spec: TrainingSpec, *, steps: int, at_most: float) -> list[
     """Seconds of each of a few steps of `spec`'s method and model, after one that warms up.
 
     Args:
-        spec: what would be trained; its records are replaced by a few batches of Gaussian inputs of that shape.
+        spec: what would be trained; its records are replaced by a few batches of the public inputs of the checks.
         steps: how many steps to time.
         at_most: seconds after which no further step is taken; one is always timed.
     """
@@ -56,9 +57,8 @@ def seconds_per_step(spec: TrainingSpec, *, steps: int, at_most: float) -> list[
 
 
 def _random_splits(about: DatasetInfo, records: int) -> Splits:
-    public = torch.Generator().manual_seed(0)
-    inputs = torch.randn(records, *about.input_shape, generator=public)
-    targets = torch.randint(about.classes, (records,), generator=public)
+    inputs = public_inputs(about.input_shape, records)
+    targets = torch.randint(about.classes, (records,), generator=torch.Generator().manual_seed(0))
     return Splits(
         x_train=inputs,
         y_train=targets,

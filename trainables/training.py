@@ -25,6 +25,7 @@ from trainables.engine.update import Adam, Sgd, Update
 from trainables.errors import DatasetError, GateError, HyperparameterError, TrainableError
 from trainables.hyperparameters import check_augmentation, from_parameters
 from trainables.methods import METHODS
+from trainables.model_gate import public_inputs
 from trainables.models import build
 from trainables.spec import TrainingSpec, check_privacy, fingerprint
 
@@ -33,8 +34,6 @@ __all__ = ["LEASE_STEPS", "Charge", "PrivateTraining", "TrainingSpec", "gradient
 # What a crash can cost at most: steps that were charged and never taken.
 LEASE_STEPS: Final = 200
 _SCORING_BATCH: Final = 2048
-_EXAMPLES: Final = 3
-_EXAMPLE_SEED: Final = 0  # public, as all of the example is
 _AUTOCAST: Final[Mapping[str, torch.dtype | None]] = {"float32": None, "bfloat16": torch.bfloat16}
 
 
@@ -155,7 +154,6 @@ class PrivateTraining:
         """
         if step > self.spec.steps:
             raise HyperparameterError(f"step must be at most steps = {self.spec.steps}; got {step}")
-        _full_float32()
         inputs, targets = self._records["train"]
         while self.step < step:
             leased = min(LEASE_STEPS, step - self.step)
@@ -266,12 +264,6 @@ class PrivateTraining:
         return Sgd(self._theta, momentum=self._hyperparameters.momentum)
 
 
-def _full_float32() -> None:
-    """Products in all of float32's digits: on a GPU torch may shorten them, and the bounds of rounding are for IEEE."""
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
-
-
 def _device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -299,8 +291,7 @@ def gradient_source(
     """
     if precision not in _AUTOCAST:
         raise HyperparameterError(f"precision must be one of {', '.join(_AUTOCAST)}; got {precision!r}")
-    public = torch.Generator().manual_seed(_EXAMPLE_SEED)
-    example = torch.rand(_EXAMPLES, *input_shape, generator=public).to(next(model.parameters()).device)
+    example = public_inputs(input_shape).to(next(model.parameters()).device)
     return per_sample_source(model, layout, example=example, autocast=_AUTOCAST[precision])
 
 

@@ -24,8 +24,7 @@ def check_startable(prepared: Prepared) -> None:
     """Refuse now what would fail after the ledger has been written to.
 
     Raises:
-        InputError: an option, an address or a folder cannot be used.
-        trainables.errors.TrainableError: the model cannot be built, or cannot be private.
+        InputError: an option, an address or a folder cannot be used, or the model cannot be trained privately.
     """
     from tuner.privacy.ledger import Ledger
 

@@ -13,7 +13,7 @@ import tuner
 from trainables.data import check_present, info, load
 from tuner.errors import InputError
 from tuner.landscape_measure import measured
-from tuner.landscape_records import Exported, read_export, records_of, same_records
+from tuner.landscape_records import Exported, read_export, records_of, same_records, same_shape
 
 if TYPE_CHECKING:
     import torch
@@ -87,6 +87,8 @@ def landscape_command(
     out = options.out or folders[0] / "landscape"
     _require_writable(out)
     request = records_of(exports[0], dataset=options.dataset, data_dir=options.data_dir)
+    if options.dataset is not None:
+        same_shape(exports, info(request), data_dir=options.data_dir)
     check_present(request)
     about = info(request)
     # All models before the first is measured: what cannot be measured is said at once.
@@ -138,9 +140,15 @@ def _require_numbers(options: LandscapeOptions) -> None:
     from trainables.landscape import check_box, check_grid
 
     check_box(options.radius, iterations=options.iterations, restarts=options.restarts)
-    check_grid(options.extent, points=options.points, dimensions=1)
-    if options.plane is not None:
-        check_grid(options.extent, points=options.plane, dimensions=2)
+    for option, points in (("--points", options.points), ("--plane", options.plane)):
+        if points is None:
+            continue
+        if not (points >= 3 and points % 2 == 1):
+            raise InputError(
+                f"{option} must be odd and at least 3, so that the model itself is one of the points, got {points}. "
+                f"Write {option} {max(3, points + 1)}."
+            )
+        check_grid(options.extent, points=points, dimensions=1 if option == "--points" else 2)
 
 
 def _require_writable(out: Path) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainables.data import DATASETS, DatasetRequest, info
-from trainables.errors import TrainableError
+from trainables.data import DATASETS, DatasetInfo, DatasetRequest, info
+from trainables.errors import DatasetError, TrainableError
 from tuner import sweeps
 from tuner.entering import split_of
 from tuner.errors import InputError, TunerError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tuner.experiment import Experiment
 
-__all__ = ["Exported", "read_export", "records_of", "same_records"]
+__all__ = ["Exported", "read_export", "records_of", "same_records", "same_shape"]
 
 _MODEL, _EXPERIMENT, _CARD = "model.safetensors", "experiment.yaml", "privacy_card.json"
 
@@ -58,8 +58,7 @@ class Exported:
         """The model with its exported parameters.
 
         Raises:
-            InputError: the user's own model raises something, or the file's parameters are not those of the model.
-            trainables.errors.TrainableError: the model cannot be built for these inputs.
+            InputError: the model cannot be built for these inputs, or the file's parameters are not those of it.
         """
         from safetensors import SafetensorError
         from safetensors.torch import load_file
@@ -92,15 +91,14 @@ class Exported:
                 normalization=trainable.normalization,
                 seed=self.experiment.seed,
             )
-        except TrainableError:
-            raise
         except Exception as error:
-            if not self.own_model:
+            if not (self.own_model or isinstance(error, TrainableError)):
                 raise
             # The user's code, whatever it raises; no record has been read yet, so its words may be shown.
             raise InputError(
-                f"trainable.model {trainable.model} must return a model for inputs of shape {input_shape} and "
-                f"{classes} classes, got {type(error).__name__}: {error}."
+                f"{trainable.model} in {self.folder} must take inputs of shape {input_shape} and give {classes} "
+                f"logits, got {type(error).__name__}: {error}. Take the data set that it was trained on, or one of the "
+                "same shape; if that is it, mend the model's code."
             ) from error
 
 
@@ -167,6 +165,26 @@ def same_records(exports: Sequence[Exported], *, dataset: str | None, split: str
             raise InputError(
                 f"--dataset must share no record with what a model was trained on, got {dataset} for {export.folder}, "
                 f"which was trained on {export.experiment.dataset.name}: the two share records. Leave --dataset out."
+            )
+
+
+def same_shape(exports: Sequence[Exported], about: DatasetInfo, *, data_dir: str | None) -> None:
+    """Refuse records of another shape, or with other classes, than a model was trained on.
+
+    Raises:
+        InputError: they are, and what the model's own look like.
+    """
+    for export in exports:
+        try:
+            own = info(export.experiment.dataset_request(data_dir))
+        except DatasetError:  # a file of the user's that is not here; then the parameters must tell
+            continue
+        if (own.input_shape, own.classes) != (about.input_shape, about.classes):
+            raise InputError(
+                "--dataset must hold inputs of the shape, and as many classes, as a model was trained on, got "
+                f"{about.name} with {about.input_shape} and {about.classes} classes for {export.folder}, which was "
+                f"trained on {own.name} with {own.input_shape} and {own.classes}. Name another set, or leave "
+                "--dataset out."
             )
 
 

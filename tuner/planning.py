@@ -12,7 +12,7 @@ from tuner.entering import split_of
 from tuner.errors import BudgetRefusedError
 from tuner.experiment import find, load
 from tuner.plan import rung_steps
-from tuner.prepare import Prepared, prepare, training_spec
+from tuner.prepare import Prepared, check_model, prepare, training_spec, users_code
 from tuner.presenting import plan_text
 from tuner.report.text import console
 from tuner.report.text import plan as plan_panel
@@ -39,7 +39,7 @@ def plan_command(
         file: a path, else the name of a shipped file.
         overrides: ``key=value`` each.
         data_dir: folder with the data sets; a plan does not need them.
-        timing: whether to time a few steps on random numbers; that needs torch, and a few seconds.
+        timing: whether to time a few steps on random numbers; that takes a few seconds. The model is tried in any case.
         say: None when a program is reading.
 
     Returns:
@@ -48,6 +48,7 @@ def plan_command(
     """
     prepared = prepare(file, overrides, data_dir=data_dir, need_data=False)
     check_search(prepared.experiment, prepared.plan.rungs)
+    check_model(prepared)
     dataset = ledger_state(prepared)
     refusal = dataset_refusal(prepared, dataset)
     warnings = (*prepared.experiment.warnings(), *split_warnings(prepared, dataset))
@@ -138,7 +139,8 @@ def guess_wall_time(prepared: Prepared) -> float:
     experiment, plan = prepared.experiment, prepared.plan
     dearest = experiment.space.sample(_Dearest())
     spec = training_spec(experiment, prepared.request, plan, parameters=dearest, number=0)
-    seconds = statistics.median(seconds_per_step(spec, steps=_TIMED_STEPS, at_most=_TIMED_SECONDS))
+    with users_code(prepared):
+        seconds = statistics.median(seconds_per_step(spec, steps=_TIMED_STEPS, at_most=_TIMED_SECONDS))
     rounds = math.ceil(plan.trials_that_fit / experiment.resources.concurrent_trials)
     return seconds * plan.steps_per_trial * rounds
 

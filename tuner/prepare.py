@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,13 +13,13 @@ from trainables.data import DatasetInfo, DatasetRequest, check_present, info
 from trainables.errors import TrainableError
 from trainables.hyperparameters import check_augmentation
 from tuner.errors import InputError
-from tuner.experiment import Experiment, find, load
+from tuner.experiment import Experiment, find, load, yamlfile
 from tuner.plan import Plan, make_plan
 
 if TYPE_CHECKING:
     from trainables.training import TrainingSpec
 
-__all__ = ["Prepared", "check_model", "prepare", "prepare_again", "training_spec"]
+__all__ = ["Prepared", "check_model", "prepare", "prepare_again", "training_spec", "users_code"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,7 @@ class Prepared:
         request: which records.
         about: what is public about them.
         plan: what it will cost.
+        overrides: what was said beside the file.
     """
 
     path: Path
@@ -40,6 +42,7 @@ class Prepared:
     request: DatasetRequest
     about: DatasetInfo
     plan: Plan
+    overrides: tuple[str, ...] = ()
 
     @property
     def owner(self) -> str:
@@ -81,6 +84,7 @@ def prepare(file: str, overrides: Sequence[str], *, data_dir: str | None, need_d
         request=request,
         about=about,
         plan=make_plan(experiment, request),
+        overrides=tuple(overrides),
     )
 
 
@@ -96,42 +100,69 @@ def prepare_again(path: Path, experiment: Experiment, plan: Plan, *, data_dir: s
 
 
 def check_model(prepared: Prepared) -> None:
-    """Build the model once, and refuse one that mixes the samples of a batch, or whose gradients cannot be had.
+    """Build the model once, and refuse one that cannot be trained, or not privately.
+
+    It must give one finite number for each class, keep the samples of a batch apart, and its gradients must be had.
+    All of it is tried on public random inputs.
 
     Raises:
-        InputError: the user's own model raises something.
-        trainables.errors.TrainableError: it cannot be built for these inputs, or cannot be private.
+        InputError: it does not, with the place of trainable.model in the file.
     """
     from trainables.engine.layout import Layout
-    from trainables.models import build, check_private
+    from trainables.models import build
     from trainables.training import gradient_source
 
     trainable = prepared.experiment.trainable
-    own = ":" in trainable.model
     here = str(Path.cwd())
-    if own and here not in sys.path:
+    if ":" in trainable.model and here not in sys.path:
         sys.path.append(here)  # as `python -m` does; last, so that it hides no library; Ray's workers get it too
     try:
-        module = build(
-            trainable.model,
-            input_shape=prepared.about.input_shape,
-            classes=prepared.about.classes,
-            activation=trainable.activation,
-            normalization=trainable.normalization,
-            seed=prepared.experiment.seed,
-        )
-        check_private(module)
-        gradient_source(module, Layout.of(module), prepared.about.input_shape, precision=trainable.precision)
+        with users_code(prepared):
+            module = build(
+                trainable.model,
+                input_shape=prepared.about.input_shape,
+                classes=prepared.about.classes,
+                activation=trainable.activation,
+                normalization=trainable.normalization,
+                seed=prepared.experiment.seed,
+            )
+            gradient_source(module, Layout.of(module), prepared.about.input_shape, precision=trainable.precision)
+    except TrainableError as error:
+        where = _place_of_model(prepared)
+        raise InputError("\n".join(f"{where}: {line}" for line in str(error).splitlines())) from error
+
+
+@contextmanager
+def users_code(prepared: Prepared) -> Iterator[None]:
+    """Where a model of the user's own runs on public inputs: what it raises is told as an error of the file.
+
+    Raises:
+        InputError: it raised something that is no error of this project.
+    """
+    try:
+        yield
     except TrainableError:
         raise
     except Exception as error:
-        if not own:
+        if ":" not in prepared.experiment.trainable.model:
             raise
         # The user's code, whatever it raises; no record has been read yet, so its words may be shown.
         raise InputError(
-            f"trainable.model {trainable.model} must return a model for inputs of shape {prepared.about.input_shape} "
-            f"and {prepared.about.classes} classes, got {type(error).__name__}: {error}."
+            f"{_place_of_model(prepared)}: must name a function of input_shape and classes whose model takes floats of "
+            f"shape (N, {', '.join(map(str, prepared.about.input_shape))}), got {prepared.experiment.trainable.model} "
+            f"and {type(error).__name__}: {error}. See 'A model of your own' in docs/experiment.md."
         ) from error
+
+
+def _place_of_model(prepared: Prepared) -> str:
+    """``file:line: trainable.model``, or the option that it came from."""
+    try:
+        text = prepared.path.read_bytes().decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError):  # it was read before; whoever took it away since then knows its name
+        return f"{prepared.path}: trainable.model"
+    document = yamlfile.parse(text, source=str(prepared.path))
+    document.override(prepared.overrides)
+    return f"{document.where(('trainable', 'model'))}: trainable.model"
 
 
 def training_spec(

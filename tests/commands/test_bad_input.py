@@ -31,6 +31,53 @@ def model_with_a_parameter_of_its_own(*, input_shape: tuple[int, ...], classes: 
     return Scaled(classes)
 
 
+def sequence_of_logits(*, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(1, 2), nn.Linear(8, classes))
+
+
+def too_many_logits(*, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, classes + 3))
+
+
+class Endless(nn.Linear):
+    """Its logits are no numbers."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x.flatten(1)) / 0
+
+
+def logits_without_end(*, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    return Endless(64, classes)
+
+
+def bare_lstm(*, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(1, 2), nn.LSTM(8, classes, batch_first=True))
+
+
+def rows_of_floats(*, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Embedding(17, 2), nn.Flatten(), nn.Linear(128, classes))
+
+
+def of_two_inputs(*, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    return nn.Bilinear(64, 64, classes)
+
+
+class Rows(nn.Module):
+    """A valid model of numbers of rows, which come as floats."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.rows = nn.Embedding(17, 2)
+        self.last = nn.Linear(128, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.rows((16 * x.flatten(1)).long()).flatten(1))
+
+
+def rows_of_numbers(*, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    return Rows(classes)
+
+
 def model_that_fails(*, input_shape: tuple[int, ...], classes: int) -> nn.Module:
     raise KeyError("mine")
 
@@ -73,6 +120,9 @@ CASES: dict[str, tuple[dict[str, object], str]] = {
     "BatchNorm by name": ({"trainable__normalization": "batch"}, "BatchNorm"),
     "BatchNorm in the user's model": ({"trainable__model": "test_bad_input:batch_norm_model"}, "BatchNorm"),
     "a user's model that fails": ({"trainable__model": "test_bad_input:model_that_fails"}, "KeyError: 'mine'"),
+    "a user's model of one output a row": ({"trainable__model": "test_bad_input:sequence_of_logits"}, "(3, 8, 10)"),
+    "a user's model of too many outputs": ({"trainable__model": "test_bad_input:too_many_logits"}, "(3, 13)"),
+    "a user's model of no numbers": ({"trainable__model": "test_bad_input:logits_without_end"}, "finite logits"),
     "a user's model that is not there": ({"trainable__model": "no_such_module:build"}, "no_such_module"),
     "shuffled batches": ({"trainable__sampling": "shuffle"}, "ε=3.08"),
     "a score of the test set": ({"search__metric": {"name": "test_accuracy"}}, "test set"),
@@ -108,6 +158,38 @@ def test_one_error_and_nothing_started(bare: Tune, case: str, tmp_path: Path) ->
 def test_plan_and_validate_find_what_run_would_refuse(bare: Tune, command: str) -> None:
     file = bare.write(search__pruner={"name": "patient", "patience": -1})
     assert "patience" in bare(command, file, code=2).err
+
+
+@pytest.mark.parametrize("timing", ["--timing", "--no-timing"])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("bare_lstm", "got a tuple"),
+        ("rows_of_floats", "RuntimeError"),
+        ("of_two_inputs", "TypeError"),
+        ("sequence_of_logits", "(3, 8, 10)"),
+        ("model_that_fails", "KeyError: 'mine'"),
+        ("batch_norm_model", "BatchNorm"),
+    ],
+)
+def test_a_plan_says_where_the_model_stands_that_no_run_could_train(
+    bare: Tune, name: str, words: str, timing: str
+) -> None:
+    file = bare.write(trainable__model=f"test_bad_input:{name}")
+    line = (bare.folder / file).read_text().splitlines().index(f"  model: test_bad_input:{name}") + 1
+    said = bare("plan", file, timing, code=2)
+    assert f"error: {file}:{line}: trainable.model: " in said.err
+    assert words in said.err
+    assert said.err.count("error:") == 1
+    option = f"trainable.model=test_bad_input:{name}"
+    assert f"error: --set {option}: trainable.model: " in bare("plan", bare.write(), "--set", option, code=2).err
+
+
+def test_a_model_of_rows_is_planned_as_it_is_run(tune: Tune) -> None:
+    """The inputs that it is timed on are those that it was checked on: none is below 0."""
+    file = tune.write(trainable__model="test_bad_input:rows_of_numbers", search__trials=1)
+    assert tune("plan", file, "--json").json["wall_time_seconds"] > 0
+    assert tune("run", file, "--local", "--json").json["trials"][0]["state"] == "complete"
 
 
 @pytest.mark.parametrize("command", ["plan", "run"])

@@ -169,6 +169,16 @@ def test_a_model_that_double_precision_does_not_suit(bare: Tune) -> None:
     assert files(bare) == before
 
 
+def failing_model(*, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    raise KeyError("mine")
+
+
+def test_a_model_that_cannot_be_built_any_more(bare: Tune) -> None:
+    export(bare, "plain", trainable__model="test_landscape:failing_model")
+    error = bare("landscape", "plain", "--public-data", code=2).err
+    assert "KeyError: 'mine'. Take the data set that it was trained on" in error
+
+
 def test_a_look_at_the_test_set_says_what_it_is(bare: Tune) -> None:
     export(bare, "plain")
     said = bare("landscape", "plain", "--public-data", "--split", "test", *QUICK)
@@ -237,10 +247,13 @@ REFUSED: dict[str, tuple[Callable[[Tune], None], tuple[str, ...], str]] = {
     "parameters that cannot be read": (no_parameters, PUBLIC, "model.safetensors"),
     "parameters that are not finite": (not_finite, PUBLIC, "finite"),
     "records of another shape": (nothing, (*PUBLIC, "--dataset", "iris", "--split", "test"), "(4,)"),
+    "images of another shape": (nothing, (*PUBLIC, "--dataset", "mnist", "--split", "test"), "leave --dataset out"),
     "a data set that is not known": (nothing, (*PUBLIC, "--dataset", "digit"), "digits"),
     "validation of another data set": (nothing, (*PUBLIC, "--dataset", "iris"), "--split test"),
-    "an even number of points": (nothing, (*PUBLIC, "--points", "4"), "odd"),
-    "an even plane": (nothing, (*PUBLIC, "--plane", "4"), "odd"),
+    "an even number of points": (nothing, (*PUBLIC, "--points", "4"), "--points must be odd"),
+    "too few points": (nothing, (*PUBLIC, "--points", "1"), "Write --points 3"),
+    "an even plane": (nothing, (*PUBLIC, "--plane", "4"), "--plane must be odd"),
+    "too small a plane": (nothing, (*PUBLIC, "--plane", "2"), "Write --plane 3"),
     "a radius that is no number": (nothing, (*PUBLIC, "--radius", "nan"), "radius"),
     "an extent that is not finite": (nothing, (*PUBLIC, "--extent", "inf"), "extent"),
     "a folder that is a file": (out_is_a_file, (*PUBLIC, "--out", "taken"), "--out"),

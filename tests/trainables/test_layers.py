@@ -425,7 +425,72 @@ def test_a_model_whose_samples_meet_beside_outliers_is_refused(make: type[nn.Mod
         check_private(make(), input_shape=(1, 4, 4))
 
 
-@pytest.mark.parametrize("make", [TiedInCode, Tied, Bare])
+class ByKeyword(nn.Module):
+    """A layer that is given its input by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Linear(16, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.one(input=x.flatten(1))
+
+
+class Split(nn.Module):
+    """A layer of a user's own that gives two tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.full((16,), 0.7))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x * self.scale, x + self.scale
+
+
+class TwoOutputs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = Split()
+        self.two = nn.Linear(16, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        left, right = self.one(x.flatten(1))
+        return self.two(left * torch.tanh(right))
+
+
+class TwoInputs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Bilinear(16, 16, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        return self.one(x, torch.tanh(x))
+
+
+class Weighing(nn.Module):
+    """A layer of a user's own whose first axis is time, and is gone afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.rand(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tensordot(self.weights, x, dims=1)
+
+
+class TimeFirst(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = Weighing()
+        self.two = nn.Linear(4, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.two(self.one(x[:, 0].transpose(0, 1)))
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")  # torch's, and ours says it too
+@pytest.mark.parametrize("make", [TiedInCode, Tied, Bare, ByKeyword, TwoOutputs, TwoInputs, TimeFirst])
 def test_what_the_hooks_cannot_see_falls_back_and_is_right(
     make: Callable[[], nn.Module], caplog: pytest.LogCaptureFixture
 ) -> None:

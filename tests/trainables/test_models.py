@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from trainables import model_names, models
 from trainables.errors import GateError, HyperparameterError
+from trainables.model_gate import check_logits, public_inputs
 from trainables.models import build, check_private
 
 # Counted by hand from the layers; 26 010 is also what the TF-privacy tutorial prints.
@@ -76,6 +78,28 @@ class Centred(nn.Module):
         return self.last(inputs - inputs.mean(0))
 
 
+class Rows(nn.Module):
+    """Looks up rows of a table by numbers, and may mix what the samples have found."""
+
+    def __init__(self, rows: int, *, mixed: bool) -> None:
+        super().__init__()
+        self.table = nn.Embedding(rows, 2)
+        self.mixed = mixed
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        found = self.table(inputs.long()).sum(1)
+        return found - found.mean(0) if self.mixed else found
+
+
+@pytest.mark.parametrize("rows", [2, 3, 17])
+def test_the_gate_sees_rows_that_meet(rows: int) -> None:
+    """Of inputs in [0, 1) alone all samples would be the same, and their mean as well."""
+    torch.manual_seed(0)
+    check_private(Rows(rows, mixed=False), input_shape=(8,))
+    with pytest.raises(GateError, match="in company"):
+        check_private(Rows(rows, mixed=True), input_shape=(8,))
+
+
 @pytest.mark.parametrize(
     ("module", "message"),
     [
@@ -85,11 +109,69 @@ class Centred(nn.Module):
         (nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)), "layer '1' is Dropout"),
         (Centred(), "Centred gives a sample another output"),
         (nn.Flatten(), "no trainable parameter"),
+        (nn.LSTM(4, 4, num_layers=2, dropout=0.5), "LSTM with dropout=0.5, .* set dropout=0$"),
+        (nn.MultiheadAttention(4, 2, dropout=0.5), "MultiheadAttention with dropout=0.5, .* set dropout=0$"),
+        (nn.TransformerEncoderLayer(4, 2, dropout=0.5), "Dropout with p=0.5, .* in the layer that holds it"),
     ],
 )
 def test_the_gate(module: nn.Module, message: str) -> None:
     with pytest.raises(GateError, match=message):
         check_private(module, input_shape=(4,))
+
+
+@pytest.mark.filterwarnings("ignore:dropout option adds dropout after all but last")
+def test_dropout_that_drops_nothing_is_no_problem() -> None:
+    """A single layer has no place between layers, and a probability of 0 draws nothing that matters."""
+    check_private(nn.ModuleList([nn.LSTM(4, 4, dropout=0.5), nn.Linear(4, 4), nn.Dropout(0.0)]))
+
+
+class Giving(nn.Module):
+    """Whatever it is told to give, of a linear layer's outputs."""
+
+    def __init__(self, change: Callable[[Tensor], object], outputs: int = 5) -> None:
+        super().__init__()
+        self.last = nn.Linear(4, outputs)
+        self.change = change
+
+    def forward(self, inputs: Tensor) -> object:
+        return self.change(self.last(inputs))
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (Giving(lambda x: x[:, None].expand(-1, 8, -1)), r"got shape \(3, 8, 5\)"),
+        (Giving(lambda x: x, outputs=7), r"\(3, 5\) for 3 inputs of shape \(4,\); got shape \(3, 7\)"),
+        (Giving(lambda x: x[:, 0]), r"got shape \(3,\)"),
+        (Giving(lambda x: (x, x)), "got a tuple"),
+        (Giving(lambda x: x / 0), "finite logits; got a cross-entropy of nan"),
+        (Giving(lambda x: x * torch.tensor([1.0, 1.0, torch.inf, 1.0, 1.0])), "finite logits"),
+    ],
+)
+def test_outputs_that_are_no_logits_are_refused(module: nn.Module, message: str) -> None:
+    torch.manual_seed(0)
+    with pytest.raises(HyperparameterError, match=message):
+        check_logits(module, input_shape=(4,), classes=5)
+    check_logits(Giving(lambda x: x), input_shape=(4,), classes=5)
+
+
+def test_a_model_is_built_only_with_the_classes_of_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "wide_models.py").write_text(
+        "from torch import nn\ndef wide(*, input_shape, classes):\n    return nn.Linear(4, classes + 3)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(HyperparameterError, match=r"got shape \(3, 13\)"):
+        build("wide_models:wide", input_shape=(4,), classes=10, seed=0)
+
+
+def test_public_inputs_are_the_same_floats_for_every_check() -> None:
+    state = torch.get_rng_state()
+    inputs = public_inputs((2, 3), 50)
+    assert torch.equal(state, torch.get_rng_state())
+    assert inputs.shape == (50, 2, 3)
+    assert inputs.dtype == torch.float32
+    assert bool(((inputs >= 0) & (inputs < 1)).all())
+    assert torch.equal(inputs, public_inputs((2, 3), 50))
 
 
 def test_batch_normalisation_is_refused_by_its_option() -> None:

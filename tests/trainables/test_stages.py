@@ -136,7 +136,7 @@ def test_the_proven_bound_of_a_block_is_below_the_slack(kind: Blocks) -> None:
         errors = []
         for records in (size, size + 1):  # neighbours may have blocks of different sizes, or float64
             rows = kind.rows(records)
-            roundings = 0 if rows is None else min(rows, records) - 1 + 3 + math.ceil(records / rows) + 4
+            roundings = 0 if rows is None else min(rows, records) - 1 + 3 + math.ceil(records / rows) + 5
             errors.append(records * ((1 + unit) ** roundings - 1))
         assert sum(errors) <= kind.slack
     assert kind.rows(2**20) is None
@@ -214,7 +214,7 @@ def test_opacus_clips_the_same_gradients(*, convolution: bool) -> None:
     layout = Layout.of(model)
     theta = layout.flatten(model)
     source = per_sample_source(model, layout)
-    ours = clipped_sum(source.chunks(Points(centre=theta), inputs, targets), 0.5, like=theta)
+    ours = clipped_sum(source.chunks(Points(centre=theta), inputs, targets), 0.5, like=theta, samples=len(targets))
     oracle = GradSampleModule(model, loss_reduction="sum")
     nn.functional.cross_entropy(oracle(inputs), targets, reduction="sum").backward()
     per_sample = torch.cat([parameter.grad_sample.flatten(1) for parameter in oracle.parameters()], dim=1)
@@ -304,7 +304,7 @@ def test_no_record_hides_behind_positions_that_cancel(
         factors = clip_factors(gradients.group_norms(), limit, clipping=clipping)
         for index in factors.min(0).values.topk(30).indices.tolist():  # the least clipped are the suspects
             one = source.chunks(points, records[index : index + 1], labels[index : index + 1])
-            total = clipped_sum(one, limit, like=points.centre, clipping=clipping)
+            total = clipped_sum(one, limit, like=points.centre, clipping=clipping, samples=1)
             assert float(total.norm()) <= limit * (1 + 1e-5)
 
 
@@ -318,6 +318,33 @@ def test_squares_that_float32_loses_are_made_up_for() -> None:
 def test_what_overflows_has_no_norm_and_so_no_share() -> None:
     squares = not_negative(torch.tensor([1.0, -1e-30, math.inf, -math.inf, math.nan], dtype=torch.float64))
     assert clip_factors(squares.sqrt()[None], 2.0)[0].tolist() == [1.0, 1.0, 0.0, 0.0, 0.0]
+
+
+def moved_with_decay(kind: Blocks, target: float, *, records: int, stretch: float, seed: int) -> float:
+    """By how much one record more moves Σ (g_i + λθ), |g_i + λθ| ≤ 1 = C and λθ = -target, in the worst order."""
+    short = np.random.Generator(np.random.PCG64(seed)).uniform(-1, 1, records)
+    sums = []
+    for clipped in (short, np.concatenate([np.ones(1), short])):
+        block = kind.rows(len(clipped), stretch=stretch)
+        terms = (clipped + target)[:, None]
+        if block is None:
+            sums.append(float(terms.sum()) - target * len(clipped))
+        else:
+            sums.append(
+                float(np.float32(worst_sum(terms.astype(np.float32), block)) - np.float32(target * len(clipped)))
+            )
+    return abs(sums[1] - sums[0])
+
+
+@pytest.mark.parametrize("kind", [SMALL, LARGE])
+@pytest.mark.parametrize("target", [0.5, 3.0, 2e4])
+def test_blocks_are_shortened_by_the_length_that_decay_adds(kind: Blocks, target: float) -> None:
+    allowed = stretch(Points(centre=torch.tensor([target]), decay=1.0), 1.0, clipping="flat")
+    moves = [moved_with_decay(kind, target, records=150, stretch=allowed, seed=seed) for seed in range(300)]
+    assert max(moves) <= 1 + kind.slack
+    if target == 2e4:  # the control: blocks that are chosen as if there were no decay
+        ignored = [moved_with_decay(kind, target, records=150, stretch=1.0, seed=seed) for seed in range(300)]
+        assert max(ignored) > 1 + kind.slack
 
 
 @pytest.mark.parametrize("clipping", CLIPPINGS)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from trainables.engine.random import Generator
 from trainables.errors import HyperparameterError
 
-__all__ = ["PADDING", "RandomViews"]
+__all__ = ["PADDING", "RandomViews", "random_views"]
 
 PADDING: Final = 4
 """Pixels that are added on each side before a crop."""
@@ -77,6 +77,18 @@ class RandomViews:
         )
         sample = torch.arange(count, device=inputs.device)[:, None]
         return crops[sample, side, :, first_row, first_column].flatten(0, 1)
+
+
+def random_views(kind: str, *, copies: int) -> RandomViews | None:
+    """The views that a hyperparameter names; None for 'none', where a record is taken as it is.
+
+    Args:
+        kind: 'none', 'flip', 'crop' or 'crop_flip'.
+        copies: views of a sample.
+    """
+    if kind == "none":
+        return None
+    return RandomViews(crop=kind in ("crop", "crop_flip"), flip=kind in ("flip", "crop_flip"), copies=copies)
 
 
 def _place(uniform: Tensor, places: int) -> Tensor:

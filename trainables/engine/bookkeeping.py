@@ -90,7 +90,7 @@ class BookkeepingSource:
         layout: its trainable parameters.
         layers: as `layers_of` finds them.
         loss: the sum of the samples' losses.
-        chunk_bytes: about what a chunk may take; it changes the speed and nothing else.
+        chunk_bytes: about what a chunk may take; it changes the speed, and the rounding within its bound.
         guard: whether layers hand on copies of their outputs, for models that change them in place (`out += x`).
         autocast: None, or the dtype of the passes (mixed precision); norms and sums are never taken in it.
     """
@@ -150,14 +150,15 @@ class BookkeepingSource:
         versions: list[tuple[Tensor, int]] = []
         places = {group.layer: place for place, group in enumerate(self.layers)}
 
-        def note(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        def note(layer: nn.Module, arguments: tuple[object, ...], keywords: dict[str, object], given: object) -> Tensor:
+            inputs, output = _one_in_one_out(layer, arguments, keywords, given)
             if not output.requires_grad:
                 output.requires_grad_()  # nothing before the first layer needs a gradient
-            seen[places[layer]].append((arguments[0], output))
-            versions.extend((tensor, tensor._version) for tensor in (arguments[0], output))
+            seen[places[layer]].append((inputs, output))
+            versions.extend((tensor, tensor._version) for tensor in (inputs, output))
             return output.clone() if self.guard else output
 
-        handles = [group.layer.register_forward_hook(note) for group in self.layers]
+        handles = [group.layer.register_forward_hook(note, with_kwargs=True) for group in self.layers]
         try:
             with torch.enable_grad(), torch.autocast(x.device.type, self.autocast, enabled=self.autocast is not None):
                 outputs = functional_call(self.module, dict(views), (x,))
@@ -244,6 +245,23 @@ def layers_of(module: nn.Module, layout: Layout) -> tuple[LayerGroup, ...]:
     if sorted(claimed) != sorted(layout.names):
         raise UnknownLayerError("a parameter is used in several places")
     return tuple(found)
+
+
+def _one_in_one_out(
+    layer: nn.Module, arguments: tuple[object, ...], keywords: Mapping[str, object], output: object
+) -> tuple[Tensor, Tensor]:
+    """The tensor that went into a layer and the one that came out; all else that a layer may take is not kept.
+
+    Raises:
+        UnknownLayerError: there is more, or less.
+    """
+    taken = arguments[:1] if isinstance(layer, LinearTap) else arguments  # a tap is given its parameters as well
+    kind = type(layer).__name__
+    if keywords or len(taken) != 1 or not isinstance(taken[0], Tensor):
+        raise UnknownLayerError(f"{kind} is called with more or other than one tensor by its place")
+    if not isinstance(output, Tensor):
+        raise UnknownLayerError(f"{kind} gives a {type(output).__name__} and not one tensor")
+    return taken[0], output
 
 
 @cache

@@ -68,9 +68,9 @@ def clipped_sum(
     max_grad_norm: float,
     *,
     like: Tensor,
+    samples: int,
     clipping: str = "flat",
     block: int | None = None,
-    samples: int = 0,
 ) -> Tensor:
     """Σ_i ḡ_i over all samples of all chunks.
 
@@ -78,9 +78,9 @@ def clipped_sum(
         chunks: the per-sample gradients, a part of the batch at a time; none for an empty batch.
         max_grad_norm: C.
         like: a vector of shape (d,), for shape, dtype and device.
+        samples: B; chunks that hold fewer, and so are more additions, are added up in float64.
         clipping: one of CLIPPINGS.
         block: None sums in float64; see `trainables.engine.sums` for the other.
-        samples: B; chunks that hold fewer, and so are more additions, are added up in float64.
 
     Returns:
         Shape (d,), float64 or the dtype of `like`. One sample more or less changes it by at most C in L2 norm; where

@@ -45,7 +45,7 @@ class LinearStackSource:
         module: the model; its own parameters are not used, the points are.
         layout: its parameters.
         loss: the sum of the samples' losses.
-        chunk_bytes: about what a chunk may take; it changes the speed and nothing else.
+        chunk_bytes: about what a chunk may take; it changes the speed, and the rounding within its bound.
         stack_bytes: how many points go together; likewise.
     """
 

@@ -15,9 +15,8 @@ def add_noise(clipped: Tensor, *, standard_deviation: float, generator: Generato
 
     Args:
         clipped: Σ_i ḡ_i, shape (d,). The noise is added in float64; what rounds the noised sum is post-processing.
-        standard_deviation: noise_multiplier · C.
+        standard_deviation: noise_multiplier · C, and what is added for the rounding of the sum.
         generator: the secret generator; d numbers are drawn from it, whatever the batch.
-
         dtype: what the noised sum is rounded to.
 
     Returns:

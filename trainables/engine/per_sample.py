@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -105,7 +106,8 @@ class TorchFuncSource:
         module: the model; its own parameters are not used, the points are.
         layout: its trainable parameters.
         loss: of one sample when it is given a batch of one.
-        chunk_bytes: memory of the per-sample gradients of a chunk; it changes the speed and nothing else.
+        chunk_bytes: memory of the per-sample gradients of a chunk; it changes the speed, and the rounding within its
+            bound.
     """
 
     module: nn.Module
@@ -125,7 +127,10 @@ class TorchFuncSource:
                 return
             total: dict[str, Tensor] = {}
             for index in range(len(points)):
-                for name, part in per_sample(self.layout.views(points.theta(index)), x, y).items():
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # operations without a rule for batches: the log has said "slower"
+                    found = per_sample(self.layout.views(points.theta(index)), x, y)
+                for name, part in found.items():
                     if name in total:
                         total[name].add_(part)
                     else:  # a copy: autograd may give two parameters one tensor (a + b), or all entries one number

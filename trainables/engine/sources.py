@@ -61,7 +61,8 @@ def per_sample_source(
             try:
                 if example is None or _holds(replace(source, loss=_probe, autocast=None), module, layout, example):
                     return source
-            except (UnknownLayerError, RuntimeError) as error:  # torch has words of its own for changes in place
+            except (UnknownLayerError, RuntimeError, ValueError, IndexError) as error:
+                # torch has words of its own for changes in place, and for a first axis that is not the samples'
                 reason = str(error).partition("\n")[0]
     except UnknownLayerError as error:
         reason = str(error)
@@ -70,7 +71,7 @@ def per_sample_source(
     fallback = TorchFuncSource(unrolled(module), layout, loss)
     try:
         right = example is None or _holds(replace(fallback, loss=_probe), module, layout, example)
-    except RuntimeError as error:
+    except (RuntimeError, ValueError, IndexError) as error:
         right, reason = False, f"{reason}; {str(error).partition(chr(10))[0]}"
     if not right:
         raise GateError(

@@ -16,7 +16,7 @@ from trainables.engine.per_sample import PerSampleSource
 from trainables.engine.postprocess import Identity, Postprocess
 from trainables.engine.random import Generator
 from trainables.engine.sampling import poisson_batch
-from trainables.engine.sums import blocks_for
+from trainables.engine.sums import blocks_for, full_float32
 from trainables.engine.update import Update, decoupled_decay
 from trainables.errors import HyperparameterError
 
@@ -28,7 +28,8 @@ class Mechanism:
     """The Poisson-subsampled Gaussian mechanism of a step; nothing outside it holds a rate, a clip or a noise scale.
 
     Formal guarantee: with add/remove-one adjacency, a step is a Gaussian mechanism of noise_multiplier times its
-    sensitivity max_grad_norm, subsampled at sample_rate. What it divides by is public.
+    sensitivity max_grad_norm, subsampled at sample_rate. What it divides by is public. Where a sum is rounded, the
+    noise is larger by what that may add to the sensitivity (`trainables.engine.sums`).
 
     Attributes:
         sample_rate: probability with which a record enters a batch, in (0, 1].
@@ -161,6 +162,7 @@ class PrivateStep:
         Returns:
             Shape (d,).
         """
+        full_float32()
         mechanism, stages = self.mechanism, self._stages
         b, c = mechanism.expected_batch_size, mechanism.max_grad_norm
         noise_in_theta = learning_rate * mechanism.noise_scale / b

@@ -33,6 +33,7 @@ __all__ = [
     "add_weighted_outer",
     "add_weighted_rows",
     "blocks_for",
+    "full_float32",
     "in_cache",
     "not_negative",
     "row_squares",
@@ -91,6 +92,12 @@ def blocks_for(dtype: torch.dtype, *, dimension: int, expected_batch_size: float
     """
     blocks = LARGE if dimension >= _LARGE_DIMENSION else SMALL
     return blocks if dtype == torch.float32 and expected_batch_size <= blocks.largest_batch else None
+
+
+def full_float32() -> None:
+    """Products in all of float32's digits: on a GPU torch may shorten them, and the bounds of rounding are for IEEE."""
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
 
 
 def in_cache(rows: int, width: int, device: torch.device) -> Iterator[slice]:

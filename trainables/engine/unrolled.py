@@ -12,7 +12,7 @@ from trainables.engine.unrolled_attention import UnrolledMultiheadAttention, att
 from trainables.engine.unrolled_recurrent import UnrolledGRU, UnrolledLSTM, UnrolledRNN, recurrent_taps
 from trainables.errors import GateError
 
-__all__ = ["unrolled"]
+__all__ = ["dropout_problem", "unrolled"]
 
 _REWRITTEN: dict[type[nn.Module], type[nn.Module]] = {
     nn.LSTM: UnrolledLSTM,
@@ -39,7 +39,7 @@ def unrolled(module: nn.Module) -> nn.Module:
         GateError: naming every layer with dropout of its own.
     """
     layers = {name: layer for name, layer in module.named_modules() if _taps(layer)}
-    problems = [problem for name, layer in layers.items() if (problem := _problem_of_layer(name, layer))]
+    problems = [problem for name, layer in layers.items() if (problem := dropout_problem(name, layer))]
     if problems:
         raise GateError("\n".join(problems))
     if not layers:
@@ -81,13 +81,22 @@ def _taps(layer: nn.Module) -> dict[str, LinearTap]:
     return taps if seen == {name for name, _ in layer.named_parameters(recurse=False)} else {}
 
 
-def _problem_of_layer(name: str, layer: nn.Module) -> str | None:
-    # Between the layers of a recurrent stack: a single layer has no such place, whatever it was told.
-    works = not isinstance(layer, nn.RNNBase) or layer.num_layers > 1
-    dropout = layer.dropout if isinstance(layer, nn.RNNBase | nn.MultiheadAttention) else 0.0
-    if works and dropout != 0:
-        return (
-            f"layer {name!r} is {type(layer).__name__} with dropout={dropout}, which draws from a generator that no "
-            "checkpoint holds: set dropout=0"
-        )
-    return None
+def dropout_problem(name: str, layer: nn.Module) -> str | None:
+    """What is wrong with a layer that drops something, and the mend; None when it drops nothing."""
+    if isinstance(layer, nn.RNNBase):
+        # Between the layers of a stack: a single layer has no such place, whatever it was told.
+        option, probability = "dropout", layer.dropout if layer.num_layers > 1 else 0.0
+    elif isinstance(layer, nn.MultiheadAttention):
+        option, probability = "dropout", layer.dropout
+    elif isinstance(layer, nn.modules.dropout._DropoutNd):
+        option, probability = "p", layer.p
+    else:
+        return None
+    if probability == 0:
+        return None
+    # A layer of torch's own (a TransformerEncoderLayer) hands its `dropout` to the nn.Dropout inside it.
+    mend = "set dropout=0" if option == "dropout" else "leave it out, or set dropout=0 in the layer that holds it"
+    return (
+        f"layer {name!r} is {type(layer).__name__} with {option}={probability}, which draws from a generator that no "
+        f"checkpoint holds: {mend}"
+    )

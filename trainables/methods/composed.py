@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from trainables.engine.augmentation import random_views
 from trainables.engine.layout import Layout
 from trainables.engine.step import Stages
 from trainables.hyperparameters import Composed
 from trainables.methods.dp_lssgd import postprocess
-from trainables.methods.dp_sgd import augmentation
 from trainables.methods.dp_weight_decay import decays
 from trainables.methods.dplis import objective
 
@@ -16,7 +16,7 @@ def stages(hyperparameters: Composed, layout: Layout) -> Stages:
     before, decoupled = decays(hyperparameters)
     return Stages(
         objective=objective(hyperparameters),
-        augmentation=augmentation(hyperparameters),
+        augmentation=random_views(hyperparameters.augmentation, copies=hyperparameters.augmentation_multiplicity),
         weight_decay_before_clipping=before,
         postprocess=postprocess(hyperparameters, layout),
         decoupled_weight_decay=decoupled,

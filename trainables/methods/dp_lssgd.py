@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from trainables.engine.augmentation import random_views
 from trainables.engine.layout import Layout
 from trainables.engine.postprocess import Identity, LaplacianSmoothing, Postprocess
 from trainables.engine.step import Stages
 from trainables.hyperparameters import DPLSSGD
-from trainables.methods.dp_sgd import augmentation
 
 
 def stages(hyperparameters: DPLSSGD, layout: Layout) -> Stages:
     """DP-SGD with Laplacian smoothing after the noise."""
-    return Stages(augmentation=augmentation(hyperparameters), postprocess=postprocess(hyperparameters, layout))
+    return Stages(
+        augmentation=random_views(hyperparameters.augmentation, copies=hyperparameters.augmentation_multiplicity),
+        postprocess=postprocess(hyperparameters, layout),
+    )
 
 
 def postprocess(hyperparameters: DPLSSGD, layout: Layout) -> Postprocess:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from trainables.engine.augmentation import random_views
 from trainables.engine.layout import Layout
 from trainables.engine.step import Stages
 from trainables.hyperparameters import DPWeightDecay
-from trainables.methods.dp_sgd import augmentation
 
 
 def stages(hyperparameters: DPWeightDecay, _layout: Layout) -> Stages:
     """DP-SGD with the decay where its mode says."""
     before, decoupled = decays(hyperparameters)
     return Stages(
-        augmentation=augmentation(hyperparameters),
+        augmentation=random_views(hyperparameters.augmentation, copies=hyperparameters.augmentation_multiplicity),
         weight_decay_before_clipping=before,
         decoupled_weight_decay=decoupled,
     )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from trainables.engine.augmentation import random_views
 from trainables.engine.layout import Layout
 from trainables.engine.objective import Objective, Plain, Smoothed
 from trainables.engine.step import Stages
 from trainables.hyperparameters import DPLIS
-from trainables.methods.dp_sgd import augmentation
 
 
 def stages(hyperparameters: DPLIS, _layout: Layout) -> Stages:
     """DP-SGD on the smoothed loss."""
-    return Stages(objective=objective(hyperparameters), augmentation=augmentation(hyperparameters))
+    return Stages(
+        objective=objective(hyperparameters),
+        augmentation=random_views(hyperparameters.augmentation, copies=hyperparameters.augmentation_multiplicity),
+    )
 
 
 def objective(hyperparameters: DPLIS) -> Objective:
