@@ -83,7 +83,9 @@ def _gain(point: Point, reduction: str, own: Estimate) -> str:
 
 
 def _tally(found: Sequence[Point]) -> str:
-    """How many smoothed settings beat each yardstick."""
+    """How many smoothed settings beat each yardstick; one seed has no interval, and so no answer."""
+    if any(len(point.study.seeds) < 2 for point in found):
+        return "One seed, no intervals: read these as a look, not as a result."
     smoothed = [
         (point, reduction, point.at(radius, reduction))
         for point in found

@@ -144,17 +144,18 @@ def _short(run: Run) -> str:
     )
 
 
-def document(studies: Sequence[Study], out: Path, picture: str) -> tuple[str, str]:
-    """The page and the picture of its first study; studies whose results are not complete are left out.
+def document(studies: Sequence[Study], out: Path, picture: str, *, note: str = "") -> tuple[str, str]:
+    """The page and the picture of its first study.
 
     Args:
-        studies: in the order of the page.
+        studies: in the order of the page, each with as many seeds as have all results; without one it is left out.
         out: the results.
         picture: the address that the page has for the picture.
+        note: a line of the reader's own, such as where it was measured.
     """
     results = read(out)
-    complete = [study for study in studies if _is_complete(study, results)]
-    parts, drawn = [_PREAMBLE], ""
+    complete = [part for study in studies if (part := _as_far_as_known(study, results)) is not None]
+    parts, drawn = [_PREAMBLE, *([f"{note}\n"] if note else [])], ""
     for study in complete:
         parts.append(f"## {study.name}\n")
         if not drawn:
@@ -162,6 +163,12 @@ def document(studies: Sequence[Study], out: Path, picture: str) -> tuple[str, st
             parts.append(f"![Validation accuracy over R, early and late]({picture})\n")
         parts.append(section(study, results))
     return "\n".join(parts), drawn
+
+
+def _as_far_as_known(study: Study, results: Results) -> Study | None:
+    counts = range(len(study.seeds), 0, -1)
+    parts = (replace(study, seeds=study.seeds[:count]) for count in counts)
+    return next((part for part in parts if _is_complete(part, results)), None)
 
 
 def _is_complete(study: Study, results: Results) -> bool:
@@ -186,9 +193,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"\n## {study.name}\n\n{section(study, read(out))}")
     if options.write:
         page = Path(options.write)
-        shipped = [_changed(study, options) for study in (MLP, *CNNS)]
-        whole = shipped if set(studies) <= set(shipped) else studies
-        text, drawn = document(whole, out, page.with_suffix(".svg").name)
+        shipped = (MLP, *CNNS)
+        whole = shipped if {study.name for study in studies} <= {study.name for study in shipped} else studies
+        text, drawn = document(whole, out, page.with_suffix(".svg").name, note=options.note)
         page.write_text(text)
         page.with_suffix(".svg").write_text(drawn)
     if options.json:
@@ -210,6 +217,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", default="dplis_study.jsonl", help="results are added here as runs finish")
     parser.add_argument("--resume", action="store_true", help="go on from the results in --out")
     parser.add_argument("--write", default=None, help="write the page here, and its picture beside it")
+    parser.add_argument("--note", default="", help="a line for that page: where and when it was measured")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     return parser
 
