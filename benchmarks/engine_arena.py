@@ -14,6 +14,7 @@ from benchmarks.engine_contenders import (
     LEARNING_RATE,
     NaiveStep,
     NonPrivateStep,
+    OpenNoise,
     Ours,
     PrivateContender,
     VmapStep,
@@ -22,6 +23,7 @@ from benchmarks.engine_contenders import (
 from benchmarks.engine_opacus import GhostStep, HooksPasses, OpacusStep
 from trainables.engine.layout import Layout
 from trainables.engine.objective import Objective, Plain
+from trainables.engine.random import SecureGenerator
 from trainables.engine.step import Mechanism
 from trainables.models import build
 
@@ -93,7 +95,12 @@ class Arena:
         shape = self.workload.input_shape
         return build(self.workload.model, input_shape=shape, classes=_CLASSES, seed=0).to(self.device)
 
-    def ours(self, method: str = "dp_sgd", parameters: dict[str, object] | None = None) -> Ours:
+    def ours(
+        self,
+        method: str = "dp_sgd",
+        parameters: dict[str, object] | None = None,
+        secret: SecureGenerator | None = None,
+    ) -> Ours:
         """The engine's step with a method's stages."""
         return Ours(
             self.module(),
@@ -101,6 +108,7 @@ class Arena:
             example=torch.randn(3, *self.workload.input_shape).to(self.device),
             method=method,
             parameters=parameters,
+            secret=secret,
         )
 
     def rival(self, name: str, parameters: dict[str, object] | None = None) -> PrivateContender:
@@ -135,6 +143,11 @@ class Arena:
     def step_of_ours(self, method: str = "dp_sgd", parameters: dict[str, object] | None = None) -> Step:
         """One call is one step of ours, its draw included."""
         ours = self.ours(method, parameters)
+        return lambda: ours.take(self.inputs, self.targets)
+
+    def step_with_open_noise(self) -> Step:
+        """A step of ours with torch's noise, as the rivals have it."""
+        ours = self.ours(secret=OpenNoise())
         return lambda: ours.take(self.inputs, self.targets)
 
     def step_of_rival(self, name: str, parameters: dict[str, object] | None = None) -> Step:

@@ -25,7 +25,16 @@ from trainables.engine.update import Sgd
 from trainables.hyperparameters import from_parameters
 from trainables.methods import METHODS
 
-__all__ = ["LEARNING_RATE", "NaiveStep", "NonPrivateStep", "Ours", "PrivateContender", "VmapStep", "stages_of"]
+__all__ = [
+    "LEARNING_RATE",
+    "NaiveStep",
+    "NonPrivateStep",
+    "OpenNoise",
+    "Ours",
+    "PrivateContender",
+    "VmapStep",
+    "stages_of",
+]
 
 LEARNING_RATE = 0.01
 
@@ -48,6 +57,15 @@ def stages_of(method: str, parameters: dict[str, object], layout: Layout, *, bat
     return METHODS[method](hyperparameters, layout)
 
 
+class OpenNoise(SecureGenerator):
+    """torch.randn in the place of our noise: what the rivals take. Neither secret nor in double precision."""
+
+    def add_normal(self, total: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
+        """`total` plus float32 noise."""
+        noise = torch.randn(total.shape, dtype=dtype, device=total.device)
+        return noise.mul_(scale).add_(total)
+
+
 class Ours:
     """The engine's step with the stages of a method and the secret generator."""
 
@@ -60,6 +78,7 @@ class Ours:
         method: str = "dp_sgd",
         parameters: dict[str, object] | None = None,
         public_seed: int = 0,
+        secret: SecureGenerator | None = None,
     ) -> None:
         self.layout = Layout.of(module)
         self.theta = self.layout.flatten(module)
@@ -71,7 +90,7 @@ class Ours:
             stages=self.stages,
             source=self.source,
             update=Sgd(self.theta),
-            secret=SecureGenerator(),
+            secret=secret or SecureGenerator(),
             public=torch.Generator().manual_seed(public_seed),
         )
 

@@ -22,6 +22,7 @@ _TABLES: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("non-private ms", "non_private_ms"),
             ("step ms", "step_ms"),
             ("in non-private", "step_over_non_private"),
+            ("the same with torch's noise", "open_noise_over_non_private"),
             ("hooks", "hooks_over_step"),
             ("hooks, channels-last", "hooks_nhwc_over_step"),
             ("functorch", "functorch_over_step"),

@@ -118,6 +118,7 @@ def _plain_steps(arena: Arena, rivals: Sequence[str], settings: Settings, result
     if arena.workload.family == "cnn":
         contenders["non_private_nhwc"] = arena.step_of_non_private(torch.channels_last)
     contenders["step"] = arena.step_of_ours()
+    contenders["open_noise"] = arena.step_with_open_noise()
     contenders["weight_decay"] = arena.step_of_ours("dp_weight_decay", _DECAY)
     contenders |= {rival: arena.step_of_rival(rival) for rival in rivals}
     if arena.workload.family == "cnn" and "hooks" in contenders and not settings.quick:
@@ -132,6 +133,7 @@ def _plain_steps(arena: Arena, rivals: Sequence[str], settings: Settings, result
         f"step_ms.{name}": timed.milliseconds("step"),
         f"step_over_non_private.{name}": timed.ratio("step", non_private),
         f"weight_decay_over_step.{name}": timed.ratio("weight_decay", "step"),
+        f"open_noise_over_non_private.{name}": timed.ratio("open_noise", non_private),
     }
     for rival in (each for each in contenders if each in ("hooks_nhwc", *rivals)):
         results.figures[f"{rival}_over_step.{name}"] = timed.ratio(rival, "step")
