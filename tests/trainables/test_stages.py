@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from trainables.engine import step as engine_step
 from trainables.engine.bookkeeping import BookkeepingSource
 from trainables.engine.clip import CLIPPINGS, clip_factors, clipped_sum, stretch
 from trainables.engine.layout import Layout
@@ -18,7 +19,7 @@ from trainables.engine.per_sample import DenseGradients, TorchFuncSource
 from trainables.engine.random import SeededGenerator
 from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep, Stages
-from trainables.engine.sums import LARGE, SMALL, Blocks, blocks_for, not_negative, row_squares
+from trainables.engine.sums import LARGE, SMALL, Blocks, add_weighted_outer, blocks_for, not_negative, row_squares
 from trainables.engine.update import Adam, Sgd
 from trainables.errors import HyperparameterError
 from trainables.hyperparameters import Composed
@@ -315,9 +316,69 @@ def test_squares_that_float32_loses_are_made_up_for() -> None:
     assert float(torch.linalg.vector_norm(rows[1])) == 0.0, "the control: float32 alone loses them"
 
 
+def test_a_denormal_factor_is_not_rounded_up_before_it_meets_a_large_entry() -> None:
+    weight, left, right = 1.5 * 2.0**-79, 2.0**-70, 5e36  # the product of the first two is 1.5 times the least float32
+    total = torch.zeros(1, 1)
+    factors = torch.tensor([weight], dtype=torch.float64)
+    add_weighted_outer(total, factors, torch.full((1, 1, 1), left), torch.full((1, 1, 1), right), block=64)
+    assert float(total) <= weight * left * right * (1 + 1e-6)
+    assert float(torch.tensor(weight * left) * right) > 1.3 * weight * left * right, "the control: float32 rounds it up"
+
+
+def test_chunks_are_added_up_in_float64_and_a_whole_batch_in_blocks() -> None:
+    """A chunk of few samples makes many additions, which the bound does not count."""
+    parts = [DenseGradients((torch.full((2, 3), 0.1),), ("",)) for _ in range(3)]
+    assert clipped_sum(parts, 1.0, like=torch.zeros(3), samples=6, block=64).dtype == torch.float64
+    whole = DenseGradients((torch.full((6, 3), 0.1),), ("",))
+    assert clipped_sum([whole], 1.0, like=torch.zeros(3), samples=6, block=64).dtype == torch.float32
+    assert clipped_sum([whole], 1.0, like=torch.zeros(3), samples=6).dtype == torch.float64
+
+
 def test_what_overflows_has_no_norm_and_so_no_share() -> None:
     squares = not_negative(torch.tensor([1.0, -1e-30, math.inf, -math.inf, math.nan], dtype=torch.float64))
     assert clip_factors(squares.sqrt()[None], 2.0)[0].tolist() == [1.0, 1.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("norm", [1e35, math.inf, math.nan])
+def test_a_record_without_a_norm_in_one_group_is_left_out_of_all(norm: float) -> None:
+    norms = torch.tensor([[norm, 1.0], [0.1, 1.0]], dtype=torch.float64)
+    for clipping in CLIPPINGS:
+        factors = clip_factors(norms, 1.0, clipping=clipping)
+        assert factors[:, 0].tolist() == [0.0, 0.0]
+        assert float(factors[:, 1].min()) > 0
+
+
+def test_a_record_that_overflows_one_layer_brings_no_decay_of_the_others() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
+    layout = Layout.of(model)
+    inputs, targets = records(1, torch.float32)
+    inputs = inputs * 0
+    inputs[0, 0] = 1e36  # a long gradient of the first layer, which is still a number
+    with torch.no_grad():
+        model[1].weight[:, 0] = 0
+    points = Points(centre=layout.flatten(model), decay=50.0)
+    chunks = list(per_sample_source(model, layout).chunks(points, inputs, targets))
+    assert bool(chunks[0].group_norms().isfinite().all())
+    total = clipped_sum(chunks, 0.01, like=points.centre, samples=1, clipping="per_layer")
+    assert float(total.norm()) <= 0.01 * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("decay", [0.0, 1e3])
+def test_a_step_shortens_its_blocks_for_decay(decay: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int | None] = []
+    real = engine_step.clipped_sum
+
+    def watched(*arguments: object, block: int | None, **others: object) -> Tensor:
+        asked.append(block)
+        return real(*arguments, block=block, **others)
+
+    monkeypatch.setattr(engine_step, "clipped_sum", watched)
+    step, theta = private_step(linear_model(torch.float32), Stages(weight_decay_before_clipping=decay))
+    step.private_gradient(theta, *records(3, torch.float32), learning_rate=0.1)
+    assert len(asked) == 1
+    assert (asked[0] is None) == (decay > 0 and SMALL.rows(3, stretch=1e3 * float(theta.norm())) is None)
+    assert SMALL.rows(3) is not None
 
 
 def moved_with_decay(kind: Blocks, target: float, *, records: int, stretch: float, seed: int) -> float:

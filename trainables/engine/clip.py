@@ -47,8 +47,10 @@ def clip_factors(group_norms: Tensor, max_grad_norm: float, *, clipping: str = "
         factors = (max_grad_norm / (whole + _STABILITY)).expand_as(group_norms)
     else:
         factors = (max_grad_norm / whole).clamp_(max=1.0).expand_as(group_norms)
-    # Also what is tiny: as a float32 it would keep few digits, and be rounded up by as much as half of itself.
-    return torch.where(factors >= _LEAST_FACTOR, factors, 0.0)
+    # Also what is tiny: as a float32 it would keep few digits, and be rounded up by as much as half of itself. A record
+    # is left out as a whole: weight decay is added by these factors, and a group's share of it without the group's
+    # gradient may be longer than C.
+    return torch.where((factors >= _LEAST_FACTOR).all(0), factors, 0.0)
 
 
 def stretch(points: Points, max_grad_norm: float, *, clipping: str) -> float:
