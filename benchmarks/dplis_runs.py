@@ -165,6 +165,10 @@ class Counted:
         """Steps counted so far."""
         return self.steps
 
+    def restarts(self) -> int:
+        """It is never cut off."""
+        return 0
+
 
 def training_of(run: Run, *, data_dir: str | None) -> PrivateTraining:
     """The training of a run, at step 0; it holds no test record."""

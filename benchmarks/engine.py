@@ -31,7 +31,7 @@ from benchmarks.engine_report import as_json, as_svg, as_text
 from benchmarks.engine_sections import Results, Settings, measure_workload
 from trainables.engine.sums import LARGE, SMALL
 
-__all__ = ["main", "measure"]
+__all__ = ["main", "measure", "processor"]
 
 # `--quick` begins nothing after this, so that what is under way ends within five minutes.
 _QUICK_SECONDS = 240.0
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _environment(device: str, seed: int, started: float, *, tuned: str) -> dict[str, object]:
-    machine = torch.cuda.get_device_name() if device == "cuda" else _processor()
+    machine = torch.cuda.get_device_name() if device == "cuda" else processor()
     return {
         "machine": machine,
         "threads": torch.get_num_threads(),
@@ -122,7 +122,8 @@ def _environment(device: str, seed: int, started: float, *, tuned: str) -> dict[
     }
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Cores and name of this machine's processor."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

@@ -7,6 +7,8 @@ non-private one a fixed size.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -85,14 +87,15 @@ class Ours:
         self._mechanism = mechanism
         self.stages = stages_of(method, parameters or {}, self.layout, batch_size=round(mechanism.expected_batch_size))
         self.source = per_sample_source(module, self.layout, example=example)
-        self._step = PrivateStep(
-            mechanism=mechanism,
+        self._make_step = partial(
+            PrivateStep,
             stages=self.stages,
             source=self.source,
             update=Sgd(self.theta),
             secret=secret or SecureGenerator(),
             public=torch.Generator().manual_seed(public_seed),
         )
+        self._step = self._make_step(mechanism=mechanism)
 
     def take(self, inputs: Tensor, targets: Tensor) -> None:
         """One step that draws its batch from ALL the records."""
@@ -100,7 +103,8 @@ class Ours:
 
     def private_gradient(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Of a given batch, shape (d,)."""
-        return self._step.private_gradient(self.theta, inputs, targets, learning_rate=LEARNING_RATE)
+        given = self._make_step(mechanism=replace(self._mechanism, sample_rate=1.0))  # it is no subsample
+        return given.private_gradient(self.theta, inputs, targets, learning_rate=LEARNING_RATE)
 
     def points(self, public: torch.Generator) -> Points:
         """Where the loss of a step is taken."""

@@ -29,7 +29,14 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         name="clipping",
         default=Categorical(("flat", "automatic", "per_layer")),
-        legal=Words(("flat", "automatic", "per_layer")),
+        legal=Words(
+            ("flat", "automatic", "per_layer"),
+            refused=dict.fromkeys(
+                ("batch_mean", "batch", "mean"),
+                "a clip must bound each record's gradient: one that is laid on the mean of a batch bounds no record, "
+                "which may turn the whole mean round, and noise for C / batch_size then hides nothing",
+            ),
+        ),
         source="flat is Abadi et al. 2016, automatic Bu et al. 2022, a norm for each layer McMahan et al. 2018",
         description="how a sample's gradient is brought to length C; free, because C bounds it in all three",
     ),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from search_spaces.domains import Categorical, Domain, Fixed, Integer, Scalar, is_number, show
 from search_spaces.errors import DomainError
@@ -48,9 +48,15 @@ class Limits:
 
 @dataclass(frozen=True)
 class Words:
-    """The legal values of a parameter without order."""
+    """The legal values of a parameter without order.
+
+    Attributes:
+        words: the values.
+        refused: words that somebody may well try, each with the reason why it is not one of them.
+    """
 
     words: tuple[str, ...]
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     def allows(self, value: object) -> bool:
         """Whether ``value`` is one of the words."""
@@ -70,7 +76,7 @@ class Parameter:
         default: the domain that the word ``default`` stands for.
         legal: what any domain of it must stay within.
         usual: whether it is searched when a file names nothing to search.
-        priced: whether the accountant's answer depends on it; a priced parameter is not searched in this version.
+        priced: whether the accountant's answer depends on it; the cap of a search must then hold for every value of it.
         source: where the default range comes from.
         description: one line for people.
     """
@@ -108,6 +114,9 @@ class Parameter:
             )
         for value in _ends(domain):
             if not self.legal.allows(value):
+                if isinstance(self.legal, Words) and str(value) in self.legal.refused:
+                    why = self.legal.refused[str(value)]
+                    raise DomainError(why, show(value), f"Write one of {', '.join(self.legal.words)}.")
                 example = f"{self.name.removeprefix('schedule.').rpartition('.')[2]}: {show(self.default.to_spec())}"
                 raise DomainError(f"{self.name} must be {self.legal}", show(value), f"Write for example {example}.")
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from postgres_server import PostgresServer, binaries
 
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("dev", deadline=None)
@@ -57,3 +62,19 @@ def data_dir() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("set DP_TUNER_DATA to the folder with the real data sets")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A running PostgreSQL server; where none is installed it skips, or fails if DP_TUNER_REQUIRE_POSTGRES is set."""
+    programs = binaries()
+    if programs is None:
+        why = "no PostgreSQL server is installed (on Debian: apt-get install postgresql)"
+        if os.environ.get("DP_TUNER_REQUIRE_POSTGRES"):
+            pytest.fail(why)
+        pytest.skip(why)
+    server = PostgresServer(programs)
+    try:
+        yield server
+    finally:
+        server.remove()

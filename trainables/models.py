@@ -166,6 +166,33 @@ def _four_conv_cnn(style: _Style) -> nn.Module:
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(channels, style.classes))
 
 
+class _WordNumbers(nn.Module):
+    """The numbers of words, which loaders give as floats, as whole numbers; one that is none is the nearest that is."""
+
+    def __init__(self, words: int) -> None:
+        super().__init__()
+        self._words = words
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """As int64, of the same shape."""
+        return torch.nan_to_num(x, nan=0.0).clamp(0, self._words - 1).long()
+
+
+def _next_word(style: _Style) -> nn.Module:
+    """The words before, each looked up, side by side; the classes are the words that there are."""
+    if len(style.input_shape) != 1:
+        raise HyperparameterError(f"next_word takes the numbers of some words in a row; got {style.input_shape}")
+    width, hidden = 16, 64
+    return nn.Sequential(
+        _WordNumbers(style.classes),
+        nn.Embedding(style.classes, width),
+        nn.Flatten(),
+        nn.Linear(style.input_shape[0] * width, hidden),
+        *style.after(hidden),
+        nn.Linear(hidden, style.classes),
+    )
+
+
 _BUILDERS: Final[Mapping[str, Callable[[_Style], nn.Module]]] = {
     "logistic_regression": _perceptron(),
     "mlp_64": _perceptron(64),
@@ -174,4 +201,5 @@ _BUILDERS: Final[Mapping[str, Callable[[_Style], nn.Module]]] = {
     "mlp_1536_128": _perceptron(1536, 128),
     "tutorial_cnn": _tutorial_cnn,
     "four_conv_cnn": _four_conv_cnn,
+    "next_word": _next_word,
 }

@@ -48,7 +48,7 @@ class Training(Protocol):
         ...
 
     def evaluate(self, split: str = "validation") -> dict[str, float]:
-        """Scores on a split; never on training records."""
+        """Scores on a split; never on training records. Protected ones are charged at every call, before it looks."""
         ...
 
     def save(self, path: Path) -> None:
@@ -77,7 +77,8 @@ class TrainingLoop:
 
     The first call of `advance` makes the training, so that whatever fails there fails as the trial. A trial with a
     checkpoint continues from it and first reports the scores at that step again: the process may have died between
-    the checkpoint and the report.
+    the checkpoint and the report. Protected scores are drawn anew then, and charged again: what was drawn before may
+    have been seen.
 
     Args:
         make_training: for example `trainables.training.PrivateTraining`.

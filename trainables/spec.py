@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import inf
+from typing import Final
 
 from trainables.data import DatasetRequest
 from trainables.errors import GateError
 
 __all__ = ["TrainingSpec", "check_privacy", "fingerprint"]
+
+_ADDED: Final[Mapping[str, object]] = {"score_noise": None}
+_ADDED_TO_DATASET: Final[Mapping[str, object]] = {"unit": "record", "records_per_user": 16, "public_users": None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,17 +30,19 @@ class TrainingSpec:
         momentum: of SGD.
         precision: of the forward and backward passes, 'float32' or 'bfloat16'; norms, sums, noise and weights are
             never less than float32.
-        dataset: which records.
-        batch_size: expected.
+        dataset: which records, and whether a sample is one of them or one user.
+        batch_size: expected, in samples.
         steps: of the whole trial.
         noise_multiplier: of the whole search.
-        sample_rate: batch_size over the PUBLIC number of records.
+        sample_rate: batch_size over the PUBLIC number of samples.
         parameters: what the search chose, flat.
         seed: public: initialisation and DPLIS' perturbations.
         private: False is a study without a guarantee, and the only case in which noise may be 0 or seeded.
         noise_seed: of noise and sampling, only when not private.
         threads: of torch in this process; None leaves them as they are.
         device: 'auto', 'cpu' or 'cuda'.
+        score_noise: standard deviation s of the noise on a released validation count, which is then protected and
+            charged: finite and above 0. None: scores of validation records are told as they are.
     """
 
     method: str
@@ -56,6 +63,12 @@ class TrainingSpec:
     noise_seed: int | None = None
     threads: int | None = None
     device: str = "auto"
+    score_noise: float | None = None
+
+    @property
+    def unit(self) -> str:
+        """Whom the guarantee protects, 'record' or 'user'."""
+        return self.dataset.unit
 
 
 def check_privacy(spec: TrainingSpec) -> None:
@@ -64,6 +77,11 @@ def check_privacy(spec: TrainingSpec) -> None:
     Raises:
         GateError: the noise is none, or known.
     """
+    if spec.score_noise is not None and not 0 < spec.score_noise < inf:
+        raise GateError(
+            f"score_noise must be finite and greater than 0; got {spec.score_noise!r}: validation records that need no "
+            "protection are said to be so in the experiment"
+        )
     if not spec.private:
         return
     if not 0 < spec.noise_multiplier < inf:
@@ -76,9 +94,16 @@ def check_privacy(spec: TrainingSpec) -> None:
 
 
 def fingerprint(spec: TrainingSpec) -> str:
-    """Of all that a step depends on. Where it runs, and where the files lie, is not part of it."""
+    """Of all that a step depends on. Where it runs, and where the files lie, is not part of it.
+
+    Nor is what came with a later version and is left at its default, so that a checkpoint of an earlier one still fits.
+    """
     values = asdict(spec)
     for name in ("threads", "device"):
         del values[name]
     values["dataset"].pop("data_dir", None)
+    for owner, added in ((values, _ADDED), (values["dataset"], _ADDED_TO_DATASET)):
+        for name, default in added.items():
+            if owner[name] == default:
+                del owner[name]
     return hashlib.sha256(repr(sorted(values.items())).encode()).hexdigest()

@@ -27,6 +27,17 @@ class _Unpaid:
         """Nothing was charged."""
         return 0
 
+    def restarts(self) -> int:
+        """It is never cut off."""
+        return 0
+
+    def release(self, count: int = 1) -> None:
+        """Nothing to charge."""
+
+    def released(self) -> int:
+        """Nothing was charged."""
+        return 0
+
 
 def seconds_per_step(spec: TrainingSpec, *, steps: int, at_most: float) -> list[float]:
     """Seconds of each of a few steps of `spec`'s method and model, after one that warms up.
@@ -36,7 +47,7 @@ def seconds_per_step(spec: TrainingSpec, *, steps: int, at_most: float) -> list[
         steps: how many steps to time.
         at_most: seconds after which no further step is taken; one is always timed.
     """
-    splits = _random_splits(data.info(spec.dataset), _BATCHES * spec.batch_size)
+    splits = _random_splits(data.info(spec.dataset), spec, samples=_BATCHES * spec.batch_size)
     threads = torch.get_num_threads()
     seconds: list[float] = []
     started = time.perf_counter()
@@ -56,9 +67,11 @@ def seconds_per_step(spec: TrainingSpec, *, steps: int, at_most: float) -> list[
     return seconds[1:] or seconds
 
 
-def _random_splits(about: DatasetInfo, records: int) -> Splits:
-    inputs = public_inputs(about.input_shape, records)
-    targets = torch.randint(about.classes, (records,), generator=torch.Generator().manual_seed(0))
+def _random_splits(about: DatasetInfo, spec: TrainingSpec, *, samples: int) -> Splits:
+    inputs = public_inputs(about.input_shape, samples)
+    targets = torch.randint(about.classes, (samples,), generator=torch.Generator().manual_seed(0))
+    size = spec.dataset.records_per_user
+    users = torch.arange(samples * size).view(samples, size) % samples  # a record may be several users': it is random
     return Splits(
         x_train=inputs,
         y_train=targets,
@@ -66,4 +79,6 @@ def _random_splits(about: DatasetInfo, records: int) -> Splits:
         y_validation=targets[:0],
         x_test=inputs[:0],
         y_test=targets[:0],
+        users_train=users if spec.unit == "user" else None,
+        users_validation=users[:0, 0] if spec.unit == "user" else None,
     )

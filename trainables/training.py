@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import isfinite, nan
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -16,6 +16,7 @@ from trainables import data
 from trainables.data import Splits
 from trainables.engine.average import WeightAverage
 from trainables.engine.layout import Layout
+from trainables.engine.noise import add_noise
 from trainables.engine.per_sample import PerSampleSource
 from trainables.engine.random import Generator, SecureGenerator, SeededGenerator
 from trainables.engine.schedules import factor
@@ -27,18 +28,20 @@ from trainables.hyperparameters import check_augmentation, from_parameters
 from trainables.methods import METHODS
 from trainables.model_gate import public_inputs
 from trainables.models import build
+from trainables.scoring import protected_count, protected_size
 from trainables.spec import TrainingSpec, check_privacy, fingerprint
 
 __all__ = ["LEASE_STEPS", "Charge", "PrivateTraining", "TrainingSpec", "gradient_source"]
 
-# What a crash can cost at most: steps that were charged and never taken.
+# What crashes can cost a trial at most: steps that were charged and never taken. Its first attempt leases half of it at
+# a time, the next a quarter, ...: only attempts that lost something of a lease are counted.
 LEASE_STEPS: Final = 200
 _SCORING_BATCH: Final = 2048
 _AUTOCAST: Final[Mapping[str, torch.dtype | None]] = {"float32": None, "bfloat16": torch.bfloat16}
 
 
 class Charge(Protocol):
-    """How a trial pays for its steps."""
+    """How a trial pays for its steps, and for what is told of protected validation records."""
 
     def lease(self, steps: int) -> None:
         """Charges `steps` durably, BEFORE they are taken; raises when they are refused."""
@@ -48,13 +51,27 @@ class Charge(Protocol):
         """Steps charged so far to this trial, over all its attempts."""
         ...
 
+    def restarts(self) -> int:
+        """How often this trial was cut off after it had leased, and reserved again what it repeats."""
+        ...
+
+    def release(self, count: int = 1) -> None:
+        """Charges `count` validation scores durably, BEFORE they are computed; raises when they are refused."""
+        ...
+
+    def released(self) -> int:
+        """Scores charged so far to this trial, over all its attempts."""
+        ...
+
 
 class PrivateTraining:
-    """A training that takes no step that was not leased first.
+    """A training that takes no step that was not leased first, and tells no protected score that was not charged.
 
     Formal guarantee: what this object shows of the training records (parameters, scores on other records) is a
-    function of `noise_draws` subsampled Gaussian mechanisms with the spec's sample_rate and noise_multiplier. Its
-    state, which holds the secret generator, is for the operator's eyes only.
+    function of `noise_draws` subsampled Gaussian mechanisms with the spec's sample_rate and noise_multiplier. With
+    score_noise, what it shows of the validation records are Gaussian mechanisms of sensitivity 1 and that standard
+    deviation, one for each call of `evaluate`. Its state, which holds the secret generator, is for the operator's eyes
+    only.
 
     Args:
         spec: what to train.
@@ -64,7 +81,8 @@ class PrivateTraining:
     Raises:
         HyperparameterError: a value is out of its range.
         GateError: what is asked for would not be private.
-        DatasetError: the records are not there.
+        DatasetError: the records are not there, or have no users where these are to be protected; or nothing is set
+            aside for protected scores.
     """
 
     def __init__(self, spec: TrainingSpec, charge: Charge, *, splits: Splits | None = None) -> None:
@@ -85,6 +103,7 @@ class PrivateTraining:
             torch.set_num_threads(spec.threads)
         self._device = _device(spec.device)
         about = data.info(spec.dataset)
+        self._protected_size = protected_size(spec)
         check_augmentation(self._hyperparameters.augmentation, about.input_shape)
         self._model = build(
             spec.model,
@@ -97,7 +116,9 @@ class PrivateTraining:
         self._layout = Layout.of(self._model)
         source = gradient_source(self._model, self._layout, about.input_shape, precision=spec.precision)
         self._theta = self._layout.flatten(self._model)
-        self._records = _records(splits or data.load(spec.dataset), self._device)
+        splits = splits or data.load(spec.dataset)
+        self._records = _records(splits, self._device)
+        self._users = _users(spec, splits, self._device)
         self._update = self._make_update()
         decay = self._hyperparameters.ema_decay
         self._average = WeightAverage(self._theta, decay=decay) if decay else None
@@ -146,7 +167,7 @@ class PrivateTraining:
         return self._theta if self._average is None or self.step == 0 else self._average.value()
 
     def run_to(self, step: int) -> None:
-        """Takes steps until `step` of them are done, leasing LEASE_STEPS at most at a time.
+        """Takes steps until `step` of them are done, leasing some at a time: the fewer, the oftener it was cut off.
 
         Raises:
             HyperparameterError: `step` lies beyond the spec's steps.
@@ -156,10 +177,13 @@ class PrivateTraining:
             raise HyperparameterError(f"step must be at most steps = {self.spec.steps}; got {step}")
         inputs, targets = self._records["train"]
         while self.step < step:
-            leased = min(LEASE_STEPS, step - self.step)
+            most = max(LEASE_STEPS >> (self._charge.restarts() + 1), 1)
+            leased = min(most, step - self.step)
             self._charge.lease(leased)  # durable before the first of these batches is drawn
             for _ in range(leased):
-                self._theta = self._private_step.take(self._theta, inputs, targets, learning_rate=self.learning_rate)
+                self._theta = self._private_step.take(
+                    self._theta, inputs, targets, learning_rate=self.learning_rate, users=self._users["train"]
+                )
                 if self._average is not None:
                     self._average.update(self._theta)
                 self.step += 1
@@ -167,18 +191,28 @@ class PrivateTraining:
     def evaluate(self, split: str = "validation") -> dict[str, float]:
         """Accuracy and mean cross-entropy on records that are not trained on.
 
+        With score_noise, a validation score is charged before anything is computed, at every call, and is the number of
+        right answers plus N(0, score_noise²), over the PUBLIC number of validation records. That number is not the true
+        one, and the noise may go either way, so the score may lie a little outside [0, 1]. Where users are protected,
+        the sum over the users of the part of their records that is right takes the place of the count. The mean loss
+        is not told: nothing bounds what one record does to it.
+
         Args:
             split: 'validation' or 'test'.
 
         Returns:
-            `{split}_accuracy` in [0, 1] and `{split}_loss`; both NaN when a parameter or the loss is not finite.
+            `{split}_accuracy` in [0, 1] and `{split}_loss`; both NaN when a parameter or the loss is not finite. Of
+            protected records `validation_accuracy` alone, and for a model that is not finite noise around 0.
 
         Raises:
             GateError: another split. Nothing is ever told of the training records.
             DatasetError: the split has no records.
+            Exception: whatever the charge raises when it refuses; then nothing was computed.
         """
         if split not in ("validation", "test"):
             raise GateError(f"only 'validation' and 'test' are scored, never training records; got {split!r}")
+        if split == "validation" and self.spec.score_noise is not None:
+            return {"validation_accuracy": self._released_score(self.spec.score_noise)}
         inputs, targets = self._records[split]
         if len(inputs) == 0:
             raise DatasetError(f"the {split} split has no records: raise dataset.validation.fraction above 0")
@@ -189,14 +223,31 @@ class PrivateTraining:
 
     def _score(self, inputs: Tensor, targets: Tensor) -> tuple[int, float]:
         """(number of right answers, summed cross-entropy)."""
-        model = self.model
         correct, loss = 0, 0.0
-        with torch.no_grad():
-            for x, y in zip(*(torch.split(each, _SCORING_BATCH) for each in (inputs, targets)), strict=True):
-                logits = model(x).double()
-                correct += int((logits.argmax(1) == y).sum())
-                loss += float(nn.functional.cross_entropy(logits, y, reduction="sum"))
+        for logits, y in self._logits(inputs, targets):
+            correct += int((logits.argmax(1) == y).sum())
+            loss += float(nn.functional.cross_entropy(logits, y, reduction="sum"))
         return correct, loss
+
+    def _released_score(self, noise: float) -> float:
+        self._charge.release(1)  # durable before a validation record is looked at
+        # That a model is not finite is known from the model, which is charged for; it says nothing of these records.
+        finite = bool(self._shown.isfinite().all())
+        answers = self._logits(*self._records["validation"]) if finite else iter(())
+        count = torch.tensor([protected_count(answers, self._users["validation"])], dtype=torch.float64)
+        # What leaves is rounded to single precision, as weights are: the grid of the noise is hidden.
+        noised = add_noise(count, standard_deviation=noise, generator=self._secret, dtype=torch.float32)
+        return float(noised) / self._protected_size
+
+    def _logits(self, inputs: Tensor, targets: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """What the model gives for some records at a time, in float64, and their labels."""
+        model = self.model
+        if len(targets) == 0:
+            return
+        for x, y in zip(*(torch.split(each, _SCORING_BATCH) for each in (inputs, targets)), strict=True):
+            with torch.no_grad():
+                logits = model(x).double()
+            yield logits, y
 
     def state_dict(self) -> dict[str, Any]:
         """Everything from which the training continues bit for bit. Secret: it foretells the noise to come."""
@@ -205,6 +256,7 @@ class PrivateTraining:
             "spec": fingerprint(self.spec),
             "step": self.step,
             "leased": self._charge.leased(),
+            "released": self._released(),
             "noise_draws": self.noise_draws,
             "model": {name: value.detach().clone().cpu() for name, value in self._model.state_dict().items()},
             "optimizer": _stored(self._update.state_dict()),
@@ -216,9 +268,10 @@ class PrivateTraining:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from a stored state.
 
-        The stored stream of noise goes on only when nothing was leased since it was stored, and for the same spec.
-        Otherwise some of its noise may be out already, on other parameters perhaps, and two steps under one noise
-        would cancel it: then the secret generator takes a fresh key, and the steps that are repeated are leased again.
+        The stored stream of noise goes on only when nothing was leased or released since it was stored, and for the
+        same spec. Otherwise some of its noise may be out already, on other parameters perhaps, and two steps or scores
+        under one noise would cancel it: then the secret generator takes a fresh key, and the steps that are repeated
+        are leased again.
 
         Raises:
             TrainableError: the spec averages the weights, and the state has no average. Nothing was taken from it.
@@ -237,7 +290,8 @@ class PrivateTraining:
         self._update.load_state_dict(state["optimizer"])
         self._public.set_state(state["public"])
         self._secret.load_state_dict(state["secret"])
-        if self._charge.leased() != state["leased"] or state["spec"] != fingerprint(self.spec):
+        charged = (self._charge.leased(), self._released(), fingerprint(self.spec))
+        if charged != (state["leased"], state.get("released", 0), state["spec"]):
             self._secret.rekey()
 
     def save(self, path: Path) -> None:
@@ -257,6 +311,10 @@ class PrivateTraining:
     def load(self, path: Path) -> None:
         """Continues from a saved state; nothing in the file is executed."""
         self.load_state_dict(torch.load(path, weights_only=True, map_location="cpu"))
+
+    def _released(self) -> int:
+        """Scores charged so far; without protected ones the charge need not be asked."""
+        return 0 if self.spec.score_noise is None else self._charge.released()
 
     def _make_update(self) -> Update:
         if self._hyperparameters.optimizer == "adam":
@@ -308,3 +366,16 @@ def _records(splits: Splits, device: torch.device) -> dict[str, tuple[Tensor, Te
         "test": (splits.x_test, splits.y_test),
     }
     return {name: (x.to(device).contiguous(), y.to(device).contiguous()) for name, (x, y) in parts.items()}
+
+
+def _users(spec: TrainingSpec, splits: Splits, device: torch.device) -> dict[str, Tensor | None]:
+    """Whose the records are, on the device; None for both where the unit is a record.
+
+    Raises:
+        DatasetError: the records do not say.
+    """
+    if spec.unit == "record":
+        return {"train": None, "validation": None}
+    if splits.users_train is None or splits.users_validation is None:
+        raise DatasetError(f"unit {spec.unit} needs records that belong to users; got {spec.dataset.name} without them")
+    return {"train": splits.users_train.to(device), "validation": splits.users_validation.to(device)}

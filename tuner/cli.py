@@ -221,7 +221,10 @@ def resume_command(
 @click.argument("name")
 @_storage
 def stop(name: str, storage: str) -> None:
-    """Ask a running sweep to stop: running trials end, no new one starts, the rest of the budget is kept."""
+    """Ask a running sweep to stop: running trials end, no new one starts, the rest of the budget is kept.
+
+    A sealed search then releases nothing and stays charged; `tune resume` goes on with it.
+    """
     from tuner.status import request_stop
     from tuner.sweeps import find
 
@@ -258,7 +261,7 @@ def watch(name: str, storage: str, every: float) -> None:
 @_storage
 @_json
 def show(name: str, trial: str | None, storage: str, as_json: bool) -> None:
-    """All trials of a sweep, or one TRIAL (its number or id) with its scores by step."""
+    """All trials of a sweep, or one TRIAL (its number or id) with its scores by step; of a sealed one its winner."""
     from tuner.status import trial_text, trial_values
     from tuner.sweeps import find
 

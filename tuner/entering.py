@@ -8,13 +8,14 @@ from trainables.data import fingerprint
 from tuner.errors import LedgerError, TunerError
 from tuner.experiment import load
 from tuner.settings import plan_hash, settings_hash
+from tuner.sweeps import read_json
 
 if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.plan import Plan
     from tuner.prepare import Prepared
-    from tuner.privacy.entries import SearchState
     from tuner.privacy.ledger import Ledger
+    from tuner.privacy.states import SearchState
     from tuner.sweeps import SweepFolder
 
 __all__ = ["STARTING", "enter", "hold_to_ledger", "leave", "open_ledger", "refuse_if_charged", "return_to", "split_of"]
@@ -41,13 +42,16 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: Prepared) -> None:
         BudgetRefusedError: it does not fit; nothing was written.
     """
     plan = prepared.plan
+    chosen = {"public_search": read_json(sweep.public_search)} if sweep.public_search.exists() else {}
     ledger.open_search(
         prepared.owner,
         sweep.id,
-        mechanism=plan.mechanism,
+        allowance=plan.training_allowance,
         epsilon=plan.epsilon,
         delta=plan.delta,
-        step_cap=plan.step_cap,
+        validation=plan.validation_allowance,
+        validation_claim=plan.validation_claim,
+        unit=plan.unit,
         fingerprint=fingerprint(prepared.request),
         details={
             "experiment": plan.name,
@@ -57,6 +61,7 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: Prepared) -> None:
             "settings": settings_hash(prepared.experiment),
             "plan": plan_hash(plan),
             "split": split_of(prepared.experiment),
+            **chosen,
         },
     )
 
@@ -82,8 +87,18 @@ def hold_to_ledger(state: SearchState, experiment: Experiment, plan: Plan, *, da
     held = {
         "the settings": (settings_hash(experiment), state.details.get("settings")),
         "the plan": (
-            (plan.mechanism, plan.step_cap, plan.epsilon, plan.delta, plan.private, plan_hash(plan)),
-            (state.mechanism, state.step_cap, state.epsilon, state.delta, True, state.details.get("plan")),
+            (
+                (plan.training_allowance, plan.epsilon, plan.delta, plan.unit, plan.private),
+                (plan.validation_allowance, plan.validation_claim, plan_hash(plan)),
+            ),
+            (
+                (state.allowance, state.epsilon, state.delta, state.unit, True),
+                (
+                    None if state.validation is None else state.validation.allowance,
+                    state.validation_claim,
+                    state.details.get("plan"),
+                ),
+            ),
         ),
         "the records": (data, state.fingerprint),
     }
@@ -95,8 +110,13 @@ def hold_to_ledger(state: SearchState, experiment: Experiment, plan: Plan, *, da
             )
 
 
-def return_to(sweep: SweepFolder, prepared: Prepared) -> Ledger | None:
+def return_to(sweep: SweepFolder, prepared: Prepared, *, reopen: bool = True) -> Ledger | None:
     """The ledger of a sweep that goes on, with the search open in it.
+
+    Args:
+        sweep: the sweep.
+        prepared: what it trains.
+        reopen: False for one that only has its end to tell.
 
     Raises:
         BudgetRefusedError: it was closed without a step, and its cap no longer fits the data set's.
@@ -123,7 +143,8 @@ def return_to(sweep: SweepFolder, prepared: Prepared) -> Ledger | None:
     state = ledger.search_state(sweep.id)
     # The stored file, not the one that is wanted: that one has taken its noise from the plan.
     hold_to_ledger(state, load(sweep.experiment), prepared.plan, data=fingerprint(prepared.request))
-    ledger.reopen_search(sweep.id)
+    if reopen:
+        ledger.reopen_search(sweep.id)
     return ledger
 
 
@@ -161,5 +182,9 @@ def leave(ledger: Ledger | None, sweep: SweepFolder, *, over: bool) -> None:
         sweep: the sweep.
         over: whether it ended by itself or by the user's wish.
     """
-    if ledger is not None and (over or ledger.search_state(sweep.id).leased_steps == 0):
+    if ledger is None:
+        return
+    state = ledger.search_state(sweep.id)
+    charged = state.begun or any(pool.leased_steps for pool in state.pools.values())
+    if over or not charged:
         ledger.close_search(sweep.id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata as metadata
 import math
 import platform
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,16 @@ from tuner.errors import InputError, TunerError
 from tuner.experiment import load
 from tuner.plan import Plan, plan_from
 from tuner.prepare import training_spec
+from tuner.sealed import WINNER, read_winner
 
 if TYPE_CHECKING:
-    from trainables.data import DatasetInfo
+    from collections.abc import Mapping
+
+    from trainables.data import DatasetInfo, DatasetRequest
     from trainables.training import PrivateTraining
     from tuner.experiment import Experiment
-    from tuner.privacy.entries import SearchState
-    from tuner.search.types import TrialView
+    from tuner.privacy.card import CardFacts
+    from tuner.privacy.states import SearchState
     from tuner.sweeps import SweepFolder
 
 __all__ = ["export_sweep", "export_text", "standalone_yaml"]
@@ -31,6 +35,27 @@ _LIBRARIES = ("torch", "numpy", "opacus", "dp-accounting", "optuna", "ray", "cry
 _GENERATOR = "AES-256-CTR with fast key erasure, keyed by the operating system, Box-Muller in double precision"
 _MODEL, _EXPERIMENT = "model.safetensors", "experiment.yaml"
 _CARD, _CARD_PAGE = "privacy_card.json", "privacy_card.md"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Best:
+    """The trial that leaves.
+
+    Attributes:
+        id: of the trial in the ledger; of a sealed search a word.
+        number: of the trial; None of a sealed search, where it would tell of the others.
+        parameters: its flat parameters.
+        score: its last.
+        seed: of its initialisation.
+        checkpoint: its state, for the operator alone.
+    """
+
+    id: str
+    number: int | None
+    parameters: Mapping[str, object]
+    score: float | None
+    seed: int
+    checkpoint: Path
 
 
 def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None) -> dict[str, Any]:
@@ -52,9 +77,10 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None) -> dict
             was charged for. Then nothing was written.
     """
     from trainables.data import check_present, fingerprint, info
-    from tuner.privacy.card import CardFacts, card_text, issue_card
+    from tuner.privacy.card import card_text, issue_card
+    from tuner.privacy.curve import render_svg
     from tuner.privacy.ledger import Ledger
-    from tuner.privacy.markdown import render_markdown
+    from tuner.privacy.markdown import CURVE_FILE, render_markdown
 
     sweep.require_whole()
     experiment = load(sweep.experiment)
@@ -65,72 +91,112 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None) -> dict
             f"only a private sweep can be exported, got {sweep.id} with privacy.private: false. "
             "Run it again with private: true; its noise was seeded, so nothing protects the records in its model."
         )
+    if plan.accounting == "public":
+        raise InputError(f"only what trained on the private records can be exported, got the search {sweep.id}.")
     # The ledger first: without it there is no claim, and then nothing is written.
     ledger = Ledger.open(experiment.ledger, create=False)
     if ledger.search_state(sweep.id).status == "open":
+        state = sweep.read_status().get("state")
+        mend = (
+            ""
+            if plan.accounting == "selection"
+            else " (with --set search.trials=N of the trials begun it starts no new one)"
+        )
         raise InputError(
-            f"only a sweep that has ended can be exported, got {sweep.id} which is {sweep.read_status().get('state')}. "
-            f"Let it end: tune resume {sweep.id} (with --set search.trials=N of the trials begun it starts no new one)."
+            f"only a sweep that has ended can be exported, got {sweep.id} which is {state}. "
+            f"Let it end: tune resume {sweep.id}{mend}."
         )
     request = experiment.dataset_request(data_dir)
     check_present(request)
     hold_to_ledger(ledger.search_state(sweep.id), experiment, plan, data=fingerprint(request))
     charged = ledger.search_state(sweep.id)
-    best = _winner(sweep, experiment, plan, charged)
+    best = _winner(sweep, charged) if charged.sealed else _best(sweep, experiment, plan, charged)
     about = info(request)
-    training = _load(sweep, experiment, plan, best, data_dir=data_dir)
-    _require_charged(charged, best, training.step)
+    training = _load(experiment, request, plan, best)
+    if not charged.sealed:
+        _require_charged(charged, best.id, best.number, training.step)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"--out must be a folder that can be written, got {out}: {error.strerror}.") from error
-    validation = {} if best.last_score is None else {experiment.search.metric.name: best.last_score}
+    validation = {} if best.score is None else {experiment.search.metric.name: best.score}
     scores = {**validation, **_test_score(sweep, best, training)}
     _write_model(training, out / _MODEL)
     (out / _EXPERIMENT).write_text(standalone_yaml(experiment, plan, best))
-    card = issue_card(
-        ledger,
-        CardFacts(
-            search=sweep.id,
-            winner=best.id,
-            method=plan.method,
-            model=plan.model,
-            parameters=dict(best.parameters),
-            batch_size=plan.batch_size,
-            max_grad_norm=training.max_grad_norm,
-            public_size=plan.train_size,
-            public_size_is_public=about.path is None,
-            sampler=experiment.search.sampler.name,
-            pruner=experiment.search.pruner.name,
-            validation={
-                "source": f"{experiment.dataset.validation.fraction:g} of the training file of {plan.dataset}",
-                "split": f"by a public keyed hash of each record's {'content' if about.path else 'published index'}: "
-                "adding a record moves no other",
-                "key": dict(split_of(experiment)),
-            },
-            random_generator=_GENERATOR,
-            versions=_versions(),
-            private=plan.private,
-            scores=scores,
-            preprocessing=_preprocessing(about),
-        ),
-    )
+    facts = _facts(sweep, experiment, plan, best, about=about, max_grad_norm=training.max_grad_norm, scores=scores)
+    card = issue_card(ledger, facts)
     (out / _CARD).write_text(card_text(card))
+    (out / CURVE_FILE).write_text(render_svg(card))
     (out / _CARD_PAGE).write_text(render_markdown(card))
-    files = [out / name for name in (_EXPERIMENT, _MODEL, _CARD, _CARD_PAGE)]
+    files = [out / name for name in (_EXPERIMENT, _MODEL, _CARD, _CARD_PAGE, CURVE_FILE)]
+    trial = {"number": best.number, "id": best.id, "parameters": dict(best.parameters)}
     return {
         "folder": str(out),
         "sweep": sweep.id,
-        "trial": {"number": best.number, "id": best.id, "parameters": dict(best.parameters)},
+        "trial": {name: value for name, value in trial.items() if value is not None},
         "files": [str(path) for path in files],
         "scores": scores,
         "claim": {"epsilon": card["claim"]["epsilon"], "delta": card["claim"]["delta"]},
     }
 
 
+def _facts(
+    sweep: SweepFolder,
+    experiment: Experiment,
+    plan: Plan,
+    best: _Best,
+    *,
+    about: DatasetInfo,
+    max_grad_norm: float,
+    scores: dict[str, float],
+) -> CardFacts:
+    """What the card says that the ledger does not know."""
+    from tuner.privacy.card import CardFacts
+    from tuner.privacy.events import SampledGaussian
+
+    shape, sealed = plan.shape_of(best.parameters), plan.accounting == "selection"
+    if shape.sample_rate is None or shape.noise_multiplier is None:
+        raise TunerError(f"a private trial must have a rate and noise, got none for {best.id}. Restore its plan.")
+    users = plan.unit == "user"
+    return CardFacts(
+        search=sweep.id,
+        winner=best.id,
+        winner_run=(SampledGaussian(shape.sample_rate, shape.noise_multiplier), shape.steps) if sealed else None,
+        method=plan.method,
+        model=plan.model,
+        parameters=dict(best.parameters),
+        batch_size=shape.batch_size,
+        max_grad_norm=max_grad_norm,
+        public_size=plan.train_size,
+        public_size_is_public=about.path is None,
+        records_per_user=experiment.dataset.records_per_user if users else None,
+        sampler=experiment.search.sampler.name,
+        pruner=experiment.search.pruner.name,
+        validation={
+            "source": f"{experiment.dataset.validation.fraction:g} of the training file of {plan.dataset}",
+            "split": _split_words(about, users=users),
+            "key": dict(split_of(experiment)),
+        },
+        random_generator=_GENERATOR,
+        versions=_versions(),
+        private=plan.private,
+        scores=scores,
+        preprocessing=_preprocessing(about),
+    )
+
+
+def _split_words(about: DatasetInfo, *, users: bool) -> str:
+    if users:
+        return "by a public keyed hash of each user: adding a user moves no other"
+    of = "content" if about.path else "published index"
+    return f"by a public keyed hash of each record's {of}: adding a record moves no other"
+
+
 def export_text(values: dict[str, Any]) -> str:
     """What `export_sweep` did, in words."""
-    lines = [f"exported trial {values['trial']['number']} of {values['sweep']} to {values['folder']}"]
+    number = values["trial"].get("number")
+    what = "the winner" if number is None else f"trial {number}"
+    lines = [f"exported {what} of {values['sweep']} to {values['folder']}"]
     lines += [f"  {path}" for path in values["files"]]
     lines += [f"  {name} {score:.4f}" for name, score in values["scores"].items()]
     lines.append("  (outside the guarantee; the test set is scored once a sweep, here)")
@@ -141,20 +207,35 @@ def export_text(values: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def standalone_yaml(experiment: Experiment, plan: Plan, best: TrialView) -> str:
+def standalone_yaml(experiment: Experiment, plan: Plan, best: _Best) -> str:
     """An experiment file of one trial with the best values: what `tune train` runs.
 
-    Its cap is what that one run costs, rounded up in the seventh digit: training it again is a charge of its own.
+    Its cap is what that one run costs, rounded up in the seventh digit: training it again is a charge of its own. It is
+    an ordinary search of one trial, whatever the mode was of the search that found the values.
     """
     from tuner.experiment.yamlfile import dump
+    from tuner.privacy.accounting import epsilon
+    from tuner.privacy.events import SampledGaussian
 
+    shape = plan.shape_of(best.parameters)
+    if shape.sample_rate is None or shape.noise_multiplier is None:
+        raise TunerError(f"a private trial must have a rate and noise, got none for {best.id}. Restore its plan.")
+    cost = epsilon(SampledGaussian(shape.sample_rate, shape.noise_multiplier), shape.steps, plan.delta)
     values = experiment.model_dump(mode="json", by_alias=True)
     values["name"] = f"{experiment.name[:57]}-best"
-    values["seed"] = experiment.seed + best.number  # the trial's own
+    values["seed"] = best.seed
     values["tracking"]["experiment"] = values["name"]
-    values["privacy"]["epsilon"] = _round_up(plan.epsilon_trial)
-    values["privacy"]["noise_multiplier"] = plan.noise_multiplier
-    values["search"] |= {"trials": 1, "sampler": "random", "pruner": "none", "space": dict(best.parameters)}
+    values["trainable"]["batch_size"] = shape.batch_size
+    if "epochs" in plan.priced:
+        values["trainable"]["epochs"] = best.parameters["epochs"]
+    privacy = {"epsilon": _round_up(cost), "noise_multiplier": shape.noise_multiplier, "accounting": "composition"}
+    values["privacy"] |= {**privacy, "cap": "auto", "order": "auto"}
+    values["privacy"].pop("runs")
+    if experiment.dataset.validation.protected:
+        # Few scores are drawn of one trial: their noise follows from the smaller budget.
+        values["dataset"]["validation"] |= {"epsilon": None, "delta": None, "noise": "auto"}
+    space = {name: value for name, value in best.parameters.items() if name not in plan.priced}
+    values["search"] |= {"trials": 1, "sampler": "random", "pruner": "none", "space": space, "public": None}
     values["resources"]["concurrent_trials"] = 1
     head = (
         f"# tune train {_EXPERIMENT}\n#\n"
@@ -169,7 +250,7 @@ def _round_up(epsilon: float) -> float:
     return math.ceil(epsilon * scale) / scale
 
 
-def _winner(sweep: SweepFolder, experiment: Experiment, plan: Plan, charged: SearchState) -> TrialView:
+def _best(sweep: SweepFolder, experiment: Experiment, plan: Plan, charged: SearchState) -> _Best:
     from tuner.search.views import best_trial, read_trials
     from tuner.study import open_sweep_study
 
@@ -177,20 +258,53 @@ def _winner(sweep: SweepFolder, experiment: Experiment, plan: Plan, charged: Sea
     study = open_sweep_study(sweep, experiment, plan)
     trials = read_trials(study, mode=mode, steps_planned=plan.steps_per_trial)
     for trial in trials:
-        _require_charged(charged, trial, trial.step)
+        _require_charged(charged, trial.id, trial.number, trial.step)
     best = best_trial(trials, mode=mode)
     if best is None:
         raise InputError(
             f"a sweep must have a complete trial to be exported, got {sweep.id} with none. See: tune show {sweep.id}"
         )
-    return best
+    path = checkpoint_path(sweep.root, best.id)
+    if path is None:
+        raise TunerError(
+            f"the best trial's model must lie in {sweep.trials / best.id}, and is gone. Restore the folder from a copy."
+        )
+    return _Best(
+        id=best.id,
+        number=best.number,
+        parameters=dict(best.parameters),
+        score=best.last_score,
+        seed=experiment.seed + best.number,  # the trial's own
+        checkpoint=path,
+    )
 
 
-def _require_charged(charged: SearchState, trial: TrialView, steps: int) -> None:
-    leased = charged.trials[trial.id].leased if trial.id in charged.trials else 0
+def _winner(sweep: SweepFolder, charged: SearchState) -> _Best:
+    """The one run that left a sealed sweep; nothing else of it is looked at."""
+    winner = read_winner(sweep)
+    if winner is None:
+        raise InputError(
+            f"only a sealed sweep that has ended can be exported, got {sweep.id}. Let it end: tune resume {sweep.id}."
+        )
+    if not winner.found:
+        raise InputError(f"a sealed sweep must have a winner to be exported, got {sweep.id} which released none.")
+    if not charged.begun:
+        raise TunerError(f"a sealed sweep must have been charged, and {sweep.id} was not. Restore its ledger.")
+    return _Best(
+        id=WINNER,
+        number=None,
+        parameters=dict(winner.parameters),
+        score=winner.score,
+        seed=winner.seed,
+        checkpoint=winner.checkpoint,
+    )
+
+
+def _require_charged(charged: SearchState, trial: str, number: int | None, steps: int) -> None:
+    leased = charged.trials[trial].leased if trial in charged.trials else 0
     if leased < steps:
         raise TunerError(
-            f"every step of a sweep must be in its ledger, got trial {trial.number} with {steps} steps, of which "
+            f"every step of a sweep must be in its ledger, got trial {number} with {steps} steps, of which "
             f"{leased} were charged. The sweep's folder or the ledger was changed; restore both from a copy."
         )
 
@@ -212,30 +326,31 @@ class _Paid:
         """Nothing is leased here."""
         return 0
 
+    def restarts(self) -> int:
+        """It is never cut off."""
+        return 0
 
-def _load(
-    sweep: SweepFolder, experiment: Experiment, plan: Plan, best: TrialView, *, data_dir: str | None
-) -> PrivateTraining:
+    def release(self, count: int = 1) -> None:
+        """Refuse: no validation record is looked at here."""
+        raise TunerError(f"an export releases no validation score, got a request for {count}")
+
+    def released(self) -> int:
+        """Nothing is released here."""
+        return 0
+
+
+def _load(experiment: Experiment, request: DatasetRequest, plan: Plan, best: _Best) -> PrivateTraining:
     from trainables.training import PrivateTraining
 
-    path = checkpoint_path(sweep.root, best.id)
-    if path is None:
-        raise TunerError(
-            f"the best trial's model must lie in {sweep.trials / best.id}, and is gone. Restore the folder from a copy."
-        )
     spec = training_spec(
-        experiment,
-        experiment.dataset_request(data_dir),
-        plan,
-        parameters=dict(best.parameters),
-        number=best.number,
+        experiment, request, plan, parameters=dict(best.parameters), number=best.number or 0, seed=best.seed
     )
     training = PrivateTraining(spec, _Paid())
-    training.load(path)
+    training.load(best.checkpoint)
     return training
 
 
-def _test_score(sweep: SweepFolder, best: TrialView, training: PrivateTraining) -> dict[str, float]:
+def _test_score(sweep: SweepFolder, best: _Best, training: PrivateTraining) -> dict[str, float]:
     """The test scores, taken once: a second look at the test set would be a search over it."""
     path = sweep.root / "test_scores.json"
     if path.exists():

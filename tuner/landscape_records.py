@@ -143,6 +143,12 @@ def same_records(exports: Sequence[Exported], *, dataset: str | None, split: str
             f"--split must be validation or test, got {split!r}. The training records are never looked at: "
             "exact losses of theirs would take back what the noise protects."
         )
+    protected = [export for export in exports if export.experiment.dataset.validation.protected]
+    if split == "validation" and protected:
+        raise InputError(
+            f"--split validation tells exact losses, got {protected[0].folder}, whose validation records are inside "
+            "its guarantee: only noised scores of theirs may leave. Take --split test."
+        )
     others = [export for export in exports if dataset not in (None, export.experiment.dataset.name)]
     if not others or dataset is None:
         kinds = {_identity(export, split=split) for export in exports}
@@ -193,7 +199,8 @@ def records_of(export: Exported, *, dataset: str | None, data_dir: str | None) -
     own = export.experiment.dataset_request(data_dir)
     if dataset is None or dataset == own.name:
         return own
-    return replace(own, name=dataset, path=None, public_size=None)
+    # Another set is anyone's to see: its records stand for themselves, whatever a model protects.
+    return replace(own, name=dataset, path=None, public_size=None, unit="record", public_users=None)
 
 
 def _identity(export: Exported, *, split: str) -> tuple[object, ...]:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
+from search_spaces import parse_domain
 from trainables.data import public_train_size
-from tuner.errors import BudgetRefusedError, TunerError
-from tuner.privacy.accounting import calibrate_noise, epsilon, max_steps
+from tuner.errors import TunerError
+from tuner.plan_caps import compose, epsilon_of_planned, trials_within
+from tuner.plan_modes import plan_public, plan_scores, plan_sealed, proxy, sealed_facts
+from tuner.plan_shapes import Choice, Choices, rung_steps, steps_per_trial
+from tuner.privacy.accounting import epsilon
+from tuner.privacy.allowances import Allowance, CouponBook, FixedOrder, TotalSteps, from_body
 from tuner.privacy.events import SampledGaussian
 
 if TYPE_CHECKING:
     from trainables.data import DatasetRequest
     from tuner.experiment import Experiment
+    from tuner.search.types import TrialShape
 
-__all__ = ["Plan", "make_plan", "plan_from", "rung_steps", "steps_per_trial"]
+__all__ = ["Plan", "added_fields", "make_plan", "plan_from", "rung_steps", "steps_per_trial"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,24 +33,39 @@ class Plan:
         name: the experiment's name.
         method: training method of every trial.
         model: model of every trial.
-        dataset: name of the data set.
-        train_size: PUBLIC number of training records after the validation split; the n of `sample_rate`.
-        batch_size: expected batch size under Poisson sampling.
+        dataset: name of the private data set.
+        train_size: PUBLIC number of training records (users) after the validation split; the n of `sample_rate`.
+        batch_size: expected batch size under Poisson sampling; of the longest trial where it is searched.
         sample_rate: `batch_size` / `train_size`.
-        noise_multiplier: noise standard deviation / clipping norm, one for the whole search.
-        noise_source: ``calibrated`` (``auto`` in the file) or ``given``.
-        trials: trials asked for.
-        trials_that_fit: how many of them fit the budget when none is pruned.
-        steps_per_trial: steps of a trial that is not pruned.
-        rungs: the steps at which a trial reports.
-        step_cap: total steps that the search may ever take; the ledger enforces it.
+        noise_multiplier: noise standard deviation / clipping norm; the least where it is searched.
+        noise_source: ``calibrated`` (``auto`` in the file), ``given`` or ``searched``.
+        trials: trials asked for; the mean of their number in a sealed search.
+        trials_that_fit: how many of them fit the budget when none is pruned, whatever they choose.
+        steps_per_trial: steps of a trial that is not pruned; of the longest where they differ.
+        rungs: the steps at which such a trial reports; a shorter one at the same fractions of its own.
+        step_cap: total steps that the search may ever take; the ledger enforces it. None where steps of different
+            price are counted, or where nothing is counted because the search is sealed.
         epsilon: the cap that the file asks for: what is claimed for the whole search.
         delta: δ of every ε here.
-        epsilon_trial: ε of one trial that is not pruned, by itself.
-        epsilon_planned: ε of all planned steps composed.
-        epsilon_at_cap: ε of `step_cap` steps composed, at most `epsilon`.
+        epsilon_trial: ε of one trial that is not pruned, by itself; of the dearest where they differ.
+        epsilon_planned: ε of all planned trials.
+        epsilon_at_cap: ε of all that the cap allows, at most `epsilon`.
         private: False when the run carries no guarantee (``privacy.private: false``).
         free: searched parameters that cost the accountant nothing.
+        unit: what is protected: a ``record``, or a ``user`` with all records.
+        accounting: ``composition``, ``selection`` or ``public``.
+        cap: ``total_steps``, ``coupon_book``, ``fixed_order`` or ``sealed``.
+        cap_reason: why this cap.
+        alternatives: the caps that were looked at: cap, noise_multiplier, trials (that fit), epsilon (of the planned).
+        allowance: the cap as the ledger keeps it; None for `step_cap` steps of the one mechanism.
+        trials_at_most: how many of the trials fit when all choose what is cheapest; None where all cost the same.
+        epochs: passes of a trial; None where nothing priced is searched.
+        priced: the domains of what is searched and priced, as they stand in the file.
+        validation: of protected scores: epsilon, delta, noise (of a count), releases, size (public number of
+            validation records), standard_error (of a score), allowance; None where they are outside the guarantee.
+        selection: of a sealed search: law, mean, shape, at_most, quantiles (in runs), truncation_share (of δ), ratio,
+            price (ε over that of one run), price_without_ratio; None otherwise.
+        public: of a search on public data: name, train_size, sample_rate; None otherwise.
     """
 
     name: str
@@ -59,7 +81,7 @@ class Plan:
     trials_that_fit: int
     steps_per_trial: int
     rungs: tuple[int, ...]
-    step_cap: int
+    step_cap: int | None
     epsilon: float
     delta: float
     epsilon_trial: float
@@ -67,103 +89,235 @@ class Plan:
     epsilon_at_cap: float
     private: bool
     free: tuple[str, ...]
+    # What plans could not say before; the defaults mean what those plans meant.
+    unit: str = "record"
+    accounting: str = "composition"
+    cap: str = "total_steps"
+    cap_reason: str = ""
+    alternatives: tuple[Mapping[str, Any], ...] = ()
+    allowance: Mapping[str, Any] | None = None
+    trials_at_most: int | None = None
+    epochs: float | None = None
+    priced: Mapping[str, Any] = field(default_factory=dict)
+    validation: Mapping[str, Any] | None = None
+    selection: Mapping[str, Any] | None = None
+    public: Mapping[str, Any] | None = None
 
     @property
     def mechanism(self) -> SampledGaussian:
-        """The mechanism of every step of the search."""
+        """The mechanism of every step of the search.
+
+        Raises:
+            TunerError: trials choose among several.
+        """
+        if set(self.priced) - {"epochs"}:
+            raise TunerError(f"one mechanism for all trials is asked for, got trials that choose {set(self.priced)}.")
         return SampledGaussian(self.sample_rate, self.noise_multiplier)
+
+    @cached_property
+    def training_allowance(self) -> Allowance:
+        """The cap of what trains."""
+        if self.allowance is not None:
+            return from_body(self.allowance)
+        if self.step_cap is None:
+            raise TunerError("a plan must have an allowance or a cap on steps, got neither. Restore it from a copy.")
+        return TotalSteps(self.mechanism, self.step_cap)
+
+    @property
+    def validation_allowance(self) -> Allowance | None:
+        """The cap of the protected scores."""
+        return None if self.validation is None else from_body(self.validation["allowance"])
+
+    @property
+    def validation_claim(self) -> tuple[float, float] | None:
+        """(ε, δ) of the protected scores."""
+        return None if self.validation is None else (self.validation["epsilon"], self.validation["delta"])
+
+    @property
+    def score_noise(self) -> float | None:
+        """Standard deviation of a released count of right answers."""
+        return None if self.validation is None else float(self.validation["noise"])
+
+    @property
+    def private_trials(self) -> int:
+        """Trials on the private records: their mean number in a sealed search, one after a search on public data."""
+        return 1 if self.accounting == "public" else self.trials
+
+    @cached_property
+    def choices(self) -> Choices:
+        """What trials choose that is priced."""
+        return Choices(
+            train_size=self.train_size,
+            batch_size=self.batch_size,
+            epochs=self.epochs or self.steps_per_trial * self.batch_size / self.train_size,
+            noise=None if "noise_multiplier" in self.priced else self.noise_multiplier,
+            searched={name: parse_domain(spec) for name, spec in self.priced.items()},
+        )
+
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """All that is searched, what is priced last."""
+        return (*self.free, *self.priced)
+
+    @property
+    def shapes_vary(self) -> bool:
+        """Whether what a trial takes depends on its parameters."""
+        return bool(self.priced)
+
+    def shape_of(self, parameters: Mapping[str, object]) -> TrialShape:
+        """What a trial with these parameters takes, and where it reports.
+
+        Raises:
+            KeyError: a searched and priced one is missing.
+        """
+        if self.priced:
+            return self.choices.shape(parameters, rungs=self.rungs, released=self.validation is not None)
+        from tuner.search.types import TrialShape
+
+        return TrialShape(
+            batch_size=self.batch_size,
+            sample_rate=self.sample_rate,
+            noise_multiplier=self.noise_multiplier,
+            steps=self.steps_per_trial,
+            rungs=self.rungs,
+            releases=0 if self.validation is None else len(self.rungs),
+        )
+
+    def cheapest(self) -> tuple[TrialShape, ...]:
+        """Shapes of which one fits the budget whenever any does; none where all trials have one shape."""
+        if not self.priced:
+            return ()
+        ends = self.choices.ends(rungs=self.rungs, released=self.validation is not None)
+        match self.training_allowance:
+            case FixedOrder() as filtering:
+                price = {shape: shape.steps * filtering.price(_mechanism(shape)) for shape in ends}
+                return (min(ends, key=lambda shape: price[shape]),)
+            case CouponBook():
+                return tuple({_mechanism(s): s for s in sorted(ends, key=lambda s: -s.steps)}.values())
+            case _:
+                return (min(ends, key=lambda shape: shape.steps),)
+
+    @property
+    def dearest(self) -> Choice:
+        """The choice whose longest trial is the dearest, or nearly: what the modes are compared for."""
+        return self.choices.dearest[0]
 
     def as_dict(self) -> dict[str, object]:
         """Plain values, for ``--json`` and for the sweep's folder."""
         return asdict(self)
 
 
-def steps_per_trial(*, epochs: float, train_size: int, batch_size: int) -> int:
-    """Steps of one trial: an epoch is as many steps as see each record once in expectation."""
-    return max(1, round(epochs * train_size / batch_size))
-
-
-def rung_steps(rungs: int | Sequence[float], steps: int) -> tuple[int, ...]:
-    """The steps at which a trial of `steps` steps reports, ascending; the last is always `steps`.
-
-    Args:
-        rungs: how many equally spaced reports, or the fractions of the steps at which to report.
-        steps: steps of a trial.
-    """
-    fractions = [(i + 1) / rungs for i in range(rungs)] if isinstance(rungs, int) else list(rungs)
-    return tuple(sorted({max(1, min(steps, round(fraction * steps))) for fraction in fractions} | {steps}))
+def _mechanism(shape: TrialShape) -> SampledGaussian:
+    return SampledGaussian(shape.sample_rate, shape.noise_multiplier)  # type: ignore[arg-type]  # it refuses None
 
 
 def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
     """Plan the search that an experiment file asks for.
 
     With ``noise_multiplier: auto`` the noise is the smallest with which all planned trials fit, and they are the cap.
-    With a number, the cap is the largest number of steps that fits, whatever was planned.
+    With a number, or with noise that is searched, the cap is the largest that fits ε, whatever was planned.
 
     Raises:
         BudgetRefusedError: not even one trial fits the search's own ε.
     """
     train_size = public_train_size(request)
-    trainable, privacy, search = experiment.trainable, experiment.privacy, experiment.search
-    sample_rate = trainable.batch_size / train_size
-    steps = steps_per_trial(epochs=trainable.epochs, train_size=train_size, batch_size=trainable.batch_size)
-    planned = steps * search.trials
-    calibrated = privacy.noise_multiplier == "auto"
-    if calibrated:
-        noise = calibrate_noise(sample_rate=sample_rate, steps=planned, epsilon=privacy.epsilon, delta=privacy.delta)
-    else:
-        noise = float(privacy.noise_multiplier)
-    mechanism = SampledGaussian(sample_rate, noise)
-    cap = planned if calibrated else max_steps(mechanism, epsilon=privacy.epsilon, delta=privacy.delta)
-    if cap < steps:
-        raise BudgetRefusedError(
-            f"one trial of {steps} steps at noise_multiplier {noise:g} must fit privacy.epsilon, "
-            f"got ε = {epsilon(mechanism, steps, privacy.delta):.4g} where {privacy.epsilon:g} is the cap. "
-            "Raise noise_multiplier (or write auto), lower trainable.epochs, or raise privacy.epsilon."
-        )
+    privacy, search = experiment.privacy, experiment.search
+    asked = Choices.of(experiment, train_size)
+    extra: dict[str, Any] = {}
+    allowance: Allowance
+    match privacy.accounting:
+        case "selection":
+            allowance, choices = plan_sealed(experiment, asked)
+            extra["cap_reason"] = "charged as a whole when it begins, since how many runs it makes is hidden"
+        case "public":
+            allowance, choices = plan_public(experiment, asked)
+            extra["cap_reason"] = "one private run, after a search on public records that costs nothing"
+        case _:
+            cap = compose(
+                asked,
+                trials=search.trials,
+                epsilon=privacy.epsilon,
+                delta=privacy.delta,
+                cap=privacy.cap,
+                order=privacy.order,
+            )
+            allowance, choices = cap.allowance, cap.choices
+            extra |= {"cap_reason": cap.reason, "alternatives": cap.alternatives if len(cap.alternatives) > 1 else ()}
+    batch_size, steps, noise = choices.nominal
+    rungs = rung_steps(search.rungs, steps)
+    trials = 1 if privacy.accounting == "public" else search.trials
+    claim = allowance.claim(privacy.delta)
+    if allowance.kind == "sealed":
+        extra["selection"] = sealed_facts(allowance, claim=claim, delta=privacy.delta)  # type: ignore[arg-type]
+    least, most = trials_within(allowance, choices, trials)
+    steps_capped = isinstance(allowance, TotalSteps)
+    spare = experiment.resources.concurrent_trials
     return Plan(
         name=experiment.name,
-        method=trainable.method,
-        model=trainable.model,
+        method=experiment.trainable.method,
+        model=experiment.trainable.model,
         dataset=experiment.dataset.name,
         train_size=train_size,
-        batch_size=trainable.batch_size,
-        sample_rate=sample_rate,
-        noise_multiplier=noise,
-        noise_source="calibrated" if calibrated else "given",
+        batch_size=batch_size,
+        sample_rate=batch_size / train_size,
+        noise_multiplier=noise or 0.0,
+        noise_source="calibrated" if asked.calibrates else "searched" if asked.noise is None else "given",
         trials=search.trials,
-        trials_that_fit=min(search.trials, cap // steps),
+        trials_that_fit=search.trials if privacy.accounting == "public" else least,
+        trials_at_most=most if most != least else None,
         steps_per_trial=steps,
-        rungs=rung_steps(search.rungs, steps),
-        step_cap=cap,
+        rungs=rungs,
+        step_cap=allowance.step_cap if isinstance(allowance, TotalSteps) else _coupons(allowance),
         epsilon=privacy.epsilon,
         delta=privacy.delta,
-        epsilon_trial=epsilon(mechanism, steps, privacy.delta),
-        epsilon_planned=epsilon(mechanism, planned, privacy.delta),
-        epsilon_at_cap=epsilon(mechanism, cap, privacy.delta),
+        epsilon_trial=max(epsilon(choice.mechanism, choice.longest, privacy.delta) for choice in choices.dearest),
+        epsilon_planned=epsilon_of_planned(allowance, choices, trials, privacy.delta),
+        epsilon_at_cap=claim,
         private=privacy.private,
         free=tuple(experiment.space.free),
+        unit=privacy.unit,
+        accounting=privacy.accounting,
+        cap=allowance.kind,
+        allowance=None if steps_capped else allowance.body(),
+        epochs=experiment.trainable.epochs if asked.searched else None,
+        priced={name: domain.to_spec() for name, domain in asked.searched.items()},
+        validation=plan_scores(experiment, request, planned=trials * len(rungs), spare=spare),
+        public=proxy(experiment) if privacy.accounting == "public" else None,
+        **extra,
     )
+
+
+def _coupons(allowance: Allowance) -> int | None:
+    return sum(steps for _, steps in allowance.quotas) if isinstance(allowance, CouponBook) else None
+
+
+def added_fields() -> dict[str, object]:
+    """The fields that plans did not always have, each with the value that means what those plans meant."""
+    found: dict[str, object] = {each.name: each.default for each in fields(Plan) if each.default is not MISSING}
+    return {**found, "priced": {}}
 
 
 def plan_from(values: Mapping[str, object], *, trials: int) -> Plan:
     """A stored plan again, for a sweep that goes on to `trials` trials: noise, steps and cap stay as they were.
 
     Args:
-        values: what `Plan.as_dict` gave, after JSON.
+        values: what `Plan.as_dict` gave, after JSON; that of an earlier version may lack what it could not say.
         trials: how many trials the sweep now has in all.
 
     Raises:
         TunerError: the stored plan lacks a value.
     """
-    known = {field.name for field in fields(Plan)}
-    if set(values) != known:
-        raise TunerError(f"a stored plan must have the values of a plan, got {sorted(set(values) ^ known)} apart.")
-    plan = Plan(**{**values, "rungs": tuple(values["rungs"]), "free": tuple(values["free"])})  # type: ignore[arg-type]
-    planned = trials * plan.steps_per_trial
+    known = {each.name for each in fields(Plan)}
+    filled: dict[str, Any] = {**added_fields(), **values}
+    if set(filled) != known:
+        raise TunerError(f"a stored plan must have the values of a plan, got {sorted(set(filled) ^ known)} apart.")
+    plan = Plan(**{**filled, **{name: tuple(filled[name]) for name in ("rungs", "free", "alternatives")}})
+    private = 1 if plan.accounting == "public" else trials
+    least, most = trials_within(plan.training_allowance, plan.choices, private)
     return replace(
         plan,
         trials=trials,
-        trials_that_fit=min(trials, plan.step_cap // plan.steps_per_trial),
-        epsilon_planned=epsilon(plan.mechanism, planned, plan.delta),
+        trials_that_fit=trials if plan.accounting == "public" else least,
+        trials_at_most=most if most != least else None,
+        epsilon_planned=epsilon_of_planned(plan.training_allowance, plan.choices, private, plan.delta),
     )

@@ -8,12 +8,13 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from tuner.comparing import comparison
 from tuner.entering import split_of
 from tuner.errors import BudgetRefusedError
 from tuner.experiment import find, load
 from tuner.plan import rung_steps
 from tuner.prepare import Prepared, check_model, prepare, training_spec, users_code
-from tuner.presenting import plan_text
+from tuner.presenting_plan import plan_text, plan_warnings
 from tuner.report.text import console
 from tuner.report.text import plan as plan_panel
 from tuner.study import check_search
@@ -21,9 +22,9 @@ from tuner.study import check_search
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tuner.privacy.entries import DatasetState
+    from tuner.privacy.states import DatasetState
 
-__all__ = ["guess_wall_time", "plan_command", "seconds_in_words", "validate_file"]
+__all__ = ["all_warnings", "guess_wall_time", "plan_command", "seconds_in_words", "validate_file"]
 
 _MANY_STEPS = 1000  # a trial's length where only the order of its reports matters
 _TIMED_STEPS = 3
@@ -43,15 +44,17 @@ def plan_command(
         say: None when a program is reading.
 
     Returns:
-        The plan's values, with what the data set has committed, its cap, why that cap would refuse the search
-        (``refused``, or None), the warnings, and ``wall_time_seconds`` (None when not guessed).
+        The plan's values, with what the same budget buys in each mode (``comparison``), what the data set has
+        committed, its cap, why that cap would refuse the search (``refused``, or None), the warnings, and
+        ``wall_time_seconds`` (None when not guessed).
     """
     prepared = prepare(file, overrides, data_dir=data_dir, need_data=False)
     check_search(prepared.experiment, prepared.plan.rungs)
     check_model(prepared)
     dataset = ledger_state(prepared)
     refusal = dataset_refusal(prepared, dataset)
-    warnings = (*prepared.experiment.warnings(), *split_warnings(prepared, dataset))
+    warnings = all_warnings(prepared, dataset)
+    modes = comparison(prepared.plan) if prepared.plan.private else ()
     seconds = guess_wall_time(prepared) if timing else None
     if say is not None:
         words = f"training alone about {seconds_in_words(seconds)}, by a few steps on random numbers" if seconds else ""
@@ -63,6 +66,7 @@ def plan_command(
                     dataset=dataset,
                     warnings=warnings,
                     wall_time=words,
+                    comparison=modes,
                 )
             )
         )
@@ -72,6 +76,7 @@ def plan_command(
     cap = None if dataset is None or dataset.cap is None else vars(dataset.cap)
     return {
         **prepared.plan.as_dict(),
+        "comparison": [row.as_dict() for row in modes],
         "dataset_committed": committed,
         "dataset_cap": cap,
         "refused": refusal,
@@ -104,22 +109,46 @@ def ledger_state(prepared: Prepared) -> DatasetState | None:
 
 def dataset_refusal(prepared: Prepared, dataset: DatasetState | None) -> str | None:
     """Why the data set's cap would refuse this search now, or None. The ledger itself decides, when it is opened."""
-    from tuner.privacy.admission import admit
+    from tuner.privacy.admission import admit_search, units_at
+    from tuner.privacy.ledger import Ledger
 
     if dataset is None:
         return None
+    plan = prepared.plan
+    order = None if dataset.cap is None else dataset.cap.order
     try:
-        admit(dataset, prepared.plan.epsilon, prepared.plan.delta, what="this search")
+        admit_search(
+            dataset,
+            epsilon=plan.epsilon,
+            delta=plan.delta,
+            units=units_at(order, plan.training_allowance, plan.validation_allowance),
+            unit=plan.unit,
+            user=Ledger.open(prepared.experiment.ledger, create=False).user(),
+            what="this search",
+        )
     except BudgetRefusedError as error:
         return str(error)
     return None
 
 
+def all_warnings(prepared: Prepared, dataset: DatasetState | None) -> tuple[str, ...]:
+    """What is allowed and yet worth knowing before the budget is spent, one sentence each."""
+    return (
+        *prepared.experiment.warnings(),
+        *plan_warnings(prepared.plan),
+        *split_warnings(prepared, dataset),
+    )
+
+
 def split_warnings(prepared: Prepared, dataset: DatasetState | None) -> tuple[str, ...]:
-    """Whether an earlier search on these records set others aside: then no one statement covers all of them."""
-    here = split_of(prepared.experiment)
-    earlier = () if dataset is None else dataset.searches
-    other = next((each for each in earlier if each.counts and each.details.get("split") not in (None, here)), None)
+    """Whether an earlier search on these records set others aside: then no one statement covers all of them.
+
+    Where both protected their scores every record is charged in both, whichever part it was in.
+    """
+    here, protected = split_of(prepared.experiment), prepared.plan.validation is not None
+    earlier = () if dataset is None else (each for each in dataset.searches if each.counts)
+    unlike = (each for each in earlier if each.details.get("split") not in (None, here))
+    other = next((each for each in unlike if not (protected and each.validation is not None)), None)
     if other is None:
         return ()
     return (
@@ -141,15 +170,16 @@ def guess_wall_time(prepared: Prepared) -> float:
     spec = training_spec(experiment, prepared.request, plan, parameters=dearest, number=0)
     with users_code(prepared):
         seconds = statistics.median(seconds_per_step(spec, steps=_TIMED_STEPS, at_most=_TIMED_SECONDS))
-    rounds = math.ceil(plan.trials_that_fit / experiment.resources.concurrent_trials)
-    return seconds * plan.steps_per_trial * rounds
+    trials = plan.trials_at_most or plan.trials_that_fit
+    rounds = math.ceil(trials / experiment.resources.concurrent_trials) + (1 if plan.public is not None else 0)
+    return seconds * spec.steps * rounds
 
 
 class _Dearest:
     """Chooses the largest number everywhere, and the first option."""
 
     def uniform(self, name: str, low: float, high: float, *, log: bool) -> float:
-        return high if name.startswith("smoothing") else low
+        return high if name.startswith("smoothing") or name == "epochs" else low
 
     def integer(self, name: str, low: int, high: int, *, log: bool) -> int:
         return high

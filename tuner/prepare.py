@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from trainables.data import DatasetInfo, DatasetRequest, check_present, info
 from trainables.errors import TrainableError
 from trainables.hyperparameters import check_augmentation
-from tuner.errors import InputError
+from tuner.errors import InputError, TunerError
 from tuner.experiment import Experiment, find, load, yamlfile
 from tuner.plan import Plan, make_plan
 
@@ -166,20 +166,29 @@ def _place_of_model(prepared: Prepared) -> str:
 
 
 def training_spec(
-    experiment: Experiment, request: DatasetRequest, plan: Plan, *, parameters: dict[str, object], number: int
+    experiment: Experiment,
+    request: DatasetRequest,
+    plan: Plan,
+    *,
+    parameters: dict[str, object],
+    number: int,
+    seed: int | None = None,
 ) -> TrainingSpec:
     """What a worker needs for one trial.
 
     Args:
         experiment: the search.
         request: which records.
-        plan: its rate, noise and steps.
-        parameters: what was chosen for the trial.
+        plan: what a trial with these parameters takes.
+        parameters: what was chosen for the trial, the priced ones included.
         number: the trial's number; moves the public seed, so that trials differ in initialisation too.
+        seed: the public seed itself, in the place of the experiment's and the number. A sealed search draws it
+            (`tuner.search.prior.secret_seed`): a seed that is counted up would tell which of its runs won.
     """
     from trainables.training import TrainingSpec
 
     trainable, privacy, resources = experiment.trainable, experiment.privacy, experiment.resources
+    shape = plan.shape_of(parameters)
     return TrainingSpec(
         method=trainable.method,
         model=trainable.model,
@@ -189,14 +198,21 @@ def training_spec(
         momentum=trainable.momentum,
         precision=trainable.precision,
         dataset=request,
-        batch_size=trainable.batch_size,
-        steps=plan.steps_per_trial,
-        noise_multiplier=plan.noise_multiplier,
-        sample_rate=plan.sample_rate,
-        parameters=parameters,
-        seed=experiment.seed + number,
+        batch_size=shape.batch_size,
+        steps=shape.steps,
+        noise_multiplier=_given(shape.noise_multiplier),
+        sample_rate=_given(shape.sample_rate),
+        parameters={name: value for name, value in parameters.items() if name not in plan.priced},
+        seed=experiment.seed + number if seed is None else seed,
         private=privacy.private,
         noise_seed=None if privacy.noise_seed is None else privacy.noise_seed + number,
         threads=max(1, int(resources.cpus_per_trial)),
         device="auto" if resources.gpus_per_trial else "cpu",
+        score_noise=plan.score_noise,
     )
+
+
+def _given(value: float | None) -> float:
+    if value is None:
+        raise TunerError("a trial must have a sample rate and a noise multiplier, got a shape without one.")
+    return value

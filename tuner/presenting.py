@@ -3,76 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.report.model import SweepReport, TrialRow, count
-from tuner.report.text import PlanText
+from tuner.sealed import WINNER
 
 if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.plan import Plan
     from tuner.privacy.budget import BudgetView
-    from tuner.privacy.entries import DatasetState
+    from tuner.privacy.states import DatasetState
+    from tuner.sealed import Winner
     from tuner.search.types import TrialView
     from tuner.sweeps import SweepFolder
 
-__all__ = ["dataset_line", "next_commands", "plan_text", "resume_command", "storage_option", "sweep_report"]
+__all__ = [
+    "CHARGED",
+    "PUBLIC_CLAIM",
+    "dataset_line",
+    "next_commands",
+    "resume_command",
+    "sealed_report",
+    "storage_option",
+    "sweep_report",
+]
 
+CHARGED = "-charged"
+"""What the name of a charged run has behind that of its public search."""
 
-def plan_text(
-    plan: Plan,
-    *,
-    source: str,
-    dataset: DatasetState | None = None,
-    warnings: Sequence[str] = (),
-    wall_time: str = "",
-) -> PlanText:
-    """The plan in words.
-
-    Args:
-        plan: the plan.
-        source: the file it came from, and whether it is shipped.
-        dataset: what the data set's ledger holds now; None when the search is not private.
-        warnings: of the experiment.
-        wall_time: a guess, or empty.
-    """
-    few = len(plan.rungs) <= 10
-    rungs = f"reports at {', '.join(map(str, plan.rungs))}" if few else f"{len(plan.rungs)} reports"
-    facts = [
-        ("file", source),
-        ("trains", f"{plan.method}, {plan.model} on {plan.dataset} ({plan.train_size} training records, public)"),
-        ("trials", f"{plan.trials} asked for, {plan.trials_that_fit} fit when none is pruned"),
-        ("steps", f"{plan.steps_per_trial} a trial, {rungs}; at most {plan.step_cap} in all"),
-        ("batch", f"{plan.batch_size} expected, Poisson, sample rate {plan.sample_rate:.6g}"),
-        ("noise", f"noise multiplier {plan.noise_multiplier:g} ({plan.noise_source})"),
-        ("searched", ", ".join(plan.free) or "nothing: one configuration"),
-    ]
-    if not plan.private:
-        return PlanText(
-            title=plan.name,
-            facts=tuple(facts),
-            sentence="NOT PRIVATE: privacy.private is false. Nothing is charged and nothing is claimed.",
-            warnings=tuple(warnings),
-        )
-    facts += [
-        ("ε of one trial", f"{plan.epsilon_trial:.6g}"),
-        ("ε of all planned", f"{plan.epsilon_planned:.6g}"),
-        ("ε of the cap on steps", f"{plan.epsilon_at_cap:.6g}, within the search's cap of {plan.epsilon:g}"),
-    ]
-    if dataset is not None:
-        facts.append(("data set so far", dataset_line(dataset)))
-    if wall_time:
-        facts.append(("wall time", wall_time))
-    return PlanText(
-        title=plan.name,
-        facts=tuple(facts),
-        sentence=(
-            f"The guarantee will be the cap: ε = {plan.epsilon:g} at δ = {plan.delta:g}, add or remove one training "
-            "record, for everything the search shows. Validation and test scores are outside it."
-        ),
-        warnings=tuple(warnings),
-    )
+PUBLIC_CLAIM = (
+    "Searched on records that the experiment file declares public: nothing is charged, and nothing is guaranteed for "
+    "them. The best configuration is then trained once on the private records, and that run is charged."
+)
+"""Of the search of public mode, in the place of a guarantee."""
 
 
 def dataset_line(state: DatasetState) -> str:
@@ -117,12 +82,18 @@ def sweep_report(
     dataset: DatasetState | None,
     reason: str = "",
     card: str = "",
+    claim: str = "",
 ) -> SweepReport:
     """A sweep as the summary and the page show it."""
     rows = tuple(trial if isinstance(trial, TrialRow) else TrialRow.of(trial) for trial in trials)
+    noise = "searched" if "noise_multiplier" in plan.priced else f"{plan.noise_multiplier:g}"
+    rate = "searched" if "batch_size" in plan.priced else f"{plan.sample_rate:.6g}"
+    cap = f", cap {plan.cap.replace('_', ' ') if plan.step_cap is None else plan.step_cap}"
+    if plan.accounting != "composition":  # of all runs together nothing is counted, or there is only one
+        cap = ""
     facts = [
-        ("noise", f"noise multiplier {plan.noise_multiplier:g}, sample rate {plan.sample_rate:.6g}"),
-        ("steps", f"{plan.steps_per_trial} a trial, cap {plan.step_cap}"),
+        ("noise", f"noise multiplier {noise}, sample rate {rate}"),
+        ("steps", f"{'up to ' if plan.priced else ''}{plan.steps_per_trial} a trial{cap}"),
     ]
     if dataset is not None:
         facts.append(("data set", f"{dataset.dataset}: {dataset_line(dataset)}"))
@@ -142,5 +113,41 @@ def sweep_report(
         facts=tuple(facts),
         card=card,
         experiment=sweep.experiment.read_text(),
-        searched=plan.free,
+        searched=plan.searched,
+        claim=claim,
     )
+
+
+def sealed_report(
+    sweep: SweepFolder,
+    experiment: Experiment,
+    plan: Plan,
+    *,
+    state: str,
+    winner: Winner | None,
+    budget: BudgetView | None,
+    dataset: DatasetState | None,
+    card: str = "",
+) -> SweepReport:
+    """A sealed sweep as the summary and the page show it: its winner, once it is over, and nothing of the other runs.
+
+    Args:
+        sweep: the sweep.
+        experiment: the search.
+        plan: its plan, which was public before it began.
+        state: ``running``, ``done``, ...
+        winner: what was let out; None while it is not over.
+        budget: of the whole search.
+        dataset: what the data set's ledger holds.
+        card: the privacy card as text.
+    """
+    rows: tuple[TrialRow, ...] = ()
+    reason = ""
+    if winner is not None and winner.found:
+        rows = (TrialRow(number=0, state="complete", parameters=winner.parameters, score=winner.score, id=WINNER),)
+    elif winner is not None:
+        reason = "no winner: there was no run, or none ended with a score"
+    report = sweep_report(
+        sweep, experiment, plan, state=state, reason=reason, trials=rows, budget=budget, dataset=dataset, card=card
+    )
+    return replace(report, sealed=True)

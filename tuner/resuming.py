@@ -42,19 +42,24 @@ def located(experiment: Experiment) -> Experiment:
     Raises:
         InputError: an address is malformed.
     """
-    from tuner.privacy.store import path_of
+    from tuner.privacy.store import absolute_url
     from tuner.tracking.store import absolute_uri
 
-    own = experiment.dataset.path
-    dataset = experiment.dataset.model_copy(
-        update={"path": None if own is None else str(Path(own).expanduser().absolute())}
-    )
+    dataset = experiment.dataset.model_copy(update={"path": _absolute(experiment.dataset.path)})
+    search, public = experiment.search, experiment.search.public
+    if public is not None:
+        search = search.model_copy(update={"public": public.model_copy(update={"path": _absolute(public.path)})})
     tracking = experiment.tracking.model_copy(update={"uri": absolute_uri(experiment.tracking.uri)})
     return experiment.model_copy(
         update={
             "dataset": dataset,
+            "search": search,
             "tracking": tracking,
             "storage": str(Path(experiment.storage).resolve()),
-            "ledger": f"sqlite:///{path_of(experiment.ledger)}",
+            "ledger": absolute_url(experiment.ledger),
         }
     )
+
+
+def _absolute(path: str | None) -> str | None:
+    return None if path is None else str(Path(path).expanduser().absolute())

@@ -6,6 +6,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
+from tuner.plan import added_fields
+
 if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.plan import Plan
@@ -23,8 +25,23 @@ _ADDED: dict[str, object] = {
     "search.space.augmentation_multiplicity": 1,
     "search.space.ema_decay": 0.0,
     "trainable.precision": "float32",
+    "privacy.unit": "record",
+    "privacy.cap": "auto",
+    "privacy.order": "auto",
+    "privacy.accountant": "pld",
+    "privacy.runs.law": "geometric",
+    "privacy.runs.shape": None,
+    "privacy.runs.at_most": "auto",
+    "dataset.public_users": None,
+    "dataset.records_per_user": 16,
+    "dataset.validation.epsilon": None,
+    "dataset.validation.delta": None,
+    "dataset.validation.noise": "auto",
+    "search.public": None,
 }
-_BY_TRIALS = ("trials", "trials_that_fit", "epsilon_planned")
+_BY_TRIALS = ("trials", "trials_that_fit", "trials_at_most", "epsilon_planned")
+# Words and figures beside the cap; what is claimed does not hang on them.
+_BESIDE = ("cap_reason", "alternatives")
 
 
 def settings_hash(experiment: Experiment) -> str:
@@ -38,8 +55,18 @@ def settings_hash(experiment: Experiment) -> str:
 
 
 def plan_hash(plan: Plan) -> str:
-    """SHA-256 of all of a plan but what follows from the number of trials, for the ledger: a card quotes the rest."""
-    return _sha256({key: value for key, value in plan.as_dict().items() if key not in _BY_TRIALS})
+    """SHA-256 of all of a plan but what follows from the number of trials, for the ledger: a card quotes the rest.
+
+    What plans could not say when earlier searches were entered is left out where it means what they did.
+    """
+    added = added_fields()
+    return _sha256(
+        {
+            key: value
+            for key, value in plan.as_dict().items()
+            if key not in (*_BY_TRIALS, *_BESIDE) and (key not in added or value != added[key])
+        }
+    )
 
 
 def _sha256(values: dict[str, object]) -> str:

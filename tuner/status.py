@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,16 @@ from tuner.entering import STARTING
 from tuner.errors import InputError, TunerError
 from tuner.experiment import load
 from tuner.plan import plan_from
-from tuner.presenting import sweep_report
+from tuner.presenting import CHARGED, PUBLIC_CLAIM, resume_command, sealed_report, sweep_report
 from tuner.report.model import SweepReport, TrialRow, budget_line, format_value
+from tuner.sealed import WINNER, read_winner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tuner.experiment import Experiment
+    from tuner.plan import Plan
+    from tuner.privacy.budget import SearchBudget
     from tuner.sweeps import SweepFolder
 
 __all__ = [
@@ -47,39 +52,58 @@ def read_sweep(sweep: SweepFolder) -> SweepReport:
     """
     from tuner.privacy.budget import SearchBudget
     from tuner.privacy.ledger import Ledger
-    from tuner.search.views import TRIAL_ID, view_of
-    from tuner.study import open_sweep_study
 
     sweep.require_whole()
     experiment = load(sweep.experiment)
     plan = plan_from(sweeps.read_json(sweep.plan), trials=experiment.search.trials)
     status = sweep.read_status()
-    state = sweep_state(sweep)
-    entered = plan.private and status.get("state", STARTING) != STARTING
+    public = plan.accounting == "public"
+    entered = plan.private and not public and status.get("state", STARTING) != STARTING
     ledger = Ledger.open(experiment.ledger, create=False) if entered else None
     budget = None if ledger is None else SearchBudget(ledger, sweep.id)
-    rows = []
-    # Looking makes nothing: a sweep that died before its first trial has no study yet.
-    begun = sweep.journal.exists()
-    for stored in open_sweep_study(sweep, experiment, plan).get_trials(deepcopy=False) if begun else ():
-        if TRIAL_ID not in stored.user_attrs:
-            continue
-        view = view_of(stored, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
-        cost = None if budget is None else budget.trial_epsilon(budget.charged_steps(view.id))
-        rows.append(TrialRow.of(view, curve=sorted(stored.intermediate_values.items()), epsilon=cost))
-    card = Path("exports") / sweep.name / "privacy_card.md"
-    dataset = None if ledger is None else ledger.dataset_state(ledger.search_state(sweep.id).dataset)
+    shown: dict[str, Any] = {
+        "state": sweep_state(sweep),
+        "budget": None if budget is None else budget.view(),
+        "dataset": None if ledger is None else ledger.dataset_state(ledger.search_state(sweep.id).dataset),
+        "card": _card(sweep),
+    }
+    if plan.accounting == "selection":
+        return sealed_report(sweep, experiment, plan, winner=read_winner(sweep), **shown)
     return sweep_report(
         sweep,
         experiment,
         plan,
-        state=state,
         reason=str(status.get("detail", "")),
-        trials=rows,
-        budget=None if budget is None else budget.view(),
-        dataset=dataset,
-        card=card.read_text() if card.exists() and sweep.id in card.read_text() else "",
+        trials=_rows(sweep, experiment, plan, budget),
+        claim=PUBLIC_CLAIM if public else "",
+        **shown,
     )
+
+
+def _rows(sweep: SweepFolder, experiment: Experiment, plan: Plan, budget: SearchBudget | None) -> list[TrialRow]:
+    from tuner.search.views import TRIAL_ID, curve_of, view_of
+    from tuner.study import open_sweep_study
+
+    rows: list[TrialRow] = []
+    if not sweep.journal.exists():  # looking makes nothing: a sweep that died before its first trial has no study yet
+        return rows
+    for stored in open_sweep_study(sweep, experiment, plan).get_trials(deepcopy=False):
+        if TRIAL_ID not in stored.user_attrs:
+            continue
+        view = view_of(stored, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
+        cost = None if budget is None else budget.trial_epsilon(view.id, budget.charged_steps(view.id))
+        rows.append(TrialRow.of(view, curve=curve_of(stored), epsilon=cost))
+    return rows
+
+
+def _card(sweep: SweepFolder) -> str:
+    """The privacy card that was exported of it, or nothing."""
+    for name in (sweep.name, sweep.name.removesuffix(CHARGED)):
+        page = Path("exports") / name / "privacy_card.md"
+        text = page.read_text() if page.exists() else ""
+        if sweep.id in text:
+            return text
+    return ""
 
 
 def sweep_state(sweep: SweepFolder) -> str:
@@ -117,6 +141,14 @@ def _status(sweep: SweepFolder) -> dict[str, Any]:
     if not sweep.whole:  # it died while its folder was being made
         return _nothing(sweep, "never started")
     report = read_sweep(sweep)
+    best = report.best
+    if report.sealed:
+        return {
+            **_nothing(sweep, report.state),
+            "sealed": True,
+            "metric": report.metric,
+            "best": None if best is None else {"score": best.score},
+        }
     counts: dict[str, int] = {}
     for row in report.trials:
         counts[row.state] = counts.get(row.state, 0) + 1
@@ -125,8 +157,8 @@ def _status(sweep: SweepFolder) -> dict[str, Any]:
         "state": report.state,
         "trials": {"planned": report.trials_planned, **counts},
         "metric": report.metric,
-        "best": None if report.best is None else {"trial": report.best.number, "score": report.best.score},
-        "budget": None if report.budget is None else vars(report.budget),
+        "best": None if best is None else {"trial": best.number, "score": best.score},
+        "budget": None if report.budget is None else asdict(report.budget),
     }
 
 
@@ -134,17 +166,27 @@ def status_text(values: dict[str, Any]) -> str:
     """The same, a line a sweep."""
     lines = [f"Sweeps in {values['storage']}:"]
     for sweep in values["sweeps"]:
-        counts = ", ".join(f"{count} {state}" for state, count in sweep["trials"].items())
-        best = sweep["best"]
-        score = f"best {format_value(best['score'])} (trial {best['trial']})" if best else "no complete trial"
-        budget = sweep["budget"]
-        spent = (
-            f"{budget['spent_steps']}/{budget['step_cap']} steps, cap ε = {budget['epsilon_cap']:g}" if budget else ""
-        )
-        lines.append(f"  {sweep['sweep']}  {sweep['state']}  {counts}  {score}  {spent}".rstrip())
+        lines.append(f"  {sweep['sweep']}  {sweep['state']}  {_sealed(sweep) or _open(sweep)}".rstrip())
         if "problem" in sweep:
             lines.append(f"    {sweep['problem']}")
     return "\n".join(lines if values["sweeps"] else [*lines, "  none yet"])
+
+
+def _sealed(sweep: dict[str, Any]) -> str:
+    if not sweep.get("sealed"):
+        return ""
+    return f"sealed  winner {format_value(sweep['best']['score'])}" if sweep["best"] else "sealed  no winner"
+
+
+def _open(sweep: dict[str, Any]) -> str:
+    counts = ", ".join(f"{count} {state}" for state, count in sweep["trials"].items())
+    best, budget = sweep["best"], sweep["budget"]
+    score = f"best {format_value(best['score'])} (trial {best['trial']})" if best else "no complete trial"
+    if not budget:
+        return f"{counts}  {score}"
+    cap = budget["step_cap"]
+    spent = f"{budget['spent_steps']}{f'/{cap}' if cap else ''} steps"
+    return f"{counts}  {score}  {spent}, cap ε = {budget['epsilon_cap']:g}"
 
 
 def trial_values(sweep: SweepFolder, trial: str | None) -> dict[str, Any]:
@@ -153,7 +195,10 @@ def trial_values(sweep: SweepFolder, trial: str | None) -> dict[str, Any]:
     Raises:
         InputError: there is no such trial.
     """
-    rows = read_sweep(sweep).trials
+    report = read_sweep(sweep)
+    if report.sealed:
+        return _winner_values(sweep, report, trial)
+    rows = report.trials
     if trial is not None:
         rows = tuple(row for row in rows if trial in {str(row.number), row.id})
         if not rows:
@@ -161,8 +206,18 @@ def trial_values(sweep: SweepFolder, trial: str | None) -> dict[str, Any]:
     return {"sweep": sweep.id, "trials": [vars(row) for row in rows]}
 
 
+def _winner_values(sweep: SweepFolder, report: SweepReport, trial: str | None) -> dict[str, Any]:
+    if trial not in (None, WINNER):
+        raise InputError(f"the runs of a sealed search are not told, got {trial!r}. See: tune show {sweep.name}")
+    best = report.best
+    told = None if best is None else {"score": best.score, "parameters": dict(best.parameters)}
+    return {"sweep": sweep.id, "sealed": True, "metric": report.metric, "winner": told}
+
+
 def trial_text(values: dict[str, Any]) -> str:
     """The same in words: a line a trial, or all of one."""
+    if values.get("sealed"):
+        return "\n".join(_the_winner(values))
     rows = values["trials"]
     if len(rows) == 1:
         return "\n".join(_one(rows[0]))
@@ -187,6 +242,16 @@ def _one(row: dict[str, Any]) -> Iterable[str]:
         yield f"  step {step}: {format_value(score)}"
 
 
+def _the_winner(values: dict[str, Any]) -> Iterable[str]:
+    winner = values["winner"]
+    if winner is None:
+        yield f"{values['sweep']}: sealed, and no winner is released"
+        return
+    yield f"{values['sweep']}: sealed; its winner has {values['metric']} {format_value(winner['score'])}"
+    for name, value in winner["parameters"].items():
+        yield f"  {name}: {value}"
+
+
 def follow(sweep: SweepFolder, *, every: float) -> None:
     """Print a line whenever something changed, until the sweep ends."""
     last = ""
@@ -195,7 +260,9 @@ def follow(sweep: SweepFolder, *, every: float) -> None:
         ended = sum(row.state != "running" for row in report.trials)
         best = format_value(report.best.score) if report.best else "none yet"
         line = f"{report.state}: {ended} of {report.trials_planned} trials ended, best {best}"
-        if report.budget is not None:
+        if report.sealed:
+            line = f"{report.state}: sealed, winner {best}"
+        elif report.budget is not None:
             line += f"; {budget_line(report.budget)}"
         if line != last:
             click.echo(line)
@@ -211,6 +278,8 @@ def request_stop(sweep: SweepFolder) -> str:
     if state not in {"running", STARTING}:
         return f"{sweep.id} is not running ({state}); nothing to stop"
     sweep.stop_request.touch()
+    if sweep.is_sealed:
+        return f"{sweep.id}: it ends soon and releases nothing; it stays charged, and {resume_command(sweep)} goes on"
     return f"{sweep.id}: trials that run now finish, no new one starts, and what is left of the budget is kept"
 
 
@@ -218,12 +287,14 @@ def sync_tracking(sweep: SweepFolder, uri: str | None = None) -> str:
     """Send what MLflow has not got, or all of it to another address.
 
     Raises:
-        InputError: the address is malformed.
+        InputError: the address is malformed, or the sweep is sealed and not over.
         TrackingError: it does not answer; nothing is lost.
     """
     from tuner.tracking.replay import replay
     from tuner.tracking.store import absolute_uri
 
+    if sweep.is_sealed and read_winner(sweep) is None:
+        raise InputError(f"MLflow is told of a sealed sweep when it is over, got {sweep.id} which is not.")
     if uri is not None:
         check_tracking(uri)
         uri = absolute_uri(uri)

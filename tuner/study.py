@@ -21,7 +21,7 @@ __all__ = ["check_search", "open_sweep_study"]
 
 
 def open_sweep_study(sweep: SweepFolder, experiment: Experiment, plan: Plan) -> Study:
-    """The sweep's study, made when it is not there.
+    """The sweep's study, made when it is not there. Of a sealed search every candidate is drawn secretly.
 
     Raises:
         tuner.errors.InputError: Optuna refuses an option of the sampler or the pruner.
@@ -30,7 +30,7 @@ def open_sweep_study(sweep: SweepFolder, experiment: Experiment, plan: Plan) -> 
     from tuner.search.storage import open_storage, open_study
 
     return open_study(
-        open_storage(sweep.root),
+        open_storage(sweep.work),
         sweep.id,
         mode=experiment.search.metric.mode,
         sampler=lambda before: _sampler(experiment, before),
@@ -79,6 +79,7 @@ def _sampler(experiment: Experiment, trials_before: int) -> BaseSampler:
         seed=experiment.seed,
         trials_before=trials_before,
         space=experiment.space,
+        secret=experiment.privacy.accounting == "selection",
     )
 
 

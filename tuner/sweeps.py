@@ -10,15 +10,28 @@ import re
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tuner.errors import InputError, TunerError
 
-__all__ = ["SweepFolder", "create", "find", "hold", "is_held", "list_sweeps", "read_json", "write_json", "write_text"]
+__all__ = [
+    "SweepFolder",
+    "create",
+    "create_as",
+    "find",
+    "hold",
+    "is_held",
+    "list_sweeps",
+    "new_id",
+    "read_json",
+    "write_json",
+    "write_text",
+]
 
 _LOCK = "sweep.lock"
-
+_BEGAN = "began"  # in sealed/, so that its operator's commands find the newest
+_TIME = "%Y%m%d-%H%M%S"
 _ID = re.compile(r"^(?P<name>.+)-(?P<time>\d{8}-\d{6})-(?P<tail>[0-9a-f]{6})$")
 
 
@@ -59,19 +72,39 @@ class SweepFolder:
         return self.root / "status.json"
 
     @property
+    def sealed(self) -> Path:
+        """What only the operator may see of a sealed search: the number of its runs, and every one of them."""
+        return self.root / "sealed"
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the search is a sealed one, and its sealed part was not removed."""
+        return self.sealed.is_dir()
+
+    @property
+    def work(self) -> Path:
+        """Where the study, the checkpoints and the operator's log lie."""
+        return self.sealed if self.is_sealed else self.root
+
+    @property
     def journal(self) -> Path:
         """The Optuna storage, where none was asked for by URL."""
-        return self.root / "study.journal"
+        return self.work / "study.journal"
 
     @property
     def trials(self) -> Path:
         """One folder a trial, with its checkpoints."""
-        return self.root / "trials"
+        return self.work / "trials"
 
     @property
     def operator_log(self) -> Path:
         """Tracebacks and whatever else only the operator may see."""
-        return self.root / "operator.log"
+        return self.work / "operator.log"
+
+    @property
+    def public_search(self) -> Path:
+        """What is known of the search on public records that chose this sweep's one configuration, where one did."""
+        return self.root / "public_search.json"
 
     @property
     def whole(self) -> bool:
@@ -175,19 +208,49 @@ def is_held(sweep: SweepFolder) -> bool:
         return False
 
 
-def create(storage: Path, name: str) -> SweepFolder:
+def new_id(name: str, *, sealed: bool = False, after: str = "") -> str:
+    """A sweep's id, ``name-date-time-random``.
+
+    Args:
+        name: of the experiment.
+        sealed: leave the time of day out: with the time of the release it would tell how many runs there were.
+        after: the id of a sweep behind which this one is to be listed; empty for none.
+    """
+    now = datetime.now(UTC)
+    earlier = _ID.match(after)
+    if earlier:
+        now = max(now, datetime.strptime(earlier["time"], _TIME).replace(tzinfo=UTC) + timedelta(seconds=1))
+    stamp = now.strftime("%Y%m%d-000000" if sealed else _TIME)
+    return f"{name}-{stamp}-{secrets.token_hex(3)}"
+
+
+def create(storage: Path, name: str, *, sealed: bool = False) -> SweepFolder:
     """Make the folder of a new sweep under `storage`.
 
     Raises:
         InputError: the folder cannot be made.
     """
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    root = storage.resolve() / f"{name}-{stamp}-{secrets.token_hex(3)}"
+    return create_as(storage, new_id(name, sealed=sealed), sealed=sealed)
+
+
+def create_as(storage: Path, sweep: str, *, sealed: bool = False) -> SweepFolder:
+    """Make the folder of a sweep whose id is settled; one that was half made before is gone on with.
+
+    Raises:
+        InputError: the folder cannot be made.
+    """
+    folder = SweepFolder(storage.resolve() / sweep)
     try:
-        (root / "trials").mkdir(parents=True)
+        folder.root.mkdir(parents=True, exist_ok=True)
+        if sealed:
+            folder.sealed.mkdir(mode=0o700, exist_ok=True)
+            folder.sealed.chmod(0o700)  # whatever the umask
+            write_text(folder.sealed / _BEGAN, datetime.now(UTC).strftime(_TIME))
+            (folder.sealed / _BEGAN).chmod(0o600)
+        folder.trials.mkdir(mode=0o700 if sealed else 0o777, exist_ok=True)
     except OSError as error:
         raise InputError(f"storage must be a folder that can be written, got {storage}: {error.strerror}.") from error
-    return SweepFolder(root)
+    return folder
 
 
 def list_sweeps(storage: Path) -> list[SweepFolder]:
@@ -195,7 +258,14 @@ def list_sweeps(storage: Path) -> list[SweepFolder]:
     if not storage.is_dir():
         return []
     found = [SweepFolder(path.resolve()) for path in storage.iterdir() if path.is_dir() and _ID.match(path.name)]
-    return sorted(found, key=lambda sweep: (sweep.id[-22:], sweep.id))
+    return sorted(found, key=lambda sweep: (_began(sweep), sweep.id))
+
+
+def _began(sweep: SweepFolder) -> str:
+    """When it was begun; of a sealed search only its operator can read more than the day."""
+    with contextlib.suppress(OSError):
+        return (sweep.sealed / _BEGAN).read_text()
+    return sweep.id[-22:-7]
 
 
 def find(storage: Path, name: str) -> SweepFolder:

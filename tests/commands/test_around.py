@@ -22,6 +22,9 @@ SHIPPED = {
     "cifar10_dplis.yaml",
     "cifar10_composed.yaml",
     "adult_weight_decay.yaml",
+    "mnist_public.yaml",
+    "mnist_selection.yaml",
+    "state_union_users.yaml",
 }
 
 

@@ -103,7 +103,7 @@ CASES: dict[str, tuple[dict[str, object], str]] = {
     "a data set that is not there": ({"dataset__name": "mnist"}, "mnist"),
     "an unknown data set": ({"dataset__name": "digit"}, "digits"),
     "a parameter that the method lacks": ({"search__space": {"smoothing_radius": "default"}}, "smoothing_radius"),
-    "a priced parameter": ({"search__space": {"batch_size": {"choice": [64, 128]}}}, "batch_size"),
+    "a priced parameter": ({"search__space": {"batch_size": 64}}, "batch_size"),
     "augmented rows of a table": (
         {"dataset__name": "breast_cancer", "search__space": {"learning_rate": "default", "augmentation": "flip"}},
         "search.space.augmentation",
@@ -138,7 +138,8 @@ CASES: dict[str, tuple[dict[str, object], str]] = {
     "a server with a port that is none": ({"tracking__uri": "http://host:99999"}, "tracking.uri"),
     "a ledger that is no address": ({"ledger": "ledger.db"}, "ledger"),
     "a ledger in memory": ({"ledger": "sqlite://"}, "ledger"),
-    "a ledger of another kind": ({"ledger": "postgresql://host/db"}, "ledger"),
+    "a ledger of another kind": ({"ledger": "mysql://host/db"}, "ledger"),
+    "a ledger with a password": ({"ledger": "postgresql://me:secret@host/db"}, "no password"),
     "a storage that is a file": ({"storage": "tiny.yaml"}, "storage"),
     "a storage that cannot be written": ({"storage": "/proc/runs"}, "storage"),
     "a fixed seed of private noise": ({"privacy__noise_seed": 3}, "noise"),

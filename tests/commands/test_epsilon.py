@@ -68,7 +68,7 @@ def test_plan_ledger_mlflow_status_and_card_say_one_epsilon(tune: Tune, draws: l
         "mlflow": parent.metrics["epsilon_spent"],
         "status": status["budget"]["epsilon_spent"],
         "run": report["budget"]["epsilon_spent"],
-        "card": card["claim"]["epsilon_at_step_cap"],
+        "card": card["training_cap"]["epsilon_at_cap"],
     }
     assert max(said.values()) - min(said.values()) <= 1e-9, said
     caps = [plan["epsilon"], state.epsilon, parent.metrics["epsilon_cap"], status["budget"]["epsilon_cap"]]

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from command_fakes import STEPS, Tune
@@ -63,6 +64,7 @@ def test_nothing_of_the_secret_generator_leaves(look: Tune) -> None:
         "model.safetensors",
         "privacy_card.json",
         "privacy_card.md",
+        "privacy_curve.svg",
     ]
 
 
@@ -116,11 +118,139 @@ def test_export_refuses_what_it_cannot_write(look: Tune, tmp_path: Path) -> None
 def test_verify_says_yes_and_why(look: Tune) -> None:
     said = look("verify", str(CARD), "--json").json
     assert said["ok"] is True
-    assert len(said["checks"]) >= 9
+    assert said["answer"] == "yes"
+    assert len(said["checks"]) >= 13
     assert all(check["ok"] for check in said["checks"])
-    assert {"ledger chain", "card hash", "same accountant", "finer PLD", "not above RDP", "card page"} <= {
-        check["name"] for check in said["checks"]
+    assert {
+        "ledger chain",
+        "card hash",
+        "numbers from the ledger",
+        "independent accountant, cap of training",
+        "independent accountant, curve of training",
+        "not below Opacus' PRV",
+        "card page",
+        "card curve",
+    } <= {check["name"] for check in said["checks"]}
+
+
+def test_every_number_of_the_curve_is_in_the_picture_beside_the_card(look: Tune) -> None:
+    card, picture = json.loads(CARD.read_text()), CARD.with_name("privacy_curve.svg").read_text()
+    assert len(card["training_cap"]["curve"]) >= 9
+    for row in card["training_cap"]["curve"]:
+        assert f"ε = {row['epsilon']:.6g} at δ = {row['delta']:g}" in picture
+    assert "](privacy_curve.svg)" in CARD.with_suffix(".md").read_text()
+
+
+MODES: dict[str, dict[str, object]] = {
+    "coupon_book": {
+        "search__space": {"learning_rate": 0.5, "batch_size": {"choice": [64, 128]}},
+        "privacy__epsilon": 9.0,
+    },
+    "fixed_order": {
+        "search__space": {"learning_rate": 0.5, "noise_multiplier": {"uniform": [2.0, 4.0]}},
+        "privacy__noise_multiplier": "auto",
+        "privacy__cap": "fixed_order",
+        "privacy__epsilon": 12.0,
+    },
+    "validation": {"dataset__validation": {"fraction": 0.1, "protected": True}, "privacy__noise_multiplier": "auto"},
+    "sealed": {
+        "privacy__accounting": "selection",
+        "privacy__noise_multiplier": "auto",
+        "privacy__runs": {"law": "geometric", "at_most": 60},
+    },
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_exports_a_card_that_verifies_and_a_file_that_trains(tune: Tune, mode: str) -> None:
+    tune("run", tune.write(**MODES[mode]), "--local", "--quiet")
+    export = tune("export", "tiny", "--json").json
+    card = json.loads(CARD.read_text())
+    said = tune("verify", str(CARD), "--json").json
+    assert said["answer"] == "yes", [check for check in said["checks"] if not check["ok"]]
+    kinds = {
+        "coupon_book": "coupon_book",
+        "fixed_order": "fixed_order",
+        "validation": "total_steps",
+        "sealed": "sealed",
     }
+    assert card["training_cap"]["allowance"]["kind"] == kinds[mode]
+    assert (card["validation_cap"] is not None) == (mode == "validation")
+    assert card["claim"]["mode"] == ("selection" if mode == "sealed" else "composition")
+    parameters = export["trial"]["parameters"]
+    if mode == "coupon_book":
+        assert card["configuration"]["batch_size_expected"] == parameters["batch_size"]
+        assert card["winner"]["sample_rate"] == parameters["batch_size"] / card["records"]["public_size"]
+    if mode == "fixed_order":
+        assert card["winner"]["noise_multiplier"] == parameters["noise_multiplier"]
+    # The exported file is an ordinary search of one trial of the winner's own mechanism.
+    plan = tune("plan", "exports/tiny/experiment.yaml", "--json", "--no-timing").json
+    assert (plan["trials"], plan["accounting"], plan["cap"]) == (1, "composition", "total_steps")
+    assert plan["sample_rate"] == card["winner"]["sample_rate"]
+    assert plan["noise_multiplier"] == card["winner"]["noise_multiplier"]
+    assert plan["epsilon_at_cap"] == pytest.approx(card["winner"]["single_run_epsilon"], rel=1e-6)
+
+
+def test_a_sealed_export_tells_no_number_of_a_run(tune: Tune) -> None:
+    tune("run", tune.write(**MODES["sealed"]), "--local", "--quiet")
+    export = tune("export", "tiny", "--json").json
+    assert "number" not in export["trial"]
+    assert export["trial"]["id"] == "winner"
+    text = CARD.read_text()
+    assert json.loads(text)["ledger"]["head_seq"] == 3, "opened, begun, closed"
+    assert '"leased_steps"' not in text
+    trials = [path.name for path in (tune.sweeps[0] / "sealed" / "trials").iterdir()]
+    assert trials, "the names of its runs are looked for"
+    for path in Path("exports/tiny").iterdir():
+        for name in trials:
+            assert name.encode() not in path.read_bytes(), path
+    assert tune("export", "tiny", "--json").json["scores"] == export["scores"]
+
+
+def test_the_charged_run_of_a_public_search_says_what_was_declared(tune: Tune, own_digits: Path) -> None:
+    public = {"name": "others", "path": str(own_digits), "public_size": 300}
+    file = tune.write(
+        privacy__accounting="public", privacy__noise_multiplier="auto", trainable__batch_size=64, search__public=public
+    )
+    tune("run", file, "--local", "--quiet")
+    tune("export", "tiny", "--json")
+    card = json.loads(CARD.read_text())
+    assert tune("verify", str(CARD), "--json").json["answer"] == "yes"
+    assert card["claim"]["mode"] == "public"
+    assert card["public_search"]["dataset"] == "others"
+    assert card["public_search"]["label"].startswith("ASSUMED")
+    assert str(own_digits.parent) not in CARD.read_text(), "no path of this machine"
+    plan = tune("plan", "exports/tiny/experiment.yaml", "--json", "--no-timing").json
+    assert (plan["trials"], plan["accounting"]) == (1, "composition")
+
+
+def test_a_card_per_user_tells_the_bound_of_what_one_gives(tune: Tune, own_digits: Path) -> None:
+    dataset = {"name": "diaries", "path": str(own_digits), "public_users": 60, "records_per_user": 4}
+    file = tune.write(dataset=dataset, privacy__unit="user", privacy__noise_multiplier="auto", trainable__batch_size=12)
+    tune("run", file, "--local", "--quiet")
+    tune("export", "tiny", "--json")
+    card = json.loads(CARD.read_text())
+    assert tune("verify", str(CARD), "--json").json["answer"] == "yes"
+    assert card["records"]["records_per_user"] == 4
+    assert card["claim"]["adjacency"] == "add_or_remove_one_user"
+    assert card["winner"]["sample_rate"] == 12 / card["records"]["public_size"]
+    assert card["records"]["public_size"] <= 60
+    assert "each user" in card["validation"]["split"]
+    plan = tune("plan", "exports/tiny/experiment.yaml", "--json", "--no-timing").json
+    assert (plan["unit"], plan["trials"]) == ("user", 1)
+
+
+@pytest.fixture
+def own_digits(tmp_path: Path) -> Path:
+    """Records of the user's own that look like digits."""
+    generator = np.random.default_rng(3)
+    path = tmp_path / "others" / "others.npz"
+    path.parent.mkdir()
+    inputs = generator.random((400, 1, 8, 8), dtype=np.float32)
+    targets = generator.integers(0, 10, 400)
+    values = {"x_train": inputs[:300], "y_train": targets[:300], "x_test": inputs[300:], "y_test": targets[300:]}
+    np.savez(path, **values, user_train=np.arange(300) % 60)
+    return path
 
 
 @pytest.fixture
@@ -158,9 +288,9 @@ def test_one_changed_digit_anywhere_in_the_card_is_a_no(copied: Tune, monkeypatc
         assert any(check.detail for check in report.checks if not check.ok)
 
 
-@pytest.mark.parametrize("suffix", [".json", ".md"])
-def test_a_changed_card_or_page_ends_in_one(copied: Tune, suffix: str) -> None:
-    path = CARD.with_suffix(suffix)
+@pytest.mark.parametrize("name", ["privacy_card.json", "privacy_card.md", "privacy_curve.svg"])
+def test_a_changed_card_page_or_curve_ends_in_one(copied: Tune, name: str) -> None:
+    path = CARD.with_name(name)
     text = path.read_text()
     places = digits_of(text)
     for place in places[:: len(places) // 5]:

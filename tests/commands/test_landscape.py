@@ -287,6 +287,14 @@ def test_models_of_other_records_are_not_compared(bare: Tune) -> None:
     bare(*words, "--split", "test", *QUICK)
 
 
+def test_protected_validation_records_are_not_looked_at(bare: Tune) -> None:
+    """Exact losses of theirs would be told beside the noised scores."""
+    export(bare, "plain", dataset__validation={"protected": True})
+    words = ("landscape", "plain", "--public-data")
+    assert "inside its guarantee" in bare(*words, code=2).err
+    bare(*words, "--split", "test", *QUICK)
+
+
 def test_a_set_that_shares_records_is_refused(bare: Tune) -> None:
     """The test records of the small CIFAR-10 may be training records of the large one."""
     export(bare, "plain", dataset="cifar10")

@@ -181,7 +181,7 @@ class Died(BaseException):
 
 @pytest.mark.parametrize("at", ["before the ledger", "after the ledger"])
 def test_a_start_that_was_cut_off_goes_on_once(tune: Tune, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
-    import tuner.run
+    import tuner.starting
     from tuner.run import RunOptions, run_file
 
     def dies(*_: object, **__: object) -> None:
@@ -189,7 +189,7 @@ def test_a_start_that_was_cut_off_goes_on_once(tune: Tune, monkeypatch: pytest.M
 
     file = tune.write(search__trials=1)
     with monkeypatch.context() as patch:
-        patch.setattr(tuner.run, "enter" if at == "before the ledger" else "_run", dies)
+        patch.setattr(tuner.starting, "enter" if at == "before the ledger" else "_run", dies)
         with pytest.raises(Died):
             run_file(file, (), RunOptions(local=True, quiet=True))
     assert tune.entries == ([] if at == "before the ledger" else ["open_search"])
@@ -220,14 +220,14 @@ def test_a_folder_that_was_half_made_hides_no_sweep(tune: Tune) -> None:
 
 def test_a_start_that_fails_in_its_ledger_can_go_on(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
     """The storage of the study breaks after the ledger was written: nothing was spent, so nothing stays committed."""
-    import tuner.run
+    import tuner.running
     from tuner.errors import TunerError
 
     def breaks(*_: object, **__: object) -> None:
         raise TunerError("the study cannot be read")
 
     with monkeypatch.context() as patch:
-        patch.setattr(tuner.run, "open_sweep_study", breaks)
+        patch.setattr(tuner.running, "open_sweep_study", breaks)
         tune("run", tune.write(search__trials=1), "--local", code=1)
     shown = tune("budget", "--json").json["datasets"][0]
     assert shown["committed"]["epsilon"] == 0

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 import optuna
 
@@ -20,12 +21,15 @@ from tuner.search.driver import StudyDriver
 from tuner.search.pruners import make_pruner
 from tuner.search.samplers import make_sampler
 from tuner.search.storage import open_storage, open_study
-from tuner.search.types import NullObserver, Stop, Suggestion, TrialView
+from tuner.search.types import Ask, NullObserver, Stop, Suggestion, TrialView
 
 STEPS = 100
 RUNGS = (20, 40, 60, 80, 100)
 METRIC = "validation_accuracy"
 LEASE = 10
+
+Entry: TypeAlias = tuple[str, str, int, int, float | None]
+"""What a fake ledger holds: kind, trial, steps, scores, sample rate."""
 
 
 class FakeSpace:
@@ -109,26 +113,49 @@ class FakeTraining:
 
 
 @dataclass(frozen=True)
+class Held:
+    """What a trial has reserved and not leased."""
+
+    steps: int = 0
+    releases: int = 0
+
+
+@dataclass(frozen=True)
 class FileLedger:
-    """A ledger in one file of JSON lines: reserve, lease and settle as `tuner.privacy` has them, with one cap."""
+    """A ledger in one file of JSON lines: reserve, lease, release and settle as `tuner.privacy` has them.
+
+    The cap is in units: a step costs as many as `prices` says of its sample rate, or one.
+    """
 
     path: str
     cap: int = 10**9
+    score_cap: int = 10**9
+    prices: tuple[tuple[float, int], ...] = ()
 
-    def fits(self, steps: int) -> bool:
-        return self._committed() + steps <= self.cap
+    def fits(self, ask: Ask) -> bool:
+        units = ask.steps * self.price(ask.sample_rate)
+        scores = self.released() + sum(held.releases for held in self.outstanding().values())
+        return self.committed() + units <= self.cap and scores + ask.releases <= self.score_cap
 
-    def reserve(self, trial: str, steps: int) -> None:
-        if not self.fits(steps):
+    def reserve(self, trial: str, ask: Ask) -> None:
+        if not self.fits(ask):
             raise BudgetRefusedError("full")
         if trial in self.settled():
             raise LedgerError(f"{trial} is settled")
-        self._write("reserve", trial, steps)
+        before = self._rates()
+        if before.get(trial, ask.sample_rate) != ask.sample_rate:
+            raise LedgerError(f"{trial} has one mechanism for its life")
+        self._write("reserve", trial, ask.steps, ask.releases, ask.sample_rate)
 
     def lease(self, trial: str, steps: int) -> None:
-        if steps > self.outstanding().get(trial, 0):
+        if steps > self.outstanding().get(trial, Held()).steps:
             raise BudgetRefusedError(f"{trial} has no reservation for {steps} steps")
         self._write("lease", trial, steps)
+
+    def release(self, trial: str, count: int) -> None:
+        if count > self.outstanding().get(trial, Held()).releases:
+            raise BudgetRefusedError(f"{trial} has no reservation for {count} scores")
+        self._write("release", trial, 0, count)
 
     def settle(self, trial: str, steps_taken: int) -> None:
         if trial not in self.outstanding():
@@ -137,42 +164,59 @@ class FileLedger:
             raise LedgerError(f"{trial} took {steps_taken} steps and leased {self.leased(trial)}")
         self._write("settle", trial, steps_taken)
 
-    def outstanding(self) -> dict[str, int]:
-        left: dict[str, int] = {}
-        for kind, trial, steps in self.entries():
+    def outstanding(self) -> dict[str, Held]:
+        left: dict[str, Held] = {}
+        for kind, trial, steps, releases, _ in self.entries():
+            held = left.get(trial, Held())
             if kind == "reserve":
-                left[trial] = left.get(trial, 0) + steps
-            elif kind == "lease":
-                left[trial] -= steps
-            else:
+                left[trial] = Held(held.steps + steps, held.releases + releases)
+            elif kind == "settle":
                 del left[trial]
+            else:
+                left[trial] = Held(held.steps - (steps if kind == "lease" else 0), held.releases - releases)
         return left
 
+    def held(self) -> dict[str, int]:
+        """Steps that each unsettled trial may still take."""
+        return {trial: held.steps for trial, held in self.outstanding().items()}
+
     def settled(self) -> dict[str, int]:
-        return {trial: steps for kind, trial, steps in self.entries() if kind == "settle"}
+        return {trial: steps for kind, trial, steps, *_ in self.entries() if kind == "settle"}
 
     def leased(self, trial: str | None = None) -> int:
-        return sum(s for kind, name, s in self.entries() if kind == "lease" and trial in (None, name))
+        return sum(s for kind, name, s, *_ in self.entries() if kind == "lease" and trial in (None, name))
+
+    def released(self, trial: str | None = None) -> int:
+        return sum(r for kind, name, _, r, _ in self.entries() if kind == "release" and trial in (None, name))
 
     def reserved(self, trial: str) -> int:
-        return sum(s for kind, name, s in self.entries() if kind == "reserve" and name == trial)
+        return sum(s for kind, name, s, *_ in self.entries() if kind == "reserve" and name == trial)
+
+    def price(self, rate: float | None) -> int:
+        return dict(self.prices).get(rate, 1) if rate is not None else 1
+
+    def committed(self) -> int:
+        """Units that are leased or may still be."""
+        rates, held = self._rates(), self.held()
+        leased = sum(s * self.price(rates[name]) for kind, name, s, *_ in self.entries() if kind == "lease")
+        return leased + sum(steps * self.price(rates[trial]) for trial, steps in held.items())
 
     def charge_for(self, trial: str) -> FileCharge:
         return FileCharge(self, trial)
 
-    def entries(self) -> list[tuple[str, str, int]]:
+    def entries(self) -> list[Entry]:
         path = Path(self.path)
         if not path.exists():
             return []
         return [tuple(json.loads(line)) for line in path.read_text().splitlines()]
 
-    def _committed(self) -> int:
-        return self.leased() + sum(self.outstanding().values())
+    def _rates(self) -> dict[str, float | None]:
+        return {name: rate for kind, name, *_, rate in self.entries() if kind == "reserve"}
 
-    def _write(self, kind: str, trial: str, steps: int) -> None:
+    def _write(self, kind: str, trial: str, steps: int, releases: int = 0, rate: float | None = None) -> None:
         with Path(self.path).open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            file.write(json.dumps([kind, trial, steps]) + "\n")
+            file.write(json.dumps([kind, trial, steps, releases, rate]) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
@@ -181,13 +225,13 @@ class FileLedger:
 class MemoryLedger(FileLedger):
     """The same ledger without a disk."""
 
-    lines: list[tuple[str, str, int]] = field(default_factory=list)
+    lines: list[Entry] = field(default_factory=list)
 
-    def entries(self) -> list[tuple[str, str, int]]:
+    def entries(self) -> list[Entry]:
         return self.lines
 
-    def _write(self, kind: str, trial: str, steps: int) -> None:
-        self.lines.append((kind, trial, steps))
+    def _write(self, kind: str, trial: str, steps: int, releases: int = 0, rate: float | None = None) -> None:
+        self.lines.append((kind, trial, steps, releases, rate))
 
 
 @dataclass(frozen=True)
@@ -202,6 +246,15 @@ class FileCharge:
 
     def leased(self) -> int:
         return self.ledger.leased(self.trial)
+
+    def restarts(self) -> int:
+        return 0
+
+    def release(self, count: int = 1) -> None:
+        self.ledger.release(self.trial, count)
+
+    def released(self) -> int:
+        return self.ledger.released(self.trial)
 
 
 class Recorder(NullObserver):

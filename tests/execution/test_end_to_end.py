@@ -15,6 +15,7 @@ from trainables.training import TrainingSpec
 from tuner.errors import SweepInterrupted
 from tuner.execution import local, ray_runner
 from tuner.privacy.accounting import epsilon
+from tuner.privacy.allowances import TotalSteps
 from tuner.privacy.budget import SearchBudget
 from tuner.privacy.events import SampledGaussian
 from tuner.privacy.ledger import Ledger
@@ -39,9 +40,8 @@ class Digits:
         self.ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}")
         self.cap = trials * STEPS
         claim = epsilon(self.mechanism, self.cap, DELTA)
-        self.ledger.open_search(
-            "digits", "sweep", mechanism=self.mechanism, epsilon=claim, delta=DELTA, step_cap=self.cap
-        )
+        allowance = TotalSteps(self.mechanism, self.cap)
+        self.ledger.open_search("digits", "sweep", allowance=allowance, epsilon=claim, delta=DELTA)
         self.budget = SearchBudget(self.ledger, "sweep")
 
     def run(self, runner: Callable[..., Stop], observers: tuple[object, ...] = ()) -> Stop:

@@ -13,7 +13,7 @@ from sweep_fakes import LEASE, RUNGS, STEPS, FakeTraining, Recorder, Sweep
 
 from tuner.errors import InputError, LedgerError, SweepInterrupted, TunerError
 from tuner.execution import ray_runner
-from tuner.search.types import StopReason, TrialView
+from tuner.search.types import Ask, StopReason, TrialView
 
 SECRET = "record 17 says secret"
 
@@ -221,7 +221,7 @@ def test_the_trainable_saves_and_continues_through_rays_own_interface(tmp_path: 
     sweep = Sweep(tmp_path)
     ledger = sweep.ledger
     for name in ("a", "b"):
-        ledger.reserve(name, STEPS)
+        ledger.reserve(name, Ask(STEPS))
 
     def request(name: str) -> dict[str, TrialRequest]:
         from sweep_fakes import FakeSpec

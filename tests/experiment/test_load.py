@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from trainables.data import public_train_size
 from tuner.errors import ExperimentError, InputError
-from tuner.experiment import Experiment, find, load, loads, shipped
+from tuner.experiment import Experiment, find, load, loads, shipped, yamlfile
 
 GOOD = """\
 schema: 1
@@ -121,7 +121,8 @@ def test_any_words_and_numbers_survive_the_resolved_file(word: str, momentum: fl
     if not word:
         word = "x"
     search = {"trials": trials}
-    text = yaml.safe_dump({**yaml.safe_load(GOOD), "storage": word, "search": search}, allow_unicode=False)
+    # Our own `dump`: PyYAML leaves words such as 0E0 bare, which are numbers in YAML 1.2.
+    text = yamlfile.dump({**yaml.safe_load(GOOD.replace("1e-5", "0.00001")), "storage": word, "search": search})
     experiment = loads(text, [f"trainable.momentum={momentum!r}"])
     assert experiment.storage == word
     assert experiment.trainable.momentum == momentum
@@ -185,15 +186,22 @@ WRONG: list[tuple[str, str, int, str, str]] = [
     ("delta: 1e-5", "delta: 1", 14, "privacy.delta", "less than 1"),
     ("delta: 1e-5", "delta: 0.001", 14, "privacy.delta", "below 1 / n = 0.000892 for the 1121"),
     ("delta: 1e-5", "delta: .NaN", 14, "privacy.delta", "finite"),
-    ("delta: 1e-5", "noise_multiplier: {log_uniform: [1, 2]}", 14, "privacy.noise_multiplier", "ONE (sample_rate"),
+    ("delta: 1e-5", "noise_multiplier: {log_uniform: [0, 2]}", 14, "privacy.noise_multiplier", "above 0"),
+    ("delta: 1e-5", "noise_multiplier: {choice: [1, 0]}", 14, "privacy.noise_multiplier", "a number above 0"),
+    ("delta: 1e-5", "noise_multiplier: {choice: [1, .nan]}", 14, "privacy.noise_multiplier", "finite number"),
     ("delta: 1e-5", "noise_multiplier: .inf", 14, "privacy.noise_multiplier", "auto or a finite number"),
     ("delta: 1e-5", "noise_multiplier: -1", 14, "privacy.noise_multiplier", "auto or a finite number"),
     ("delta: 1e-5", "noise_multiplier: 0", 14, "privacy.noise_multiplier", "no privacy"),
     ("delta: 1e-5", "noise_multiplier: atuo", 14, "privacy.noise_multiplier", "auto or a finite number"),
     ("delta: 1e-5", "noise_seed: 3", 14, "privacy.noise_seed", "needs private: false"),
-    ("delta: 1e-5", "accounting: selection", 14, "privacy.accounting", "not in this version"),
-    ("delta: 1e-5", "accounting: public", 14, "privacy.accounting", "not in this version"),
     ("delta: 1e-5", "accounting: compositoin", 14, "privacy.accounting", "Did you mean 'composition'"),
+    ("delta: 1e-5", "unit: person", 14, "privacy.unit", "must be one of record, user"),
+    ("delta: 1e-5", "cap: coupons", 14, "privacy.cap", "must be one of auto, total_steps, coupon_book, fixed_order"),
+    ("delta: 1e-5", "order: .nan", 14, "privacy.order", "auto or a number from 1.05 to 1024"),
+    ("delta: 1e-5", "order: 1", 14, "privacy.order", "auto or a number from 1.05 to 1024"),
+    ("delta: 1e-5", "runs: {mean: 3}", 14, "privacy.runs.mean", "privacy.runs takes law, shape, at_most"),
+    ("delta: 1e-5", "runs: {shape: .nan}", 14, "privacy.runs.shape", "finite number"),
+    ("delta: 1e-5", "runs: {at_most: 0}", 14, "privacy.runs.at_most", "a whole number of runs"),
     ("delta: 1e-5", "adjacency: replace_one", 14, "privacy.adjacency", "not in this version"),
     ("delta: 1e-5", "private: yes", 14, "privacy.private", "true or false, got yes"),
     # unknown keys, at each level
@@ -223,7 +231,11 @@ WRONG: list[tuple[str, str, int, str, str]] = [
     ("  name: digits", "  name: digits\n  public_size: 9", 6, "dataset.public_size", "is known and not set"),
     ("fraction: 0.2", "fraction: 0", 6, "dataset.validation.fraction", "greater than 0"),
     ("fraction: 0.2", "fraction: 1", 6, "dataset.validation.fraction", "less than 1"),
-    ("protected: false", "protected: true", 6, "dataset.validation.protected", "not in this version"),
+    ("protected: false", "protected: maybe", 6, "dataset.validation.protected", "true or false"),
+    ("fraction: 0.2", "epsilon: .inf", 6, "dataset.validation.epsilon", "finite number"),
+    ("fraction: 0.2", "delta: .nan", 6, "dataset.validation.delta", "finite number"),
+    ("fraction: 0.2", "noise: .nan", 6, "dataset.validation.noise", "auto or a finite number"),
+    ("fraction: 0.2", "noise: 0", 6, "dataset.validation.noise", "auto or a finite number"),
     # the method and its gates
     ("method: dplis", "method: dpils", 8, "trainable.method", "Did you mean 'dplis'"),
     ("model: mlp_64", "model: mlp_46", 9, "trainable.model", "Did you mean 'mlp_64'"),
@@ -241,9 +253,9 @@ WRONG: list[tuple[str, str, int, str, str]] = [
     ("batch_size: 128", "batch_size: 0", 10, "trainable.batch_size", "at least 1"),
     ("batch_size: 128", "batch_size: 12.5", 10, "trainable.batch_size", "whole number"),
     ("batch_size: 128", "batch_size: 1122", 10, "trainable.batch_size", "at most the 1121"),
-    ("batch_size: 128", "batch_size: {choice: [64, 128]}", 10, "trainable.batch_size", "ONE (sample_rate"),
+    ("batch_size: 128", "batch_size: {choice: [64, 128]}", 10, "trainable.batch_size", "search.space.batch_size"),
     ("epochs: 4", "epochs: 0", 11, "trainable.epochs", "greater than 0"),
-    ("epochs: 4", "epochs: {integer: [1, 2]}", 11, "trainable.epochs", "ONE (sample_rate"),
+    ("epochs: 4", "epochs: {integer: [1, 2]}", 11, "trainable.epochs", "search.space.epochs"),
     # the search
     ("trials: 4", "trials: 0", 16, "search.trials", "at least 1, got 0. Write for example trials: 20."),
     ("trials: 4", "trials: 2.5", 16, "search.trials", "whole number"),
@@ -267,8 +279,15 @@ WRONG: list[tuple[str, str, int, str, str]] = [
     ("R: {log_uniform: [1, 40]}", "K: 0", 21, "search.space.K", "smoothing_samples: {log_integer: [1, 20]}"),
     ("R: {log_uniform: [1, 40]}", "smoothing_radios: 3", 21, "search.space.smoothing_radios", "'smoothing_radius'"),
     ("R: {log_uniform: [1, 40]}", "batch_size: 256", 21, "search.space.batch_size", "Write trainable.batch_size: 256"),
-    ("R: {log_uniform: [1, 40]}", "noise_multiplier: default", 21, "search.space.noise_multiplier", "is priced"),
-    ("R: {log_uniform: [1, 40]}", "epochs: {integer: [1, 9]}", 21, "search.space.epochs", "is priced"),
+    ("R: {log_uniform: [1, 40]}", "batch_size: {uniform: [64, 128]}", 21, "search.space.batch_size", "takes integers"),
+    (
+        "R: {log_uniform: [1, 40]}",
+        "batch_size: {choice: [64, 2048]}",
+        21,
+        "search.space.batch_size",
+        "at most the 1121",
+    ),
+    ("R: {log_uniform: [1, 40]}", "epochs: {uniform: [0, 9]}", 21, "search.space.epochs", "above 0"),
     ("R: {log_uniform: [1, 40]}", "momentum: 0.9", 21, "search.space.momentum", "trainable.momentum"),
     ("R: {log_uniform: [1, 40]}", "clipping: layer", 21, "search.space.clipping", "per_layer"),
     ("R: {log_uniform: [1, 40]}", "M: 4", 21, "search.space.M", "needs an augmentation"),
@@ -368,14 +387,14 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
 def test_all_problems_come_at_once_in_file_order_with_options_last() -> None:
     text = GOOD.replace("name: a-search", "name: A").replace("dplis", "dpils").replace("epsilon: 8", "epsilon: -1")
     text = text.replace("trials: 4", "trails: 4").replace("mode: max", "mode: min")
-    found = problems_of(text, "privacy.accounting=selection", "resources.cpus_per_trial=no")
+    found = problems_of(text, "privacy.accountant=gdp", "resources.cpus_per_trial=no")
     assert [each.split(": ")[0] for each in found] == [
         "e.yaml:2",
         "e.yaml:8",
         "e.yaml:13",
         "e.yaml:16",
         "e.yaml:23",
-        "--set privacy.accounting=selection",
+        "--set privacy.accountant=gdp",
         "--set resources.cpus_per_trial=no",
     ]
 

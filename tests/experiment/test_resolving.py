@@ -164,6 +164,17 @@ def test_the_documented_schedule_is_one() -> None:
     assert dict(space.parameters)["schedule"] == Categorical(("constant", "cosine", "inverse_time"))
 
 
+@pytest.mark.parametrize("number", range(3, DOCUMENT.read_text().count("```yaml\n") + 1))
+def test_every_documented_example_is_one(number: int) -> None:
+    base = yaml.safe_load("name: x\ndataset: {name: mnist}\ntrainable: {method: dp_sgd}\nprivacy: {epsilon: 1.0}\n")
+    shown = yamlfile.parse(_block(number), source="docs/experiment.md")
+    assert not shown.problems
+    for section, values in (shown.values or {}).items():
+        base[section] = {**base.get(section, {}), **values}
+    loaded = loads(yamlfile.dump(base))
+    assert loads(loaded.to_yaml()) == loaded
+
+
 def test_the_template_is_valid_and_does_not_pass_its_examples_off_as_defaults(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     write_template(path, force=False)

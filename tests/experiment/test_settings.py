@@ -21,6 +21,18 @@ privacy: {epsilon: 4.0}
 search:
   space: {learning_rate: default}
 """
+FIRST_HASHES = {
+    FILE: "8ed46d405c3c908fa48488c3f79a0f14f4f2f544995488cc0955522a22771b2b",
+    FILE.replace("{name: mnist}", "{name: mine, path: x.npz, public_size: 9000}").replace(
+        "epsilon: 4.0", "epsilon: 4.0, noise_multiplier: 2, private: false, noise_seed: 3"
+    ): "1d4431ed129c8e5113f61641546f4829aaf04cd02c64f5dd89585655d0b98d99",
+}
+"""What version 0.1 computed for these files, before there was any of the settings below."""
+ADDED = {
+    "privacy.unit", "privacy.cap", "privacy.order", "privacy.accountant", "privacy.runs.law", "privacy.runs.shape",
+    "privacy.runs.at_most", "dataset.public_users", "dataset.records_per_user", "dataset.validation.epsilon",
+    "dataset.validation.delta", "dataset.validation.noise", "search.public",
+}  # fmt: skip
 SINCE_THE_FIRST = {"max_grad_norm", "learning_rate", "schedule", "optimizer", "momentum"}
 LATER = [
     "search.space={lr: default, clipping: automatic}",
@@ -30,6 +42,25 @@ LATER = [
     "search.space={lr: default, ema_decay: 0.9}",
     "search.space={lr: default, ema_decay: {uniform: [0.0, 0.9]}}",
     "trainable.precision=bfloat16",
+    "search.space={lr: default, batch_size: {choice: [128, 256]}}",
+    "search.space={lr: default, epochs: {uniform: [1, 2]}}",
+    "privacy.noise_multiplier={choice: [1, 2]}",
+    "privacy.cap=coupon_book",
+    "privacy.cap=fixed_order",
+    "dataset.validation.protected=true",
+]
+TOGETHER = [
+    ["privacy.accounting=selection", "search.sampler=random"],
+    ["privacy.accounting=selection", "search.sampler=bounded"],
+    ["privacy.accounting=selection", "search.sampler=random", "privacy.runs.law=logarithmic"],
+    ["privacy.accounting=selection", "search.sampler=random", "privacy.runs.at_most=200"],
+    ["privacy.cap=fixed_order", "privacy.order=4"],
+    ["privacy.accounting=public", "search.public={name: fashion_mnist}"],
+    ["dataset.validation.protected=true", "dataset.validation.epsilon=1"],
+    ["dataset.validation.protected=true", "dataset.validation.delta=1e-6"],
+    ["dataset.validation.protected=true", "dataset.validation.noise=50"],
+    ["dataset.name=state_union", "privacy.unit=user", "trainable.batch_size=4"],
+    ["dataset.name=state_union", "privacy.unit=user", "trainable.batch_size=4", "dataset.records_per_user=4"],
 ]
 
 
@@ -47,14 +78,19 @@ def first_hash(experiment: Experiment, later: set[str]) -> str:
 
 def test_a_search_from_before_the_options_has_the_hash_that_it_was_entered_with() -> None:
     later = {f"search.space.{each.name}" for each in fields(DPSGD) if each.name not in {*PRICED, *SINCE_THE_FIRST}}
-    later.add("trainable.precision")
+    later |= {"trainable.precision", *ADDED}
     experiment = with_options()
     assert later <= set(flat_values(experiment)), "and yet every one is written out"
     assert settings_hash(experiment) == first_hash(experiment, later)
 
 
+@pytest.mark.parametrize("text", FIRST_HASHES)
+def test_the_hash_is_the_literal_one_of_the_version_before(text: str) -> None:
+    assert settings_hash(loads(text)) == FIRST_HASHES[text]
+
+
 def test_every_option_that_is_on_is_in_the_hash() -> None:
-    hashes = [settings_hash(with_options(*options)) for options in [(), *((option,) for option in LATER)]]
+    hashes = [settings_hash(with_options(*options)) for options in [(), *((option,) for option in LATER), *TOGETHER]]
     assert len(set(hashes)) == len(hashes)
 
 
@@ -64,6 +100,9 @@ def test_every_option_that_is_on_is_in_the_hash() -> None:
         "search.space={lr: default, clipping: flat, augmentation: none, M: 1, ema_decay: 0.0}",
         "search.space={lr: default, ema_decay: 0}",
         "trainable.precision=float32",
+        "privacy.runs={law: geometric}",
+        "dataset.validation.noise=auto",
+        "privacy.unit=record",
         "search.trials=3",
         "storage=elsewhere",
     ],

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ledgers import MECHANISM
 
-from tuner.privacy.events import SampledGaussian
+from tuner.privacy.allowances import TotalSteps
 from tuner.privacy.ledger import Ledger
-
-MECHANISM = SampledGaussian(0.05, 2.0)
 
 
 @pytest.fixture
@@ -24,5 +23,5 @@ def ledger(url: str) -> Ledger:
 
 @pytest.fixture
 def search(ledger: Ledger) -> str:
-    ledger.open_search("digits", "first", mechanism=MECHANISM, epsilon=4.0, delta=1e-5, step_cap=1000)
+    ledger.open_search("digits", "first", allowance=TotalSteps(MECHANISM, 1000), epsilon=4.0, delta=1e-5)
     return "first"

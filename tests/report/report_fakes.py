@@ -11,6 +11,9 @@ from tuner.search.types import TrialState, TrialView
 
 def budget(spent: int = 300, reserved: int = 100, cap: int = 1000) -> Any:  # noqa: ANN401 - stands for a BudgetView
     return SimpleNamespace(
+        spent=spent / max(cap, 1),
+        reserved=reserved / max(cap, 1),
+        left=1 - (spent + reserved) / max(cap, 1),
         spent_steps=spent,
         reserved_steps=reserved,
         left_steps=cap - spent - reserved,
@@ -18,7 +21,22 @@ def budget(spent: int = 300, reserved: int = 100, cap: int = 1000) -> Any:  # no
         epsilon_spent=2.71828,
         epsilon_cap=8.0,
         delta=1e-5,
+        validation=None,
     )
+
+
+def budget_of_units(left: float = 0.6) -> Any:  # noqa: ANN401 - stands for a BudgetView
+    """A filter at a fixed order: steps are counted, and what is left is a share of a Rényi budget."""
+    made = budget()
+    made.spent, made.reserved, made.left = 0.9 - left, 0.1, left
+    made.left_steps = made.step_cap = None
+    return made
+
+
+def budget_with_scores() -> Any:  # noqa: ANN401 - stands for a BudgetView
+    made = budget()
+    made.validation = budget(12, 8, 40)
+    return made
 
 
 def view(number: int, state: TrialState = TrialState.RUNNING, **changes: object) -> TrialView:

@@ -6,7 +6,7 @@ import io
 import re
 
 import pytest
-from report_fakes import budget, view
+from report_fakes import budget, budget_of_units, budget_with_scores, view
 from rich.console import Console
 
 from tuner.errors import LedgerError
@@ -88,6 +88,20 @@ def test_the_table_shows_every_trial_its_state_the_best_and_the_budget() -> None
     assert "█ spent 300  ▓ reserved 100  ░ left 600  of 1000 steps" in seen
     assert "The guarantee is the cap" in seen
     assert "MLflow: 3 waiting" in seen
+
+
+def test_protected_scores_have_a_bar_of_their_own_and_a_filter_shows_shares() -> None:
+    for made, words in (
+        (budget_with_scores(), "█ spent 12  ▓ reserved 8  ░ left 20  of 40 scores"),
+        (budget_of_units(), "█ spent 300  ▓ reserved 100  ░ left 60% of the budget  (steps)"),
+    ):
+        live = make(console(terminal=True, width=100), budget_view=lambda made=made: made)
+        with live:
+            pass
+        seen = screen(live, 100)
+        assert words in seen
+        assert "odometer ε 2.718, cap 8" in seen
+        assert all(len(line) <= 100 for line in seen.splitlines())
 
 
 def test_the_budget_bar_is_in_proportion() -> None:

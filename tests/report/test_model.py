@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_fakes import budget, report, row, view
+from report_fakes import budget, budget_of_units, budget_with_scores, report, row, view
 
-from tuner.report.model import Shares, TrialRow, better, budget_sentence, count, format_value, varying_parameters
+from tuner.report.model import (
+    Shares,
+    TrialRow,
+    better,
+    budget_line,
+    budget_sentence,
+    count,
+    format_value,
+    varying_parameters,
+)
 from tuner.search.types import TrialState
 
 NAN = float("nan")
@@ -50,6 +61,19 @@ def test_the_parts_of_a_bar_always_fill_it(spent: int, reserved: int, cap: int) 
 def test_the_parts_of_a_bar_are_the_parts_of_the_cap() -> None:
     shares = Shares.of(budget(300, 100, 1000))
     assert (shares.spent, shares.reserved, shares.left) == pytest.approx((0.3, 0.1, 0.6))
+
+
+def test_the_bar_of_a_filter_shows_shares_of_its_budget() -> None:
+    shares = Shares.of(budget_of_units(0.25))
+    assert (shares.spent, shares.reserved, shares.left) == pytest.approx((0.65, 0.1, 0.25))
+
+
+@pytest.mark.parametrize("made", [budget(), budget_of_units(), budget_with_scores()], ids=["steps", "units", "scores"])
+def test_whatever_is_spent_is_said_to_be_the_odometers(made: Any) -> None:  # noqa: ANN401 - stands for a BudgetView
+    line = budget_line(made)
+    assert line.count("ε") == line.count("odometer") == 1
+    assert "The guarantee is the cap" in budget_sentence(made)
+    assert "not a guarantee" in budget_sentence(made)
 
 
 def test_only_what_differs_gets_a_column() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 
 import pytest
-from report_fakes import report, row
+from report_fakes import budget_of_units, budget_with_scores, report, row
 from rich.console import Console, RenderableType
 
-from tuner.report.text import PlanText, console, plan, summary
+from tuner.report.text import PlanTable, PlanText, console, plan, summary
 
 
 def shown(renderable: RenderableType, width: int = 140, *, terminal: bool = False) -> str:
@@ -59,6 +59,28 @@ def test_the_plan_says_that_nothing_was_run(width: int) -> None:
     seen = shown(plan(text), width)
     for expected in ("plan", "24", "noise [auto]", "1.234", "The guarantee", "! δ is above", "tune run"):
         assert expected in seen
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_comparison_of_a_plan_fits_its_width_with_a_row_a_mode(width: int, *, terminal: bool) -> None:
+    rows = (("one run, no search", "0.6653", "3", "1", "1"), ("selection", "0.7953", "1.59", "20", "at most 90"))
+    header = ("", "noise", "ε of one run", "runs expected", "99 % of searches")
+    table = PlanTable(title="what ε = 3 buys in each mode", header=header, rows=rows)
+    seen = shown(plan(PlanText(title="digits", facts=(("trials", "24"),), tables=(table,))), width, terminal=terminal)
+    lines = seen.splitlines()
+    assert max(map(len, lines)) <= width
+    assert any("what ε = 3 buys in each mode" in line for line in lines)
+    assert any(all(name in line for name in header) for line in lines), "no heading is broken"
+    for row_ in rows:
+        assert any(all(cell in line for cell in row_) for line in lines)
+
+
+def test_protected_scores_and_a_budget_without_steps_are_told() -> None:
+    seen = shown(summary(report(row(0), budget=budget_with_scores())))
+    assert "protected scores: 12 spent, 8 reserved, 20 left of 40 scores" in " ".join(seen.split())
+    seen = shown(summary(report(row(0), budget=budget_of_units())))
+    assert "300 steps spent, 100 reserved; 30% of the budget spent, 10% reserved, 60% left" in " ".join(seen.split())
 
 
 MANY = {

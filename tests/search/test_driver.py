@@ -12,7 +12,7 @@ from sweep_fakes import METRIC, RUNGS, STEPS, FakeSpace, MemoryLedger, Recorder
 
 from tuner.errors import InputError
 from tuner.search.driver import NO_RESERVATION, NO_ROOM, StudyDriver
-from tuner.search.types import Checkpoint, Decision, Stop, StopReason, Suggestion, TrialState, TrialView, Wait
+from tuner.search.types import Ask, Checkpoint, Decision, Stop, StopReason, Suggestion, TrialState, TrialView, Wait
 
 
 def make_study() -> optuna.Study:
@@ -81,17 +81,11 @@ def test_a_trial_that_does_not_fit_is_neither_asked_nor_reserved() -> None:
 
 def test_room_that_another_process_takes_between_the_question_and_the_reservation_is_a_refusal() -> None:
     class Racing(MemoryLedger):
-        def fits(self, steps: int) -> bool:
-            fits = super().fits(steps)
+        def fits(self, ask: Ask) -> bool:
+            fits = super().fits(ask)
             if fits:
-                self.lines.append(("reserve", "other", self.cap))
+                self.lines.append(("reserve", "other", self.cap, 0, None))
             return fits
-
-        def reserve(self, trial: str, steps: int) -> None:
-            if self.leased() + sum(self.outstanding().values()) + steps > self.cap:
-                from tuner.errors import BudgetRefusedError
-
-                raise BudgetRefusedError("taken")
 
     driver = make_driver(make_study(), Racing("", cap=STEPS))
     assert driver.next().reason is StopReason.BUDGET
@@ -103,7 +97,7 @@ def test_reserves_before_it_asks() -> None:
     study = make_study()
     seen = []
     ask = study.ask
-    study.ask = lambda: (seen.append(ledger.outstanding()), ask())[1]
+    study.ask = lambda: (seen.append(ledger.held()), ask())[1]
     suggestion = started(make_driver(study, ledger))
     assert seen == [{suggestion.trial_id: STEPS}]
 
@@ -264,10 +258,10 @@ def test_a_crash_while_starting_loses_neither_a_trial_nor_a_reservation(where: s
     trial = started(again)
     assert trial.number == 0
     assert trial.restore_from is None
-    assert ledger.outstanding() == {trial.trial_id: STEPS}
+    assert ledger.held() == {trial.trial_id: STEPS}
     run_through(again, ledger, trial.trial_id)
     assert again.next() == Stop(StopReason.DONE)
-    assert ledger.outstanding() == {}
+    assert ledger.held() == {}
     assert ledger.leased() == STEPS
 
 
@@ -301,7 +295,7 @@ def test_an_interrupted_trial_continues_and_pays_again_only_for_what_it_repeats(
     assert (continued.trial_id, continued.number) == (trial.trial_id, 0)
     assert continued.parameters == trial.parameters
     assert continued.restore_from == f"{trial.trial_id}.pt"
-    assert ledger.outstanding() == {trial.trial_id: 60}
+    assert ledger.held() == {trial.trial_id: 60}
     assert ledger.reserved(trial.trial_id) == STEPS + 10
 
 
@@ -315,7 +309,7 @@ def test_an_interrupted_trial_that_fits_no_more_is_failed_with_the_reason_and_re
     assert again.next().reason is StopReason.BUDGET
     assert state_of(study, 0) == "FAIL"
     assert recorder.finished[0].reason == NO_ROOM
-    assert ledger.outstanding() == {}
+    assert ledger.held() == {}
     assert ledger.leased() == 50
 
 
@@ -409,11 +403,11 @@ def test_a_worker_that_is_lost_extends_the_reservation_or_ends_the_trial() -> No
     trial = started(driver)
     ledger.lease(trial.trial_id, 50)
     assert driver.restarted(trial.trial_id)
-    assert ledger.outstanding() == {trial.trial_id: 60}
+    assert ledger.held() == {trial.trial_id: 60}
     ledger.lease(trial.trial_id, 10)
     assert not driver.restarted(trial.trial_id)
     assert state_of(study, 0) == "FAIL"
-    assert ledger.outstanding() == {}
+    assert ledger.held() == {}
 
 
 KINDS = ["next", "next", "lease", "lease", "report", "report", "prune", "fail", "crash"]
@@ -464,8 +458,8 @@ def test_under_any_interleaving_the_cap_holds_and_every_trial_is_settled_once(
             driver, running = fresh(), {}
         else:
             act(action, which)
-        assert ledger.leased() + sum(ledger.outstanding().values()) <= cap
-        assert set(ledger.outstanding()) >= set(running)
+        assert ledger.leased() + sum(ledger.held().values()) <= cap
+        assert set(ledger.held()) >= set(running)
     driver, running = fresh(), {}
     for _ in range(1000):
         if not running:
@@ -480,6 +474,6 @@ def test_under_any_interleaving_the_cap_holds_and_every_trial_is_settled_once(
             driver.finish(trial_id, outcome=TrialState.COMPLETE, steps_taken=STEPS)
             running.clear()
     assert isinstance(driver.next(), Stop)
-    assert ledger.outstanding() == {}
+    assert ledger.held() == {}
     assert ledger.leased() <= cap
     assert all(trial.state.is_finished() for trial in study.trials)

@@ -290,3 +290,13 @@ def test_all_problems_are_reported_in_file_order() -> None:
         parse_space(raw, method="dplis")
     paths = [".".join(map(str, problem.path)) for problem in caught.value.problems]
     assert paths == ["R", "learning_rat", "K", "schedule.choice.0", "schedule.choice.1.step.factor"]
+
+
+@pytest.mark.parametrize("value", ["batch_mean", "mean", {"choice": ["flat", "batch"]}])
+def test_a_clip_of_a_batch_mean_is_refused_with_the_reason(value: object) -> None:
+    with pytest.raises(SpaceError) as caught:
+        parse_space({"clipping": value}, method="dp_sgd")
+    (problem,) = caught.value.problems
+    assert "bounds no record" in problem.rule
+    assert problem.mend == "Write one of flat, automatic, per_layer."
+    assert parse_space({"clipping": "automatic"}, method="dp_sgd").parameters

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -302,6 +303,7 @@ def test_two_processes_do_not_send_the_same_sweep(tmp_path: Path) -> None:
 CRASH = """
 import os, signal, sys
 from pathlib import Path
+from types import SimpleNamespace
 sys.path.insert(0, sys.argv[2])
 from tracking_fakes import FakeBudget, recorder, run_trial, trial
 
@@ -371,3 +373,32 @@ def test_a_disk_that_refuses_stops_the_sweep_with_the_first_error(
         run()
     monkeypatch.undo()
     assert [entry.record["kind"] for entry in read(tmp_path / "spool.jsonl")] == ["sweep_started", "trial_started"]
+
+
+def test_protected_scores_and_whom_the_guarantee_protects_are_told(tmp_path: Path) -> None:
+    budget = FakeBudget()
+    whole = budget.view
+
+    def with_scores() -> object:
+        view = whole()
+        view.step_cap = None
+        view.validation = SimpleNamespace(spent_steps=3, epsilon_spent=0.25)
+        return view
+
+    budget.view = with_scores  # type: ignore[method-assign]
+    with recorder(tmp_path, URI, budget, send=False, protects="one user with all their records") as observer:
+        run_trial(observer, budget, 0)
+    server = sent(tmp_path)
+    _, _, tags, _ = server.state()["-"]
+    assert set(metric(server, "-", "scores_spent").values()) == {3.0}
+    assert set(metric(server, "-", "epsilon_scores").values()) == {0.25}
+    note = tags["mlflow.note.content"]
+    assert "one user with all their records" in note
+    assert "None" not in note
+
+
+def test_a_claim_that_is_given_stands_in_the_place_of_the_budgets(tmp_path: Path) -> None:
+    info = sweep(URI, claim="Declared public.")
+    with MLflowRecorder(tmp_path, info, budget_view=None, trial_epsilon=None, send=False):
+        pass
+    assert sent(tmp_path).state()["-"][2]["mlflow.note.content"] == "Declared public."

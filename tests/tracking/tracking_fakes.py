@@ -25,6 +25,9 @@ class FakeBudget:
     def epsilon(self, steps: int) -> float:
         return 0.1234567890123 * steps**0.5
 
+    def trial_epsilon(self, _trial: str, steps: int) -> float:
+        return self.epsilon(steps)
+
     def charged(self, trial: str) -> int:
         return self.steps.get(trial, 0)
 
@@ -38,6 +41,7 @@ class FakeBudget:
             epsilon_spent=self.epsilon(spent),
             epsilon_cap=self.epsilon(self.cap),
             delta=1e-5,
+            validation=None,
         )
 
 
@@ -58,7 +62,7 @@ def recorder(folder: Path, uri: str, budget: FakeBudget, **changes: object) -> M
         folder,
         sweep(uri, **changes),
         budget_view=budget.view,
-        trial_epsilon=budget.epsilon,
+        trial_epsilon=budget.trial_epsilon,
         charged_steps=budget.charged,
         send=send,
     )

@@ -17,11 +17,12 @@ from torch.func import functional_call
 from trainables.engine import bookkeeping
 from trainables.engine.bookkeeping import BookkeepingSource, UnknownLayerError
 from trainables.engine.layers import RULES
+from trainables.engine.layers.embedding import LookedUp, prefer_pairs
 from trainables.engine.layers.outer import prefer_factors
 from trainables.engine.layout import Layout
 from trainables.engine.linear import LinearStackSource
 from trainables.engine.objective import Points
-from trainables.engine.per_sample import PerSampleGradients, PerSampleSource, TorchFuncSource
+from trainables.engine.per_sample import IGNORED, PerSampleGradients, PerSampleSource, TorchFuncSource
 from trainables.engine.sources import per_sample_source
 from trainables.engine.taps import LinearTap
 from trainables.errors import GateError
@@ -206,12 +207,13 @@ def _shaken(layer: nn.Module) -> nn.Module:
 def by_autograd(model: nn.Module, layout: Layout, points: Points, x: Tensor, y: Tensor, copies: int) -> Tensor:
     """g_i of each sample, shape (B, d): the definition, one backward pass a sample and point."""
     rows = []
-    for index in range(len(y)):
-        mine, labels = x[index * copies : (index + 1) * copies], y[index].expand(copies)
+    for mine, labels in zip(torch.split(x, copies), torch.split(y, copies), strict=True):
+        counted = labels != IGNORED
         total = points.decay * points.centre
         for place in range(len(points)):
             theta = points.theta(place).clone().requires_grad_()
-            loss = nn.functional.cross_entropy(functional_call(model, layout.views(theta), (mine,)), labels)
+            outputs = functional_call(model, layout.views(theta), (mine,))
+            loss = nn.functional.cross_entropy(outputs[counted], labels[counted], reduction="sum") / copies
             total = total + points.scale * torch.autograd.grad(loss, theta)[0]
         rows.append(total)
     return torch.stack(rows)
@@ -239,7 +241,7 @@ def expected_norms(rows: Tensor, layout: Layout) -> Tensor:
 def check(model: nn.Module, source: PerSampleSource, points: Points, x: Tensor, y: Tensor, copies: int) -> None:
     layout = Layout.of(model)
     rows = by_autograd(model, layout, points, x, y, copies)
-    factors = torch.rand(len(set(layout.groups)), len(y), dtype=torch.float64) + 0.1
+    factors = torch.rand(len(set(layout.groups)), len(rows), dtype=torch.float64) + 0.1
     norms, total = collected(list(source.chunks(points, x, y, copies=copies)), layout, factors)
     expected = expected_norms(rows, layout)
     torch.testing.assert_close(norms, expected, rtol=1e-9, atol=1e-13)  # where terms cancel, a bound is added
@@ -267,7 +269,11 @@ def test_each_layer_is_that_of_autograd(kind: str, data: st.DataObject) -> None:
     inputs = inputs.double() if inputs.is_floating_point() else inputs
     samples, copies = data.draw(st.integers(0, 5)), data.draw(st.integers(1, 2))
     x = inputs.repeat(2, *[1] * (inputs.dim() - 1))[: samples * copies]
-    y = torch.randint(0, CLASSES, (samples,))
+    # One label for all copies (augmented views), or one for each, some left out (the records of a user).
+    y = torch.randint(0, CLASSES, (samples,)).repeat_interleave(copies)
+    if data.draw(st.booleans()):
+        y = torch.randint(0, CLASSES, (samples * copies,))
+        y[1::3] = IGNORED
     layout = Layout.of(model)
     points = Points(
         centre=layout.flatten(model),
@@ -307,6 +313,39 @@ def test_both_ways_of_a_convolution_are_the_same(factored: bool, monkeypatch: py
     for decay in (0.0, 0.4):
         points = Points(centre=layout.flatten(model), seeds=(1, 2), spread=0.2, decay=decay)
         check(model, per_sample_source(model, layout, example=x[:3]), points, x, y, 1)
+
+
+@pytest.mark.parametrize("pairs", [True, False])
+def test_both_ways_of_an_embedding_are_the_same(pairs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(9, 3, padding_idx=2), nn.Flatten(), nn.Linear(12, CLASSES)).double()
+    monkeypatch.setattr("trainables.engine.layers.embedding.prefer_pairs", lambda *_: pairs)
+    layout = Layout.of(model)
+    x, y = torch.randint(0, 9, (12, 4)), torch.randint(0, CLASSES, (12,))
+    for decay in (0.0, 0.4):
+        points = Points(centre=layout.flatten(model), seeds=(1, 2), spread=0.2, decay=decay)
+        check(model, per_sample_source(model, layout, example=x[:3]), points, x, y, 4)
+
+
+@pytest.mark.parametrize("pairs", [True, False])
+def test_lookups_that_cancel_are_not_measured_too_short(pairs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of long terms come to a short sum; what rounding left of it must not be let through for shorter."""
+    monkeypatch.setattr("trainables.engine.layers.embedding.prefer_pairs", lambda *_: pairs)
+    generator = torch.Generator().manual_seed(0)
+    deltas = 1e9 * torch.randn(20, 200, 3, generator=generator, dtype=torch.float64)
+    deltas = torch.cat([deltas, -deltas, 1e-5 * torch.randn(20, 1, 3, generator=generator, dtype=torch.float64)], 1)
+    rows = torch.randint(0, 2, (20, 200), generator=generator)
+    rows = torch.cat([rows, rows, rows[:, :1]], 1)
+    true = deltas[:, -1].square().sum(1)
+    assert bool((LookedUp(rows, deltas, 5, None).squared_norms() >= true).all())
+    sums = torch.zeros(20, 5, 3, dtype=torch.float64).scatter_add_(1, rows[:, :, None].expand(-1, -1, 3), deltas)
+    assert bool((sums.square().sum((1, 2)) < true).any()), "the control: without a bound of the rounding some are"
+
+
+def test_pairs_of_lookups_are_compared_where_these_are_few() -> None:
+    assert prefer_pairs(1, 2)
+    assert prefer_pairs(30, 1001)
+    assert not prefer_pairs(64, 1001)
 
 
 def test_written_out_is_chosen_where_factors_would_be_squared_positions() -> None:
@@ -592,7 +631,7 @@ def test_the_log_names_a_layer_without_a_rule_once(caplog: pytest.LogCaptureFixt
 
 @pytest.mark.parametrize("seeds", [(), (1, 2, 3, 4, 5)])
 @pytest.mark.parametrize("decay", [0.0, 0.5])
-@pytest.mark.parametrize("copies", [1, 3])
+@pytest.mark.parametrize("copies", [1, 3, 40])
 @pytest.mark.parametrize("sizes", [(2**28, 2**24), (1, 2**24), (2**28, 1), (500, 900)])
 def test_stacked_linear_layers_whatever_the_micro_batches(
     seeds: tuple[int, ...], decay: float, copies: int, sizes: tuple[int, int]
@@ -601,7 +640,9 @@ def test_stacked_linear_layers_whatever_the_micro_batches(
     model = nn.Sequential(nn.Flatten(), nn.Linear(16, 6), nn.Tanh(), nn.Linear(6, 5, bias=False), nn.ReLU())
     model.append(nn.Linear(5, CLASSES)).double()
     layout = Layout.of(model)
-    x, y = torch.randn(4 * copies, 1, 4, 4, dtype=torch.float64), torch.randint(0, CLASSES, (4,))
+    x, y = torch.randn(4 * copies, 1, 4, 4, dtype=torch.float64), torch.randint(0, CLASSES, (4 * copies,))
+    y[1::3] = IGNORED
+    assert prefer_factors(copies, 16, 6) is (copies < 40), "both ways to a norm are taken"
     points = Points(centre=layout.flatten(model), scale=0.25, seeds=seeds, spread=0.2, decay=decay)
     source = per_sample_source(model, layout)
     assert isinstance(source, LinearStackSource)

@@ -22,6 +22,7 @@ PARAMETERS = {
     "mlp_512_128": 784 * 512 + 512 + 512 * 128 + 128 + 128 * 10 + 10,
     "mlp_1536_128": 784 * 1536 + 1536 + 1536 * 128 + 128 + 128 * 10 + 10,
     "tutorial_cnn": 26_010,
+    "next_word": 10 * 16 + (4 * 16 + 1) * 64 + (64 + 1) * 10,
     "four_conv_cnn": (9 + 1) * 32 + (32 * 9 + 1) * 64 + (64 * 9 + 1) * 64 + (64 * 9 + 1) * 128 + 128 * 10 + 10,
 }
 
@@ -29,10 +30,11 @@ PARAMETERS = {
 @pytest.mark.parametrize("name", model_names.MODELS)
 def test_models_by_name(name: str) -> None:
     state = torch.get_rng_state()
-    model, twin, other = (build(name, input_shape=(1, 28, 28), classes=10, seed=seed) for seed in (1, 1, 2))
+    shape = (4,) if name == "next_word" else (1, 28, 28)
+    model, twin, other = (build(name, input_shape=shape, classes=10, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(state, torch.get_rng_state())
     assert sum(parameter.numel() for parameter in model.parameters()) == PARAMETERS[name]
-    inputs = torch.rand(2, 1, 28, 28)
+    inputs = torch.rand(2, *shape)
     assert model(inputs).shape == (2, 10)
     assert torch.equal(model(inputs), twin(inputs))
     assert not torch.equal(model(inputs), other(inputs))
@@ -40,7 +42,8 @@ def test_models_by_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in model_names.MODELS if name != "logistic_regression"])
 def test_options(name: str) -> None:
-    layers = list(build(name, input_shape=(3, 32, 32), classes=7, activation="tanh", normalization="group", seed=0))
+    shape = (4,) if name == "next_word" else (3, 32, 32)
+    layers = list(build(name, input_shape=shape, classes=7, activation="tanh", normalization="group", seed=0))
     assert any(isinstance(layer, nn.GroupNorm) for layer in layers)
     assert any(isinstance(layer, nn.Tanh) for layer in layers)
     assert not any(isinstance(layer, nn.ReLU) for layer in layers)
@@ -59,12 +62,22 @@ def test_every_name_has_a_builder() -> None:
         ("logistic_regression", (4,), {"normalization": "group"}, "no hidden layer"),
         ("tutorial_cnn", (4,), {}, "takes images"),
         ("tutorial_cnn", (1, 8, 8), {}, "cannot take inputs of shape"),
+        ("next_word", (1, 8, 8), {}, "numbers of some words in a row"),
         ("no.such:thing", (4,), {}, "cannot be imported"),
     ],
 )
 def test_bad_models(name: str, shape: tuple[int, ...], options: dict[str, str], message: str) -> None:
     with pytest.raises(HyperparameterError, match=message):
         build(name, input_shape=shape, classes=2, seed=0, **options)
+
+
+def test_what_is_no_number_of_a_word_is_taken_for_the_nearest() -> None:
+    """No record may make a model raise: that trials fail is shown."""
+    model = build("next_word", input_shape=(4,), classes=10, seed=0)
+    odd = torch.tensor([[-3.0, 1e30, float("nan"), 2.7], [-float("inf"), float("inf"), -0.5, 9.9]])
+    near = torch.tensor([[0.0, 9.0, 0.0, 2.0], [0.0, 9.0, 0.0, 9.0]])
+    assert torch.equal(model(odd), model(near))
+    assert not torch.equal(model(near[:1]), model(near[1:]))
 
 
 class Centred(nn.Module):

@@ -1,5 +1,7 @@
 """Every method and every composition, step by step, against a naive float64 loop over samples from the same draws.
 
+A sample is a record, or a user with several.
+
 In float64 they agree to 1e-12, in float32 to 1e-5 of what a step moves.
 """
 
@@ -15,6 +17,7 @@ from torch import Tensor, nn
 from trainables.engine.bookkeeping import BookkeepingSource
 from trainables.engine.layout import Layout
 from trainables.engine.linear import LinearStackSource
+from trainables.engine.per_sample import TorchFuncSource
 from trainables.engine.random import SeededGenerator
 from trainables.engine.schedules import factor
 from trainables.engine.sources import per_sample_source
@@ -40,6 +43,8 @@ OPTIMIZERS = ({"optimizer": "sgd"}, {"optimizer": "sgd", "momentum": 0.9}, {"opt
 CLIPPINGS = ({"clipping": "automatic"}, {"clipping": "per_layer"})
 VIEWS = ({"augmentation": "flip"}, {"augmentation": "crop_flip", "augmentation_multiplicity": 3})
 MODELS = ("linear", "convolution")
+USERS = ([0], [1, 2], [3, 4, 5], [6, 7, 8], [9], [10, 11])  # whose the records are
+MOST = 3  # records of a user
 LARGE = 66_000  # width of a model that is summed in blocks of float32
 
 COMPOSITIONS = [
@@ -66,12 +71,28 @@ def make_model(kind: str) -> nn.Module:
     if kind == "linear":
         layers = [nn.Flatten(), nn.Linear(16, 5), nn.Tanh(), nn.Linear(5, 4, bias=False), nn.ReLU(), nn.Linear(4, 3)]
         return nn.Sequential(*layers).double()
+    if kind == "words":
+        model = nn.Sequential(Whole(), nn.Embedding(RECORDS, 4), nn.Flatten(), nn.Linear(16, 3)).double()
+        with torch.no_grad():
+            model[1].weight.mul_(torch.logspace(-2, 0.2, RECORDS, dtype=torch.float64)[:, None])
+        return model
     return nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).double()
 
 
-def make_records() -> tuple[Tensor, Tensor]:
+class Whole(nn.Module):
+    """The numbers of words, which come as floats."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.long()
+
+
+def make_records(kind: str = "linear") -> tuple[Tensor, Tensor]:
     """Inputs whose gradients differ widely in length, so that some are clipped and some are not."""
     generator = torch.Generator().manual_seed(2)
+    if kind == "words":  # each record has words of its own in the main, and one that all have
+        inputs = torch.arange(RECORDS)[:, None].repeat(1, 4)
+        inputs[:, 1] = 3
+        return inputs.double(), torch.randint(0, 3, (RECORDS,), generator=generator)
     inputs = torch.randn(RECORDS, 1, 4, 4, generator=generator, dtype=torch.float64)
     scales = torch.logspace(-2, 1, RECORDS, dtype=torch.float64)
     return inputs * scales[:, None, None, None], torch.randint(0, 3, (RECORDS,), generator=generator)
@@ -106,12 +127,15 @@ class Naive:
             parameter.data = theta[position : position + parameter.numel()].reshape(parameter.shape).clone()
             position += parameter.numel()
 
-    def gradient_of_one(self, theta: Tensor, x: Tensor, y: Tensor, perturbations: list[Tensor]) -> Tensor:
+    def gradient_of_one(self, theta: Tensor, x: Tensor, y: Tensor, perturbations: list[Tensor], *, most: int) -> Tensor:
+        """x: (records, views, ...), y: (records,), of one sample; what they come to is divided by the PUBLIC `most`."""
         total = torch.zeros_like(theta)
-        for perturbation, view in itertools.product(perturbations, x):
+        for perturbation, (views, label) in itertools.product(perturbations, zip(x, y, strict=True)):
             self.put(theta + perturbation)
-            loss = nn.functional.cross_entropy(self.model(view[None]), y[None])
-            total += torch.cat([part.reshape(-1) for part in torch.autograd.grad(loss, self.parameters)]) / len(x)
+            for view in views:
+                loss = nn.functional.cross_entropy(self.model(view[None]), label[None])
+                found = torch.autograd.grad(loss, self.parameters)
+                total += torch.cat([part.reshape(-1) for part in found]) / len(views) / most
         if self.option("smoothing_reduction", "mean") == "mean":
             total /= len(perturbations)
         if self.option("weight_decay_mode", "") == "before_clipping":
@@ -152,17 +176,21 @@ class Naive:
             pieces.append(torch.linalg.solve(matrix, piece))
         return torch.cat(pieces)
 
-    def step(self, inputs: Tensor, targets: Tensor, rate: float) -> None:
+    def step(self, inputs: Tensor, targets: Tensor, rate: float, *, users: Any = None, most: int = 1) -> None:  # noqa: ANN401
         settings, theta = self.settings, self.theta()
-        chosen = [i for i, u in enumerate(self.secret.uniform(len(inputs)).tolist()) if u < SAMPLE_RATE]
+        owned = [[i] for i in range(len(inputs))] if users is None else users
+        batch = [owned[i] for i, u in enumerate(self.secret.uniform(len(owned)).tolist()) if u < SAMPLE_RATE]
         deviation = settings.noise_multiplier * settings.max_grad_norm
         perturbations = self.perturbations(len(theta), rate / settings.batch_size * deviation)
-        views = inputs[chosen][:, None]
+        # Views are drawn for as many places as a user can fill, so that their number tells nothing.
+        filled = [record for mine in batch for record in [*mine, *mine[:1] * (most - len(mine))]]
+        views = inputs[filled][:, None]
         if self.views is not None:
-            views = self.views(inputs[chosen], self.secret).view(len(chosen), -1, *inputs.shape[1:])
+            views = self.views(inputs[filled], self.secret).view(-1, self.views.copies, *inputs.shape[1:])
         total = torch.zeros_like(theta)
-        for place, i in enumerate(chosen):
-            total += self.clipped(self.gradient_of_one(theta, views[place], targets[i], perturbations))
+        for place, mine in enumerate(batch):
+            own = views[most * place : most * place + len(mine)]
+            total += self.clipped(self.gradient_of_one(theta, own, targets[mine], perturbations, most=most))
         total += (1 + self.slack) * deviation * self.secret.normal(len(theta), torch.float64)
         direction = self.smoothed(total / settings.batch_size)
         decay = self.option("weight_decay", 0.0) if self.option("weight_decay_mode", "") == "decoupled" else 0.0
@@ -222,6 +250,62 @@ def test_each_step_is_that_of_the_naive_loop(
         rounding = float(theta.norm()) * torch.finfo(dtype).eps
         assert float((moved - expected).norm()) <= TOLERANCE[dtype] * float(expected.norm()) + rounding
     assert min(naive.norms) < clip < max(naive.norms), "the case must clip some samples and spare others"
+    assert step.noise_draws == STEPS
+
+
+PER_USER = [
+    (method, choice, kind, way)
+    for method, choices in SINGLE.items()
+    for choice in choices
+    for kind in (*MODELS, "words")
+    for way in ("own", "fallback")
+    if not (kind == "words" and "augmentation" in choice)
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize(("method", "choice", "kind", "way"), PER_USER)
+def test_each_step_over_users_is_that_of_the_naive_loop(
+    method: str, choice: dict[str, Any], kind: str, way: str, dtype: torch.dtype
+) -> None:
+    """A user's gradient is one vector, of up to MOST records and divided by MOST, and it is clipped as one."""
+    clip = 0.4 * CLIP * (choice["smoothing_samples"] if choice.get("smoothing_reduction") == "sum" else 1)
+    parameters = {"learning_rate": 0.5, "max_grad_norm": clip, **choice}
+    settings = from_parameters(method, parameters, batch_size=BATCH, steps=STEPS, noise_multiplier=NOISE)
+    model = make_model(kind).to(dtype)
+    layout = Layout.of(model)
+    theta = layout.flatten(model)
+    stages = METHODS[method](settings, layout)
+    naive = Naive(make_model(kind), settings, views=stages.augmentation, drawn=dtype)
+    naive.put(theta.double())
+    naive.slack = SMALL_SUMS.slack if dtype == torch.float32 else 0.0
+    inputs, targets = make_records(kind)
+    source = per_sample_source(model, layout, example=torch.rand(3, *inputs.shape[1:], dtype=dtype))
+    assert isinstance(source, LinearStackSource if kind == "linear" else BookkeepingSource)
+    step = PrivateStep(
+        mechanism=Mechanism(
+            sample_rate=SAMPLE_RATE,
+            noise_multiplier=NOISE,
+            max_grad_norm=clip,
+            expected_batch_size=BATCH,
+            clipping=settings.clipping,
+        ),
+        stages=stages,
+        source=TorchFuncSource(model, layout) if way == "fallback" else source,
+        update=Sgd(theta),
+        secret=SeededGenerator(SECRET_SEED),
+        public=torch.Generator().manual_seed(PUBLIC_SEED),
+    )
+    users = torch.tensor([[*mine, *[-1] * (MOST - len(mine))] for mine in USERS])
+    for _ in range(STEPS):
+        naive.put(theta.double())
+        before = theta
+        theta = step.take(theta, inputs.to(dtype), targets, learning_rate=0.5, users=users)
+        naive.step(inputs, targets, 0.5, users=USERS, most=MOST)
+        moved, expected = (theta - before).double(), naive.theta() - before.double()
+        rounding = float(theta.norm()) * torch.finfo(dtype).eps
+        assert float((moved - expected).norm()) <= TOLERANCE[dtype] * float(expected.norm()) + rounding
+    assert min(naive.norms) < clip < max(naive.norms), "the case must clip some users and spare others"
     assert step.noise_draws == STEPS
 
 

@@ -21,7 +21,7 @@ from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep, Stages
 from trainables.engine.sums import LARGE, SMALL, Blocks, add_weighted_outer, blocks_for, not_negative, row_squares
 from trainables.engine.update import Adam, Sgd
-from trainables.errors import HyperparameterError
+from trainables.errors import GateError, HyperparameterError
 from trainables.hyperparameters import Composed
 from trainables.methods import METHODS
 
@@ -158,7 +158,7 @@ def test_the_noise_covers_the_slack_where_there_is_one(size: int, width: int, sl
     model = nn.Sequential(nn.Flatten(), nn.Linear(6, width), nn.Linear(width, 3))
     layout = Layout.of(model)
     step = PrivateStep(
-        mechanism=Mechanism(sample_rate=0.5, noise_multiplier=2.0, max_grad_norm=3.0, expected_batch_size=size),
+        mechanism=Mechanism(sample_rate=1.0, noise_multiplier=2.0, max_grad_norm=3.0, expected_batch_size=size),
         stages=Stages(),
         source=per_sample_source(model, layout),
         update=Sgd(layout.flatten(model)),
@@ -374,7 +374,7 @@ def test_a_step_shortens_its_blocks_for_decay(decay: float, monkeypatch: pytest.
         return real(*arguments, block=block, **others)
 
     monkeypatch.setattr(engine_step, "clipped_sum", watched)
-    step, theta = private_step(linear_model(torch.float32), Stages(weight_decay_before_clipping=decay))
+    step, theta = private_step(linear_model(torch.float32), Stages(weight_decay_before_clipping=decay), rate=1.0)
     step.private_gradient(theta, *records(3, torch.float32), learning_rate=0.1)
     assert len(asked) == 1
     assert (asked[0] is None) == (decay > 0 and SMALL.rows(3, stretch=1e3 * float(theta.norm())) is None)
@@ -449,8 +449,45 @@ def test_clip_factors() -> None:
     )
 
 
+def test_a_batch_that_was_shuffled_cannot_claim_a_subsample() -> None:
+    """One shuffled epoch costs many times what Poisson accounting says of it."""
+    step, theta = private_step(linear_model(), Stages(), rate=0.5)
+    inputs, targets = records(8)
+    shuffled = torch.randperm(8, generator=torch.Generator().manual_seed(0))[:4]
+    with pytest.raises(GateError, match=r"shuffled or of a fixed size; got sample_rate 0\.5: let take\(\) draw"):
+        step.private_gradient(theta, inputs[shuffled], targets[shuffled], learning_rate=0.1)
+    assert step.noise_draws == 0
+    unsampled, theta = private_step(linear_model(), Stages(), rate=1.0)
+    unsampled.private_gradient(theta, inputs[shuffled], targets[shuffled], learning_rate=0.1)
+    assert unsampled.noise_draws == 1
+
+
+def test_a_step_draws_its_own_batch_from_all_records_at_the_rate_that_it_claims(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[int, float]] = []
+    real = engine_step.poisson_batch
+
+    def watched(generator: SeededGenerator, samples: int, rate: float) -> Tensor:
+        asked.append((samples, rate))
+        return real(generator, samples, rate)
+
+    monkeypatch.setattr(engine_step, "poisson_batch", watched)
+    step, theta = private_step(linear_model(), Stages(), rate=0.25)
+    inputs, targets = records(8)
+    step.take(theta, inputs, targets, learning_rate=0.1)
+    step.take(theta, inputs, targets, learning_rate=0.1, users=torch.tensor([[0, 1], [2, -1], [5, 7]]))
+    assert asked == [(8, 0.25), (3, 0.25)], "records, and then users"
+    with pytest.raises(AttributeError):
+        step.mechanism = Mechanism(  # type: ignore[misc]
+            sample_rate=1.0, noise_multiplier=0.5, max_grad_norm=1.0, expected_batch_size=4
+        )
+    with pytest.raises(AttributeError):
+        step.mechanism.sample_rate = 1.0  # type: ignore[misc]
+
+
 def test_an_empty_batch_is_noise_alone_over_the_expected_size() -> None:
-    step, theta = private_step(linear_model(), Stages(), noise=2.0, clip=3.0)
+    step, theta = private_step(linear_model(), Stages(), noise=2.0, clip=3.0, rate=1.0)
     inputs, targets = records(0)
     gradient = step.private_gradient(theta, inputs, targets, learning_rate=0.1)
     torch.testing.assert_close(gradient, 2.0 * 3.0 / 4 * SeededGenerator(0).normal(len(theta), torch.float64))

@@ -6,71 +6,26 @@ import math
 import os
 import pickle
 import stat
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from training_fakes import EXACT, CountingCharge, MakeSpec, raw
 
 import trainables.training
 from trainables import data
-from trainables.data import DatasetInfo, DatasetRequest, Splits
+from trainables.data import DatasetRequest, Splits
 from trainables.engine.augmentation import RandomViews
 from trainables.engine.average import WeightAverage
 from trainables.engine.layout import Layout
 from trainables.errors import DatasetError, GateError, HyperparameterError, TrainableError
 from trainables.hyperparameters import HYPERPARAMETERS, from_parameters
 from trainables.methods import METHODS
-from trainables.training import LEASE_STEPS, PrivateTraining, TrainingSpec
+from trainables.training import LEASE_STEPS, PrivateTraining
 
-MakeSpec = Callable[..., TrainingSpec]
 pytestmark = pytest.mark.usefixtures("fake_data")
-
-
-@dataclass
-class CountingCharge:
-    """Keeps the leases in memory; refuses what would pass `cap`."""
-
-    cap: int = 10**9
-    leases: list[int] = field(default_factory=list)
-    before_lease: Callable[[], None] = lambda: None
-
-    def lease(self, steps: int) -> None:
-        self.before_lease()
-        if self.leased() + steps > self.cap:
-            raise PermissionError("refused")
-        self.leases.append(steps)
-
-    def leased(self) -> int:
-        return sum(self.leases)
-
-
-@pytest.fixture
-def charge() -> CountingCharge:
-    return CountingCharge()
-
-
-@pytest.fixture
-def fake_data(monkeypatch: pytest.MonkeyPatch) -> Splits:
-    """Three noisy clusters in the plane, 120 training records."""
-    generator = torch.Generator().manual_seed(0)
-
-    def cluster(records: int) -> tuple[torch.Tensor, torch.Tensor]:
-        labels = torch.randint(0, 3, (records,), generator=generator)
-        centres = torch.tensor([[2.0, 0.0], [-1.0, 2.0], [-1.0, -2.0]])
-        return centres[labels] + 0.5 * torch.randn(records, 2, generator=generator), labels
-
-    parts = [tensor for records in (120, 40, 50) for tensor in cluster(records)]
-    names = ("x_train", "y_train", "x_validation", "y_validation", "x_test", "y_test")
-    splits = Splits(**dict(zip(names, parts, strict=True)))
-    about = DatasetInfo(
-        name="fake", public_train_size=160, test_size=50, input_shape=(2,), classes=3, provenance="made", licence="none"
-    )
-    monkeypatch.setattr(data, "load", lambda _request: splits)
-    monkeypatch.setattr(data, "info", lambda _request: about)
-    return splits
 
 
 @pytest.fixture
@@ -87,24 +42,6 @@ def images(fake_data: Splits, monkeypatch: pytest.MonkeyPatch) -> Splits:
     return splits
 
 
-@pytest.fixture
-def make_spec() -> Callable[..., TrainingSpec]:
-    def make(**changes: object) -> TrainingSpec:
-        values: dict[str, Any] = {
-            "method": "dp_sgd",
-            "dataset": DatasetRequest(name="fake"),
-            "batch_size": 30,
-            "steps": 20,
-            "noise_multiplier": 1.0,
-            "sample_rate": 0.25,
-            "parameters": {},
-            "device": "cpu",
-        }
-        return TrainingSpec(**(values | changes))
-
-    return make
-
-
 def same(first: PrivateTraining, second: PrivateTraining) -> bool:
     """Whether two trainings show the same parameters and go on from the same, to the bit."""
     states = [{**each.model.state_dict()}.values() for each in (first, second)]
@@ -112,18 +49,9 @@ def same(first: PrivateTraining, second: PrivateTraining) -> bool:
     return shown and torch.equal(raw(first), raw(second))
 
 
-def raw(training: PrivateTraining) -> torch.Tensor:
-    """The weights that the training goes on from, as one vector."""
-    return torch.cat([value.flatten() for value in training.state_dict()["model"].values()])
-
-
 def exported(training: PrivateTraining) -> torch.Tensor:
     """The weights that are scored and exported, as one vector."""
     return torch.cat([value.flatten() for value in training.model.state_dict().values()]).clone()
-
-
-# Every record in every batch and no noise: what a step does is then no matter of chance.
-EXACT: dict[str, Any] = {"private": False, "noise_seed": 1, "noise_multiplier": 0.0, "sample_rate": 1.0}
 
 
 # -- paying ----------------------------------------------------------------------------------------------------------
@@ -135,9 +63,20 @@ def test_every_lease_comes_before_its_steps(make_spec: MakeSpec, charge: Countin
     charge.before_lease = lambda: seen.append((charge.leased(), training.noise_draws))
     training.run_to(30)
     training.run_to(2 * LEASE_STEPS + 50)
-    assert charge.leases == [30, LEASE_STEPS, LEASE_STEPS, 20]
-    assert seen == [(0, 0), (30, 30), (30 + LEASE_STEPS,) * 2, (30 + 2 * LEASE_STEPS,) * 2]
+    assert charge.leases == [30, *[LEASE_STEPS // 2] * 4, 20]
+    assert seen == [(0, 0), *[(30 + done * LEASE_STEPS // 2,) * 2 for done in range(5)]]
     assert training.step == training.noise_draws == charge.leased() == 2 * LEASE_STEPS + 50
+
+
+def test_a_trial_that_is_cut_off_again_and_again_loses_at_most_one_lease(make_spec: MakeSpec) -> None:
+    """The last lease of every attempt may be lost: all of them together are no more than LEASE_STEPS."""
+    lost = 0
+    for restarts in range(8):
+        charge = CountingCharge(cut_off=restarts)
+        PrivateTraining(make_spec(steps=LEASE_STEPS), charge).run_to(LEASE_STEPS)
+        assert sum(charge.leases) == LEASE_STEPS
+        lost += max(charge.leases)
+    assert LEASE_STEPS * 3 // 4 <= lost <= LEASE_STEPS
 
 
 def test_a_refused_lease_takes_no_step_and_draws_nothing(make_spec: MakeSpec, charge: CountingCharge) -> None:

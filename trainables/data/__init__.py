@@ -20,21 +20,28 @@ __all__ = [
     "FileInfo",
     "Splits",
     "check_present",
+    "check_unit",
     "data_folder",
     "fetch",
     "fingerprint",
     "info",
     "load",
     "public_train_size",
+    "public_validation_size",
 ]
+
+UNITS = ("record", "user")
+"""Whom a guarantee can protect."""
 
 
 def info(request: DatasetRequest) -> DatasetInfo:
     """Return what is public about the data set of a request; a shipped one costs no file access.
 
     Raises:
-        DatasetError: the name is unknown, or the user's own file is missing or not as it must be.
+        DatasetError: the name is unknown, the user's own file is missing or not as it must be, or there are no users
+            where they are to be protected.
     """
+    check_unit(request)
     if request.path is not None:
         if request.name in DATASETS:
             raise DatasetError(
@@ -52,10 +59,37 @@ def info(request: DatasetRequest) -> DatasetInfo:
     return DATASETS[request.name]
 
 
-def public_train_size(request: DatasetRequest) -> int:
-    """Return the PUBLIC number of training records after the validation split: the n of ``sample_rate``.
+def check_unit(request: DatasetRequest) -> None:
+    """Check that the unit of a request can be had, without a look at any file.
 
-    The realised number may differ by the split's hash and, under add/remove adjacency, is private.
+    Raises:
+        DatasetError: unknown unit, a bound or number of users below 1, or a data set whose records have no users.
+    """
+    if request.unit not in UNITS:
+        raise DatasetError(f"unit must be one of {', '.join(UNITS)}, got {request.unit!r}")
+    if request.unit == "record":
+        return
+    if not _is_count(request.records_per_user):
+        raise DatasetError(f"dataset.records_per_user must be at least 1, got {request.records_per_user!r}")
+    if request.path is not None:
+        if not _is_count(request.public_users):
+            raise DatasetError(
+                f"data set {request.name} needs dataset.public_users, a PUBLIC number of training users, got "
+                f"{request.public_users!r}. It sets the sample rate; how many the file really has is private."
+            )
+    elif request.name in DATASETS and DATASETS[request.name].users is None:
+        having = ", ".join(name for name, known in DATASETS.items() if known.users is not None)
+        raise DatasetError(
+            f"unit user needs records that belong to users, got the data set {request.name}. Take {having}, or a file "
+            "of your own with user_train."
+        )
+
+
+def public_train_size(request: DatasetRequest) -> int:
+    """Return the PUBLIC number of training units after the validation split: the n of ``sample_rate``.
+
+    Units are records, or users where these are protected. The realised number may differ by the split's hash and,
+    under add/remove adjacency, is private.
 
     Raises:
         DatasetError: unknown data set, or a size or fraction that leaves no record.
@@ -70,13 +104,28 @@ def public_train_size(request: DatasetRequest) -> int:
     return left
 
 
+def public_validation_size(request: DatasetRequest) -> int:
+    """Return the PUBLIC number of units set aside for validation: what a protected score is divided by; may be 0.
+
+    Raises:
+        DatasetError: as `public_train_size`.
+    """
+    return _public_size(request) - public_train_size(request)
+
+
 def _public_size(request: DatasetRequest) -> int:
+    check_unit(request)
     # A declared size needs no look at the user's file, which may not be here yet.
     if request.path is not None and request.name not in DATASETS:
-        size = request.public_size
-        if isinstance(size, int) and not isinstance(size, bool) and size >= 1:
+        size = request.public_users if request.unit == "user" else request.public_size
+        if size is not None and _is_count(size):
             return size
-    return info(request).public_train_size
+    known = info(request)
+    return known.users if request.unit == "user" and known.users is not None else known.public_train_size
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def check_present(request: DatasetRequest) -> None:

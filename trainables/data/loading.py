@@ -13,8 +13,9 @@ from trainables.data.files import data_folder, locate
 from trainables.data.images import Arrays
 from trainables.data.registry import TEST_FRACTION
 from trainables.data.requests import DatasetInfo, DatasetRequest, Splits
-from trainables.data.splits import aside, aside_by_content
+from trainables.data.splits import aside, aside_by_content, aside_by_user, contributions
 from trainables.data.tabular import ADULT, BANK, WISCONSIN, Table, encode
+from trainables.data.text import read_speeches
 from trainables.data.user import read_user
 from trainables.errors import DatasetError
 
@@ -37,7 +38,10 @@ _CANCER_RANGES = (
 
 
 def content_sha256(arrays: Arrays) -> str:
-    """Return a checksum of the decoded arrays that depends neither on how they were stored nor on the inputs' shape."""
+    """Return a checksum of the decoded arrays that depends neither on how they were stored nor on the inputs' shape.
+
+    Whose the records are is part of it where that is told.
+    """
     import numpy as np
 
     digest = hashlib.sha256()
@@ -45,6 +49,9 @@ def content_sha256(arrays: Arrays) -> str:
         array = arrays[key].astype(np.int64) if key.startswith("y") else arrays[key].reshape(len(arrays[key]), -1)
         digest.update(f"{key}:{array.dtype.str}:{array.shape};".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
+    for key in ("user_train", "user_test"):
+        if key in arrays:
+            digest.update(f"{key}:{arrays[key].shape};{arrays[key].tolist()}".encode(errors="surrogatepass"))
     return digest.hexdigest()
 
 
@@ -59,6 +66,13 @@ def _text(path: Path) -> str:
 def _split_off_test(name: str, x: np.ndarray, y: np.ndarray) -> Arrays:
     test = aside(len(y), fraction=TEST_FRACTION, key=f"test:{name}")
     return {"x_train": x[~test], "y_train": y[~test], "x_test": x[test], "y_test": y[test]}
+
+
+def _speeches(name: str, paths: tuple[Path, ...]) -> Arrays:
+    found = read_speeches(*paths)
+    test = aside_by_user(found["user"], fraction=TEST_FRACTION, key=f"test:{name}")
+    parts = {"train": ~test, "test": test}
+    return {f"{key}_{part}": found[key][rows] for part, rows in parts.items() for key in ("x", "y", "user")}
 
 
 def _one_table(table: Table) -> Callable[[str, tuple[Path, ...]], Arrays]:
@@ -103,11 +117,14 @@ _READERS: dict[str, Callable[[str, tuple[Path, ...]], Arrays]] = {
     "adult": _adult,
     "bank": _one_table(BANK),
     "breast_cancer_wisconsin": _one_table(WISCONSIN),
+    "state_union": _speeches,
 }
 
 
 def read_arrays(info: DatasetInfo, folder: Path) -> Arrays:
     """Return the four arrays of a data set as stored: images still bytes, tables and scikit-learn's sets scaled.
+
+    Where the records have users there is `user_train` too, and maybe `user_test`.
 
     Raises:
         DatasetError: a file is missing or not what its checksum says.
@@ -156,10 +173,22 @@ def load_splits(info: DatasetInfo, request: DatasetRequest) -> Splits:
     arrays = read_arrays(info, data_folder(request.data_dir))
     x, y = arrays["x_train"], arrays["y_train"]
     fraction, key = request.validation_fraction, f"validation:{request.split_seed}"
-    if info.path is None:
+    users = arrays["user_train"] if request.unit == "user" else None
+    if users is not None:
+        held = aside_by_user(users, fraction=fraction, key=key)
+    elif info.path is None:
         held = aside(len(y), fraction=fraction, key=key)
     else:
         held = aside_by_content(x, y, fraction=fraction, key=key)
+    kept, table, whose = ~held, None, None
+    if users is not None:
+        rows = np.flatnonzero(~held)
+        most, key = request.records_per_user, f"contribution:{request.split_seed}"
+        chosen = contributions(x[rows], y[rows], users[rows], most=most, key=key)
+        kept = rows[chosen[chosen >= 0]]  # user by user
+        table = chosen.copy()
+        table[chosen >= 0] = np.arange(len(kept))
+        whose = np.unique(users[held], return_inverse=True)[1]
 
     def inputs(rows: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(_scaled(info, rows))
@@ -168,10 +197,12 @@ def load_splits(info: DatasetInfo, request: DatasetRequest) -> Splits:
         return torch.from_numpy(rows.astype(np.int64))
 
     return Splits(
-        x_train=inputs(x[~held]),
-        y_train=labels(y[~held]),
+        x_train=inputs(x[kept]),
+        y_train=labels(y[kept]),
         x_validation=inputs(x[held]),
         y_validation=labels(y[held]),
         x_test=inputs(arrays["x_test"]),
         y_test=labels(arrays["y_test"]),
+        users_train=None if table is None else torch.from_numpy(table),
+        users_validation=None if whose is None else torch.from_numpy(whose),
     )

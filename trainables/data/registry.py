@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from trainables.data.requests import DatasetInfo, FileInfo
 from trainables.data.tabular import ADULT, BANK, WISCONSIN
+from trainables.data.text import CONTEXT, VOCABULARY
 
 __all__ = ["DATASETS", "TEST_FRACTION"]
 
 TEST_FRACTION = 0.2
-"""Part of a set without an official test set that is split off as one, by the hash of the record's index."""
+"""Part of a set without an official test set that is split off as one, by the hash of the record's index or user."""
 
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _FASHION = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"
@@ -214,6 +215,24 @@ _ALL = (
         provenance="UCI Breast Cancer Wisconsin (original, Wolberg 1992), 699 rows, 16 with a missing value kept; "
         "a fifth is our public test split",
         licence="CC BY 4.0",
+    ),
+    _info(
+        (
+            FileInfo(name="state_union.zip", sha256="366c1dc82b2abf896f42b2ec50ba802a0141a29f75d29ca48a7a243ce5bfbe8d"),
+            FileInfo(
+                name="brown_tokens.npz", sha256="639a85f2288c9a4e93e6fc70f2be14bdc0bc763d7778b25288f9cddec363a09a"
+            ),
+        ),
+        name="state_union",
+        public_train_size=367_733,
+        test_size=21_803,
+        input_shape=(CONTEXT,),
+        classes=VOCABULARY + 1,
+        content_sha256="9c062a00c4771b59d3bf6d7ed7b62535fa20916c9d7dfadcf2d5101d084f8ece",
+        users=10,
+        provenance="65 State of the Union addresses (1945 to 2006, NLTK) as next-word records, the speakers as users; "
+        "one of the 11 is our public test split; the vocabulary is that of the Brown corpus, which is public",
+        licence="public domain; the Brown corpus, for its vocabulary: non-commercial, by NLTK's index",
     ),
 )
 

@@ -37,6 +37,7 @@ class DatasetInfo:
     Attributes:
         name: its name in an experiment file.
         public_train_size: official number of training records, a public constant; never counted from private records.
+            Of a user's own file as it is declared, or as many as its users may contribute.
         test_size: number of test records.
         input_shape: shape of one input, without the batch.
         classes: number of labels.
@@ -47,6 +48,8 @@ class DatasetInfo:
         content_sha256: checksum of the decoded arrays, equal for all forms; "" for a user's own file.
         budget_owner: the name under which the ledger books it: sets that share records share one budget.
         path: the user's own file, or None.
+        users: PUBLIC number of users whose records are the training records, before the validation split; None where
+            the records have no users.
     """
 
     name: str
@@ -61,6 +64,7 @@ class DatasetInfo:
     content_sha256: str = ""
     budget_owner: str = ""
     path: str | None = None
+    users: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +78,10 @@ class DatasetRequest:
         public_size: PUBLIC number of training records in that file, for the sample rate.
         validation_fraction: part of the training records set aside, in [0, 1); 0 keeps all for training.
         split_seed: public key of the split.
+        unit: whom the guarantee protects, 'record' or 'user'. With users, all records of one are on one side of the
+            split, and a sample of the training is one user.
+        records_per_user: m, the most records of one user that are trained on; only used with users.
+        public_users: PUBLIC number of training users in the file at ``path``; only used with users.
     """
 
     name: str
@@ -82,6 +90,9 @@ class DatasetRequest:
     public_size: int | None = None
     validation_fraction: float = 0.1
     split_seed: int = 0
+    unit: str = "record"
+    records_per_user: int = 16
+    public_users: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +106,9 @@ class Splits:
         y_validation: their labels.
         x_test: inputs of the official (or fixed public) test set.
         y_test: its labels.
+        users_train: which rows of x_train are each user's, int64, shape (users, records_per_user), -1 where a user has
+            fewer; None when the unit is a record.
+        users_validation: the number of each validation record's user, counting from 0, int64, shape (n,); or None.
     """
 
     x_train: torch.Tensor
@@ -103,3 +117,5 @@ class Splits:
     y_validation: torch.Tensor
     x_test: torch.Tensor
     y_test: torch.Tensor
+    users_train: torch.Tensor | None = None
+    users_validation: torch.Tensor | None = None

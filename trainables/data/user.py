@@ -1,4 +1,8 @@
-"""A user's own data: one npz file with x_train, y_train, x_test, y_test and, if wanted, the number of ``classes``."""
+"""Data of one's own: one npz file with x_train, y_train, x_test, y_test and, if wanted, the number of ``classes``.
+
+Where users are protected, ``user_train`` says whose each training record is, and ``user_test``, if wanted, whose each
+test record is.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +25,10 @@ __all__ = ["read_raw", "read_user", "user_info"]
 log = logging.getLogger(__name__)
 
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
+_USERS = ("user_train", "user_test")
 
 
-def _read(path: Path, keys: tuple[str, ...]) -> Arrays:
+def _read(path: Path, keys: tuple[str, ...], *, needed: tuple[str, ...] = _KEYS) -> Arrays:
     import numpy as np
 
     try:
@@ -31,11 +36,11 @@ def _read(path: Path, keys: tuple[str, ...]) -> Arrays:
         if isinstance(loaded, np.ndarray):
             raise DatasetError(f"{path}: must be an npz file, got a single array. Write it with numpy.savez.")
         with loaded as file:
-            missing = [key for key in _KEYS if key not in file.files]
+            missing = [key for key in needed if key not in file.files]
             if missing:
                 raise DatasetError(
-                    f"{path}: must hold the arrays {', '.join(_KEYS)}, got no {', '.join(missing)}. "
-                    "Write it with numpy.savez(path, x_train=..., y_train=..., x_test=..., y_test=...)."
+                    f"{path}: must hold the arrays {', '.join(needed)}, got no {', '.join(missing)}. "
+                    f"Write it with numpy.savez(path, {', '.join(f'{key}=...' for key in needed)})."
                 )
             return {key: file[key] for key in keys if key in file.files}
     except FileNotFoundError as error:
@@ -69,14 +74,17 @@ def user_info(request: DatasetRequest) -> DatasetInfo:
     """
     if request.path is None:
         raise DatasetError(f"data set {request.name} needs dataset.path, got none")
+    users = request.public_users if request.unit == "user" else None
     size = request.public_size
+    if size is None and users is not None:
+        size = users * request.records_per_user
     if isinstance(size, bool) or not isinstance(size, int) or not size >= 1:
         raise DatasetError(
             f"data set {request.name} needs dataset.public_size, a PUBLIC number of training records, got {size}. "
             "It sets the sample rate; the exact size of the file is private and is not used."
         )
     path = Path(request.path).expanduser().absolute()
-    arrays = _read(path, ("x_test", "y_test", "classes"))
+    arrays = _read(path, ("x_test", "y_test", "classes"), needed=_KEYS if users is None else (*_KEYS, "user_train"))
     return DatasetInfo(
         name=request.name,
         public_train_size=size,
@@ -87,24 +95,27 @@ def user_info(request: DatasetRequest) -> DatasetInfo:
         licence="the user's own",
         budget_owner=request.name,
         path=str(path),
+        users=users,
     )
 
 
 def read_raw(info: DatasetInfo) -> Arrays:
-    """Return the four arrays of the user's file as they are stored.
+    """Return the four arrays of the user's file as they are stored, and those of its users where it has them.
 
     Raises:
         DatasetError: no file, or another format.
     """
-    return _read(Path(info.path or ""), _KEYS)
+    return _read(Path(info.path or ""), (*_KEYS, *_USERS))
 
 
 def read_user(info: DatasetInfo) -> Arrays:
     """Return the four arrays of the user's file: inputs float32 as given (bytes divided by 255), labels int64.
 
+    Where users are protected there is `user_train` too.
+
     A TRAINING record that no model could take must not decide whether the trials run, which analysts see, so it is
-    mended by itself: what is not finite becomes 0, and a record whose label is out of range is left out. The operator
-    is told.
+    mended by itself: what is not finite becomes 0, and a record whose label is out of range is left out; so is one of a
+    user who is in `user_test`, for a user is on one side. The operator is told.
 
     Raises:
         DatasetError: shapes or types that no model could take, or a test record like that.
@@ -112,7 +123,8 @@ def read_user(info: DatasetInfo) -> Arrays:
     import numpy as np
 
     path = Path(info.path or "")
-    arrays = _read(path, _KEYS)
+    arrays = _read(path, _KEYS if info.users is None else (*_KEYS, *_USERS))
+    users, others = _users(path, arrays) if info.users is not None else (None, None)
     for part in ("train", "test"):
         x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
         if y.ndim != 1 or y.dtype.kind not in "iu":
@@ -124,9 +136,12 @@ def read_user(info: DatasetInfo) -> Arrays:
         x, labelled = _inputs(x), (y >= 0) & (y < info.classes)
         finite = np.isfinite(x)
         if part == "train":
-            if not (labelled.all() and finite.all()):
+            kept = labelled if users is None or others is None else labelled & ~np.isin(users, others)
+            if not (kept.all() and finite.all()):
                 log.warning("%s: some training records are not as they must be and were mended or left out", path)
-            x, y = np.where(finite, x, np.float32(0))[labelled], y[labelled]
+            x, y = np.where(finite, x, np.float32(0))[kept], y[kept]
+            if users is not None:
+                arrays["user_train"] = users[kept]
         elif not labelled.all():
             raise DatasetError(
                 f"{path}: the labels of y_test must lie in 0 to {info.classes - 1}. Declare classes=... in the file "
@@ -136,6 +151,19 @@ def read_user(info: DatasetInfo) -> Arrays:
             raise DatasetError(f"{path}: x_test must hold finite numbers. Fill in what is missing with a constant.")
         arrays[f"x_{part}"], arrays[f"y_{part}"] = x, y.astype(np.int64)
     return arrays
+
+
+def _users(path: Path, arrays: Arrays) -> tuple[np.ndarray, np.ndarray | None]:
+    """Whose the training records are, and whose the test records, as far as that is told."""
+    for part in ("train", "test"):
+        users = arrays.get(f"user_{part}")
+        if users is None and part == "test":
+            continue
+        if users is None or users.dtype.kind not in "iuU" or users.shape != arrays[f"y_{part}"].shape[:1]:
+            raise DatasetError(
+                f"{path}: user_{part} must be a vector of whole numbers or strings, one for each of y_{part}"
+            )
+    return arrays["user_train"], arrays.get("user_test")
 
 
 def _inputs(x: np.ndarray) -> np.ndarray:

@@ -110,19 +110,18 @@ class BookkeepingSource:
             return
         if inputs.dim() == 4:
             inputs = _channels_last(inputs)
-        size = self._chunk_size(points, inputs, targets, copies)
-        for start in range(0, len(targets), size):
-            y = targets[start : start + size]
-            yield self._chunk(points, inputs[start * copies : (start + len(y)) * copies], y, copies)
+        rows = copies * self._chunk_size(points, inputs, targets, copies)
+        for x, y in zip(torch.split(inputs, rows), torch.split(targets, rows), strict=True):
+            yield self._chunk(points, x, y, copies)
 
     def _chunk(self, points: Points, x: Tensor, y: Tensor, copies: int) -> ModelGradients:
-        work = Work(samples=len(y), points=len(points))
+        work = Work(samples=len(y) // copies, points=len(points))
         collectors = [group.make(group.layer, work) for group in self.layers]
         first: list[list[Tensor]] = []
         used = [False] * len(self.layers)
         for index in range(len(points)):
             views = self.layout.views(points.theta(index))
-            calls = self._pass(views, x, y, copies, points.scale / copies, first)
+            calls = self._pass(views, x, y, points.scale / copies, first)
             for place, (group, collector) in enumerate(zip(self.layers, collectors, strict=True)):
                 if calls[place]:
                     used[place] = True
@@ -143,7 +142,7 @@ class BookkeepingSource:
                 yield Explicit(nothing), group.names
 
     def _pass(
-        self, views: Mapping[str, Tensor], x: Tensor, y: Tensor, copies: int, scale: float, first: list[list[Tensor]]
+        self, views: Mapping[str, Tensor], x: Tensor, y: Tensor, scale: float, first: list[list[Tensor]]
     ) -> list[list[Call]]:
         """One forward and backward pass: the calls of each layer, in order."""
         seen: list[list[tuple[Tensor, Tensor]]] = [[] for _ in self.layers]
@@ -163,8 +162,7 @@ class BookkeepingSource:
             with torch.enable_grad(), torch.autocast(x.device.type, self.autocast, enabled=self.autocast is not None):
                 outputs = functional_call(self.module, dict(views), (x,))
             with torch.enable_grad():
-                labels = y if copies == 1 else y.repeat_interleave(copies, 0)
-                loss = self.loss(outputs if self.autocast is None else outputs.float(), labels) * scale
+                loss = self.loss(outputs if self.autocast is None else outputs.float(), y) * scale
         finally:
             for handle in handles:
                 handle.remove()
@@ -194,7 +192,7 @@ class BookkeepingSource:
         if key not in self._sizes:
             views = self.layout.views(points.centre)
             work = Work(samples=1, points=len(points))
-            calls = self._pass(views, inputs[:copies], targets[:1], copies, 1.0, [])
+            calls = self._pass(views, inputs[:copies], targets[:copies], 1.0, [])
             numbers = 0
             for group, of_layer in zip(self.layers, calls, strict=True):
                 parameters = {local: views[name] for local, name in group.names.items()}

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from trainables.engine.bookkeeping import ModelGradients
 from trainables.engine.layers.collecting import factored_decay
-from trainables.engine.layers.common import Decay
+from trainables.engine.layers.common import Decay, LayerGradients
 from trainables.engine.layers.linear import LinearGeometry
-from trainables.engine.layers.outer import Factored
+from trainables.engine.layers.outer import Factored, prefer_factors, written_out
 from trainables.engine.layout import Layout
 from trainables.engine.objective import Points
 from trainables.engine.per_sample import CHUNK_BYTES, Loss, cross_entropy
@@ -57,11 +57,11 @@ class LinearStackSource:
 
     def chunks(self, points: Points, inputs: Tensor, targets: Tensor, *, copies: int = 1) -> Iterator[ModelGradients]:
         """The gradients of the whole batch, a chunk of samples at a time."""
-        size = max(1, self.chunk_bytes // (len(points) * copies * self._bytes_of_a_sample))
-        rows = inputs.flatten(1)
-        for start in range(0, len(targets), size):
-            y = targets[start : start + size]
-            yield self._chunk(points, rows[start * copies : (start + len(y)) * copies], y, copies)
+        if len(targets) == 0:
+            return
+        rows = copies * max(1, self.chunk_bytes // self._bytes_of_a_sample(len(points), copies))
+        for x, y in zip(torch.split(inputs.flatten(1), rows), torch.split(targets, rows), strict=True):
+            yield self._chunk(points, x, y, copies)
 
     def points_at_once(self, points: Points) -> int:
         """How many of the points share a pass."""
@@ -76,20 +76,22 @@ class LinearStackSource:
     def _linears(self) -> list[nn.Linear]:
         return [layer for layer in self.module if isinstance(layer, nn.Linear)]
 
-    @cached_property
-    def _bytes_of_a_sample(self) -> int:
-        widths = sum(layer.in_features + layer.out_features for layer in self._linears)
-        return widths * (4 + 8)  # as float32, and as float64 while a norm is taken
+    def _bytes_of_a_sample(self, points: int, copies: int) -> int:
+        numbers = 0
+        for place, layer in enumerate(self._linears):
+            numbers += points * copies * (layer.in_features + layer.out_features)
+            if not prefer_factors(copies if place == 0 else points * copies, layer.in_features, layer.out_features):
+                numbers += layer.in_features * layer.out_features
+        return numbers * (4 + 8)  # as float32, and as float64 while a norm is taken
 
     def _chunk(self, points: Points, rows: Tensor, y: Tensor, copies: int) -> ModelGradients:
         records = [_Record([], [], []) for _ in self._linears]
-        labels = y if copies == 1 else y.repeat_interleave(copies, 0)
         at_once = self.points_at_once(points)
         for start in range(0, len(points), at_once):
             stop = min(start + at_once, len(points))
             theta, scale = points.stacked(start, stop), points.scale / copies
-            self._pass(theta, rows, labels, scale, records, keep_outputs=points.at_centre and points.decay > 0)
-        return ModelGradients(tuple(self._finished(points, records, len(y))), self.layout)
+            self._pass(theta, rows, y, scale, records, keep_outputs=points.at_centre and points.decay > 0)
+        return ModelGradients(tuple(self._finished(points, records, len(y) // copies)), self.layout)
 
     def _pass(
         self, theta: Tensor, rows: Tensor, labels: Tensor, scale: float, records: list[_Record], *, keep_outputs: bool
@@ -125,7 +127,7 @@ class LinearStackSource:
 
     def _finished(
         self, points: Points, records: list[_Record], samples: int
-    ) -> Iterator[tuple[Factored, dict[str, str]]]:
+    ) -> Iterator[tuple[LayerGradients, dict[str, str]]]:
         views, names = self.layout.views(points.centre), iter(self.layout.names)
         for record, linear in zip(records, self._linears, strict=True):
             local = {name: next(names) for name in (["weight"] if linear.bias is None else ["weight", "bias"])}
@@ -133,10 +135,13 @@ class LinearStackSource:
             factored = Factored(_by_sample(record.deltas, samples), _by_sample(record.inputs, samples), geometry)
             record.deltas.clear()
             record.inputs.clear()
-            if points.decay:
-                centre = {name: views[full] for name, full in local.items()}
+            centre = {name: views[full] for name, full in local.items()}
+            decay = Decay(points.decay, centre, at_centre=points.at_centre) if points.decay else None
+            if not prefer_factors(factored.left.shape[1], linear.in_features, linear.out_features):
+                yield written_out(factored, decay), local
+                continue
+            if decay is not None:
                 outputs = _by_sample(record.outputs, samples) if points.at_centre else None
-                decay = Decay(points.decay, centre, at_centre=points.at_centre)
                 factored = replace(factored, decay=factored_decay(factored, decay, outputs))
             yield factored, local
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,18 @@ from trainables.engine.layout import Layout
 from trainables.engine.objective import Points
 from trainables.engine.sums import add_weighted_rows, row_squares
 
-__all__ = ["DenseGradients", "Loss", "PerSampleGradients", "PerSampleSource", "TorchFuncSource", "cross_entropy"]
+__all__ = [
+    "IGNORED",
+    "DenseGradients",
+    "Loss",
+    "PerSampleGradients",
+    "PerSampleSource",
+    "TorchFuncSource",
+    "cross_entropy",
+]
+
+IGNORED: Final = -100
+"""A label that adds nothing to the loss or to a gradient: it fills up a sample that has fewer copies than others."""
 
 # What the per-sample gradients of one chunk may take, in bytes.
 CHUNK_BYTES = 256 * 2**20
@@ -26,8 +37,8 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Σ_i of the cross-entropy of sample i, from logits of shape (B, classes) and labels of shape (B,)."""
-    return nn.functional.cross_entropy(outputs, targets, reduction="sum")
+    """Σ_i of the cross-entropy of row i, from logits of shape (B, classes) and labels of shape (B,); IGNORED adds 0."""
+    return nn.functional.cross_entropy(outputs, targets, reduction="sum", ignore_index=IGNORED)
 
 
 class PerSampleGradients(Protocol):
@@ -61,9 +72,10 @@ class PerSampleSource(Protocol):
 
         Args:
             points: where the loss is taken.
-            inputs: shape (B·copies, *input_shape), the copies of a sample side by side; its gradient is their mean.
-            targets: shape (B, ...).
-            copies: augmented copies of each sample.
+            inputs: shape (B·copies, *input_shape), the copies of a sample side by side; its gradient is the sum of
+                theirs divided by `copies`, also where some are IGNORED.
+            targets: shape (B·copies, ...), in the same order.
+            copies: of each sample: augmented views of one record, or the records of one user.
         """
         ...
 
@@ -121,10 +133,10 @@ class TorchFuncSource:
         size = max(1, self.chunk_bytes // (3 * self.layout.dimension * points.centre.element_size()))
         per_sample = vmap(grad(self._loss_of_one), in_dims=(None, 0, 0))
         decay = self.layout.views(points.decay * points.centre) if points.decay else {}
-        by_copies = inputs.view(len(targets), copies, *inputs.shape[1:])
-        for x, y in zip(torch.split(by_copies, size), torch.split(targets, size), strict=True):
-            if len(x) == 0:
-                return
+        if len(targets) == 0:
+            return
+        by_sample = (each.view(-1, copies, *each.shape[1:]) for each in (inputs, targets))
+        for x, y in zip(*(torch.split(each, size) for each in by_sample), strict=True):
             total: dict[str, Tensor] = {}
             for index in range(len(points)):
                 with warnings.catch_warnings():
@@ -142,5 +154,4 @@ class TorchFuncSource:
             yield DenseGradients(tuple(total[name] for name in self.layout.names), self.layout.groups)
 
     def _loss_of_one(self, parameters: dict[str, Tensor], copies: Tensor, y: Tensor) -> Tensor:
-        outputs = functional_call(self.module, parameters, (copies,))
-        return self.loss(outputs, y.expand(len(copies), *y.shape))
+        return self.loss(functional_call(self.module, parameters, (copies,)), y)

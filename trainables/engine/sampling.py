@@ -1,4 +1,4 @@
-"""Poisson sampling by index: each record enters a batch by itself, as the accountant supposes."""
+"""Poisson sampling by index: each record, or each user, enters a batch by itself, as the accountant supposes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trainables.engine.random import Generator
 
-__all__ = ["poisson_batch"]
+__all__ = ["poisson_batch", "records_of"]
 
 # Below this rate the gaps between chosen records are drawn. They are faster above it too, by less and less.
 _GAPS_BELOW = 0.2
@@ -37,6 +37,23 @@ def poisson_batch(generator: Generator, records: int, sample_rate: float) -> Ten
     while positions[-1] < records:
         positions = torch.cat([positions, _further(generator, int(positions[-1]), records, sample_rate)])
     return positions[: int(torch.searchsorted(positions, records))]
+
+
+def records_of(users: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
+    """The records of some users, as many places for each: where a user has fewer, its first record stands again.
+
+    Nobody else's record, and no constant: what a model gives for it (NaN perhaps) is then that user's own matter.
+
+    Args:
+        users: numbers of each user's records, shape (U, m); at least one, and -1 where there are no more.
+        batch: numbers of users, shape (B,).
+
+    Returns:
+        Numbers of records, shape (B·m,), a user's side by side; and which of them are to be ignored, shape (B·m,).
+    """
+    rows = users.index_select(0, batch)
+    missing = rows < 0
+    return torch.where(missing, rows[:, :1], rows).flatten(), missing.flatten()
 
 
 def _further(generator: Generator, last: int, records: int, sample_rate: float) -> Tensor:

@@ -12,13 +12,13 @@ from torch import Tensor
 from trainables.engine.clip import CLIPPINGS, clipped_sum, stretch
 from trainables.engine.noise import add_noise
 from trainables.engine.objective import Objective, Plain
-from trainables.engine.per_sample import PerSampleSource
+from trainables.engine.per_sample import IGNORED, PerSampleSource
 from trainables.engine.postprocess import Identity, Postprocess
 from trainables.engine.random import Generator
-from trainables.engine.sampling import poisson_batch
+from trainables.engine.sampling import poisson_batch, records_of
 from trainables.engine.sums import blocks_for, full_float32
 from trainables.engine.update import Update, decoupled_decay
-from trainables.errors import HyperparameterError
+from trainables.errors import GateError, HyperparameterError
 
 __all__ = ["Augmentation", "Mechanism", "PrivateStep", "Stages"]
 
@@ -27,12 +27,13 @@ __all__ = ["Augmentation", "Mechanism", "PrivateStep", "Stages"]
 class Mechanism:
     """The Poisson-subsampled Gaussian mechanism of a step; nothing outside it holds a rate, a clip or a noise scale.
 
-    Formal guarantee: with add/remove-one adjacency, a step is a Gaussian mechanism of noise_multiplier times its
-    sensitivity max_grad_norm, subsampled at sample_rate. What it divides by is public. Where a sum is rounded, the
-    noise is larger by what that may add to the sensitivity (`trainables.engine.sums`).
+    Formal guarantee: with add/remove-one adjacency of samples, a step is a Gaussian mechanism of noise_multiplier times
+    its sensitivity max_grad_norm, subsampled at sample_rate. What it divides by is public. Where a sum is rounded, the
+    noise is larger by what that may add to the sensitivity (`trainables.engine.sums`). A sample is one record, or one
+    user with all records that are used of them. Nothing here knows batches that were drawn in another way.
 
     Attributes:
-        sample_rate: probability with which a record enters a batch, in (0, 1].
+        sample_rate: probability with which a sample enters a batch by itself, in (0, 1].
         noise_multiplier: standard deviation of the noise divided by max_grad_norm; 0 is not private.
         max_grad_norm: clipping norm C.
         expected_batch_size: b, what the noised sum is divided by, whatever the batch.
@@ -108,7 +109,6 @@ class PrivateStep:
     """Takes private steps; charging for them is its caller's, and comes before.
 
     Attributes:
-        mechanism: what a step is, for privacy.
         noise_draws: how often noise was added; equals the steps taken, and the ledger's count is compared with it.
     """
 
@@ -122,7 +122,7 @@ class PrivateStep:
         secret: Generator,
         public: torch.Generator,
     ) -> None:
-        self.mechanism = mechanism
+        self._mechanism = mechanism
         self.noise_draws = 0
         self._stages = stages
         self._source = source
@@ -130,38 +130,75 @@ class PrivateStep:
         self._secret = secret
         self._public = public
 
-    def take(self, theta: Tensor, inputs: Tensor, targets: Tensor, *, learning_rate: float) -> Tensor:
+    @property
+    def mechanism(self) -> Mechanism:
+        """What a step is, for privacy; it does not change."""
+        return self._mechanism
+
+    def take(
+        self, theta: Tensor, inputs: Tensor, targets: Tensor, *, learning_rate: float, users: Tensor | None = None
+    ) -> Tensor:
         """Draws a batch, privatises its gradient, and moves the parameters.
 
         Args:
             theta: θ, shape (d,).
             inputs: ALL training inputs, shape (n, *input_shape).
-            targets: their labels, shape (n, ...).
+            targets: their labels, shape (n, ...); of int64, shape (n,), where there are users.
             learning_rate: η of this step.
+            users: numbers of each user's records, shape (U, m), -1 where a user has fewer than m: then a sample is a
+                user. None: a sample is a record.
 
         Returns:
             The next θ, shape (d,).
         """
-        batch = poisson_batch(self._secret, len(inputs), self.mechanism.sample_rate).to(inputs.device)
-        x, y = inputs.index_select(0, batch), targets.index_select(0, batch)
-        gradient = self.private_gradient(theta, x, y, learning_rate=learning_rate)
+        samples = inputs if users is None else users
+        batch = poisson_batch(self._secret, len(samples), self.mechanism.sample_rate).to(inputs.device)
+        rows, missing = (batch, None) if users is None else records_of(users, batch)
+        x, y = inputs.index_select(0, rows), targets.index_select(0, rows)
+        if missing is not None:
+            y.masked_fill_(missing, IGNORED)
+        size = 1 if users is None else users.shape[1]
+        gradient = self._gradient(theta, x, y, learning_rate=learning_rate, records_per_sample=size)
         direction = self._update.direction(self._stages.postprocess(gradient))
         return decoupled_decay(
             theta, direction, learning_rate=learning_rate, weight_decay=self._stages.decoupled_weight_decay
         )
 
-    def private_gradient(self, theta: Tensor, inputs: Tensor, targets: Tensor, *, learning_rate: float) -> Tensor:
-        """g̃ = (1/b)(Σ_i ḡ_i + N(0, noise_multiplier²·C²·I)), b the EXPECTED batch size.
+    def private_gradient(
+        self, theta: Tensor, inputs: Tensor, targets: Tensor, *, learning_rate: float, records_per_sample: int = 1
+    ) -> Tensor:
+        """g̃ = (1/b)(Σ_i ḡ_i + N(0, noise_multiplier²·C²·I)) of a batch that was not drawn here, b its EXPECTED size.
+
+        Such a batch (shuffled, of fixed size, chosen in any way) is no Poisson sample, so nothing is amplified by it:
+        the sample_rate must say 1.
 
         Args:
             theta: θ, shape (d,).
-            inputs: the batch, shape (B, *input_shape); B may be 0, and then this is noise alone.
-            targets: shape (B, ...).
+            inputs: the batch, shape (B·m, *input_shape), a sample's records side by side; B may be 0, and then this is
+                noise alone.
+            targets: shape (B·m, ...).
             learning_rate: η, which scales DPLIS' perturbations.
+            records_per_sample: m, public: a sample's gradient is the sum of its records' divided by m, whether or not
+                some are IGNORED.
 
         Returns:
             Shape (d,).
+
+        Raises:
+            GateError: the mechanism claims a subsample.
         """
+        if self.mechanism.sample_rate != 1:
+            raise GateError(
+                "a batch that the step did not draw has no sampling rate, for it may be shuffled or of a fixed size; "
+                f"got sample_rate {self.mechanism.sample_rate!r}: let take() draw the batch, or account for rate 1"
+            )
+        return self._gradient(
+            theta, inputs, targets, learning_rate=learning_rate, records_per_sample=records_per_sample
+        )
+
+    def _gradient(
+        self, theta: Tensor, inputs: Tensor, targets: Tensor, *, learning_rate: float, records_per_sample: int
+    ) -> Tensor:
         full_float32()
         mechanism, stages = self.mechanism, self._stages
         b, c = mechanism.expected_batch_size, mechanism.max_grad_norm
@@ -169,19 +206,18 @@ class PrivateStep:
         points = stages.objective.points(theta, noise_scale=noise_in_theta, public=self._public)
         if stages.weight_decay_before_clipping:
             points = replace(points, decay=stages.weight_decay_before_clipping)
-        copies = 1
+        samples, copies = len(targets) // records_per_sample, records_per_sample
         if stages.augmentation is not None:
-            inputs, copies = stages.augmentation(inputs, self._secret), stages.augmentation.copies
+            inputs, views = stages.augmentation(inputs, self._secret), stages.augmentation.copies
+            targets, copies = targets.repeat_interleave(views, 0), copies * views
         blocks = blocks_for(theta.dtype, dimension=theta.numel(), expected_batch_size=b)
         clipped = clipped_sum(
             self._source.chunks(points, inputs, targets, copies=copies),
             c,
             like=theta,
             clipping=mechanism.clipping,
-            samples=len(targets),
-            block=blocks.rows(len(targets), stretch=stretch(points, c, clipping=mechanism.clipping))
-            if blocks
-            else None,
+            samples=samples,
+            block=blocks.rows(samples, stretch=stretch(points, c, clipping=mechanism.clipping)) if blocks else None,
         )
         # The noise covers what rounding may add to the sensitivity, so that the claim needs no exception.
         deviation = mechanism.noise_scale * (1.0 + blocks.slack if blocks else 1.0)

@@ -25,7 +25,7 @@ __all__ = [
 
 
 class Charge(Protocol):
-    """Pays for the steps of one trial; `trainables.training.Charge`, picklable when trials run elsewhere."""
+    """Pays for the steps and scores of one trial; `trainables.training.Charge`, picklable when trials run elsewhere."""
 
     def lease(self, steps: int) -> None:
         """Charge `steps` durably before they are taken."""
@@ -35,16 +35,28 @@ class Charge(Protocol):
         """Steps charged for this trial so far, by all its attempts."""
         ...
 
+    def restarts(self) -> int:
+        """How often this trial was cut off after it had leased, and reserved again what it repeats."""
+        ...
+
+    def release(self, count: int = 1) -> None:
+        """Charge `count` protected scores durably before they are drawn."""
+        ...
+
+    def released(self) -> int:
+        """Scores charged for this trial so far, by all its attempts."""
+        ...
+
 
 SpecFor: TypeAlias = Callable[[Suggestion], object]
 ChargeFor: TypeAlias = Callable[[str], Charge]
 
 
 class NoCharge:
-    """A charge of a sweep without privacy: counts the steps and refuses nothing."""
+    """A charge of a sweep without privacy: counts the steps and scores and refuses nothing."""
 
     def __init__(self) -> None:
-        self._leased = 0
+        self._leased = self._released = 0
 
     def lease(self, steps: int) -> None:
         """Count `steps`."""
@@ -54,6 +66,18 @@ class NoCharge:
         """Steps counted so far."""
         return self._leased
 
+    def restarts(self) -> int:
+        """None: nothing is lost with a lease that costs nothing."""
+        return 0
+
+    def release(self, count: int = 1) -> None:
+        """Count `count` scores."""
+        self._released += count
+
+    def released(self) -> int:
+        """Scores counted so far."""
+        return self._released
+
 
 def act(driver: StudyDriver, trial_id: str, step: int, metrics: dict[str, float]) -> bool:
     """Give a rung's scores to the driver and finish the trial when that ends it.
@@ -61,15 +85,16 @@ def act(driver: StudyDriver, trial_id: str, step: int, metrics: dict[str, float]
     Returns:
         Whether the trial goes on.
     """
+    steps = driver.shape_of_trial(trial_id).steps
     decision = driver.report(trial_id, step, metrics)
-    if decision is Decision.CONTINUE and step < driver.steps_per_trial:
+    if decision is Decision.CONTINUE and step < steps:
         return True
     outcome = {
         Decision.CONTINUE: TrialState.COMPLETE,
         Decision.PRUNE: TrialState.PRUNED,
         Decision.FAIL: TrialState.FAILED,
     }[decision]
-    reason = f"the pruner stopped it at step {step} of {driver.steps_per_trial}" if outcome is TrialState.PRUNED else ""
+    reason = f"the pruner stopped it at step {step} of {steps}" if outcome is TrialState.PRUNED else ""
     driver.finish(trial_id, outcome=outcome, steps_taken=step, reason=reason)
     return False
 

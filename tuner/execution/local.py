@@ -67,7 +67,7 @@ def _run_trial(
         charge,
         folder=folder,
         trial_id=suggestion.trial_id,
-        rung_steps=driver.rung_steps,
+        rung_steps=suggestion.shape.rungs,
     )
     while True:
         try:

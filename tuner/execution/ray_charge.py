@@ -27,12 +27,24 @@ class Cashier:
         """Steps charged to the trial so far."""
         return self._charges.setdefault(trial_id, charge).leased()
 
+    def restarts(self, trial_id: str, charge: Charge) -> int:
+        """How often the trial was cut off after it had leased."""
+        return self._charges.setdefault(trial_id, charge).restarts()
+
+    def release(self, trial_id: str, charge: Charge, count: int) -> None:
+        """Charge `count` protected scores to the trial durably."""
+        self._charges.setdefault(trial_id, charge).release(count)
+
+    def released(self, trial_id: str, charge: Charge) -> int:
+        """Protected scores charged to the trial so far."""
+        return self._charges.setdefault(trial_id, charge).released()
+
 
 @dataclass(frozen=True)
 class ActorCharge:
     """A `Charge` that works from any machine of the cluster: it asks the cashier.
 
-    A reply that is lost over-counts by that lease and never under-counts, for the request is not sent twice.
+    A reply that is lost over-counts by that request and never under-counts, for it is not sent twice.
 
     Attributes:
         cashier: the actor's name.
@@ -57,6 +69,22 @@ class ActorCharge:
     def leased(self) -> int:
         """Steps charged so far."""
         return int(self._ask("leased"))
+
+    def restarts(self) -> int:
+        """How often the trial was cut off after it had leased."""
+        return int(self._ask("restarts"))
+
+    def release(self, count: int = 1) -> None:
+        """Charge `count` protected scores; returns once they are durable.
+
+        Raises:
+            tuner.errors.TunerError: what the ledger raised.
+        """
+        self._ask("release", count)
+
+    def released(self) -> int:
+        """Protected scores charged so far."""
+        return int(self._ask("released"))
 
     def _ask(self, method: str, *arguments: int) -> Any:  # noqa: ANN401 - either method's answer
         actor = ray.get_actor(self.cashier, namespace=self.namespace)

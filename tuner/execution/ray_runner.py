@@ -48,6 +48,7 @@ def run(
     cpus_per_trial: float = 1,
     gpus_per_trial: float = 0,
     address: str | None = None,
+    sealed: bool = False,
     debug: bool = False,
 ) -> Stop:
     """Run trials on Ray until the driver says stop.
@@ -62,6 +63,7 @@ def run(
         cpus_per_trial: CPUs of one trial.
         gpus_per_trial: GPUs of one trial.
         address: of a running cluster, or None for this machine.
+        sealed: keep the logs of a Ray that is started here from other accounts, and remove them at the end.
         debug: let Ray and its workers write to the terminal.
 
     Returns:
@@ -77,6 +79,7 @@ def run(
         cpus=cpus_per_trial,
         gpus=gpus_per_trial,
         concurrent_trials=concurrent_trials,
+        sealed=sealed,
         debug=debug,
     )
     with exclusive(folder):
@@ -205,7 +208,7 @@ class _Bridge:
             charge=ActorCharge(self.cashier, _NAMESPACE, suggestion.trial_id, charge),
             make_training=self._make_training,
             folder=str(self.folder),
-            rung_steps=self.driver.rung_steps,
+            rung_steps=suggestion.shape.rungs,
         )
 
     @contextmanager

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
@@ -47,7 +49,13 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def ray_session(
-    *, address: str | None, cpus: float, gpus: float, concurrent_trials: int, debug: bool = False
+    *,
+    address: str | None,
+    cpus: float,
+    gpus: float,
+    concurrent_trials: int,
+    sealed: bool = False,
+    debug: bool = False,
 ) -> Iterator[None]:
     """Hold a Ray for the time of a sweep.
 
@@ -59,18 +67,24 @@ def ray_session(
         cpus: CPUs of one trial.
         gpus: GPUs of one trial.
         concurrent_trials: trials at a time.
+        sealed: keep the logs of a Ray that is started here from other accounts, and remove them at the end.
         debug: let Ray and its workers write to the terminal.
 
     Raises:
         tuner.errors.InputError: this machine cannot hold even one trial.
     """
     variables = {**_QUIET, "TUNE_MAX_PENDING_TRIALS_PG": str(concurrent_trials)}
-    with environment(variables):
+    with environment(variables), contextlib.ExitStack() as stack:
         joined = ray.is_initialized()
         if not joined:
             level = logging.INFO if debug else logging.ERROR
+            own: dict[str, str] = {}
+            if sealed and address is None:
+                # Ray opens its folder to every account; one that only ours may enter is around it.
+                own = {"_temp_dir": f"{stack.enter_context(_closed_folder())}/ray"}
             ray.init(
                 address=address or "local",
+                **own,
                 include_dashboard=False if address is None else None,
                 log_to_driver=debug,
                 logging_level=level,
@@ -83,6 +97,16 @@ def ray_session(
         finally:
             if not joined:
                 ray.shutdown()
+
+
+@contextlib.contextmanager
+def _closed_folder() -> Iterator[str]:
+    """A folder with a short path (that of Ray's sockets has at most 107 bytes), for this account alone."""
+    path = tempfile.mkdtemp(prefix="dp-")
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _check_room(cpus: float, gpus: float) -> None:

@@ -99,10 +99,20 @@ def loads(text: str, overrides: Sequence[str] = (), *, source: str = "experiment
     problems += _gate(document, experiment, malformed)
     if problems:
         raise ExperimentError(problem for _, problem in sorted(problems, key=lambda each: each[0]))
-    # The space with nothing left out is what is stored and compared: a later default changes no earlier search.
-    search = experiment.search
+    return _resolved(experiment)
+
+
+def _resolved(experiment: Experiment) -> Experiment:
+    """The space with nothing left out is what is stored and compared: a later default changes no earlier search.
+
+    A domain of the noise stands in it with all others.
+    """
+    search, privacy = experiment.search, experiment.privacy
     space = resolved_space(search.space, method=experiment.trainable.method, trials=search.trials)
-    return experiment.model_copy(update={"search": search.model_copy(update={"space": space})})
+    if isinstance(privacy.noise_multiplier, dict):
+        space["noise_multiplier"] = privacy.noise_multiplier
+        privacy = privacy.model_copy(update={"noise_multiplier": "auto"})
+    return experiment.model_copy(update={"search": search.model_copy(update={"space": space}), "privacy": privacy})
 
 
 Placed = tuple[int, Problem]
@@ -131,9 +141,14 @@ def _validate(document: Document) -> tuple[Experiment, set[yamlfile.Path], list[
         try:
             return Experiment.model_validate(values), malformed, problems
         except ValidationError as invalid:
-            for error in invalid.errors(include_url=False):
+            # What is missing comes last: it may take the whole section with it.
+            for error in sorted(invalid.errors(include_url=False), key=lambda each: each["type"] == "missing"):
                 rule, mend = rule_and_mend(error)
-                path = error["loc"] if error["type"] == "missing" else _remove(values, error["loc"])
+                missing = error["type"] == "missing"
+                path = error["loc"] if missing else _remove(values, error["loc"])
+                if missing and path not in _PLACEHOLDERS:
+                    # Of a section that may be left out: the rest is judged without it.
+                    _remove(values, path[:-1])
                 value = document.spelled(path)
                 if error["type"] == "extra_forbidden":
                     value = str(path[-1])

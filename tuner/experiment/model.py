@@ -7,11 +7,25 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_serializer, model_validator
-from pydantic_core import PydanticCustomError
 
-from search_spaces import SearchSpace, parse_space
-from search_spaces.domains import is_number
+from search_spaces import Domain, SearchSpace, parse_space
 from trainables.data import DatasetRequest, data_folder, public_train_size
+from tuner.errors import InputError
+from tuner.experiment.values import (
+    AtMost,
+    Count,
+    Finite,
+    Fraction,
+    Noise,
+    Order,
+    Positive,
+    Rungs,
+    ScoreNoise,
+    Seed,
+    Word,
+    broken,
+    one_value,
+)
 from tuner.experiment.yamlfile import dump
 
 __all__ = [
@@ -20,66 +34,15 @@ __all__ = [
     "Experiment",
     "MetricSection",
     "PrivacySection",
+    "PublicSection",
     "ResourcesSection",
+    "RunsSection",
     "SearchSection",
     "Section",
     "TrackingSection",
     "TrainableSection",
     "ValidationSection",
 ]
-
-_ONE_MECHANISM = (
-    "must be one value: the cap on total steps holds only with ONE (sample_rate, noise_multiplier) for all trials"
-)
-
-
-def broken(rule: str, mend: str = "") -> PydanticCustomError:
-    """Return the error of a value that breaks ``rule``; `wording` turns it into a problem."""
-    return PydanticCustomError("rule", "{rule}", {"rule": rule, "mend": mend})
-
-
-def _one_value(value: object) -> object:
-    """Refuse a domain where the accountant needs one number."""
-    if isinstance(value, Mapping | list):
-        raise broken(
-            _ONE_MECHANISM, "Write one number, and search what is free (learning_rate, smoothing_radius, ...)."
-        )
-    return value
-
-
-def _noise(value: object) -> object:
-    value = _one_value(value)
-    if value == "auto" or (is_number(value) and value >= 0):
-        return value
-    raise broken("must be auto or a finite number above 0", "auto takes the smallest with which the trials fit.")
-
-
-def _rungs(value: object) -> object:
-    if isinstance(value, list | tuple):
-        rising = all(is_number(entry) and 0 < entry <= 1 for entry in value) and list(value) == sorted(set(value))
-        if not (rising and value and value[-1] == 1):
-            raise broken("must be a count or rising fractions in (0, 1] that end with 1", "Write [0.25, 0.5, 1.0].")
-        return tuple(float(entry) for entry in value)
-    if not (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 10_000):
-        raise broken("must be a count from 1 to 10000, or rising fractions in (0, 1] that end with 1", "Write 5.")
-    return value
-
-
-def _component(value: object) -> object:
-    if isinstance(value, Component):
-        return value
-    if isinstance(value, str):
-        return {"name": value, "options": {}}
-    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-        return {"name": value["name"], "options": {key: entry for key, entry in value.items() if key != "name"}}
-    raise broken("must be a name or a name with options", "Write median or {name: median, n_startup_trials: 3}.")
-
-
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1, le=2**53)]
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
-Word = Annotated[str, Field(min_length=1)]
 
 
 class Section(BaseModel):
@@ -109,13 +72,19 @@ class ValidationSection(Section):
 
     Attributes:
         fraction: part of the training records, in (0, 1).
-        protected: whether the scores are inside the guarantee; not in this version.
+        protected: whether the scores are inside the guarantee: noisy counts with a budget of their own.
         split_seed: public key of the split.
+        epsilon: of all protected scores together; left out it is privacy.epsilon.
+        delta: of them; left out it is privacy.delta.
+        noise: standard deviation of a released count, or auto: the smallest with which the planned scores fit.
     """
 
-    fraction: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] = 0.1
+    fraction: Fraction = 0.1
     protected: bool = False
     split_seed: Seed = 0
+    epsilon: Positive | None = None
+    delta: Fraction | None = None
+    noise: ScoreNoise = "auto"
 
 
 class DatasetSection(Section):
@@ -125,12 +94,16 @@ class DatasetSection(Section):
         name: a shipped data set, or any name together with ``path``; the budget is kept under it.
         path: the user's own npz file.
         public_size: PUBLIC number of training records in that file.
+        public_users: PUBLIC number of users in that file, for privacy.unit: user.
+        records_per_user: records of one user that a step may use at most, for privacy.unit: user.
         validation: the records set aside.
     """
 
     name: Word
     path: Word | None = None
     public_size: Count | None = None
+    public_users: Count | None = None
+    records_per_user: Count = 16
     validation: ValidationSection = ValidationSection()
 
 
@@ -145,7 +118,7 @@ class TrainableSection(Section):
         optimizer: sgd or adam.
         momentum: of sgd, in [0, 1).
         precision: of the forward and backward passes; what is measured, summed and noised is never less than float32.
-        batch_size: EXPECTED batch size; sample_rate = batch_size / public training size.
+        batch_size: EXPECTED batch size; sample_rate = batch_size / public training size (users with unit: user).
         epochs: passes over the training records, in expectation.
         sampling: poisson; nothing else has the guarantee.
     """
@@ -157,9 +130,23 @@ class TrainableSection(Section):
     optimizer: Literal["sgd", "adam"] = "sgd"
     momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.0
     precision: Literal["float32", "bfloat16"] = "float32"
-    batch_size: Annotated[Count, BeforeValidator(_one_value)] = 256
-    epochs: Annotated[Positive, BeforeValidator(_one_value)] = 10.0
+    batch_size: Annotated[Count, one_value("batch_size")] = 256
+    epochs: Annotated[Positive, one_value("epochs")] = 10.0
     sampling: Word = "poisson"
+
+
+class RunsSection(Section):
+    """How many runs a sealed search makes: a random number K, of mean search.trials, that nobody is told.
+
+    Attributes:
+        law: of K: geometric, logarithmic, negative_binomial or poisson.
+        shape: of the negative binomial law, above -1; the others have none to choose.
+        at_most: runs after which K is cut off, or auto: where what that adds takes 1 % of delta.
+    """
+
+    law: Word = "geometric"
+    shape: Finite | None = None
+    at_most: AtMost = "auto"
 
 
 class PrivacySection(Section):
@@ -167,21 +154,42 @@ class PrivacySection(Section):
 
     Attributes:
         epsilon: never exceeded, whatever is searched.
-        delta: below 1 / training records.
-        accounting: composition.
+        delta: below 1 / training records (users with unit: user).
+        unit: what one is protected: a record, or all records of a user.
+        accounting: composition (all trials may be seen), selection (sealed: only the winner leaves) or public (the
+            search runs on public data, and one run on the private ones).
+        cap: the filter of composition, or auto: the tightest that the space allows.
+        order: Rényi order of the fixed_order filter, or auto: the best of the plan.
+        accountant: pld.
         adjacency: add_or_remove_one.
-        noise_multiplier: a number, or auto: the smallest with which the planned trials fit.
+        noise_multiplier: a number, a domain to search, or auto: the smallest with which the planned trials fit.
+        runs: of a sealed search.
         private: False only for studies; nothing can then be exported as private.
         noise_seed: only with ``private: false``.
     """
 
     epsilon: Positive
-    delta: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] = 1e-5
+    delta: Fraction = 1e-5
+    unit: Literal["record", "user"] = "record"
     accounting: Word = "composition"
+    cap: Literal["auto", "total_steps", "coupon_book", "fixed_order"] = "auto"
+    order: Order = "auto"
+    accountant: Word = "pld"
     adjacency: Word = "add_or_remove_one"
-    noise_multiplier: Annotated[Literal["auto"] | float, BeforeValidator(_noise)] = "auto"
+    noise_multiplier: Noise = "auto"
+    runs: RunsSection = RunsSection()
     private: bool = True
     noise_seed: Seed | None = None
+
+
+def _component(value: object) -> object:
+    if isinstance(value, Component):
+        return value
+    if isinstance(value, str):
+        return {"name": value, "options": {}}
+    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
+        return {"name": value["name"], "options": {key: entry for key, entry in value.items() if key != "name"}}
+    raise broken("must be a name or a name with options", "Write median or {name: median, n_startup_trials: 3}.")
 
 
 class MetricSection(Section):
@@ -196,24 +204,40 @@ class MetricSection(Section):
     mode: Literal["max", "min"] = "max"
 
 
+class PublicSection(Section):
+    """The PUBLIC records that a search with ``accounting: public`` trains on.
+
+    Attributes:
+        name: a shipped data set, or any name together with ``path``.
+        path: the user's own npz file.
+        public_size: number of training records in that file.
+    """
+
+    name: Word
+    path: Word | None = None
+    public_size: Count | None = None
+
+
 class SearchSection(Section):
     """How the trials are chosen and stopped.
 
     Attributes:
-        trials: how many, failed and pruned ones included.
+        trials: how many, failed and pruned ones included; the mean of their number with ``accounting: selection``.
         sampler: proposes parameters.
         pruner: stops trials early; a step not taken is budget not spent.
         rungs: a trial reports this many times, equally spaced, or at these fractions of its steps; last at its end.
         space: what is searched, as in the file; `Experiment.space` is its meaning. `load` adds what was left out.
         metric: the score.
+        public: the records to search on with ``accounting: public``.
     """
 
     trials: Count = 20
     sampler: Annotated[Component, BeforeValidator(_component)] = Component(name="tpe")
     pruner: Annotated[Component, BeforeValidator(_component)] = Component(name="none")
-    rungs: Annotated[int | tuple[float, ...], BeforeValidator(_rungs)] = 5
+    rungs: Rungs = 5
     space: dict[str, Any] = {}
     metric: MetricSection = MetricSection()
+    public: PublicSection | None = None
 
 
 class ResourcesSection(Section):
@@ -266,20 +290,49 @@ class Experiment(Section):
         """
         return parse_space(self.search.space, method=self.trainable.method)
 
+    @property
+    def priced(self) -> dict[str, Domain]:
+        """The domains of what is searched and priced; a value for each stands in the parameters of a trial."""
+        space = self.space
+        return {name: domain for name, domain in space.parameters if name in space.priced}
+
     def dataset_request(self, data_dir: str | None = None) -> DatasetRequest:
         """Return which records a training wants, with absolute paths, so that any working folder will do."""
-        own = self.dataset.path
+        dataset = self.dataset
         return DatasetRequest(
-            name=self.dataset.name,
+            name=dataset.name,
             data_dir=str(data_folder(data_dir)),
-            path=None if own is None else str(Path(own).expanduser().absolute()),
-            public_size=self.dataset.public_size,
+            path=_absolute(dataset.path),
+            public_size=dataset.public_size,
+            public_users=dataset.public_users,
+            unit=self.privacy.unit,
+            records_per_user=dataset.records_per_user,
+            validation_fraction=dataset.validation.fraction,
+            split_seed=dataset.validation.split_seed,
+        )
+
+    def public_request(self, data_dir: str | None = None) -> DatasetRequest:
+        """Return which PUBLIC records the search of ``accounting: public`` trains on, split as the private ones are.
+
+        Raises:
+            InputError: the experiment names none.
+        """
+        public = self.search.public
+        if public is None:
+            raise InputError("only an experiment with search.public has public records, got none.")
+        return DatasetRequest(
+            name=public.name,
+            data_dir=str(data_folder(data_dir)),
+            path=_absolute(public.path),
+            public_size=public.public_size,
             validation_fraction=self.dataset.validation.fraction,
             split_seed=self.dataset.validation.split_seed,
         )
 
     def with_noise(self, noise_multiplier: float) -> Experiment:
-        """Return this experiment with a number in the place of ``noise_multiplier: auto``."""
+        """Return this experiment with a number in the place of ``noise_multiplier: auto``; as it is where searched."""
+        if "noise_multiplier" in self.search.space:
+            return self
         privacy = PrivacySection.model_validate({**self.privacy.model_dump(), "noise_multiplier": noise_multiplier})
         return self.model_copy(update={"privacy": privacy})
 
@@ -289,8 +342,8 @@ class Experiment(Section):
         size = public_train_size(self.dataset_request())
         if self.privacy.delta > size**-1.1:
             found.append(
-                f"privacy.delta {self.privacy.delta:g} is above n^-1.1 = {size**-1.1:.2g} for n = {size}: "
-                "a guarantee is stronger with a smaller one"
+                f"privacy.delta {self.privacy.delta:g} is above n^-1.1 = {size**-1.1:.2g} for n = {size}"
+                f"{' users' if self.privacy.unit == 'user' else ''}: a guarantee is stronger with a smaller one"
             )
         if not self.privacy.private:
             found.append(
@@ -302,3 +355,7 @@ class Experiment(Section):
         """Return the resolved file: every value written out; `tuner.experiment.load` of it is this experiment."""
         values = self.model_dump(mode="json", by_alias=True)
         return f"# {self.name}: resolved by dp-tuner, every default written out\n{dump(values)}"
+
+
+def _absolute(path: str | None) -> str | None:
+    return None if path is None else str(Path(path).expanduser().absolute())

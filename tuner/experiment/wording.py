@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
@@ -45,6 +45,47 @@ _BOUNDS = {
 }
 
 
+_BATCHES = (
+    "batches are Poisson samples: there is no last one, and shuffled or fixed-size batches have another guarantee",
+    "Leave it out.",
+)
+_LEARNT = (
+    "what is learnt from the records (their mean, scale or vocabulary) is a release that nothing charges",
+    "Prepare the records by public constants before, and leave it out.",
+)
+_WEIGHTS = (
+    "weights by how often a class occurs are counted from the records, a release that nothing charges",
+    "Leave it out: all records weigh the same.",
+)
+_MEAN = (
+    "a clip must bound each record's gradient: one that is laid on the mean of a batch bounds no record",
+    "Leave it out: max_grad_norm clips each record's gradient.",
+)
+_REALISED = (
+    "the sum of a batch is divided by batch_size of this file: the realised size is private",
+    "Leave it out.",
+)
+# Keys that other tools have and that would break the guarantee: refused with the reason, not only as unknown.
+_REFUSED: dict[tuple[str, ...], tuple[str, str]] = {
+    **{("trainable", key): _BATCHES for key in ("drop_last", "shuffle", "batching", "replacement")},
+    **{("dataset", key): _BATCHES for key in ("drop_last", "shuffle")},
+    **{
+        ("dataset", key): _LEARNT
+        for key in ("normalization", "normalize", "standardize", "scaler", "whitening", "vocabulary", "vocab_size")
+    },
+    **{
+        (section, key): _WEIGHTS
+        for section in ("dataset", "trainable")
+        for key in ("class_weights", "class_weight", "sample_weights", "oversample", "balance")
+    },
+    **{("trainable", key): _MEAN for key in ("clip_batch_mean", "clip_mean", "microbatches", "num_microbatches")},
+    **{
+        ("trainable", key): _REALISED
+        for key in ("normalize_by", "loss_reduction", "normalizer", "divide_by_realised_size")
+    },
+}
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return the mend for a wrong word: the nearest known one, else all of them."""
     names = list(known)
@@ -56,9 +97,9 @@ def _sections(model: type[BaseModel], path: tuple[str, ...] = ()) -> dict[tuple[
     """Every section's path and the keys that it takes in a file."""
     found = {path: tuple(field.alias or name for name, field in model.model_fields.items())}
     for name, field in model.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel) and kind is not Component:
-            found |= _sections(kind, (*path, name))
+        for kind in (field.annotation, *get_args(field.annotation)):  # a section, or one that may be left out
+            if isinstance(kind, type) and issubclass(kind, BaseModel) and kind is not Component:
+                found |= _sections(kind, (*path, name))
     return found
 
 
@@ -85,9 +126,10 @@ def _unknown_key(path: Path) -> str:
     near = difflib.get_close_matches(key, _KEYS.get(section, ()), n=1)
     if near:
         return f"Did you mean {near[0]!r}?"
-    elsewhere = [".".join((*owner, key)) for owner, keys in _KEYS.items() if key in keys]
-    if elsewhere:
-        return f"Did you mean {' or '.join(elsewhere)}?"
+    owners = [owner for owner, keys in _KEYS.items() if key in keys]
+    if owners:
+        least = min(map(len, owners))  # privacy.epsilon, not what is deep in a section of the data
+        return f"Did you mean {' or '.join('.'.join((*owner, key)) for owner in owners if len(owner) == least)}?"
     known = ", ".join(_KEYS.get(section, ()))
     return f"{'.'.join(section) or 'The file'} takes {known}." if known else ""
 
@@ -102,7 +144,8 @@ def rule_and_mend(error: Any) -> tuple[str, str]:  # noqa: ANN401 - pydantic's E
     if kind == "rule":
         return str(context["rule"]), str(context["mend"])
     if kind == "extra_forbidden":
-        return "unknown key", _unknown_key(path)
+        why = _REFUSED.get(tuple(map(str, path)))
+        return why or ("unknown key", _unknown_key(path))
     if kind == "missing":
         return "is required", f"Write {example}." if example else ""
     if kind in ("model_type", "model_attributes_type"):

@@ -12,27 +12,30 @@ Why the returned ε is an upper bound (add-or-remove-one, Poisson sampling), in 
    an 80-bit FFT, over hundreds of random settings up to `MAX_STEPS`; it grows as T, and faster beyond, so more steps
    are refused) and of the step's hockey-stick values (against 40 digits, up to 1.6e-16 each at losses above zero).
    `_ROUNDING_ONCE` + T · `_ROUNDING` is taken out of δ before ε is read: at least 2.4 times the whole L1 error seen of
-   the FFT, and 4.8 times its half that hurts. The mass that the rounded step lacks is taken out as well. Where the
-   library clamps a negative mass to zero it adds mass, which is pessimistic.
+   the FFT, and 4.8 times its half that hurts; of coupon books, whose mechanisms are convolved one after another, at
+   least 10 times. The mass that the rounded step lacks is taken out as well. Where the library clamps a negative mass
+   to zero it adds mass, which is pessimistic.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
 from functools import lru_cache
 from math import exp, expm1, floor, inf, isfinite, log, log1p, log2, sqrt
 from typing import Any
 
 from tuner.errors import BudgetRefusedError, InputError
 from tuner.privacy.events import SampledGaussian, require_delta, require_epsilon, require_steps
-from tuner.privacy.inverses import guess_gdp, next_up, previous, round_up, secant
+from tuner.privacy.inverses import NOISE_RANGE, guess_gdp, guess_noise, guess_on_coarse_grid, least_noise, secant
 
 __all__ = [
     "EPSILON_FLOOR",
     "MAX_STEPS",
     "calibrate_noise",
+    "composed",
+    "delta",
+    "delta_composed",
     "discretisation_error",
     "epsilon",
     "epsilon_composed",
@@ -52,7 +55,6 @@ MAX_STEPS = 2_000_000
 _ROUNDING, _ROUNDING_ONCE = 5e-15, 1e-13
 _STEP_POINTS, _COMPOSED_POINTS = 2**17, 2**20
 _FINEST, _COARSEST, _USELESS = 2.0**-24, 2.0**-10, 2.0**-3
-_NOISE_RANGE = (0.05, 1e5)
 
 
 def interval(mechanism: SampledGaussian, steps: int) -> float:
@@ -122,10 +124,11 @@ def epsilon_on_grid(mechanism: SampledGaussian, steps: int, delta: float, *, gri
     """
     if not isfinite(grid):
         return inf
-    return _read_epsilon(_composed(mechanism, steps, grid), _missing_mass(mechanism, grid) * steps, steps, delta)
+    margin = _ROUNDING_ONCE + _ROUNDING * steps + _missing_mass(mechanism, grid) * steps
+    return _read_epsilon(_composed(mechanism, steps, grid), margin, delta)
 
 
-def epsilon_composed(parts: Iterable[tuple[SampledGaussian, int]], delta: float) -> float:
+def epsilon_composed(parts: Iterable[tuple[SampledGaussian, int]], delta: float, *, coarser: int = 1) -> float:
     """An upper bound of ε for several mechanisms composed, each with a number of steps FIXED in advance.
 
     For steps that were chosen adaptively this is an odometer, not a guarantee (privacy.md §3): label it so.
@@ -133,35 +136,96 @@ def epsilon_composed(parts: Iterable[tuple[SampledGaussian, int]], delta: float)
     Args:
         parts: pairs of mechanism and steps; equal mechanisms are added up, and 0 steps are nothing.
         delta: in (0, 1).
+        coarser: the grid of losses, in the intervals of a claim: above 1 it is sooner known, and larger.
 
     Returns:
         ε; 0.0 only when there are no steps at all.
     """
     require_delta(delta)
-    totals: Counter[SampledGaussian] = Counter()
-    for mechanism, steps in parts:
-        require_steps(steps, minimum=0)
-        totals[mechanism] += steps
-    steps_of = {mechanism: steps for mechanism, steps in totals.items() if steps}
-    if len(steps_of) <= 1:
+    steps_of = _added_up(parts)
+    if len(steps_of) <= 1 and coarser == 1:
         return sum(epsilon(mechanism, steps, delta) for mechanism, steps in steps_of.items())
+    return _read_epsilon(*composed(steps_of.items(), coarser=coarser), delta) if steps_of else 0.0
+
+
+def delta(mechanism: SampledGaussian, steps: int, epsilon: float) -> float:
+    """An upper bound of δ at `epsilon` for `steps` steps: the other way to read the curve of `epsilon`.
+
+    Same grid and same margins. It holds for every real ε; 1.0 where nothing can be told.
+
+    Args:
+        mechanism: one step.
+        steps: 0 to `MAX_STEPS`.
+        epsilon: finite; negative values are allowed.
+    """
+    return delta_composed([(mechanism, steps)], epsilon)
+
+
+def delta_composed(parts: Iterable[tuple[SampledGaussian, int]], epsilon: float) -> float:
+    """An upper bound of δ at `epsilon` for several mechanisms composed, as `epsilon_composed`; 0.0 for no steps."""
+    if not isfinite(epsilon):
+        raise InputError(f"epsilon must be a finite number, got {epsilon!r}. Write for example 1.0.")
+    steps_of = _added_up(parts)
+    if not steps_of:
+        return max(0.0, -expm1(epsilon))
+    distribution, margin = composed(steps_of.items())
+    if distribution is None:
+        return 1.0
+    return min(max(float(distribution.get_delta_for_epsilon(epsilon)), -expm1(min(epsilon, 0.0))) + margin, 1.0)
+
+
+def composed(parts: Iterable[tuple[SampledGaussian, int]], *, coarser: int = 1) -> tuple[Any, float]:
+    """The library's distribution of all `parts` composed, pessimistic, and what of δ its rounding may have lost.
+
+    Args:
+        parts: at least one (mechanism, steps) with steps; each mechanism once.
+        coarser: the grid of losses, in the intervals of a claim.
+
+    Returns:
+        The distribution, or None where no grid that fits in memory is of use; and the margin, to be added to any δ
+        that is read from it.
+    """
+    steps_of = dict(parts)
     total = sum(steps_of.values())
     _refuse_too_many(total)
     # One grid for all, or they cannot be convolved: the coarsest, which is pessimistic for the others.
-    grid = max(interval(mechanism, steps) for mechanism, steps in steps_of.items())
+    grid = coarser * max(interval(mechanism, steps) for mechanism, steps in steps_of.items())
     if not isfinite(grid):
-        return inf
+        return None, 1.0
     whole: Any = None
     for mechanism, steps in sorted(steps_of.items(), key=lambda item: (item[0].sample_rate, item[0].noise_multiplier)):
         part = _composed(mechanism, steps, grid)
         whole = part if whole is None else whole.compose(part)
     missing = sum(_missing_mass(mechanism, grid) * steps for mechanism, steps in steps_of.items())
-    return _read_epsilon(whole, missing, total, delta)
+    # Mass that is lacking may have lain anywhere, so all of it is booked as infinite loss.
+    return whole, _ROUNDING_ONCE + _ROUNDING * total + missing
 
 
-def epsilon_curve(mechanism: SampledGaussian, steps: int, deltas: Sequence[float]) -> tuple[float, ...]:
-    """Upper bounds of ε at each of `deltas`, in their order; `math.inf` where δ is too small to be told."""
-    return tuple(epsilon(mechanism, steps, delta) for delta in deltas)
+def _added_up(parts: Iterable[tuple[SampledGaussian, int]]) -> dict[SampledGaussian, int]:
+    totals: Counter[SampledGaussian] = Counter()
+    for mechanism, steps in parts:
+        require_steps(steps, minimum=0)
+        totals[mechanism] += steps
+    return {mechanism: steps for mechanism, steps in totals.items() if steps}
+
+
+def epsilon_curve(parts: Iterable[tuple[SampledGaussian, int]], deltas: Sequence[float]) -> tuple[float, ...]:
+    """What `epsilon_composed` gives at each of `deltas`, in their order, from one composition.
+
+    Args:
+        parts: pairs of mechanism and steps, FIXED in advance.
+        deltas: each in (0, 1).
+
+    Returns:
+        ε for each δ; `math.inf` where δ is too small to be told.
+    """
+    for delta in deltas:
+        require_delta(delta)
+    steps_of = _added_up(parts)
+    if not steps_of:
+        return tuple(0.0 for _ in deltas)
+    whole = composed(steps_of.items())
+    return tuple(_read_epsilon(*whole, delta) for delta in deltas)
 
 
 def discretisation_error(mechanism: SampledGaussian, steps: int, delta: float) -> float:
@@ -240,30 +304,17 @@ def calibrate_noise(*, sample_rate: float, steps: int, epsilon: float, delta: fl
     require_delta(delta)
     SampledGaussian(sample_rate, 1.0)
 
-    low, high = (Decimal(repr(bound)) for bound in _NOISE_RANGE)  # fits(low) is false, fits(high) is true, once checked
     # Only where to look first comes from coarser grids; every answer below is of the claim's own.
     guess, slope = _guess_noise_on_coarse_grid(sample_rate, steps, epsilon, delta)
-    known_high, turn = False, 0
-    while next_up(low) < high or not known_high:
-        turn += 1
-        noise = min(max(round_up(guess), next_up(low)), previous(high) if known_high else high)
-        value = _epsilon(SampledGaussian(sample_rate, float(noise)), steps, delta)
-        if value <= epsilon:
-            high, known_high = noise, True
-        elif noise == high:
-            raise BudgetRefusedError(
-                f"{steps} steps at sample_rate {sample_rate!r} do not fit epsilon {epsilon!r} at delta {delta!r} with "
-                f"any noise_multiplier up to {float(high)!r}. Raise epsilon, or plan fewer trials or epochs."
-            )
-        else:
-            low = noise
-        step = log(epsilon / value) / slope if isfinite(value) else inf
-        # The slope is of the curve's neighbourhood: far away, or when it misleads, halving is surer.
-        trusted = abs(step) < 1 and turn % 4
-        guess = float(noise) * exp(step) if trusted else sqrt(float(low) * float(high))
-    least = Decimal(repr(_NOISE_RANGE[0]))
-    fits_least = low == least and _epsilon(SampledGaussian(sample_rate, float(least)), steps, delta) <= epsilon
-    return float(least) if fits_least else float(high)
+    noise = least_noise(
+        lambda noise: _epsilon(SampledGaussian(sample_rate, noise), steps, delta), epsilon, guess=guess, slope=slope
+    )
+    if noise is None:
+        raise BudgetRefusedError(
+            f"{steps} steps at sample_rate {sample_rate!r} do not fit epsilon {epsilon!r} at delta {delta!r} with any "
+            f"noise_multiplier up to {NOISE_RANGE[1]!r}. Raise epsilon, or plan fewer trials or epochs."
+        )
+    return noise
 
 
 @lru_cache(maxsize=16)
@@ -297,10 +348,9 @@ def _missing_mass(mechanism: SampledGaussian, grid: float) -> float:
     return max(0.0, *(1 - mass for mass in step_masses(mechanism, grid)))
 
 
-def _read_epsilon(distribution: Any, missing: float, steps: int, delta: float) -> float:  # noqa: ANN401
-    # Mass that is lacking may have lain anywhere, so all of it is booked as infinite loss.
-    sure = delta - _ROUNDING_ONCE - _ROUNDING * steps - missing
-    if not sure > delta / 2:
+def _read_epsilon(distribution: Any, margin: float, delta: float) -> float:  # noqa: ANN401
+    sure = delta - margin
+    if distribution is None or not sure > delta / 2:
         return inf
     try:
         value = float(distribution.get_epsilon_for_delta(sure))
@@ -324,42 +374,12 @@ def _guess_steps(mechanism: SampledGaussian, epsilon: float, delta: float) -> in
     return max(floor(min((guess_gdp(epsilon, delta) / spread) ** 2, MAX_STEPS)), 1)
 
 
-def _guess_noise(sample_rate: float, steps: int, epsilon: float, delta: float) -> float:
-    mu = guess_gdp(epsilon, delta)
-    noise = 1 / sqrt(log1p(mu**2 / (sample_rate**2 * steps)))
-    return min(max(noise, _NOISE_RANGE[0] * 2), _NOISE_RANGE[1] / 2)
-
-
 def _guess_noise_on_coarse_grid(sample_rate: float, steps: int, epsilon: float, delta: float) -> tuple[float, float]:
-    """Where the noise is near which the steps just fit, and d log ε / d log noise there: a guess, never a claim.
-
-    A grid eight times coarser costs an eighth. Its error is quadratic in the interval, so that what it adds over one
-    four times coarser tells what that one adds over the claim's own.
-    """
-
     def cost(noise: float, *, coarser: int) -> float:
         mechanism = SampledGaussian(sample_rate, noise)
         return epsilon_on_grid(mechanism, steps, delta, grid=coarser * interval(mechanism, steps))
 
-    noise, slope = _guess_noise(sample_rate, steps, epsilon, delta), -1.0
-    seen: list[tuple[float, float]] = []
-    for _ in range(8):
-        value = cost(noise, coarser=8)
-        if not isfinite(value):
-            noise *= 1.5
-            continue
-        seen = [*seen[-1:], (log(noise), log(value))]
-        if len(seen) == 2 and abs(seen[0][0] - seen[1][0]) > 1e-6:
-            slope = min((seen[1][1] - seen[0][1]) / (seen[1][0] - seen[0][0]), -0.1)
-        if len(seen) == 2 and abs(log(epsilon / value)) < 1e-3:
-            break
-        # At least half a percent, so that the next secant measures the curve and not its rounding.
-        step = min(max(log(epsilon / value) / slope, -1.0), 1.0)
-        noise *= exp(step if abs(step) > 5e-3 or len(seen) == 2 else 5e-3)
-        noise = min(max(noise, _NOISE_RANGE[0]), _NOISE_RANGE[1])
-    coarse, finer = cost(noise, coarser=8), cost(noise, coarser=4)
-    fine = finer - (coarse - finer) * (4**2 - 1) / (8**2 - 4**2)
-    return (noise * exp(log(epsilon / fine) / slope) if isfinite(fine) and fine > 0 else noise), slope
+    return guess_on_coarse_grid(cost, epsilon, guess_noise(sample_rate * sqrt(steps), guess_gdp(epsilon, delta)))
 
 
 _epsilon = epsilon

@@ -4,34 +4,83 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from math import expm1
+from typing import Protocol
 
+from tuner.errors import LedgerError
 from tuner.privacy.accounting import epsilon
+from tuner.privacy.allowances import CouponBook, FixedOrder, Sealed, TotalSteps
+from tuner.privacy.events import SampledGaussian, require_steps
 from tuner.privacy.ledger import Ledger
+from tuner.privacy.odometer import LABEL, Reading, read_search
+from tuner.privacy.states import TRAINING, VALIDATION, PoolState, SearchState, TrialState
 
-__all__ = ["BudgetView", "LedgerCharge", "SearchBudget"]
+__all__ = ["Asked", "BudgetView", "LedgerCharge", "Outstanding", "SearchBudget"]
+
+
+class Asked(Protocol):
+    """What a trial asks for before it starts, or before it goes on."""
+
+    @property
+    def steps(self) -> int:
+        """Training steps; 0 when only scores are asked for."""
+
+    @property
+    def sample_rate(self) -> float | None:
+        """Of the steps; None for the trial's own or the search's only mechanism."""
+
+    @property
+    def noise_multiplier(self) -> float | None:
+        """Of the steps; None with `sample_rate`."""
+
+    @property
+    def releases(self) -> int:
+        """Protected validation scores."""
+
+
+@dataclass(frozen=True)
+class Outstanding:
+    """What a trial has reserved and not yet leased."""
+
+    steps: int
+    releases: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetView:
     """What is spent, promised and left, for the budget bar.
 
+    The three shares are of the allowance, and sum to 1. Of a cap on total steps: steps. Of a filter at a fixed order:
+    Rényi divergence. Of a coupon book: coupons, each weighted by what it adds to the variance of the privacy loss where
+    there are many, q²(e^(1/σ²) − 1) (Bu et al. 2020). Of a sealed search: nothing before it begins, then all.
+
     Attributes:
-        spent_steps: leased by all trials.
+        spent: share that is leased by all trials.
+        reserved: share that is promised and not yet leased.
+        left: the rest.
+        spent_steps: leased.
         reserved_steps: promised and not yet leased.
-        left_steps: neither.
-        step_cap: all three together.
-        epsilon_spent: ODOMETER: ε of `spent_steps` at `delta`. Not a guarantee; label it so.
+        left_steps: neither; None where it depends on the mechanism.
+        step_cap: all three together; None where there is none.
+        epsilon_spent: ODOMETER at `delta`. Not a guarantee; show it with `label`. Finite.
         epsilon_cap: the guarantee.
         delta: of both.
+        label: what `epsilon_spent` is.
+        validation: the same of the released validation scores; None where they are outside the guarantee.
     """
 
+    spent: float
+    reserved: float
+    left: float
     spent_steps: int
     reserved_steps: int
-    left_steps: int
-    step_cap: int
+    left_steps: int | None
+    step_cap: int | None
     epsilon_spent: float
     epsilon_cap: float
     delta: float
+    label: str = LABEL
+    validation: BudgetView | None = None
 
 
 class SearchBudget:
@@ -50,53 +99,107 @@ class SearchBudget:
         self.search = search
         ledger.search_state(search)
 
-    def fits(self, steps: int) -> bool:
-        """Whether `steps` more could be reserved now. Only `reserve` decides; another process may be faster."""
-        return steps <= self._ledger.search_state(self.search).left_steps
+    def fits(self, ask: Asked) -> bool:
+        """Whether a new trial could reserve this now. Only `reserve` decides; another process may be faster."""
+        state = self._ledger.search_state(self.search)
+        return all(
+            steps <= _left(state.pools.get(pool), mechanism)
+            for pool, steps, mechanism in (
+                (TRAINING, ask.steps, _mechanism(ask)),
+                (VALIDATION, ask.releases, None),
+            )
+            if steps
+        )
 
-    def reserve(self, trial: str, steps: int) -> None:
-        """Promise steps to a trial. Raises `BudgetRefusedError` when they do not fit."""
-        self._ledger.reserve(self.search, trial, steps)
+    def reserve(self, trial: str, ask: Asked) -> None:
+        """Promise steps and scores to a trial, all or nothing.
+
+        Raises:
+            BudgetRefusedError: they do not fit; nothing was promised.
+        """
+        asked = {TRAINING: ask.steps, VALIDATION: ask.releases}
+        self._ledger.reserve_together(self.search, trial, asked, mechanism=_mechanism(ask))
 
     def settle(self, trial: str, steps_taken: int) -> None:
         """End a trial; what it reserved and never leased returns."""
         self._ledger.settle(self.search, trial, steps_taken)
 
     def charge_for(self, trial: str) -> LedgerCharge:
-        """What a trial's training leases its steps from; picklable."""
+        """What a trial's training leases its steps and scores from; picklable."""
         return LedgerCharge(self._ledger.url, self.search, trial)
 
-    def outstanding(self) -> dict[str, int]:
-        """Of every trial that is reserved and not settled: the steps reserved and not yet leased (maybe 0)."""
-        trials = self._ledger.search_state(self.search).trials
-        return {name: trial.outstanding for name, trial in trials.items() if not trial.settled}
+    def hold(self, trial: str, *, sample_rate: float, noise_multiplier: float, score_noise: float | None) -> None:
+        """Hold what a trial is about to train against what was promised to it: another step was never paid for.
+
+        Raises:
+            LedgerError: it would take steps of another mechanism, or release scores with other noise.
+        """
+        state = self._ledger.search_state(self.search)
+        wanted = {TRAINING: SampledGaussian(sample_rate, noise_multiplier)}
+        if score_noise is not None:
+            wanted[VALIDATION] = SampledGaussian(1.0, score_noise)
+        for pool, states in state.pools.items():
+            promised = states.trials[trial].mechanism if trial in states.trials else None
+            if promised != wanted.get(pool):
+                raise LedgerError(
+                    f"a trial must train what was reserved for it: {trial!r} of {self.search!r} has {promised!r} in "
+                    f"the pool {pool}, and would take {wanted.get(pool)!r}. Please report this as a bug."
+                )
+        if wanted.keys() - state.pools.keys():
+            raise LedgerError(
+                f"scores of {self.search!r} are outside its guarantee in the ledger, and inside it in trial {trial!r}. "
+                "Please report this as a bug."
+            )
+
+    def outstanding(self) -> dict[str, Outstanding]:
+        """Of every trial that is reserved and not settled: what it has reserved and not yet leased (maybe 0)."""
+        state = self._ledger.search_state(self.search)
+        found: dict[str, Outstanding] = {}
+        for name, trial in state.training.trials.items():
+            if not trial.settled:
+                found[name] = Outstanding(trial.outstanding)
+        for name, trial in state.validation.trials.items() if state.validation else ():
+            if not trial.settled:
+                found[name] = Outstanding(found[name].steps if name in found else 0, trial.outstanding)
+        return found
 
     def charged_steps(self, trial: str) -> int:
-        """Steps leased by a trial so far, all its attempts together."""
+        """Training steps leased by a trial so far, all its attempts together."""
         known = self._ledger.search_state(self.search).trials.get(trial)
         return known.leased if known else 0
 
-    def trial_epsilon(self, steps: int) -> float:
-        """ε of a single run of `steps` steps at the search's δ, as if it were alone: not the claim."""
+    def trial_epsilon(self, trial: str, steps: int) -> float:
+        """ε of a run of `steps` of a trial's steps at the search's δ, as if it were alone: not the claim.
+
+        Args:
+            trial: with a reservation, or any where the search has one mechanism.
+            steps: at least 0.
+
+        Returns:
+            ε; at most the search's for steps that were leased, `math.inf` where double precision cannot tell.
+
+        Raises:
+            LedgerError: the trial is unknown, and its mechanism with it.
+        """
+        require_steps(steps, minimum=0)
         state = self._ledger.search_state(self.search)
-        return epsilon(state.mechanism, steps, state.delta)
+        known = state.trials.get(trial)
+        mechanism = known.mechanism if known and known.mechanism else state.mechanism
+        found = epsilon(mechanism, steps, state.delta)
+        return min(found, state.epsilon) if known and steps <= known.leased else found
 
     def view(self) -> BudgetView:
         """Where the budget stands; a new number of steps costs about a tenth of a second."""
         state = self._ledger.search_state(self.search)
-        return BudgetView(
-            spent_steps=state.leased_steps,
-            reserved_steps=state.reserved_steps,
-            left_steps=state.left_steps,
-            step_cap=state.step_cap,
-            epsilon_spent=epsilon(state.mechanism, state.leased_steps, state.delta),
-            epsilon_cap=state.epsilon,
-            delta=state.delta,
-        )
+        read = read_search(state)
+        validation = None
+        if state.validation is not None and state.validation_claim is not None and read.validation is not None:
+            validation = _view(state, state.validation, state.validation_claim, read.validation)
+        return _view(state, state.training, (state.epsilon, state.delta), read.training, validation)
 
 
 class LedgerCharge:
-    """Leases steps for one trial: implements `trainables.training.Charge` over a ledger on this machine.
+    """Leases for one trial: implements `trainables.training.Charge` over a ledger.
 
     Picklable, and safe after a fork: each process opens the ledger for itself, and never creates one.
 
@@ -116,8 +219,24 @@ class LedgerCharge:
 
     def leased(self) -> int:
         """Steps leased for this trial so far, all attempts together."""
-        trial = self._ledger().search_state(self.search).trials.get(self.trial)
-        return trial.leased if trial else 0
+        return self._trial(TRAINING).leased
+
+    def restarts(self) -> int:
+        """How often this trial was cut off after it had leased, and reserved what it repeats."""
+        return self._trial(TRAINING).restarts
+
+    def release(self, count: int = 1) -> None:
+        """Durably charge `count` scores before they are drawn. Raises when refused; then none may be shown."""
+        self._ledger().lease(self.search, self.trial, count, pool=VALIDATION)
+
+    def released(self) -> int:
+        """Scores charged for this trial so far, all attempts together."""
+        return self._trial(VALIDATION).leased
+
+    def _trial(self, pool: str) -> TrialState:
+        found = self._ledger().search_state(self.search).pools.get(pool)
+        trial = found.trials.get(self.trial) if found else None
+        return trial or TrialState()
 
     def _ledger(self) -> Ledger:
         if self._opened is None or self._opened[0] != os.getpid():
@@ -130,3 +249,59 @@ class LedgerCharge:
     def __setstate__(self, state: dict[str, str]) -> None:
         self.url, self.search, self.trial = state["url"], state["search"], state["trial"]
         self._opened = None
+
+
+def _mechanism(ask: Asked) -> SampledGaussian | None:
+    if ask.sample_rate is None or ask.noise_multiplier is None:
+        return None
+    return SampledGaussian(ask.sample_rate, ask.noise_multiplier)
+
+
+def _left(pool: PoolState | None, mechanism: SampledGaussian | None) -> int:
+    if pool is None:
+        return 0
+    menu = pool.allowance.mechanisms
+    if mechanism is None and len(menu) == 1:
+        mechanism = menu[0]
+    return pool.left(mechanism) if mechanism is not None else 0
+
+
+def _view(
+    state: SearchState,
+    pool: PoolState,
+    claim: tuple[float, float],
+    read: Reading,
+    validation: BudgetView | None = None,
+) -> BudgetView:
+    step_cap: int | None = None
+    match pool.allowance:
+        case TotalSteps(step_cap=step_cap):
+            spent, reserved = pool.leased_steps / step_cap, pool.reserved_steps / step_cap
+        case FixedOrder(budget=budget):
+            spent, reserved = pool.leased_units / budget, pool.reserved_units / budget
+        case CouponBook(quotas=quotas):
+            whole = sum(steps * _weight(mechanism) for mechanism, steps in quotas)
+            spent, reserved = (
+                sum(steps * _weight(mechanism) for mechanism, steps in part.items()) / whole
+                for part in (pool.leased, pool.reserved)
+            )
+            step_cap = sum(steps for _, steps in quotas)
+        case Sealed():
+            spent, reserved = float(state.begun), 0.0
+    return BudgetView(
+        spent=spent,
+        reserved=reserved,
+        left=max(1.0 - spent - reserved, 0.0),
+        spent_steps=pool.leased_steps,
+        reserved_steps=pool.reserved_steps,
+        left_steps=None if step_cap is None else step_cap - pool.leased_steps - pool.reserved_steps,
+        step_cap=step_cap,
+        epsilon_spent=read.epsilon,
+        epsilon_cap=claim[0],
+        delta=claim[1],
+        validation=validation,
+    )
+
+
+def _weight(mechanism: SampledGaussian) -> float:
+    return max(mechanism.sample_rate**2 * expm1(min(mechanism.noise_multiplier**-2, 300.0)), 1e-300)

@@ -6,17 +6,18 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Any
 
 from tuner.errors import InputError, VerificationError
-from tuner.privacy.accounting import discretisation_error, epsilon, epsilon_curve
-from tuner.privacy.entries import DatasetState, SearchState, canonical
+from tuner.privacy.allowances import CouponBook, FixedOrder, Sealed, TotalSteps
+from tuner.privacy.card_sections import SCHEMA, SCORES, Winner, ledger_sections, mode_of
+from tuner.privacy.entries import canonical
+from tuner.privacy.events import SampledGaussian
 from tuner.privacy.ledger import Ledger
+from tuner.privacy.states import DatasetState, SearchState
 
-__all__ = ["CardFacts", "build_card", "card_hash", "card_text", "issue_card", "ledger_sections", "parse_card"]
+__all__ = ["CardFacts", "build_card", "card_hash", "card_text", "issue_card", "parse_card"]
 
-_CURVE = (1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 _OPERATOR_TRUST = "whoever can write the ledger and sees the noise is trusted"
 
 
@@ -26,13 +27,14 @@ class CardFacts:
 
     Attributes:
         search: name of the search in the ledger.
-        winner: id of the exported trial.
+        winner: id of the exported trial; of a sealed search a word that tells nothing of the others.
+        winner_run: (mechanism, steps) of the exported run of a sealed search, whose ledger does not tell runs apart.
         method: for example `dplis`.
         model: name of the model.
         parameters: hyper-parameters of the winner, plain JSON.
-        batch_size: expected batch size.
+        batch_size: expected batch size; in users where the unit is a user.
         max_grad_norm: clipping norm C of the winner.
-        public_size: the n of sample_rate.
+        public_size: the n of sample_rate; in users where the unit is a user.
         public_size_is_public: whether n is a public constant; False is allowed and said.
         sampler: of the search.
         pruner: of the search.
@@ -41,6 +43,7 @@ class CardFacts:
         random_generator: what draws the noise, the batches and the augmented views.
         versions: library name to version.
         private: False when the run was a study with a seed; then no card is made.
+        records_per_user: the contribution bound: so many records of one user a step may use; None for the unit record.
         preprocessing: what was done to the data before training.
         setting: who holds the data, who sees what.
         notes: further claims that are not proved.
@@ -60,6 +63,8 @@ class CardFacts:
     random_generator: str
     versions: Mapping[str, str]
     private: bool
+    winner_run: tuple[SampledGaussian, int] | None = None
+    records_per_user: int | None = None
     public_size_is_public: bool = True
     scores: Mapping[str, float] = field(default_factory=dict)
     preprocessing: str = "standardised by public constants only; nothing was learnt from the records"
@@ -82,14 +87,19 @@ def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
         raise InputError(
             "only a private run gets a privacy card, this one has private: false. Run it again with private: true."
         )
+    found = state.by_name.get(facts.search)
+    if found is None:
+        raise VerificationError(f"a card's search must be in the ledger, {facts.search!r} is not on {state.dataset!r}.")
+    if (found.unit == "user") != (facts.records_per_user is not None):
+        raise InputError(
+            f"a contribution bound goes with the unit user, got {facts.records_per_user!r}, {found.unit!r}."
+        )
+    protected = found.validation is not None
     card: dict[str, Any] = {
-        "schema": 1,
+        "schema": SCHEMA,
         "setting": facts.setting,
-        "released": "the exported configuration, model and scores; and to analysts all trials with their settings, "
-        "scores and curves",
-        "kept_from_analysts": "checkpoint files, raw logs, noise and records are for the operator only. A checkpoint "
-        "holds the key of noise still to be drawn: a model in it may be shown, the file may not",
-        **ledger_sections(state, facts.search, facts.winner),
+        **_shown(found),
+        **ledger_sections(state, facts.search, Winner(facts.winner, facts.winner_run)),
         "configuration": {
             "method": facts.method,
             "model": facts.model,
@@ -102,16 +112,22 @@ def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
         "records": {
             "public_size": facts.public_size,
             "public_size_is_public": facts.public_size_is_public,
+            "records_per_user": facts.records_per_user,
             "preprocessing": facts.preprocessing,
         },
         "validation": {
             **facts.validation,
-            "protected": False,
-            "guarantee": "not covered: the guarantee is for training records; validation records are outside it",
+            "protected": protected,
+            "guarantee": f"covered: a score is {SCORES[found.unit]}, plus noise, and charged before it was drawn"
+            if protected
+            else "not covered: the guarantee is for training records; validation records are outside it",
         },
         "scores": {
             **facts.scores,
-            "guarantee": "none: scores of validation and test are outside the guarantee. They are computed on held-out "
+            "guarantee": "the validation score is noised and inside the guarantee; the test score is computed without "
+            "noise on held-out records, and protects none of them"
+            if protected
+            else "none: scores of validation and test are outside the guarantee. They are computed on held-out "
             "records without noise, and protect none of those records",
             "label": "a test score is of this sweep's one use of the test set; other sweeps score it too",
         },
@@ -119,9 +135,10 @@ def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
             "generator": facts.random_generator,
             "seeded": False,
             "floating_point_attack": "not covered: not mitigated in this version (Mironov 2012)",
-            "timing_side_channel": "not covered: step times are kept from analysts, not made constant",
+            "timing_side_channel": "not covered: step times are kept from analysts, not made constant"
+            + ("; who knows when a sealed search began can guess the number of its runs from the hours" * found.sealed),
         },
-        "assumptions": _assumptions(facts),
+        "assumptions": _assumptions(facts, found),
         "not_proved": [
             "that the code does what this card says: tested against references, not formally verified",
             "the rounding of double precision in the accountant: taken out of delta with a margin from measurement",
@@ -144,43 +161,6 @@ def issue_card(ledger: Ledger, facts: CardFacts, *, kind: str = "export") -> dic
     card = build_card(facts, state=ledger.dataset_state(dataset))
     ledger.record_card(facts.search, card_hash(card), kind)
     return card
-
-
-def ledger_sections(state: DatasetState, search: str, winner: str) -> dict[str, Any]:
-    """Every number of a card that follows from the ledger: `verify` calls this again and compares.
-
-    Raises:
-        VerificationError: the search or the winner is not there.
-    """
-    found = next((known for known in state.searches if known.search == search), None)
-    if found is None:
-        raise VerificationError(f"the card's search must be in the ledger, {search!r} is not on {state.dataset!r}.")
-    trial = found.trials.get(winner)
-    if trial is None or not trial.leased:
-        raise VerificationError(f"the exported trial must have leased steps, {winner!r} of search {search!r} has none.")
-    return {
-        "claim": _claim(found),
-        "mechanism": {
-            "name": "Poisson-sampled Gaussian, one a step",
-            "sample_rate": found.mechanism.sample_rate,
-            "noise_multiplier": found.mechanism.noise_multiplier,
-            "coupons": "one mechanism for all trials; a cap on total steps",
-        },
-        "spent": {
-            "label": "ODOMETER, not a guarantee: steps stopped adaptively; the claim is the cap",
-            "leased_steps": found.leased_steps,
-            "trials": len(found.trials),
-            "epsilon_spent": epsilon(found.mechanism, found.leased_steps, found.delta),
-        },
-        "winner": {
-            "label": "ε of the winner's run as if it were the only one: NOT a guarantee for a tuned model",
-            "trial": winner,
-            "leased_steps": trial.leased,
-            "single_run_epsilon": epsilon(found.mechanism, trial.leased, found.delta),
-        },
-        "dataset_budget": _dataset_budget(state, found),
-        "ledger": {"head_seq": state.seq, "head_hash": state.head},
-    }
 
 
 def card_hash(card: Mapping[str, Any]) -> str:
@@ -210,82 +190,83 @@ def parse_card(text: str) -> dict[str, Any]:
     return result
 
 
-def _claim(search: SearchState) -> dict[str, Any]:
-    deltas = tuple(sorted({*_CURVE, search.delta}, reverse=True))
-    curve = zip(deltas, epsilon_curve(search.mechanism, search.step_cap, deltas), strict=True)
+def _shown(found: SearchState) -> dict[str, str]:
+    """What leaves, and what does not."""
+    key = "A checkpoint holds the key of noise still to be drawn: a model in it may be shown, the file may not"
+    if found.sealed:
+        return {
+            "released": "the exported configuration, its model and its score, and nothing else of the search",
+            "kept_from_analysts": "every other run, its settings, scores and curves; how many runs there were; when "
+            f"they ran; checkpoint files, raw logs, noise and records. They are for the operator only. {key}",
+        }
+    shown = "its settings, scores and curve" if mode_of(found) == "public" else "all trials with their settings, scores"
     return {
-        "statement": (
-            f"({search.epsilon!r}, {search.delta!r})-differential privacy for the training records, for "
-            "everything that this search shows: the models of all trials, their settings, scores and curves, the "
-            "choice among them and the exported model"
-        ),
-        "search": search.search,
-        "dataset": search.dataset,
-        "epsilon": search.epsilon,
-        "delta": search.delta,
-        "covers": {"model": True, "tuning": True, "validation": False, "test": False, "earlier_searches": False},
-        "unit": "one training record",
-        "adjacency": "add_or_remove_one",
-        "mode": "composition",
-        "law_of_the_number_of_runs": "not applicable: the number of trials is open and charged",
-        "views": {"release": "covered", "analyst": "covered", "operator": "not covered: trusted"},
-        "accounting": "privacy loss distribution of the cap on total steps, connect-the-dots, pessimistic",
-        "step_cap": search.step_cap,
-        "epsilon_at_step_cap": epsilon(search.mechanism, search.step_cap, search.delta),
-        "discretisation_error": discretisation_error(search.mechanism, search.step_cap, search.delta),
-        "curve": [{"delta": delta, "epsilon": value} for delta, value in curve if isfinite(value)],
+        "released": f"the exported configuration, model and scores; and to analysts {shown}"
+        + ("" if mode_of(found) == "public" else " and curves"),
+        "kept_from_analysts": f"checkpoint files, raw logs, noise and records are for the operator only. {key}",
     }
 
 
-def _dataset_budget(state: DatasetState, search: SearchState) -> dict[str, Any]:
-    return {
-        "dataset": state.dataset,
-        "cap": {"epsilon": state.cap.epsilon, "delta": state.cap.delta} if state.cap else None,
-        "committed_epsilon": state.committed_epsilon,
-        "committed_delta": state.committed_delta,
-        "label": "committed = sum of the searches' caps, a guarantee for all of them together, for records that "
-        "trained in each: what validated in one was scored there outside any guarantee; spent = ODOMETER, not one",
-        "validation_splits": sorted(
-            {canonical(other.details.get("split")) for other in state.searches if other.counts}
-        ),
-        "epsilon_spent": state.epsilon_spent,
-        "odometer_delta": state.odometer_delta,
-        "other_searches": [
-            {
-                "search": other.search,
-                "epsilon": other.epsilon,
-                "delta": other.delta,
-                "leased_steps": other.leased_steps,
-                "opened": "earlier" if other.opened_seq < search.opened_seq else "later",
-            }
-            for other in state.searches
-            if other.search != search.search
-        ],
-    }
+_FILTERS: Mapping[type, tuple[str, str]] = {
+    TotalSteps: ("one (sample_rate, noise_multiplier) for all trials", "fixed when the search was opened"),
+    CouponBook: (
+        "every step takes a coupon of its (sample_rate, noise_multiplier)",
+        "fixed when the search was opened",
+    ),
+    FixedOrder: ("one Rényi order, fixed before the search", "fixed when the search was opened; no other is tried"),
+    Sealed: ("the whole search is charged before its first run", "an entry that is written once"),
+}
 
 
-def _assumptions(facts: CardFacts) -> list[dict[str, str]]:
+def _assumptions(facts: CardFacts, found: SearchState) -> list[dict[str, str]]:
     engine, ledger = "holds: enforced by the engine, tested", "holds: enforced by the ledger, tested"
+    both = "holds: enforced by the engine and the ledger, tested"
     public = "holds: set by the experiment file, no count of records enters"
+    unit = found.unit
     rows = [
-        ("batches are Poisson samples at sample_rate", engine, "drawn by index, empty batches included"),
+        ("batches are Poisson samples at sample_rate", engine, f"{unit}s drawn by index, empty batches included"),
         (
-            "one record moves the clipped sum by at most C",
+            f"one {unit} moves the clipped sum by at most C",
             engine,
-            "clipped per record, all its augmented views as one; what mixes records is refused",
+            "clipped per record, all its augmented views as one; what mixes records is refused"
+            if unit == "record"
+            else f"clipped per user: at most {facts.records_per_user} records of a user, chosen by a hash of that user "
+            "alone, as one vector; what mixes users is refused",
         ),
         ("the normaliser is public", public if facts.public_size_is_public else "assumed", "expected batch size"),
         ("noise is Gaussian and fresh", "assumed", f"{facts.random_generator}; doubles are not the real line"),
-        ("one (sample_rate, noise_multiplier) for all trials", ledger, "fixed when the search was opened"),
-        (
-            "every step was charged before it was taken",
-            "holds: enforced by the engine and the ledger, tested",
-            "a durable lease",
-        ),
-        ("no more steps than the cap", ledger, "leased and reserved steps are admitted in one transaction"),
+        (_FILTERS[type(found.allowance)][0], ledger, _FILTERS[type(found.allowance)][1]),
+    ]
+    if found.sealed:
+        rows += [
+            ("the number of runs follows its law and is independent of all else", engine, "drawn from the operating "
+             "system's generator, never shown"),
+            ("configurations are drawn from a prior that is fixed", engine, "random search from the operating system's "
+             "generator, bounded where it learns"),
+            ("nothing but the winner leaves", "assumed", _OPERATOR_TRUST),
+        ]  # fmt: skip
+    else:
+        rows += [
+            ("every step was charged before it was taken", both, "a durable lease"),
+            ("no more than the cap", ledger, "what is leased and reserved is admitted in one transaction"),
+        ]
+    if found.validation is not None:
+        rows += [
+            ("the split moves no other record", engine, "a keyed hash of each record or its published index"),
+            ("every score was charged before it was drawn", both, "a durable lease; the noise is never drawn twice"),
+        ]
+    if mode_of(found) == "public":
+        rows.append(
+            ("what was searched on is public", "assumed", "declared in the experiment file; no private record is in it")
+        )
+    if unit == "user":
+        rows.append(("the user of each record is known and right", "assumed", "taken from the data as they are"))
+    rows += [
         ("preprocessing touches no private record", "assumed", facts.preprocessing),
         ("the operator keeps checkpoints, logs, records and noise from others", "assumed", _OPERATOR_TRUST),
         ("earlier uses of these records outside this ledger", "not covered", "the ledger cannot know them"),
-        ("validation and test records", "not covered", "scores on them are outside the guarantee"),
+        ("test records", "not covered", "scores on them are outside the guarantee")
+        if found.validation is not None
+        else ("validation and test records", "not covered", "scores on them are outside the guarantee"),
     ]
     return [{"assumption": what, "status": status, "why": why} for what, status, why in rows]

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import ROUND_UP, Decimal
-from math import erfc, exp, log, sqrt
+from math import erfc, exp, inf, isfinite, log, log1p, sqrt
+from typing import Protocol
 
-__all__ = ["guess_gdp", "next_up", "previous", "round_up", "secant"]
+__all__ = [
+    "NOISE_RANGE",
+    "CoarseCost",
+    "guess_gdp",
+    "guess_noise",
+    "guess_on_coarse_grid",
+    "least_noise",
+    "next_up",
+    "previous",
+    "round_up",
+    "secant",
+]
+
+NOISE_RANGE = (0.05, 1e5)
+"""Where `least_noise` looks."""
 
 _DIGITS = 5
 
@@ -30,6 +46,88 @@ def guess_gdp(epsilon: float, delta: float) -> float:
         middle = sqrt(low * high)
         low, high = (middle, high) if delta_of(middle) <= delta else (low, middle)
     return low
+
+
+def guess_noise(spread: float, mu: float) -> float:
+    """The noise at which steps with `spread` = √Σ(sample_rate²) are about `mu`-GDP (Bu et al. 2020): a first guess."""
+    return min(max(1 / sqrt(log1p((mu / spread) ** 2)), NOISE_RANGE[0] * 2), NOISE_RANGE[1] / 2)
+
+
+class CoarseCost(Protocol):
+    """ε of a noise multiplier on a grid so many times coarser than the claim's; may be `math.inf`."""
+
+    def __call__(self, noise: float, *, coarser: int) -> float:
+        """ε at `noise`."""
+        ...
+
+
+def guess_on_coarse_grid(cost: CoarseCost, epsilon: float, noise: float) -> tuple[float, float]:
+    """Where the noise is near which the cost is `epsilon`, and d log ε / d log noise there: a guess, never a claim.
+
+    A grid eight times coarser costs an eighth. Its error is quadratic in the interval, so that what it adds over one
+    four times coarser tells what that one adds over the claim's own.
+    """
+    slope = -1.0
+    seen: list[tuple[float, float]] = []
+    for _ in range(8):
+        value = cost(noise, coarser=8)
+        if not isfinite(value):
+            noise *= 1.5
+            continue
+        seen = [*seen[-1:], (log(noise), log(value))]
+        if len(seen) == 2 and abs(seen[0][0] - seen[1][0]) > 1e-6:
+            slope = min((seen[1][1] - seen[0][1]) / (seen[1][0] - seen[0][0]), -0.1)
+        if len(seen) == 2 and abs(log(epsilon / value)) < 1e-3:
+            break
+        # At least half a percent, so that the next secant measures the curve and not its rounding.
+        step = min(max(log(epsilon / value) / slope, -1.0), 1.0)
+        noise *= exp(step if abs(step) > 5e-3 or len(seen) == 2 else 5e-3)
+        noise = min(max(noise, NOISE_RANGE[0]), NOISE_RANGE[1])
+    coarse, finer = cost(noise, coarser=8), cost(noise, coarser=4)
+    fine = finer - (coarse - finer) * (4**2 - 1) / (8**2 - 4**2)
+    return (noise * exp(log(epsilon / fine) / slope) if isfinite(fine) and fine > 0 else noise), slope
+
+
+def least_noise(
+    cost: Callable[[float], float], epsilon: float, *, guess: float, slope: float = -1.0, low: float = NOISE_RANGE[0]
+) -> float | None:
+    """The smallest noise multiplier of five significant digits whose cost is at most `epsilon`.
+
+    Exact at the edge where the cost falls with the noise: what is returned was tried and fits, and one less in the
+    fifth digit was tried and does not (unless it is `low`). The guess and the slope only say where to look first.
+
+    Args:
+        cost: noise multiplier → ε; may be `math.inf`.
+        epsilon: what it has to fit, above 0.
+        guess: of the noise.
+        slope: of d log cost / d log noise near it, below 0.
+        low: the least noise.
+
+    Returns:
+        The noise, or None when none up to 100 000 fits.
+    """
+    least, high = (Decimal(repr(bound)) for bound in (low, NOISE_RANGE[1]))
+    below, known_high, turn = least, False, 0
+    seen: list[tuple[float, float]] = []
+    while next_up(below) < high or not known_high:
+        turn += 1
+        noise = min(max(round_up(guess), next_up(below)), previous(high) if known_high else high)
+        value = cost(float(noise))
+        if value <= epsilon:
+            high, known_high = noise, True
+        elif noise == high:
+            return None
+        else:
+            below = noise
+        if isfinite(value):
+            seen = [*seen[-1:], (log(noise), log(value))]
+            if len(seen) == 2 and abs(seen[0][0] - seen[1][0]) > 1e-3:
+                slope = min((seen[1][1] - seen[0][1]) / (seen[1][0] - seen[0][0]), -0.05)
+        step = log(epsilon / value) / slope if isfinite(value) else inf
+        # The slope is of the curve's neighbourhood: far away, or when it misleads, halving is surer.
+        trusted = abs(step) < 1 and turn % 4
+        guess = float(noise) * exp(step) if trusted else sqrt(float(below) * float(high))
+    return float(least) if below == least and cost(float(least)) <= epsilon else float(high)
 
 
 def _ulp(value: Decimal) -> Decimal:

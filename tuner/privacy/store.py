@@ -1,311 +1,68 @@
-"""Where the ledger's entries lie: an append-only SQLite file, written in one immediate transaction at a time."""
+"""Where the ledger's entries lie, by URL: an SQLite file, or a PostgreSQL database for a team."""
 
 from __future__ import annotations
 
-import os
-import sqlite3
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
-
-from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
-from sqlalchemy.pool import NullPool
+from sqlalchemy.exc import ArgumentError
 
-from tuner.errors import InputError, LedgerCorruptError, LedgerError
-from tuner.privacy.entries import GENESIS, Entry
+from tuner.errors import InputError
+from tuner.privacy.store_base import Store, masked
+from tuner.privacy.store_postgres import PostgresStore, check_url
+from tuner.privacy.store_sqlite import SqliteStore, path_of
 
-__all__ = ["Store", "path_of"]
-
-_BUSY_MILLISECONDS = 60_000
-_MAGIC = 0x44505442  # "DPTB", in the header of the file: another program's database is never written to
-_SCHEMA = f"""
-CREATE TABLE entries (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    dataset TEXT NOT NULL, seq INTEGER NOT NULL, time TEXT NOT NULL, kind TEXT NOT NULL,
-    body TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL,
-    UNIQUE (dataset, seq)
-);
-CREATE TABLE heads (dataset TEXT PRIMARY KEY, seq INTEGER NOT NULL, hash TEXT NOT NULL);
-CREATE TRIGGER entries_are_final BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-CREATE TRIGGER entries_stay BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-PRAGMA application_id = {_MAGIC};
-PRAGMA user_version = 1;
-"""
+__all__ = ["Store", "absolute_url", "exists", "open_store"]
 
 
-class Store:
-    """Entries in an SQLite file (WAL, synchronous=FULL), a fresh connection for every transaction.
-
-    A fresh connection costs about a millisecond and makes forks, threads and pickling harmless. Who may not write the
-    file or its folder can still read, as long as SQLite can: `budget` and `verify` need no more.
+def open_store(url: str, *, create: bool) -> Store:
+    """Open the store at `url`.
 
     Args:
-        url: `sqlite:///relative/path.db` or `sqlite:////absolute/path.db`; made absolute at once.
-        create: whether a file that does not exist is made. Only who opens a ledger on purpose may create one; a
-            worker that finds none must not start afresh.
+        url: `sqlite:///runs/ledger.db` or `postgresql://user@host/database`.
+        create: whether a ledger is made where there is none. A worker says False: it must never start afresh.
 
     Raises:
-        InputError: the URL is not an SQLite file.
-        LedgerError: the file is absent and may not be created, or cannot be opened.
-        LedgerCorruptError: the file is not a ledger.
+        InputError: the URL is of neither, or the driver is not installed.
+        LedgerError: there is none and none may be made, it cannot be opened, or is of a newer version.
+        LedgerCorruptError: what is there is no ledger.
     """
-
-    def __init__(self, url: str, *, create: bool) -> None:
-        self.path = path_of(url)
-        self.url = f"sqlite:///{self.path}"
-        if create and not self.path.exists():
-            _create(self.path)
-        self._identity = self._identify()
-        self._engine = _engine(self.path)
-        with self.reading() as connection:
-            magic = connection.execute(text("PRAGMA application_id")).scalar_one()
-            version = connection.execute(text("PRAGMA user_version")).scalar_one()
-        if magic != _MAGIC:
-            raise LedgerCorruptError(
-                f"{self.path} must be a ledger of dp-tuner, but is another database. Name another file."
-            )
-        if version != 1:
-            raise LedgerError(
-                f"the ledger's format must be 1, got {version} in {self.path}. Use the version that wrote it."
-            )
-
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """One consistent snapshot."""
-        with self._transaction("BEGIN") as connection:
-            yield connection
-
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """The one writer at a time; committed, and on the disk, when the block ends without an error.
-
-        Raises:
-            LedgerError: this user may only look, or the write failed.
-        """
-        if not _may_write(self.path):
-            raise LedgerError(
-                f"the ledger must be writable to charge or set anything, but this user may only read {self.path}. "
-                "Nothing is charged. Give this user the right to write the file and its folder."
-            )
-        with self._transaction("BEGIN IMMEDIATE") as connection:
-            yield connection
-
-    @staticmethod
-    def after(connection: Connection, last: int) -> list[tuple[int, Entry]]:
-        """Entries written after row `last`, with their row numbers, in the order of writing."""
-        rows = connection.execute(
-            text("SELECT id, dataset, seq, time, kind, body, previous, hash FROM entries WHERE id > :last ORDER BY id"),
-            {"last": last},
-        )
-        return [
-            (
-                row.id,
-                Entry(
-                    dataset=row.dataset, seq=row.seq, time=row.time, kind=row.kind,
-                    body=row.body, previous=row.previous, hash=row.hash,
-                ),
-            )
-            for row in rows
-        ]  # fmt: skip
-
-    @staticmethod
-    def heads(connection: Connection) -> dict[str, tuple[int, str]]:
-        """The last number and hash of every data set, kept beside the chain so that a lost tail is noticed."""
-        rows = connection.execute(text("SELECT dataset, seq, hash FROM heads"))
-        return {row.dataset: (row.seq, row.hash) for row in rows}
-
-    @staticmethod
-    def append(connection: Connection, entry: Entry) -> int:
-        """Write one entry and move the head; true only once the transaction is committed."""
-        row: int = connection.execute(
-            text(
-                "INSERT INTO entries (dataset, seq, time, kind, body, previous, hash) "
-                "VALUES (:dataset, :seq, :time, :kind, :body, :previous, :hash) RETURNING id"
-            ),
-            vars(entry),
-        ).scalar_one()
-        moved = connection.execute(
-            text("UPDATE heads SET seq = :seq, hash = :hash WHERE dataset = :dataset AND hash = :previous"), vars(entry)
-        ).rowcount
-        if not moved:
-            if entry.previous != GENESIS:
-                raise LedgerCorruptError(
-                    f"the head of data set {entry.dataset!r} is missing. Restore the ledger from a backup."
-                )
-            connection.execute(text("INSERT INTO heads VALUES (:dataset, :seq, :hash)"), vars(entry))
-        return row
-
-    def check_pages(self) -> None:
-        """Let SQLite check its own pages and indexes.
-
-        Raises:
-            LedgerCorruptError: a page is damaged.
-        """
-        with self.reading() as connection:
-            found = [str(row[0]) for row in connection.execute(text("PRAGMA integrity_check(5)"))]
-        if found != ["ok"]:
-            raise LedgerCorruptError(
-                f"{self.path} must be an undamaged SQLite file: {'; '.join(found)}. Restore a backup."
-            )
-
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[Connection]:
-        if self._identify() != self._identity:
-            raise LedgerError(
-                f"the ledger must stay the same file while it is used, but {self.path} was replaced. "
-                "Put the original back; what was charged stands only there."
-            )
-        seen = None if _may_write(self.path) else _stamp(self.path)
-        try:
-            with self._engine.connect() as connection:
-                connection.exec_driver_sql(begin)
-                yield connection
-                connection.exec_driver_sql("COMMIT")
-        except (DBAPIError, sqlite3.Error, LedgerCorruptError) as error:
-            _refuse_changed(self.path, seen, error)
-            if isinstance(error, LedgerCorruptError):
-                raise
-            raise _explain(error, self.path) from error
-        _refuse_changed(self.path, seen, None)
-
-    def _identify(self) -> tuple[int, int]:
-        try:
-            found = self.path.stat()
-        except OSError as error:
-            raise LedgerError(
-                f"the ledger must exist, but {self.path} cannot be opened ({error.strerror}). "
-                "Check the path; a ledger that is lost is restored from a backup, never started afresh."
-            ) from error
-        if found.st_size == 0:
-            raise LedgerCorruptError(f"the ledger {self.path} is empty: it was cut off. Restore it from a backup.")
-        return found.st_dev, found.st_ino
+    return PostgresStore(url, create=create) if _is_postgres(url) else SqliteStore(url, create=create)
 
 
-def path_of(url: str) -> Path:
-    """The absolute path of the SQLite file at `url`.
+def exists(url: str) -> bool:
+    """Whether there is a ledger at `url`; looking does not make one.
 
     Raises:
-        InputError: the URL is not of an SQLite file.
+        InputError: the URL is neither of an SQLite file nor of a PostgreSQL database.
+        LedgerError: the database cannot be asked.
     """
+    return PostgresStore.exists(url) if _is_postgres(url) else path_of(url).exists()
+
+
+def absolute_url(url: str) -> str:
+    """The URL as another process in another folder may use it; nothing is opened.
+
+    Raises:
+        InputError: the URL is neither of an SQLite file nor of a PostgreSQL database.
+    """
+    if _is_postgres(url):
+        check_url(url)
+        return url
+    return f"sqlite:///{path_of(url)}"
+
+
+def _is_postgres(url: str) -> bool:
     try:
         parsed = make_url(url)
-    except ArgumentError as error:
-        raise InputError(f"ledger must be a URL like sqlite:///runs/ledger.db, got {url!r}.") from error
-    if parsed.get_backend_name() != "sqlite" or parsed.query:
+    except (ArgumentError, ValueError) as error:
         raise InputError(
-            f"ledger must be an SQLite file in this version, got {url!r}. Write sqlite:///runs/ledger.db; "
-            "other databases are not supported yet."
-        )
-    if not parsed.database or parsed.database == ":memory:":
-        raise InputError(
-            f"ledger must be a file, or its spending is forgotten, got {url!r}. Write sqlite:///runs/ledger.db."
-        )
-    return Path(parsed.database).expanduser().resolve()
-
-
-def _create(path: Path) -> None:
-    """Make an empty ledger under a temporary name and link it into place: nobody ever sees half a ledger."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
-            draft = Path(folder) / "draft.db"
-            raw = sqlite3.connect(draft)
-            try:
-                raw.execute("PRAGMA journal_mode=WAL")
-                raw.execute("PRAGMA synchronous=FULL")
-                raw.executescript(_SCHEMA)
-            finally:
-                raw.close()
-            try:
-                os.link(draft, path)
-            except FileExistsError:  # another process was first: its ledger is the ledger
-                return
-            parent = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(parent)
-            finally:
-                os.close(parent)
-    except (OSError, sqlite3.Error) as error:
-        raise LedgerError(f"the ledger must be in a folder that can be written, but {path}: {error}.") from error
-
-
-def _engine(path: Path) -> Engine:
-    engine = create_engine("sqlite://", creator=lambda: _connect(path), poolclass=NullPool)
-
-    @event.listens_for(engine, "connect")
-    def _settings(connection: Any, _record: Any) -> None:  # noqa: ANN401 - SQLAlchemy's own signature
-        connection.execute(f"PRAGMA busy_timeout={_BUSY_MILLISECONDS}")
-        connection.execute("PRAGMA synchronous=FULL")
-
-    return engine
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    # mode=rw: opening never creates. isolation_level None: transactions begin where we say, not where the driver
-    # guesses.
-    mode = "mode=rw"
-    if not _may_write(path):
-        # Without the right to make its -shm file SQLite reads a WAL file only as immutable, which overlooks entries
-        # that are still in the -wal: so only where there are none. Else -shm is there too, and mode=ro is enough.
-        mode = "mode=ro" if _stamp(_wal(path)) else "mode=ro&immutable=1"
-    return sqlite3.connect(
-        f"{path.as_uri()}?{mode}",
-        uri=True,
-        isolation_level=None,
-        timeout=_BUSY_MILLISECONDS / 1000,
-        check_same_thread=False,
-    )
-
-
-def _may_write(path: Path) -> bool:
-    """Whether this user may write the file and make SQLite's helpers beside it; false on a read-only disk too."""
-    effective = os.access in os.supports_effective_ids
-    return all(os.access(place, os.W_OK, effective_ids=effective) for place in (path, path.parent))
-
-
-def _wal(path: Path) -> Path:
-    return path.with_name(f"{path.name}-wal")
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    """Size and time of change; None where there is no such file or nothing in it."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return (found.st_size, found.st_mtime_ns) if found.st_size else None
-
-
-def _refuse_changed(path: Path, seen: tuple[int, int] | None, error: Exception | None) -> None:
-    """A reader without the right to lock the file must notice by itself that a writer moved entries into it."""
-    if seen is not None and _stamp(path) != seen:
-        raise LedgerError(
-            f"a ledger must hold still while it is read, but {path} was just written. Try again."
+            "ledger must be a URL like sqlite:///runs/ledger.db or postgresql://user@host/database, got "
+            f"{masked(url)!r}."
         ) from error
-
-
-def _explain(error: Exception, path: Path) -> LedgerError:
-    said = str(getattr(error, "orig", error))
-    if any(sign in said for sign in ("malformed", "not a database", "corrupt", "no such table", "no such column")):
-        return LedgerCorruptError(
-            f"the ledger {path} is damaged ({said}). Restore it from a backup; it is never started afresh."
+    if parsed.drivername in {"postgresql", "postgresql+psycopg"}:
+        return True
+    if parsed.get_backend_name() != "sqlite":
+        raise InputError(
+            f"ledger must be an SQLite file or a PostgreSQL database, got {masked(url)!r}. "
+            "Write sqlite:///runs/ledger.db or postgresql://user@host/database."
         )
-    if "unable to open" in said and not _may_write(path):
-        return LedgerError(
-            f"the ledger must be readable, but {path}: {said}. This user may not read it, or its last entries are "
-            f"still in {_wal(path).name} and only who may write can move them: let its owner look at it once, or look "
-            "at a copy of both files."
-        )
-    if "locked" in said or "busy" in said:
-        mend = "Another process holds the ledger; end it, or try again."
-    elif "readonly" in said or "read-only" in said:
-        mend = "Give this user the right to write the file and its folder."
-    elif "full" in said or "I/O" in said:
-        mend = "Free space on the disk, then resume."
-    else:
-        mend = "Check the file and its folder."
-    return LedgerError(f"the ledger must be readable and writable, but {path}: {said}. Nothing more is charged. {mend}")
+    return False

@@ -1,25 +1,21 @@
-"""Whether a privacy card follows from its ledger, by more than one accountant: yes, or no and why."""
+"""Whether a privacy card follows from its ledger, by an accountant of its own: yes, no, or not confirmed, and why."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import erfc, exp, inf, isfinite, log, sqrt
+from math import inf, isfinite, log, sqrt
 from typing import Any
 
 from tuner.errors import LedgerError, TunerError
-from tuner.privacy.accounting import (
-    EPSILON_FLOOR,
-    discretisation_error,
-    epsilon,
-    epsilon_on_grid,
-    interval,
-    step_masses,
-)
-from tuner.privacy.card import card_hash, ledger_sections, parse_card
-from tuner.privacy.entries import DatasetState
+from tuner.privacy.accounting import epsilon
+from tuner.privacy.card import card_hash, parse_card
+from tuner.privacy.card_sections import ledger_sections, winner_of
+from tuner.privacy.curve import render_svg
 from tuner.privacy.events import SampledGaussian
+from tuner.privacy.independent import Bracket, TooLargeError, Verdict, brackets, brackets_of_steps, judge, within
+from tuner.privacy.independent_entries import Counted, recount
 from tuner.privacy.ledger import Ledger
 from tuner.privacy.markdown import render_markdown
 
@@ -32,10 +28,10 @@ _PRV_POINTS = 8_000_000
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """One thing that was looked at; `ok` is None where it could be neither confirmed nor refuted."""
 
     name: str
-    ok: bool
+    ok: bool | None
     detail: str
 
 
@@ -43,37 +39,56 @@ class Check:
 class Report:
     """The answer, and everything that led to it."""
 
-    ok: bool
     checks: tuple[Check, ...]
 
+    @property
+    def ok(self) -> bool:
+        """Whether every check said yes."""
+        return bool(self.checks) and all(check.ok for check in self.checks)
+
+    @property
+    def answer(self) -> str:
+        """`yes`, `no`, or `not confirmed` where nothing contradicts the card and not all of it could be recomputed."""
+        if self.ok:
+            return "yes"
+        return "no" if not self.checks or any(check.ok is False for check in self.checks) else "not confirmed"
+
     def __str__(self) -> str:
-        lines = [f"{'ok ' if check.ok else 'NO '} {check.name}: {check.detail}" for check in self.checks]
-        return "\n".join([*lines, "yes: the card follows from its ledger" if self.ok else "no: the card does not hold"])
+        marks = {True: "ok ", False: "NO ", None: "?? "}
+        last = {
+            "yes": "yes: the card follows from its ledger",
+            "no": "no: the card does not hold",
+            "not confirmed": "not confirmed independently: nothing contradicts the card, but not all was recomputed",
+        }[self.answer]
+        return "\n".join([*(f"{marks[check.ok]} {check.name}: {check.detail}" for check in self.checks), last])
 
 
-def verify(card: Mapping[str, Any] | str, ledger: Ledger, *, markdown: str | None = None) -> Report:
+def verify(
+    card: Mapping[str, Any] | str, ledger: Ledger, *, markdown: str | None = None, svg: str | None = None
+) -> Report:
     """Recompute a card from its ledger.
 
     Args:
         card: the text of the card file (preferred: then every byte is held to what export wrote), or its parsed values.
         ledger: the opened ledger of its data set.
         markdown: the text of the card's page, when it should be held against the card.
+        svg: the text of the card's curve, likewise.
 
     Returns:
         The report; it never raises for a card or a ledger that does not hold.
     """
     checks: list[Check] = []
     try:
-        for check in _checks(card, ledger, markdown):
+        for check in _checks(card, ledger, markdown, svg):
             checks.append(check)
     except TunerError as error:
         checks.append(Check("card and ledger can be read", ok=False, detail=str(error)))
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         checks.append(Check("card has its fields", ok=False, detail=f"a field is missing or mistyped: {error!r}"))
-    return Report(ok=bool(checks) and all(check.ok for check in checks), checks=tuple(checks))
+    return Report(tuple(checks))
 
 
-def _checks(card: Mapping[str, Any] | str, ledger: Ledger, markdown: str | None) -> Iterator[Check]:
+def _checks(card: Mapping[str, Any] | str, ledger: Ledger, markdown: str | None, svg: str | None) -> Iterator[Check]:
     if isinstance(card, str):
         card = parse_card(card)
         yield Check("card text", ok=True, detail="byte for byte as export writes it")
@@ -89,12 +104,15 @@ def _checks(card: Mapping[str, Any] | str, ledger: Ledger, markdown: str | None)
     state = ledger.state_at(dataset, seq)
     on_chain = (state.seq, state.head) == (seq, head)
     yield Check("ledger head", ok=on_chain, detail=_versus("head", f"{seq} {head}", f"{state.seq} {state.head}"))
-    expected = ledger_sections(state, search, card["winner"]["trial"])
+    expected = ledger_sections(state, search, winner_of(card), schema=card["schema"])
     wrong = [difference for name, value in expected.items() for difference in _differences(name, card.get(name), value)]
     yield Check("numbers from the ledger", ok=not wrong, detail="; ".join(wrong) or "every number recomputed and equal")
-    yield from _accountants(card, state, search)
+    entries = [(entry.kind, entry.data) for entry, _ in ledger.entries(dataset) if entry.seq <= seq]
+    yield from _accountants(card, entries, search)
     if markdown is not None:
-        yield _page(card, markdown)
+        yield _drawn("card page", render_markdown(card), markdown)
+    if svg is not None:
+        yield _drawn("card curve", render_svg(card), svg)
 
 
 def _recorded(card: Mapping[str, Any], ledger: Ledger) -> Check:
@@ -106,99 +124,145 @@ def _recorded(card: Mapping[str, Any], ledger: Ledger) -> Check:
     return Check(name, ok=False, detail=f"the card hashes to {found}; the ledger issued {issued}")
 
 
-def _accountants(card: Mapping[str, Any], state: DatasetState, search: str) -> Iterator[Check]:
-    found = next(known for known in state.searches if known.search == search)
-    mechanism, steps, delta = found.mechanism, found.step_cap, found.delta
-    claimed = card["claim"]["epsilon_at_step_cap"]
-    cap = card["claim"]["epsilon"]
-    yield Check("cap", ok=claimed <= cap and found.leased_steps <= steps, detail=(
-        f"epsilon of {steps} steps is {claimed!r}, claimed cap {cap!r}; {found.leased_steps} steps leased"
-    ))  # fmt: skip
-    fresh = epsilon(mechanism, steps, delta)
-    yield Check("same accountant", ok=abs(claimed - fresh) <= _TOLERANCE, detail=_versus("epsilon", claimed, fresh))
-    yield _finer(mechanism, steps, delta, claimed)
-    upper = _rdp(mechanism, steps, delta)
-    error = discretisation_error(mechanism, steps, delta)
-    below = claimed <= max(upper, EPSILON_FLOOR) + error
-    yield Check("not above RDP", ok=below, detail=f"claimed {claimed!r}, RDP says at most {upper!r}")
-    yield _lower(mechanism, steps, delta, claimed)
+@dataclass(frozen=True)
+class _Pool:
+    """What a card says of one pool: its cap, with what that costs at δ, and the curve."""
+
+    name: str
+    epsilon: float
+    delta: float
+    epsilon_at_cap: float
+    curve: Sequence[Mapping[str, float]]
 
 
-def _finer(mechanism: SampledGaussian, steps: int, delta: float, claimed: float) -> Check:
-    """A PLD on a grid four times finer: the claim lies above it, by no more than the error that it states."""
-    grid = interval(mechanism, steps) / 4
-    error = discretisation_error(mechanism, steps, delta)
-    finer = epsilon_on_grid(mechanism, steps, delta, grid=grid)
-    # The finer the grid the more mass the library adds by clamping: not held against the claim from below.
-    excess = max(step_masses(mechanism, grid)) - 1
-    relaxed = min(delta * (1 + 2 * max(excess, 0.0) * steps), 0.999999)
-    floor = epsilon_on_grid(mechanism, steps, relaxed, grid=grid)
-    ok = floor - _TOLERANCE <= claimed <= finer + error + _TOLERANCE
-    return Check("finer PLD", ok=ok, detail=f"claimed {claimed!r}, finer {finer!r}, error at most {error!r}")
+def _pools(card: Mapping[str, Any]) -> list[_Pool]:
+    claim = card["claim"]
+    if card["schema"] == 1:
+        return [_Pool("training", claim["epsilon"], claim["delta"], claim["epsilon_at_step_cap"], claim["curve"])]
+    said = {"training": card["training_cap"], "validation": card["validation_cap"]}
+    return [
+        _Pool(name, cap["epsilon"], cap["delta"], cap["epsilon_at_cap"], cap["curve"])
+        for name, cap in said.items()
+        if cap is not None
+    ]
 
 
-def _rdp(mechanism: SampledGaussian, steps: int, delta: float) -> float:
-    from dp_accounting.rdp import RdpAccountant
+def _accountants(
+    card: Mapping[str, Any], entries: Sequence[tuple[str, Mapping[str, Any]]], search: str
+) -> Iterator[Check]:
+    """The claims, from the entries' plain bodies, by code that shares nothing with that which wrote them."""
+    searches, epsilon_sum, delta_sum = recount(entries)
+    found, pools = searches[search], _pools(card)
+    budget = card["dataset_budget"]
+    total = (budget["committed_epsilon"], budget["committed_delta"])
+    counted = (float(epsilon_sum), float(delta_sum))
+    yield Check("data set's total, recounted", ok=total == counted, detail=_versus("committed", total, counted))
+    names = [pool.name for pool in pools]
+    same = names == list(found.allowances)
+    yield Check("every pool is on the card", ok=same, detail=_versus("pools", names, list(found.allowances)))
+    for pool in pools:
+        yield _kept(pool, found, claim=(card["claim"]["epsilon"], card["claim"]["delta"]))
+        yield from _cap(pool, found.allowances[pool.name])
+    yield from _runs(card, found)
+    training = found.allowances["training"]
+    if training["kind"] == "total_steps":
+        yield _prv(training, pools[0].delta, pools[0].epsilon_at_cap)
 
-    accountant = RdpAccountant()
-    accountant.compose(mechanism.event(steps))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an optimal order at the end of the list is still a bound
-        return float(accountant.get_epsilon(delta))
+
+def _kept(pool: _Pool, found: Counted, *, claim: tuple[float, float]) -> Check:
+    """Whether the cap holds its claim, the claim the search's, and what was charged the cap."""
+    body = found.allowances[pool.name]
+    kept = within(body, found.steps(pool.name))
+    holds = pool.epsilon_at_cap <= pool.epsilon <= claim[0] and pool.delta <= claim[1]
+    once = found.begun == 1 if body["kind"] == "sealed" else found.begun == 0
+    said = (
+        f"what may be done costs epsilon {pool.epsilon_at_cap!r}, the cap is {pool.epsilon!r}, of the search's "
+        f"{claim[0]!r}; {kept.why}"
+    )
+    if body["kind"] == "sealed":
+        said += f"; charged {found.begun} time(s)"
+    return Check(f"cap of {pool.name}", ok=bool(kept.ok) and holds and once, detail=said)
 
 
-def _lower(mechanism: SampledGaussian, steps: int, delta: float, claimed: float) -> Check:
-    """A lower estimate of another make: without sampling the exact value, else Opacus' PRV where it fits."""
-    if mechanism.sample_rate == 1:
-        exact = _gaussian_epsilon(sqrt(steps) / mechanism.noise_multiplier, delta)
-        said = f"claimed {claimed!r}, the exact value is {exact!r}"
-        return Check("not below the exact Gaussian", ok=claimed >= exact - _TOLERANCE, detail=said)
-    name = "not below Opacus' PRV"
+def _cap(pool: _Pool, body: Mapping[str, Any]) -> Iterator[Check]:
+    name = f"independent accountant, cap of {pool.name}"
+    rows = [(float(row["delta"]), float(row["epsilon"])) for row in pool.curve]
+    try:
+        at_cap, *others = brackets(body, [pool.delta, *(delta for delta, _ in rows)])
+    except TooLargeError as error:
+        yield Check(name, ok=None, detail=f"not confirmed independently: {error}")
+        return
+    yield _check(name, judge(pool.epsilon_at_cap, at_cap))
+    verdicts = [(delta, judge(value, bracket)) for (delta, value), bracket in zip(rows, others, strict=True)]
+    bad = [(delta, verdict) for delta, verdict in verdicts if not verdict.ok]
+    detail = f"{len(bad)} of {len(rows)} pairs, first at delta {bad[0][0]!r}: {bad[0][1].why}" if bad else ""
+    ok = True if not bad else False if any(verdict.ok is False for _, verdict in bad) else None
+    yield Check(f"independent accountant, curve of {pool.name}", ok=ok, detail=detail or f"{len(rows)} pairs confirmed")
+
+
+def _runs(card: Mapping[str, Any], found: Counted) -> Iterator[Check]:
+    """The winner's run by itself, and what was spent: neither is a guarantee, and both must be true as numbers."""
+    delta, winner = card["claim"]["delta"], card["winner"]
+    name = "independent accountant, one run"
+    if found.allowances["training"]["kind"] == "sealed" or card["schema"] != 1:
+        run = (winner["sample_rate"], winner["noise_multiplier"], winner["steps"])
+    else:
+        run = (*found.mechanisms["training", winner["trial"]], winner["leased_steps"])
+    yield _opinion(name, winner["single_run_epsilon"], [run], delta)
+    if found.allowances["training"]["kind"] in {"total_steps", "coupon_book"}:
+        spent = card["spent"]["epsilon_spent"]
+        name = "independent accountant, spent"
+        yield _opinion(name, spent, found.steps("training"), delta, most=card["claim"]["epsilon"])
+
+
+def _opinion(
+    name: str, claimed: float, steps: Sequence[tuple[float, float, int]], delta: float, *, most: float = inf
+) -> Check:
+    """One claim for fixed steps; `most` bounds them by other means, so that they may read as less than they cost."""
+    try:
+        (bracket,) = brackets_of_steps(steps, [delta])
+    except TooLargeError as error:
+        return Check(name, ok=None, detail=f"not confirmed independently: {error}")
+    bounded = Bracket(min(bracket.low, most), min(bracket.high, most), bracket.ceiling, bracket.how)
+    return _check(name, judge(claimed, bounded))
+
+
+def _check(name: str, verdict: Verdict) -> Check:
+    lead = "not confirmed independently: " if verdict.ok is None else ""
+    return Check(name, ok=verdict.ok, detail=lead + verdict.why)
+
+
+def _prv(body: Mapping[str, Any], delta: float, claimed: float) -> Check:
+    """A lower estimate of another library, where it fits into memory."""
+    name, rate, noise, steps = "not below Opacus' PRV", body["sample_rate"], body["noise_multiplier"], body["step_cap"]
     error = max(min(0.01, claimed / 20), 1e-4)
     mesh = error / sqrt(steps * log(12e3 / delta) / 2)
-    points = 2 * (epsilon(mechanism, steps, max(delta * 1e-3, 1e-10)) + 3) / mesh
+    points = 2 * (epsilon(SampledGaussian(rate, noise), steps, max(delta * 1e-3, 1e-10)) + 3) / mesh
     if not points <= _PRV_POINTS:
-        return Check(
-            name, ok=True, detail=f"not run: its grid would have {points:.1e} points; the finer PLD stands alone"
-        )
+        return Check(name, ok=True, detail=f"not run: its grid would have {points:.1e} points; the others stand alone")
     try:
         from opacus.accountants import PRVAccountant
     except ImportError:
-        return Check(name, ok=True, detail="not run: opacus is not installed; the finer PLD stands alone")
+        return Check(name, ok=True, detail="not run: opacus is not installed; the others stand alone")
     accountant: Any = PRVAccountant()
-    accountant.history = [(mechanism.noise_multiplier, mechanism.sample_rate, steps)]
+    accountant.history = [(noise, rate, steps)]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             discrete = accountant._get_dprv(eps_error=error, delta_error=delta / 1000)
             lower, _, _ = discrete.compute_epsilon(delta, delta / 1000, error)
     except (RuntimeError, ValueError, ArithmeticError, MemoryError) as failure:
-        return Check(name, ok=True, detail=f"not run: Opacus failed ({failure}); the finer PLD stands alone")
+        return Check(name, ok=True, detail=f"not run: Opacus failed ({failure}); the others stand alone")
     lower = float(lower) if isfinite(float(lower)) else -inf
     return Check(name, ok=claimed >= lower - _TOLERANCE, detail=f"claimed {claimed!r}, PRV says at least {lower!r}")
 
 
-def _gaussian_epsilon(mu: float, delta: float) -> float:
-    """ε of the Gaussian mechanism with sensitivity / noise = `mu` (Balle & Wang 2018, Theorem 8), from below."""
-
-    def delta_of(value: float) -> float:
-        tail = 0.5 * erfc((value / mu + mu / 2) / sqrt(2))
-        return 0.5 * erfc((value / mu - mu / 2) / sqrt(2)) - (exp(value + log(tail)) if tail > 0 else 0.0)
-
-    low, high = 0.0, max(mu * mu, 1.0) * 100
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if delta_of(middle) > delta else (low, middle)
-    return low
-
-
-def _page(card: Mapping[str, Any], markdown: str) -> Check:
-    wanted = render_markdown(card)
-    if wanted == markdown:
-        return Check("card page", ok=True, detail="renders from the card")
-    pairs = zip(wanted.splitlines(), markdown.splitlines(), strict=False)
+def _drawn(name: str, wanted: str, found: str) -> Check:
+    if wanted == found:
+        return Check(name, ok=True, detail="renders from the card")
+    pairs = zip(wanted.splitlines(), found.splitlines(), strict=False)
     first = next(((a, b) for a, b in pairs if a != b), ("its end", "more or fewer lines"))
-    return Check("card page", ok=False, detail=f"it says {first[1]!r} where the card gives {first[0]!r}")
+    return Check(name, ok=False, detail=f"it says {first[1]!r} where the card gives {first[0]!r}")
 
 
 def _differences(path: str, found: object, wanted: object) -> Iterator[str]:
@@ -209,7 +273,9 @@ def _differences(path: str, found: object, wanted: object) -> Iterator[str]:
         for index, (left, right) in enumerate(zip(found, wanted, strict=True)):
             yield from _differences(f"{path}[{index}]", left, right)
     elif isinstance(wanted, float) and isinstance(found, int | float) and not isinstance(found, bool):
-        if not abs(found - wanted) <= _TOLERANCE * max(1.0, abs(wanted)) or ("delta" in path and found != wanted):
+        if not abs(found - wanted) <= _TOLERANCE * max(1.0, abs(wanted)) or (
+            path.endswith("delta") and found != wanted
+        ):
             yield f"{path} is {found!r} and should be {wanted!r}"
     elif found != wanted or type(found) is not type(wanted):
         yield f"{path} is {found!r} and should be {wanted!r}"

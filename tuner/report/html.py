@@ -6,16 +6,20 @@ import math
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tuner.report.charts import curves, score_by_parameter, score_by_trial
 from tuner.report.markdown import to_html
 from tuner.report.model import Shares, SweepReport, TrialRow, budget_sentence, count, format_value
 
-__all__ = ["render", "write"]
+if TYPE_CHECKING:
+    from tuner.privacy.budget import BudgetView
+
+__all__ = ["STYLE", "render", "write"]
 
 _REVIEWER = "Details for a reviewer"
 
-_STYLE = """
+STYLE = """
 :root{--page:#f6f7f9;--box:#fff;--ink:#1b2430;--soft:#5b6776;--line:#e1e5ea;--blue:#2f6fde;--amber:#d98a00;
 --red:#cf3b3b;--green:#1f8a4c;--violet:#7a4fd0;--track:#e8ebef}
 @media (prefers-color-scheme:dark){:root{--page:#12161c;--box:#1a2028;--ink:#e6eaf0;--soft:#97a3b2;--line:#2b343f;
@@ -68,14 +72,14 @@ summary{cursor:pointer;font-weight:600}
 
 def render(report: SweepReport) -> str:
     """The page. Shows nothing but what is in the report."""
+    trials = () if report.sealed else (_charts(report), _table(report))
     body = "".join(
         (
             _heading(report),
             _heads(report),
             _budget(report),
             _best(report),
-            _charts(report),
-            _table(report),
+            *trials,
             _facts(report),
             _card(report.card),
             _text("Experiment file, resolved", report.experiment),
@@ -84,7 +88,7 @@ def render(report: SweepReport) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(report.sweep)}</title><style>{_STYLE}</style></head><body><main>{body}</main></body></html>\n"
+        f"<title>{escape(report.sweep)}</title><style>{STYLE}</style></head><body><main>{body}</main></body></html>\n"
     )
 
 
@@ -118,9 +122,11 @@ def _heads(report: SweepReport) -> str:
     )
     cap = "none" if report.budget is None else f"{report.budget.epsilon_cap:.10g}"
     delta = "not private" if report.budget is None else f"at δ = {report.budget.delta:.10g}, for the whole search"
+    which = f"trial {best.number}" if best and not report.sealed else ""
+    runs = ("runs", "sealed", "how many there were is not told")
     boxes = (
-        (f"best {report.metric}", format_value(best.score if best else None), f"trial {best.number}" if best else ""),
-        ("trials", f"{ended} of {report.trials_planned}", states),
+        (f"best {report.metric}", format_value(best.score if best else None), which),
+        runs if report.sealed else ("trials", f"{ended} of {report.trials_planned}", states),
         ("guaranteed ε (the cap)", cap, delta),
     )
     return (
@@ -138,20 +144,31 @@ def _budget(report: SweepReport) -> str:
     budget = report.budget
     if budget is None:
         words = '<p class="bad">Not private: nothing here carries a guarantee.</p>'
+        if report.claim:
+            words = f"<p class=claim>{escape(report.claim)}</p>"
         return f"<section><h2>Privacy budget</h2>{words}</section>"
+    if report.sealed:
+        return f"<section><h2>Privacy budget</h2><p class=claim>{escape(budget_sentence(budget))}</p></section>"
+    scores = "" if budget.validation is None else f"<h2>Protected scores</h2>{_bar(budget.validation, 'score')}"
+    return (
+        f"<section><h2>Privacy budget</h2>{_bar(budget, 'step')}{scores}"
+        f"<p class=claim>{escape(budget_sentence(budget))}</p></section>"
+    )
+
+
+def _bar(budget: BudgetView, what: str) -> str:
+    """Spent, reserved and left as one bar, with a key; in shares where what is left depends on the mechanism."""
     shares = Shares.of(budget)
+    left = f"{shares.left:.1%}" if budget.left_steps is None else count(budget.left_steps, what)
     parts = (
-        ("spent", shares.spent, f"{count(budget.spent_steps, 'step')}, ε {format_value(budget.epsilon_spent)}"),
-        ("reserved", shares.reserved, count(budget.reserved_steps, "step")),
-        ("left", shares.left, count(budget.left_steps, "step")),
+        ("spent", shares.spent, f"{count(budget.spent_steps, what)}, ε {format_value(budget.epsilon_spent)}"),
+        ("reserved", shares.reserved, count(budget.reserved_steps, what)),
+        ("left", shares.left, left),
     )
     bar = "".join(f'<i class="{name}" style="width:{100 * share:.3f}%"></i>' for name, share, _ in parts)
     key = "".join(f'<span><i class="{name}"></i>{name} {escape(words)}</span>' for name, _, words in parts)
-    return (
-        f"<section><h2>Privacy budget</h2><div class=bar>{bar}</div>"
-        f'<div class="key num">{key}<span class=soft>of {count(budget.step_cap, "step")}</span></div>'
-        f"<p class=claim>{escape(budget_sentence(budget))}</p></section>"
-    )
+    whole = "" if budget.step_cap is None else f"<span class=soft>of {count(budget.step_cap, what)}</span>"
+    return f'<div class=bar>{bar}</div><div class="key num">{key}{whole}</div>'
 
 
 def _best(report: SweepReport) -> str:
@@ -163,6 +180,8 @@ def _best(report: SweepReport) -> str:
     if not rows and not more:
         return ""
     title = f"Best configuration, trial {best.number}" if best else "No trial ran to its end"
+    if report.sealed:
+        title = "The winner" if best else "No winner"
     return f"<section><h2>{escape(title)}</h2>{_rows(rows)}{more}</section>"
 
 

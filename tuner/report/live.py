@@ -21,6 +21,7 @@ from tuner.report.model import (
     better,
     budget_line,
     budget_sentence,
+    count,
     format_value,
     varying_parameters,
 )
@@ -63,6 +64,7 @@ class LiveView:
         note: a line under the bars, for example how far tracking is behind; empty for none.
         console: where to write; standard output when None.
         quiet: one line a finished trial, and no table.
+        claim: what is said of the guarantee of a sweep without a budget; empty where there is none.
         clock: seconds that only grow.
     """
 
@@ -80,6 +82,7 @@ class LiveView:
         note: Callable[[], str] | None = None,
         console: Console | None = None,
         quiet: bool = False,
+        claim: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
@@ -92,6 +95,7 @@ class LiveView:
         self._note = note
         self._console = console or standard_console()
         self._quiet = quiet
+        self._claim = claim
         self._mutex = threading.RLock()
         self._rows = {trial.id: TrialRow.of(trial) for trial in earlier}
         self._best: TrialRow | None = None
@@ -115,8 +119,9 @@ class LiveView:
             self._live.start()
         else:
             ended = sum(row.state != "running" for row in self._rows.values())
-            planned = f"{self._planned} trials planned" + (f", {ended} ended before" if self._rows else "")
-            claim = budget_sentence(self._budget) if self._budget else "NOT PRIVATE: nothing here carries a guarantee."
+            planned = f"{count(self._planned, 'trial')} planned" + (f", {ended} ended before" if self._rows else "")
+            without = self._claim or "NOT PRIVATE: nothing here carries a guarantee."
+            claim = budget_sentence(self._budget) if self._budget else without
             self._say(f"{self._name}: {planned}. {claim}")
         return self
 
@@ -276,36 +281,48 @@ class LiveView:
         )
 
     def _budget_parts(self, width: int) -> list[RenderableType]:
+        if self._budget is None and self._claim:
+            return [Text(self._claim, style="italic")]
         if self._budget is None:
             return [Text("NOT PRIVATE: nothing here carries a guarantee", style="bold red")]
-        shares = Shares.of(self._budget)
-        bar = _bar_width(width)
-        spent = round(shares.spent * bar)
-        reserved = min(round(shares.reserved * bar), bar - spent)
-        budget = self._budget
-        return [
-            Text.assemble(
-                ("budget  ", "bold"),
-                ("█" * spent, "magenta"),
-                ("▓" * reserved, "yellow"),
-                ("░" * (bar - spent - reserved), "grey50"),
-                f"  ε {format_value(budget.epsilon_spent)} of {format_value(budget.epsilon_cap)}",
-            ),
-            Text.assemble(
-                "        ",
-                (f"█ spent {format_value(budget.spent_steps)}", "magenta"),
-                "  ",
-                (f"▓ reserved {format_value(budget.reserved_steps)}", "yellow"),
-                "  ",
-                (f"░ left {format_value(budget.left_steps)}", "grey62"),
-                f"  of {format_value(budget.step_cap)} steps",
-            ),
-            Text(budget_sentence(budget), style="italic"),
-        ]
+        budget, bar = self._budget, _bar_width(width)
+        parts = [_budget_row("budget", budget, bar), _budget_words(budget, "steps")]
+        if budget.validation is not None:
+            parts += [_budget_row("scores", budget.validation, bar), _budget_words(budget.validation, "scores")]
+        return [*parts, Text(budget_sentence(budget), style="italic")]
 
     @staticmethod
     def _parameters(parameters: Mapping[str, object], names: Sequence[str]) -> str:
         return "  ".join(f"{name}={format_value(parameters[name])}" for name in names if name in parameters)
+
+
+def _budget_row(name: str, budget: BudgetView, bar: int) -> Text:
+    shares = Shares.of(budget)
+    spent = round(shares.spent * bar)
+    reserved = min(round(shares.reserved * bar), bar - spent)
+    return Text.assemble(
+        (f"{name:<8}", "bold"),
+        ("█" * spent, "magenta"),
+        ("▓" * reserved, "yellow"),
+        ("░" * (bar - spent - reserved), "grey50"),
+        f"  odometer ε {format_value(budget.epsilon_spent)}, cap {format_value(budget.epsilon_cap)}",
+    )
+
+
+def _budget_words(budget: BudgetView, what: str) -> Text:
+    if budget.step_cap is None or budget.left_steps is None:
+        left, whole = f"{Shares.of(budget).left:.0%} of the budget", f"  ({what})"
+    else:
+        left, whole = format_value(budget.left_steps), f"  of {format_value(budget.step_cap)} {what}"
+    return Text.assemble(
+        "        ",
+        (f"█ spent {format_value(budget.spent_steps)}", "magenta"),
+        "  ",
+        (f"▓ reserved {format_value(budget.reserved_steps)}", "yellow"),
+        "  ",
+        (f"░ left {left}", "grey62"),
+        whole,
+    )
 
 
 def _bar_width(width: int) -> int:

@@ -9,6 +9,7 @@ __all__ = ["to_html"]
 
 _INLINE = re.compile(r"(\*\*.+?\*\*|`[^`]+`)")
 _HEADING = re.compile(r"(#{1,3}) (.+)")
+_PICTURE = re.compile(r"!\[([^\]]*)\]\([^)]*\)")
 _BESIDE_HEADINGS = 2  # the page has h1 and h2 already
 _RULE = re.compile(r"\|(-+\|)+")
 
@@ -16,7 +17,8 @@ _RULE = re.compile(r"\|(-+\|)+")
 def to_html(text: str) -> str:
     """Headings, paragraphs, flat lists, tables, ``**bold**`` and code in backticks; anything else is a paragraph.
 
-    No part of the text is ever taken for HTML.
+    No part of the text is ever taken for HTML. A picture lies beside the card and not in the page: its words stand for
+    it.
     """
     blocks = re.split(r"\n[ \t]*\n", text.strip())
     return "".join(_block([line.strip() for line in block.splitlines() if line.strip()]) for block in blocks)
@@ -33,6 +35,8 @@ def _block(lines: list[str]) -> str:
     if len(lines) > 1 and lines[0].startswith("|") and _RULE.fullmatch(lines[1]):
         head, rows = _row(lines[0], "th"), "".join(_row(line, "td") for line in lines[2:])
         return f'<div class=wide><table class="num"><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+    if picture := _PICTURE.fullmatch(" ".join(lines)):
+        return f"<p><i>{escape(picture[1])}</i></p>"
     return f"<p>{_inline(' '.join(lines))}</p>"
 
 

@@ -90,6 +90,8 @@ class SweepReport:
         card: the privacy card as text.
         experiment: the resolved experiment file.
         searched: names of the parameters that are searched; taken from the trials when empty.
+        claim: what is said of the guarantee of a sweep without a budget; empty where there is none.
+        sealed: whether only the best of its runs is told, and nothing of the others.
     """
 
     name: str
@@ -107,6 +109,8 @@ class SweepReport:
     card: str = ""
     experiment: str = ""
     searched: tuple[str, ...] = ()
+    claim: str = ""
+    sealed: bool = False
 
     @property
     def best(self) -> TrialRow | None:
@@ -133,10 +137,9 @@ class Shares:
 
     @classmethod
     def of(cls, budget: BudgetView) -> Shares:
-        """The parts of the cap on steps, for which the whole ε was calibrated."""
-        cap = max(budget.step_cap, 1)
-        spent = min(budget.spent_steps / cap, 1.0)
-        reserved = min(budget.reserved_steps / cap, 1.0 - spent)
+        """The parts of what the search may spend: of steps, of coupons or of Rényi divergence, as its cap counts."""
+        spent = min(max(budget.spent, 0.0), 1.0)
+        reserved = min(max(budget.reserved, 0.0), 1.0 - spent)
         return cls(spent, reserved, 1.0 - spent - reserved)
 
 
@@ -176,11 +179,21 @@ def varying_parameters(trials: Iterable[Mapping[str, object]]) -> tuple[str, ...
 
 
 def budget_line(budget: BudgetView) -> str:
-    """The three parts of the budget in words."""
+    """The three parts of the budget in words; every ε in it is the odometer's, and says so."""
+    scores = "" if budget.validation is None else f"; protected scores: {_parts(budget.validation, 'score')}"
+    return f"{_parts(budget, 'step')}; ε spent so far (odometer) {format_value(budget.epsilon_spent)}{scores}"
+
+
+def _parts(budget: BudgetView, what: str) -> str:
+    if budget.step_cap is None or budget.left_steps is None:
+        shares = Shares.of(budget)
+        return (
+            f"{count(budget.spent_steps, what)} spent, {format_value(budget.reserved_steps)} reserved; "
+            f"{shares.spent:.0%} of the budget spent, {shares.reserved:.0%} reserved, {shares.left:.0%} left"
+        )
     return (
         f"{format_value(budget.spent_steps)} spent, {format_value(budget.reserved_steps)} reserved, "
-        f"{format_value(budget.left_steps)} left of {format_value(budget.step_cap)} steps; "
-        f"ε spent so far {format_value(budget.epsilon_spent)}"
+        f"{format_value(budget.left_steps)} left of {count(budget.step_cap, what)}"
     )
 
 

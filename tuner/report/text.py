@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tuner.privacy.budget import BudgetView
 
-__all__ = ["PlanText", "budget_bar", "console", "facts_table", "plan", "summary"]
+__all__ = ["PlanTable", "PlanText", "budget_bar", "console", "facts_table", "plan", "summary"]
 
 _ROWS = 10
 _WIDE = 100  # columns from which the metric is named in the heading of the table
@@ -35,6 +35,21 @@ def console(*, quiet: bool = False) -> Console:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlanTable:
+    """A small table of a plan.
+
+    Attributes:
+        title: what it compares.
+        header: of its columns; the first is the name of a row.
+        rows: as wide as the header.
+    """
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlanText:
     """What a plan says, ready to be shown.
 
@@ -44,10 +59,12 @@ class PlanText:
         sentence: what may be claimed.
         warnings: what the reader should know before anything starts.
         commands: what to run next.
+        tables: what is compared.
     """
 
     title: str
     facts: tuple[tuple[str, str], ...]
+    tables: tuple[PlanTable, ...] = ()
     sentence: str = ""
     warnings: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
@@ -63,9 +80,20 @@ def facts_table(facts: Sequence[tuple[str, str]]) -> Table:
     return table
 
 
+def _small_table(table: PlanTable) -> Table:
+    made = Table(box=None, pad_edge=False, header_style="dim")
+    for place, name in enumerate(table.header):
+        made.add_column(Text(name), justify="right" if place else "left", overflow="fold")
+    for row in table.rows:
+        made.add_row(*map(Text, row))
+    return made
+
+
 def plan(text: PlanText) -> RenderableType:
     """The plan of a sweep that has not begun."""
     parts: list[RenderableType] = [facts_table(text.facts)]
+    for table in text.tables:
+        parts += [Text(), Text(table.title), _small_table(table)]
     if text.sentence:
         parts += [Text(), Text(text.sentence, style="italic")]
     parts += [Text(f"! {warning}", style="yellow") for warning in text.warnings]
@@ -96,23 +124,30 @@ def summary(report: SweepReport) -> RenderableType:
         if (number := sum(trial.state == state for trial in report.trials))
     )
     head = [("ended as", report.state + (f": {report.reason}" if report.reason else ""))]
-    head.append(("trials", f"{ended} of {report.trials_planned}" + (f" ({counts})" if counts else "")))
     best = report.best
-    if best is None:
-        head.append(("best", "no trial ran to its end"))
+    if report.sealed:
+        head.append(("winner", "none" if best is None else f"{report.metric} {format_value(best.score)}"))
     else:
-        head.append(("best", f"trial {best.number}, {report.metric} {format_value(best.score)}"))
+        head.append(("trials", f"{ended} of {report.trials_planned}" + (f" ({counts})" if counts else "")))
+        found = (
+            f"trial {best.number}, {report.metric} {format_value(best.score)}" if best else "no trial ran to its end"
+        )
+        head.append(("best", found))
+    if best is not None:
         head += [(f"  {name}", format_value(value, 6)) for name, value in best.parameters.items()]
     parts: list[RenderableType] = [Text(), facts_table([*head, *report.facts]), Text()]
-    if report.budget is None:
-        parts.append(Text("NOT PRIVATE: nothing here carries a guarantee", style="bold red"))
+    if report.budget is not None:
+        bar = [] if report.sealed else [budget_bar(report.budget)]
+        parts += [*bar, Text(budget_sentence(report.budget), style="italic")]
+    elif report.claim:
+        parts.append(Text(report.claim, style="italic"))
     else:
-        parts += [budget_bar(report.budget), Text(budget_sentence(report.budget), style="italic")]
+        parts.append(Text("NOT PRIVATE: nothing here carries a guarantee", style="bold red"))
     parts += _commands(report.next_commands)
     title = Text.assemble((report.sweep, "bold"), f"  {report.subtitle}" if report.subtitle else "")
     return _Framed(
         title=title,
-        body=lambda console, room: [_best_table(report, console, room), *parts],
+        body=lambda console, room: parts if report.sealed else [_best_table(report, console, room), *parts],
         border="green" if best else "red",
     )
 

@@ -4,8 +4,12 @@ The local and the Ray executor are two hands of this one head. Optuna's storage 
 whatever dies, `reconcile` continues from them. The order of writes makes that possible:
 
     start    reserve in the ledger → ask Optuna → write our trial id → sample
+             where what a trial takes depends on its parameters: ask Optuna → sample → reserve → write our trial id
     report   Optuna's intermediate value → should_prune
     finish   write outcome, steps and reason → tell Optuna → settle in the ledger → tell the observers → mark it
+
+A trial in the storage without our id never ran. Trials of different lengths report at the same fractions of their
+steps, and Optuna is told the nominal step, so that pruners compare like with like.
 
 One driver runs a study at a time, in one thread (`storage.exclusive` sees to the first).
 """
@@ -13,15 +17,15 @@ One driver runs a study at a time, in one thread (`storage.exclusive` sees to th
 from __future__ import annotations
 
 import math
-import uuid
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tuner.errors import BudgetRefusedError
 from tuner.search import views
+from tuner.search.active import Active, new_id, stored, trial_of
 from tuner.search.checks import check_settings
+from tuner.search.room import Room
+from tuner.search.rungs import scaled_rungs
 from tuner.search.suggest import OptunaSuggest, Space
 from tuner.search.types import (
     BudgetGate,
@@ -29,9 +33,11 @@ from tuner.search.types import (
     Decision,
     FindCheckpoint,
     Observer,
+    Shape,
     Stop,
     StopReason,
     Suggestion,
+    TrialShape,
     TrialState,
     TrialView,
     Wait,
@@ -44,21 +50,12 @@ if TYPE_CHECKING:
 __all__ = ["StudyDriver"]
 
 NO_ROOM = "the steps to repeat after an interruption do not fit in the privacy budget"
+REJECTED = "a trial with these parameters no longer fits in the privacy budget; it was not started"
+TRIES = 20
+"""Configurations that are drawn in search of one that fits what is left of the budget."""
+
 _ANNOUNCED = "announced:"
 NO_RESERVATION = "its reservation is gone from the ledger: it was settled while the trial stood as running"
-
-
-@dataclass
-class _Active:
-    """A trial that some executor is running."""
-
-    trial: Trial
-    id: str
-    parameters: dict[str, object]
-    step: int = 0
-    last_score: float | None = None
-    best_score: float | None = None
-    problem: str = ""
 
 
 class StudyDriver:
@@ -68,13 +65,16 @@ class StudyDriver:
         study: an Optuna study (`storage.open_study`); its direction must be that of `mode`.
         space: what is searched.
         trials: how many trials the sweep has in total, those already in the storage included.
-        steps_per_trial: training steps of a whole trial; what is reserved for each.
-        rung_steps: the steps after which a trial reports, rising, the last equal to `steps_per_trial`.
+        steps_per_trial: training steps of a whole trial; of the longest where they differ.
+        rung_steps: the steps after which a trial reports, rising, the last equal to `steps_per_trial`. One that is
+            shorter reports at the same fractions, and these are the steps that Optuna is told.
         metric: the key of the score in the reported metrics.
         mode: ``"max"`` or ``"min"``.
         budget: the gate that reserves and settles, or None for a sweep without privacy.
         observers: told of every start, report and finish.
         max_first_failures: when this many trials have failed and none has ever ended otherwise, no more are started.
+        shape_of: what a trial takes, by its parameters; None for `steps_per_trial` steps of the only mechanism.
+        cheapest: shapes of which one fits whenever any does; empty where all trials have one shape.
 
     Raises:
         tuner.errors.InputError: the numbers above contradict each other.
@@ -93,6 +93,8 @@ class StudyDriver:
         budget: BudgetGate | None = None,
         observers: Sequence[Observer] = (),
         max_first_failures: int = 3,
+        shape_of: Shape | None = None,
+        cheapest: Sequence[TrialShape] = (),
     ) -> None:
         check_settings(study, trials, steps_per_trial, rung_steps, mode)
         self.study = study
@@ -102,10 +104,14 @@ class StudyDriver:
         self.rung_steps = tuple(rung_steps)
         self.metric = metric
         self.mode = mode
-        self._budget = budget
+        nominal = TrialShape(steps=steps_per_trial, rungs=self.rung_steps)
+        self._shape_of: Shape = shape_of or (lambda _parameters: nominal)
+        self._cheapest = tuple(cheapest)
+        self._room = Room(budget)
+        self._full = False  # no configuration that was drawn fitted; until something is given back none is drawn
         self._observers = tuple(observers)
         self._max_first_failures = max_first_failures
-        self._active: dict[str, _Active] = {}
+        self._active: dict[str, Active] = {}
         self._interrupted: deque[FrozenTrial] = deque()
         self._find_checkpoint: FindCheckpoint = _no_checkpoint
         self._stop: Stop | None = None
@@ -122,17 +128,12 @@ class StudyDriver:
             return Stop(StopReason.FAILING, f"the first {self._failures} trials all failed, so no more are started")
         if self._interrupted:
             return self._continue_interrupted()
-        started = len(self.study.get_trials(deepcopy=False))
+        asked, started = self._counts()
         if started >= self.trials:
             return Stop(StopReason.DONE)
-        if started >= getattr(self.study.sampler, "grid_size", math.inf):
-            return Stop(StopReason.GRID, f"all {started} points of the grid have been tried")
-        trial_id = _new_id(started)
-        if not self._reserve(trial_id, self.steps_per_trial):
-            return self._no_room()
-        trial = self.study.ask()
-        trial.set_user_attr(views.TRIAL_ID, trial_id)
-        return self._start(trial, trial_id, None)
+        if asked >= self._grid_size:
+            return Stop(StopReason.GRID, f"all {asked} points of the grid have been tried")
+        return self._draw() if self._cheapest or not self._room.is_limited else self._ask(started)
 
     def stop(self, detail: str = "") -> None:
         """Start no further trial; those that run go on. `next` answers Stop(reason "stopped") from now on."""
@@ -146,7 +147,7 @@ class StudyDriver:
         """
         active = self._active[trial_id]
         checkpoint = self._find_checkpoint(trial_id)
-        if self._reserve_remaining(trial_id, checkpoint.step if checkpoint else 0):
+        if self._room.extend(trial_id, active.shape.remaining(checkpoint.step if checkpoint else 0)):
             return True
         self.finish(trial_id, outcome=TrialState.FAILED, steps_taken=active.step, reason=NO_ROOM)
         return False
@@ -162,12 +163,16 @@ class StudyDriver:
         """Whether the trial was started here and has not been finished."""
         return trial_id in self._active
 
+    def shape_of_trial(self, trial_id: str) -> TrialShape:
+        """What a running trial takes in all, and where it reports."""
+        return self._active[trial_id].shape
+
     def step_of(self, trial_id: str) -> int:
         """The last step that a running trial is known to have taken."""
         return self._active[trial_id].step
 
     def report(self, trial_id: str, step: int, metrics: Mapping[str, float]) -> Decision:
-        """A trial's scores at `step`; at a rung they go to Optuna and its pruner is asked.
+        """A trial's scores at its own `step`; at a rung they go to Optuna and its pruner is asked.
 
         A step that was reported before (a trial continued from its checkpoint reports it again) keeps its first value.
 
@@ -184,12 +189,13 @@ class StudyDriver:
         decision = Decision.CONTINUE
         active.last_score = score
         active.best_score = views.better([s for s in (active.best_score, score) if s is not None], self.mode)
-        if step in self.rung_steps:
-            if step not in self._frozen(active.trial).intermediate_values:
-                active.trial.report(score, step)
+        nominal = scaled_rungs(self.rung_steps, active.shape.steps).get(step)
+        if nominal is not None:
+            if nominal not in stored(self.study, active.trial).intermediate_values:
+                active.trial.report(score, nominal)
             if active.trial.should_prune():
                 decision = Decision.PRUNE
-        view = self._view(active)
+        view = active.view()
         for observer in self._observers:
             observer.trial_reported(view, step, dict(metrics))
         return decision
@@ -222,7 +228,8 @@ class StudyDriver:
         """
         if find_checkpoint is not None:
             self._find_checkpoint = find_checkpoint
-        outstanding = self._outstanding()
+        outstanding = self._room.outstanding()
+        self._full = False
         self._interrupted.clear()
         announced = self.study.user_attrs
         known = set(self._active)
@@ -233,17 +240,71 @@ class StudyDriver:
             known.add(trial_id)
             if frozen.state.is_finished():
                 if trial_id in outstanding:
-                    self._settle(trial_id, int(frozen.user_attrs.get(views.STEPS_TAKEN, 0)))
+                    self._room.settle(trial_id, int(frozen.user_attrs.get(views.STEPS_TAKEN, 0)))
                 if trial_id and _ANNOUNCED + trial_id not in announced:
                     self._announce(views.view_of(frozen, mode=self.mode, steps_planned=self.steps_per_trial))
             elif views.OUTCOME in frozen.user_attrs:
                 self._finish_begun(frozen)
+            elif views.REJECTED in frozen.user_attrs:
+                self._reject(trial_of(self.study, frozen))
             else:
                 self._interrupted.append(frozen)
         for trial_id in sorted(set(outstanding) - known):
-            self._settle(trial_id, 0)
+            self._room.settle(trial_id, 0)
 
     # -- inside ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _grid_size(self) -> float:
+        return float(getattr(self.study.sampler, "grid_size", math.inf))
+
+    def _counts(self) -> tuple[int, int]:
+        """How often Optuna was asked, and how many of these became trials."""
+        every = self.study.get_trials(deepcopy=False)
+        return len(every), sum(views.REJECTED not in frozen.user_attrs for frozen in every)
+
+    def _ask(self, number: int) -> Suggestion | Wait | Stop:
+        """A new trial, all of which have one shape: nothing is asked of Optuna unless it fits."""
+        trial_id = new_id(number)
+        if not self._room.reserve(trial_id, self._shape_of({}).ask):
+            return self._no_room(f"a trial of {self.steps_per_trial} steps no longer fits in the privacy budget")
+        trial = self.study.ask()
+        trial.set_user_attr(views.TRIAL_ID, trial_id)
+        return self._start(trial, trial_id, self.space.sample(OptunaSuggest(trial)), None)
+
+    def _draw(self) -> Suggestion | Wait | Stop:
+        """A new trial, whose parameters decide what it takes: configurations are drawn until one fits."""
+        if self._full or not self._room.holds_any(self._cheapest):
+            return self._no_room("not even the cheapest configuration still fits in the privacy budget")
+        for _ in range(TRIES):
+            if self._counts()[0] >= self._grid_size:
+                return self.next()
+            trial = self.study.ask()
+            suggestion = self._start_if_it_fits(trial)
+            if suggestion is not None:
+                return suggestion
+        self._full = True
+        return self._no_room(f"none of {TRIES} configurations that were drawn still fits in the privacy budget")
+
+    def _no_room(self, detail: str) -> Wait | Stop:
+        # A running trial may be pruned or fail and give its unspent steps back; only when none runs is it over.
+        return Wait() if self._active else Stop(StopReason.BUDGET, detail)
+
+    def _start_if_it_fits(self, trial: Trial) -> Suggestion | None:
+        """Start a trial that has no id yet; where it does not fit it is told as failed, and is no trial."""
+        parameters = self.space.sample(OptunaSuggest(trial))
+        trial_id = new_id(trial.number)
+        if self._room.reserve(trial_id, self._shape_of(parameters).ask):
+            trial.set_user_attr(views.TRIAL_ID, trial_id)
+            return self._start(trial, trial_id, parameters, None)
+        self._reject(trial)
+        return None
+
+    def _reject(self, trial: Trial) -> None:
+        import optuna
+
+        trial.set_user_attr(views.REJECTED, REJECTED)
+        self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
 
     def _continue_interrupted(self) -> Suggestion | Wait | Stop:
         for frozen in tuple(self._interrupted):
@@ -251,55 +312,69 @@ class StudyDriver:
             if suggestion is not None:
                 self._interrupted.remove(frozen)
                 return suggestion
+        if not self._interrupted:
+            return self.next()
         if self._active:
             return Wait()
         # None fits and nothing that runs could make room: end one, whose refund may let the others go on.
         frozen = self._interrupted.popleft()
         trial_id = str(frozen.user_attrs.get(views.TRIAL_ID, ""))
-        trial = self._trial(frozen)
+        trial = trial_of(self.study, frozen)
         if not trial_id:
-            trial_id = _new_id(frozen.number)
+            trial_id = new_id(frozen.number)
             trial.set_user_attr(views.TRIAL_ID, trial_id)
-        held = self._budget is None or trial_id in self._outstanding()
-        active = self._adopt(trial, self._frozen(trial))
+        held = self._room.holds(trial_id)
+        active = self._adopt(trial)
         self._close(active, TrialState.FAILED, NO_ROOM if held else NO_RESERVATION, settle=held)
         return self.next()
 
     def _continue(self, frozen: FrozenTrial) -> Suggestion | None:
         """Start a trial that was cut off, or answer None when its steps do not fit now."""
         trial_id = str(frozen.user_attrs.get(views.TRIAL_ID, ""))
+        trial = trial_of(self.study, frozen)
+        if not trial_id and self._cheapest:  # the driver died while it drew it: nothing of it ever ran
+            suggestion = self._start_if_it_fits(trial)
+            if suggestion is None:
+                self._interrupted.remove(frozen)
+            return suggestion
+        parameters = self.space.sample(OptunaSuggest(trial))
+        shape = self._shape_of(parameters)
         if not trial_id:  # the driver died between Optuna's ask and our id: nothing of it ever ran
-            trial_id = _new_id(frozen.number)
-            if not self._reserve(trial_id, self.steps_per_trial):
+            trial_id = new_id(frozen.number)
+            if not self._room.reserve(trial_id, shape.ask):
                 return None
-            trial = self._trial(frozen)
             trial.set_user_attr(views.TRIAL_ID, trial_id)
-            return self._start(trial, trial_id, None)
-        if self._budget is not None and trial_id not in self._outstanding():
+            return self._start(trial, trial_id, parameters, None)
+        if not self._room.holds(trial_id):
             return None  # settled by someone else: it can never lease again
         checkpoint = self._find_checkpoint(trial_id)
-        if not self._reserve_remaining(trial_id, checkpoint.step if checkpoint else 0):
+        if not self._room.extend(trial_id, shape.remaining(checkpoint.step if checkpoint else 0)):
             return None
-        return self._start(self._trial(frozen), trial_id, checkpoint)
+        return self._start(trial, trial_id, parameters, checkpoint)
 
-    def _start(self, trial: Trial, trial_id: str, checkpoint: Checkpoint | None) -> Suggestion:
-        parameters = self.space.sample(OptunaSuggest(trial))
+    def _start(
+        self, trial: Trial, trial_id: str, parameters: dict[str, object], checkpoint: Checkpoint | None
+    ) -> Suggestion:
         trial.set_user_attr(views.PARAMETERS, parameters)
-        active = self._adopt(trial, self._frozen(trial))
-        active.parameters = parameters
+        shape = self._shape_of(parameters)
+        if shape.rungs != self.rung_steps:
+            own = scaled_rungs(self.rung_steps, shape.steps)
+            trial.set_user_attr(views.RUNGS, [[nominal, step] for step, nominal in own.items()])
+        active = self._adopt(trial)
+        active.parameters, active.shape = parameters, shape
         active.step = checkpoint.step if checkpoint else 0
         self._active[trial_id] = active
-        view = self._view(active)
+        view = active.view()
         for observer in self._observers:
             observer.trial_started(view)
-        return Suggestion(trial_id, trial.number, dict(parameters), checkpoint.path if checkpoint else None)
+        return Suggestion(trial_id, trial.number, dict(parameters), shape, checkpoint.path if checkpoint else None)
 
     def _finish_begun(self, frozen: FrozenTrial) -> None:
-        active = self._adopt(self._trial(frozen), frozen)
+        active = self._adopt(trial_of(self.study, frozen))
         active.step = int(frozen.user_attrs.get(views.STEPS_TAKEN, 0))
         self._close(active, TrialState(frozen.user_attrs[views.OUTCOME]), str(frozen.user_attrs.get(views.REASON, "")))
 
-    def _close(self, active: _Active, outcome: TrialState, reason: str, *, settle: bool = True) -> None:
+    def _close(self, active: Active, outcome: TrialState, reason: str, *, settle: bool = True) -> None:
         import optuna
 
         trial = active.trial
@@ -313,81 +388,23 @@ class StudyDriver:
         else:
             self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
         if settle:
-            self._settle(active.id, active.step)
+            self._room.settle(active.id, active.step)
+        self._full = False
         self._active.pop(active.id, None)
         if outcome is not TrialState.FAILED:
             self._ended_well = True
         elif reason not in (NO_ROOM, NO_RESERVATION):  # the budget's doing, not the training's
             self._failures += 1
-        self._announce(self._view(active, outcome, reason))
+        self._announce(active.view(outcome, reason))
+
+    def _adopt(self, trial: Trial) -> Active:
+        return Active.of(trial, stored(self.study, trial), mode=self.mode, rungs=self.rung_steps)
 
     def _announce(self, view: TrialView) -> None:
         """Tell the observers of an end; at least once, for a crash before the mark makes `reconcile` tell it again."""
         for observer in self._observers:
             observer.trial_finished(view)
         self.study.set_user_attr(_ANNOUNCED + view.id, value=True)
-
-    def _adopt(self, trial: Trial, frozen: FrozenTrial) -> _Active:
-        view = views.view_of(frozen, mode=self.mode, steps_planned=self.steps_per_trial)
-        return _Active(trial, view.id, dict(view.parameters), view.step, view.last_score, view.best_score)
-
-    def _view(self, active: _Active, state: TrialState = TrialState.RUNNING, reason: str = "") -> TrialView:
-        return TrialView(
-            id=active.id,
-            number=active.trial.number,
-            parameters=active.parameters,
-            state=state,
-            step=active.step,
-            steps_planned=self.steps_per_trial,
-            last_score=active.last_score,
-            best_score=active.best_score,
-            reason=reason,
-        )
-
-    def _trial(self, frozen: FrozenTrial) -> Trial:
-        import optuna
-
-        # Optuna has no public way from a stored trial back to one that can report; `ask` calls this constructor.
-        return optuna.trial.Trial(self.study, frozen._trial_id)
-
-    def _frozen(self, trial: Trial) -> FrozenTrial:
-        return next(t for t in self.study.get_trials(deepcopy=False) if t.number == trial.number)
-
-    # -- the budget ------------------------------------------------------------------------------------------------
-
-    def _no_room(self) -> Wait | Stop:
-        # A running trial may be pruned or fail and give its unspent steps back; only when none runs is it over.
-        if self._active:
-            return Wait()
-        return Stop(StopReason.BUDGET, f"a trial of {self.steps_per_trial} steps no longer fits in the privacy budget")
-
-    def _reserve(self, trial_id: str, steps: int) -> bool:
-        if self._budget is None:
-            return True
-        if not self._budget.fits(steps):
-            return False
-        try:
-            self._budget.reserve(trial_id, steps)
-        except BudgetRefusedError:  # another process took the room between the two calls
-            return False
-        return True
-
-    def _reserve_remaining(self, trial_id: str, step: int) -> bool:
-        """Extend a reservation so that the trial can go from `step` to its end; what it repeats is paid again."""
-        extra = self.steps_per_trial - step - self._outstanding().get(trial_id, 0)
-        return self._budget is None or extra <= 0 or self._reserve(trial_id, extra)
-
-    def _settle(self, trial_id: str, steps_taken: int) -> None:
-        if self._budget is not None:
-            self._budget.settle(trial_id, steps_taken)
-
-    def _outstanding(self) -> Mapping[str, int]:
-        return {} if self._budget is None else self._budget.outstanding()
-
-
-def _new_id(number: int) -> str:
-    # The tail keeps an id unique in the ledger when a driver died between reserving and asking.
-    return f"{number:04d}-{uuid.uuid4().hex[:6]}"
 
 
 def _no_checkpoint(_trial_id: str) -> Checkpoint | None:

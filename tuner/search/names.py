@@ -1,7 +1,7 @@
 """The samplers and pruners by name, with the options each takes; imports no Optuna, so files are checked fast.
 
 The options are those of Optuna's constructors (a test compares them), less what the experiment file sets
-itself (`seed`) and what a file cannot hold (callables).
+itself (`seed`) and what a file cannot hold (callables). `grid` and `bounded` are our own.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ SAMPLERS: dict[str, tuple[str, ...]] = {
     "random": (),
     "grid": ("points",),
     "gp": ("n_startup_trials", "deterministic_objective"),
+    "bounded": ("explore", "ratio"),
 }
 """Name of each sampler and the options it takes."""
 

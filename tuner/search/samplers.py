@@ -13,6 +13,8 @@ from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
 from search_spaces.domains import Scalar
 from tuner.errors import InputError
 from tuner.search import names
+from tuner.search.prior import BoundedSampler, PriorSampler
+from tuner.search.ratio import ratio_of
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -37,6 +39,7 @@ def make_sampler(
     trials_before: int = 0,
     space: Space | None = None,
     grid: Mapping[str, Sequence[object]] | None = None,
+    secret: bool = False,
 ) -> BaseSampler:
     """A sampler by its name.
 
@@ -47,18 +50,25 @@ def make_sampler(
         trials_before: trials already in the storage; see `seed_after`.
         space: what is searched; needed by ``grid``.
         grid: values of each parameter of the grid; by default the space's own ``grid(points)``.
+        secret: whether every value comes from the operating system and none from `seed`, as in a sealed search.
 
     Raises:
-        tuner.errors.InputError: unknown name or option, a value that Optuna refuses, or a grid without a space.
+        tuner.errors.InputError: unknown name or option, a value that is refused, a grid without a space, or a sampler
+            that cannot be secret.
     """
     options = dict(options or {})
     problems = names.sampler_problems(name, options)
     if problems:
         raise InputError("; ".join(problems))
     canonical = names.canonical_sampler(name)
+    if secret and canonical not in ("random", "bounded"):
+        raise InputError(f"a sealed search takes the sampler random or bounded, got {name!r}")
     if canonical == "grid":
         return _grid(options, seed=seed, space=space, grid=grid)
     seed = seed_after(seed, trials_before)
+    if secret or canonical == "bounded":
+        generator = random.SystemRandom() if secret else random.Random(seed)
+        return BoundedSampler(ratio_of(options), generator) if canonical == "bounded" else PriorSampler(generator)
     settings: dict[str, Any] = {"seed": seed, **options}
     try:
         with warnings.catch_warnings():

@@ -8,15 +8,19 @@ from enum import StrEnum
 from typing import Protocol
 
 __all__ = [
+    "Ask",
     "BudgetGate",
     "Checkpoint",
     "Decision",
     "FindCheckpoint",
     "NullObserver",
     "Observer",
+    "Outstanding",
+    "Shape",
     "Stop",
     "StopReason",
     "Suggestion",
+    "TrialShape",
     "TrialState",
     "TrialView",
     "Wait",
@@ -51,6 +55,59 @@ class StopReason(StrEnum):
 
 
 @dataclass(frozen=True)
+class Ask:
+    """What a trial asks of the budget at once.
+
+    Attributes:
+        steps: private steps; 0 where only scores are asked for.
+        sample_rate: of each step, or None for the search's only mechanism.
+        noise_multiplier: of each step, or None with `sample_rate`.
+        releases: protected scores; 0 where scores are outside the guarantee.
+    """
+
+    steps: int
+    sample_rate: float | None = None
+    noise_multiplier: float | None = None
+    releases: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialShape:
+    """What one trial takes, fixed by its parameters before it starts.
+
+    Attributes:
+        batch_size: expected.
+        sample_rate: of each step; None where nothing is private about it.
+        noise_multiplier: of each step.
+        steps: of the whole trial.
+        rungs: the steps at which it reports, rising; the last is `steps`.
+        releases: protected scores of the whole trial: one a rung, or 0 where scores are outside the guarantee.
+    """
+
+    batch_size: int = 0
+    sample_rate: float | None = None
+    noise_multiplier: float | None = None
+    steps: int
+    rungs: tuple[int, ...]
+    releases: int = 0
+
+    @property
+    def ask(self) -> Ask:
+        """What the whole trial asks for."""
+        return Ask(self.steps, self.sample_rate, self.noise_multiplier, self.releases)
+
+    def remaining(self, step: int) -> Ask:
+        """What is still to be taken from `step` on; its score is drawn again where it is above 0.
+
+        Args:
+            step: that the trial's checkpoint holds; 0 for none.
+        """
+        again = 1 if step > 0 else 0
+        scores = again + sum(rung > step for rung in self.rungs) if self.releases else 0
+        return Ask(self.steps - step, self.sample_rate, self.noise_multiplier, scores)
+
+
+@dataclass(frozen=True)
 class Suggestion:
     """A trial to run now. Its steps are reserved.
 
@@ -58,12 +115,14 @@ class Suggestion:
         trial_id: our own name for the trial, the same in the ledger, the folder and the Optuna storage.
         number: Optuna's number of the trial, counted from 0.
         parameters: the flat parameters, fixed ones included.
+        shape: its steps, rungs and mechanism.
         restore_from: path of the checkpoint to continue from, or None to begin at step 0.
     """
 
     trial_id: str
     number: int
     parameters: dict[str, object]
+    shape: TrialShape
     restore_from: str | None = None
 
 
@@ -108,15 +167,29 @@ class TrialView:
     reason: str = ""
 
 
+class Outstanding(Protocol):
+    """What is reserved for a trial and not yet leased."""
+
+    @property
+    def steps(self) -> int:
+        """Private steps."""
+        ...
+
+    @property
+    def releases(self) -> int:
+        """Protected scores."""
+        ...
+
+
 class BudgetGate(Protocol):
     """The part of the budget that the search needs. Trials are named by `Suggestion.trial_id`."""
 
-    def fits(self, steps: int) -> bool:
-        """Whether `steps` more steps could be reserved now."""
+    def fits(self, ask: Ask) -> bool:
+        """Whether all of `ask` could be reserved now."""
         ...
 
-    def reserve(self, trial: str, steps: int) -> None:
-        """Reserve `steps` (more) steps for the trial.
+    def reserve(self, trial: str, ask: Ask) -> None:
+        """Reserve (more) steps and scores for the trial, all or nothing. Its mechanism is always the same.
 
         Raises:
             tuner.errors.BudgetRefusedError: they do not fit; nothing was reserved.
@@ -124,11 +197,19 @@ class BudgetGate(Protocol):
         ...
 
     def settle(self, trial: str, steps_taken: int) -> None:
-        """End the trial's reservation: what was reserved and never leased returns to the budget."""
+        """End the trial's reservations: what was reserved and never leased returns to the budget."""
         ...
 
-    def outstanding(self) -> Mapping[str, int]:
-        """Of every trial that is reserved and not settled: the steps reserved and not yet leased (maybe 0)."""
+    def outstanding(self) -> Mapping[str, Outstanding]:
+        """Of every trial that is reserved and not settled: what is reserved and not yet leased (maybe nothing)."""
+        ...
+
+
+class Shape(Protocol):
+    """From a trial's parameters to its shape: of public values only, and always the same."""
+
+    def __call__(self, parameters: Mapping[str, object], /) -> TrialShape:
+        """The shape of a trial with these parameters."""
         ...
 
 

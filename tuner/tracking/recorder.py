@@ -53,6 +53,8 @@ class SweepInfo:
         settings: the resolved experiment, nested; logged as dotted parameters.
         tags: for example ``code_version``, ``dataset``, ``dataset_checksum``.
         note: what the MLflow page of the sweep says, in Markdown; the budget sentence is added.
+        protects: what one is added or removed of, in the budget sentence.
+        claim: the budget sentence of a sweep whose budget is not read here; empty for the words of its budget.
     """
 
     id: str
@@ -63,6 +65,8 @@ class SweepInfo:
     settings: Mapping[str, object] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
+    protects: str = "one training record"
+    claim: str = ""
 
 
 class MLflowRecorder:
@@ -74,7 +78,8 @@ class MLflowRecorder:
         folder: the sweep's folder; the spool stands in it. An existing spool is gone on with.
         sweep: what the sweep is.
         budget_view: the search's budget now, from the ledger; None for a sweep that is not private.
-        trial_epsilon: ε of a number of charged steps, from the ledger's accountant; None when not private.
+        trial_epsilon: ε of a trial and a number of its charged steps, from the ledger's accountant; None when not
+            private.
         charged_steps: steps charged to a trial so far, from the ledger; the trial's own step when None, which is too
             little for a trial that was continued after a crash and pays for some steps twice.
         send: False to write the spool only.
@@ -90,7 +95,7 @@ class MLflowRecorder:
         sweep: SweepInfo,
         *,
         budget_view: Callable[[], BudgetView] | None,
-        trial_epsilon: Callable[[int], float] | None,
+        trial_epsilon: Callable[[str, int], float] | None,
         charged_steps: Callable[[str], int] | None = None,
         send: bool = True,
         now: Callable[[], float] = time.time,
@@ -295,28 +300,34 @@ class MLflowRecorder:
         if self._trial_epsilon is None:
             return {}
         steps = trial.step if self._charged_steps is None else self._charged_steps(trial.id)
-        return {"epsilon_trial": self._trial_epsilon(steps), "steps_charged": float(steps)}
+        return {"epsilon_trial": self._trial_epsilon(trial.id, steps), "steps_charged": float(steps)}
 
     def _budget_metrics(self) -> dict[str, float]:
         if self._budget_view is None:
             return {}
         view = self._budget_view()
+        scores = view.validation
         return {
             "epsilon_spent": view.epsilon_spent,
             "epsilon_cap": view.epsilon_cap,
             "steps_spent": float(view.spent_steps),
+            **({"scores_spent": float(scores.spent_steps), "epsilon_scores": scores.epsilon_spent} if scores else {}),
         }
 
     def _sweep_step(self, budget: Mapping[str, float]) -> int:
         return int(budget["steps_spent"]) if budget else self._history.steps_seen()
 
     def _budget_note(self) -> str:
+        if self._sweep.claim:
+            return self._sweep.claim
         if self._budget_view is None:
             return "**Not private.** This sweep was run with `private: false`; nothing in it carries a guarantee."
         view = self._budget_view()
+        steps = "" if view.step_cap is None else f"all {view.step_cap} steps this search may take and "
+        whose = self._sweep.protects
         return (
             f"**Privacy budget.** The guarantee is the cap: ε = {view.epsilon_cap:.10g} at δ = {view.delta:g}, add or "
-            f"remove one training record, for all {view.step_cap} steps this search may take and all that these "
+            f"remove {whose}, for {steps}all that these "
             "pages show. `epsilon_spent` is the odometer, what has been charged so far; it is not a guarantee.\n\n"
             "Times are true to the minute only: finer ones would tell how many records were drawn."
         )

@@ -253,7 +253,7 @@ class Shipper:
         tags = {TAG_SWEEP: str(self._header["sweep"]), TAG_TRIAL: trial or "-", "mlflow.source.name": "tune run"}
         if trial:
             tags["mlflow.parentRunId"] = self._run(self._header)
-            name = f"trial {int(record['number']):03d}" if "number" in record else f"trial {trial}"
+            name = f"trial {int(record['number']):03d}" if "number" in record else str(record.get("name", trial))
         else:
             name = str(self._header["sweep"])
         run = self._client.create_run(self._experiment, start_time=record["t"], tags=tags, run_name=name)

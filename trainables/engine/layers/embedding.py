@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from trainables.engine.layers.common import Call, Decay, LayerGradients, Work, by_sample, zeroed
 from trainables.engine.layers.outer import gram_squares
-from trainables.engine.sums import add_looked_up, not_negative
+from trainables.engine.sums import add_looked_up, in_cache, not_negative
 
-__all__ = ["EmbeddingCollector", "is_plain_embedding"]
+__all__ = ["EmbeddingCollector", "is_plain_embedding", "prefer_pairs"]
 
 
 @dataclass(frozen=True)
@@ -22,18 +22,23 @@ class LookedUp:
     Attributes:
         rows: their numbers, shape (B, P).
         deltas: gradients by what was looked up, shape (B, P, width); zero where the row is padding.
+        size: number of rows that there are, V.
         decay: weight decay before the clip, if any.
     """
 
     rows: Tensor
     deltas: Tensor
+    size: int
     decay: Decay | None
 
     def squared_norms(self) -> Tensor:
         """‖g_i‖² = Σ_{p,q} [row_p = row_q] dz_p · dz_q, shape (B,), float64."""
         deltas = self.deltas.double()
-        same = (self.rows[:, :, None] == self.rows[:, None, :]).double()
-        squares = gram_squares(deltas @ deltas.mT, same, deltas.shape[2])
+        if prefer_pairs(self.rows.shape[1], self.size):
+            same = (self.rows[:, :, None] == self.rows[:, None, :]).double()
+            squares = gram_squares(deltas @ deltas.mT, same, deltas.shape[2])
+        else:
+            squares = self._squares_of_sums(deltas)
         if self.decay is None:
             return squares
         weight = self.decay.centre["weight"]
@@ -42,6 +47,18 @@ class LookedUp:
         error = (deltas[0].numel() + 4) * torch.finfo(torch.float64).eps * lengths * theta.sqrt()
         products = (deltas * weight[self.rows]).sum((1, 2)) + error
         return not_negative(squares + self.decay.strength * (2.0 * products + self.decay.strength * theta))
+
+    def _squares_of_sums(self, deltas: Tensor) -> Tensor:
+        """From each row's sum, and a bound of its rounding: where the terms cancel, that is all that is left of it."""
+        samples, positions, width = deltas.shape
+        squares = deltas.new_empty(samples)
+        for part in in_cache(samples, self.size * width, deltas.device):
+            sums = deltas.new_zeros(part.stop - part.start, self.size, width)
+            rows = self.rows[part, :, None].expand(-1, -1, width)
+            squares[part] = sums.scatter_add_(1, rows, deltas[part]).square().sum((1, 2))
+        longest = deltas.square().sum(2).sqrt().sum(1)
+        terms = positions + self.size * width + 4
+        return not_negative(squares.sqrt_().add_(longest, alpha=terms * torch.finfo(torch.float64).eps).square_())
 
     def add_weighted_sum(self, totals: Mapping[str, Tensor], weights: Tensor, *, block: int | None) -> None:
         """Row by row."""
@@ -85,14 +102,26 @@ class EmbeddingCollector:
         deltas = torch.cat([*(deltas for _, deltas in self._fixed.values()), *self._deltas], dim=1)
         if self._layer.padding_idx is not None:
             deltas = torch.where((rows == self._layer.padding_idx)[:, :, None], 0.0, deltas)
-        return LookedUp(rows, deltas, decay)
+        return LookedUp(rows, deltas, self._layer.num_embeddings, decay)
 
     def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
-        """The looked-up gradients, twice as wide for their inner products, and those."""
+        """The looked-up gradients, twice as wide while a norm is taken, and what it is taken of."""
         width = parameters["weight"].shape[1]
         points = [1 if call.fixed else self._work.points for call in calls]
         positions = sum(call.inputs.numel() * k for call, k in zip(calls, points, strict=True)) // self._work.samples
-        return (3 * width + 3 * positions) * positions * self._work.samples
+        pairs = prefer_pairs(positions, self._layer.num_embeddings)
+        norms = 3 * positions**2 if pairs else 2 * self._layer.num_embeddings * width
+        return (3 * width * positions + norms) * self._work.samples
+
+
+def prefer_pairs(positions: int, size: int) -> bool:
+    """Whether comparing every lookup of a sample with every other is cheaper than a sum for every row that there is.
+
+    Args:
+        positions: lookups of one sample, over all points and copies.
+        size: number of rows.
+    """
+    return positions**2 <= size + positions
 
 
 def is_plain_embedding(layer: nn.Embedding) -> bool:

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from trainables.engine.layers.common import Explicit, by_sample, zeroed
+from trainables.engine.layers.common import Decay, Explicit, by_sample, zeroed
 from trainables.engine.sums import add_weighted_outer, in_cache, not_negative, row_squares
 
-__all__ = ["Factored", "FactoredDecay", "Geometry", "WrittenOut", "gram_squares", "prefer_factors"]
+__all__ = ["Factored", "FactoredDecay", "Geometry", "WrittenOut", "gram_squares", "prefer_factors", "written_out"]
 
 # What one entry of a written-out gradient costs to write, to measure and to sum, in multiply-adds of a matrix product;
 # and how much slower a product is in float64. `python -m benchmarks.engine` shows whether they choose right.
@@ -195,3 +195,21 @@ class WrittenOut:
     def masked(self, kept: Tensor) -> WrittenOut:
         """With zeros."""
         return replace(self, gradients=self.gradients.masked(kept))
+
+
+def written_out(factored: Factored, decay: Decay | None) -> WrittenOut:
+    """The products of a linear map's factors, summed over each sample's positions: cheaper where these are many.
+
+    Args:
+        factored: without decay.
+        decay: weight decay before the clip, if any.
+    """
+    geometry, left = factored.geometry, factored.left
+    parts = {geometry.weight: left.mT @ factored.right}
+    if geometry.bias is not None:
+        parts[geometry.bias] = left.sum(1)
+    if decay is not None:
+        for name, part in parts.items():
+            centre = decay.centre[name]
+            part.add_(geometry.columns(centre) if name == geometry.weight else centre, alpha=decay.strength)
+    return WrittenOut(Explicit(parts), geometry)

@@ -1,0 +1,90 @@
+"""One search of every kind in a ledger, and the facts of its card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tuner.privacy.allowances import CouponBook, FixedOrder, Sealed, TotalSteps
+from tuner.privacy.card import CardFacts
+from tuner.privacy.events import SampledGaussian
+from tuner.privacy.laws import RunLaw
+from tuner.privacy.ledger import Ledger
+
+MECHANISM = SampledGaussian(0.05, 2.0)
+OTHER = SampledGaussian(0.02, 1.5)
+SCORES = SampledGaussian(1.0, 60.0)
+
+FACTS = CardFacts(
+    search="first",
+    winner="a",
+    method="dplis",
+    model="logistic_regression",
+    parameters={"learning_rate": 0.1 + 0.2},
+    batch_size=64,
+    max_grad_norm=1.0,
+    public_size=1280,
+    sampler="tpe",
+    pruner="none",
+    validation={"source": "held-out training records", "fraction": 0.1, "split": "keyed hash of the index"},
+    scores={"validation_accuracy": 0.91},
+    random_generator="AES-256-CTR, seeded by the operating system",
+    versions={"dp-accounting": "0.6.0"},
+    private=True,
+)
+
+PUBLIC = {
+    "dataset": "fashion_mnist",
+    "path": None,
+    "sweep": "proxy-1",
+    "trials": 12,
+    "sampler": "tpe",
+    "pruner": "none",
+    "declared_by": "the experiment file",
+}
+
+
+def _order() -> FixedOrder:
+    found = FixedOrder.of(order=8.0, epsilon=4.0, delta=1e-5)
+    assert found is not None
+    return found
+
+
+KINDS: Mapping[str, Mapping[str, Any]] = {
+    "total_steps": {"allowance": TotalSteps(MECHANISM, 1000), "epsilon": 4.0},
+    "coupon_book": {"allowance": CouponBook(((MECHANISM, 300), (OTHER, 700))), "epsilon": 4.0},
+    "fixed_order": {"allowance": _order(), "epsilon": 4.0},
+    "sealed": {
+        "allowance": Sealed(RunLaw(name="geometric", mean=10.0), 400, ((MECHANISM, 120), (OTHER, 200))),
+        "epsilon": 4.0,
+    },
+    "validation": {
+        "allowance": TotalSteps(MECHANISM, 1000),
+        "epsilon": 4.0,
+        "validation": TotalSteps(SCORES, 40),
+        "validation_claim": (0.6, 1e-6),
+    },
+    "user": {"allowance": TotalSteps(MECHANISM, 1000), "epsilon": 4.0, "unit": "user"},
+    "public": {"allowance": TotalSteps(MECHANISM, 200), "epsilon": 2.0, "details": {"public_search": PUBLIC}},
+}
+
+
+def charged(ledger: Ledger, kind: str) -> CardFacts:
+    """Open and charge a search `first` of that kind; the facts of its card."""
+    settings = KINDS[kind]
+    ledger.open_search("digits", "first", delta=1e-5, **settings)
+    if kind == "sealed":
+        ledger.begin_sealed("first")
+        ledger.close_search("first")
+        return replace(FACTS, winner="winner", winner_run=(MECHANISM, 120), sampler="random")
+    trials = {"a": 120} if kind == "public" else {"a": 120, "b": 60}
+    for trial, steps in trials.items():
+        releases = 4 if kind == "validation" else 0
+        ledger.reserve_together("first", trial, {"training": 120, "validation": releases}, mechanism=MECHANISM)
+        ledger.lease("first", trial, steps)
+        for _ in range(releases):
+            ledger.lease("first", trial, 1, pool="validation")
+        ledger.settle("first", trial, steps)
+    ledger.close_search("first")
+    return replace(FACTS, records_per_user=16) if kind == "user" else FACTS

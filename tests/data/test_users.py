@@ -1,0 +1,301 @@
+"""Records that belong to users: nobody is on two sides or moves another, and nothing is counted from the records."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainables.data import (
+    DATASETS,
+    DatasetRequest,
+    check_present,
+    fingerprint,
+    info,
+    load,
+    public_train_size,
+    public_validation_size,
+    text,
+)
+from trainables.data.splits import aside_by_user, contributions
+from trainables.errors import DatasetError
+
+NAMES = st.lists(st.text(max_size=6).filter(lambda name: "\0" not in name), unique=True, max_size=30)
+
+# -- the split and the bound -----------------------------------------------------------------------------------------
+
+
+@given(NAMES, st.text(min_size=7, max_size=40).filter(lambda name: "\0" not in name), st.floats(0, 0.99))
+def test_another_user_moves_nobody(names: list[str], another: str, fraction: float) -> None:
+    """However long the new name is: numpy stores all names of an array as long as the longest."""
+    users = np.array([*names, *names], dtype=np.str_)
+    more = np.array([another, *names, *names], dtype=np.str_)
+    held, held_of_more = (aside_by_user(each, fraction=fraction, key="k") for each in (users, more))
+    assert np.array_equal(held, held_of_more[1:])
+    assert np.array_equal(held[: len(names)], held[len(names) :]), "a user's records stay together"
+
+
+def test_a_split_of_users_has_its_size_and_its_key() -> None:
+    first, second = (aside_by_user(np.arange(20_000), fraction=0.1, key=key) for key in ("a", "b"))
+    # Binomial(20 000, 0.1) has a standard deviation of 42; five of them.
+    assert abs(int(first.sum()) - 2000) < 212
+    assert abs(int((first & second).sum()) - 200) < 71
+
+
+def records(counts: list[int], seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    users = np.repeat(np.arange(len(counts)), counts)
+    order = rng.permutation(len(users))
+    return rng.normal(size=(len(users), 3)).astype(np.float32), rng.integers(0, 3, len(users)), users[order]
+
+
+def chosen(x: np.ndarray, y: np.ndarray, users: np.ndarray, most: int) -> dict[int, set[tuple[float, ...]]]:
+    """The records that stand for each user, by what is in them."""
+    table = contributions(x, y, users, most=most, key="k")
+    assert table.shape == (len(np.unique(users)), most)
+    found = {}
+    for user, row in zip(np.unique(users).tolist(), table, strict=True):
+        own = row[row >= 0]
+        assert (row[: len(own)] >= 0).all(), "what is missing comes last"
+        assert (users[own] == user).all(), "a user stands for nobody else"
+        assert len(own) == min(most, int((users == user).sum())) == len(set(own.tolist()))
+        found[user] = {(*x[record].tolist(), float(y[record])) for record in own}
+    return found
+
+
+@given(st.lists(st.integers(1, 6), min_size=2, max_size=8), st.integers(1, 7), st.integers(0, 9))
+def test_who_stands_for_a_user_depends_on_that_user_alone(counts: list[int], most: int, seed: int) -> None:
+    x, y, users = records(counts, seed)
+    whole = chosen(x, y, users, most)
+    others = users != 0
+    without = chosen(x[others], y[others], users[others], most)
+    assert without == {user: own for user, own in whole.items() if user != 0}
+    backwards = chosen(x[::-1], y[::-1], users[::-1], most)
+    assert backwards == whole, "nor on the order of the file"
+
+
+def test_the_choice_is_by_the_key_and_not_by_the_place() -> None:
+    x, y, users = records([500])
+    first, second = (contributions(x, y, users, most=50, key=key)[0] for key in ("a", "b"))
+    # Hypergeometric: 5 of 50 are expected to be in both, with a standard deviation of 2.
+    assert len(set(first.tolist()) & set(second.tolist())) < 16
+    assert 150 < np.mean(first) < 350
+
+
+# -- a file of one's own ---------------------------------------------------------------------------------------------
+
+OWNERS = np.array(["ann", "bo", "ann", "cy", "bo", "ann"])
+OWN: dict[str, Any] = {
+    "x_train": np.arange(18, dtype=np.float32).reshape(6, 3),
+    "y_train": np.array([0, 1, 2, 0, 1, 2]),
+    "x_test": np.ones((3, 3), np.float32),
+    "y_test": np.array([0, 1, 2]),
+    "user_train": OWNERS,
+}
+
+
+def own(folder: Path, **changed: object) -> DatasetRequest:
+    folder.mkdir(exist_ok=True)
+    arrays = {key: value for key, value in {**OWN, **changed}.items() if value is not None}
+    np.savez(folder / "own.npz", **arrays)
+    path = str(folder / "own.npz")
+    return DatasetRequest(
+        name="mine", path=path, public_users=4, unit="user", records_per_user=2, validation_fraction=0.0
+    )
+
+
+@pytest.mark.parametrize("owners", [OWNERS, np.array([7, -2, 7, 10**12, -2, 7])], ids=["strings", "numbers"])
+def test_a_file_with_users_is_loaded_user_by_user(owners: np.ndarray, tmp_path: Path) -> None:
+    request = own(tmp_path, user_train=owners)
+    check_present(request)
+    known, splits = info(request), load(request)
+    assert (known.users, known.input_shape, known.classes) == (4, (3,), 3)
+    assert splits.users_train is not None
+    rows = [row[row >= 0] for row in splits.users_train]
+    assert sorted(len(row) for row in rows) == [1, 2, 2], "no more than two of ann's three"
+    owner_of = {tuple(x): owner for x, owner in zip(OWN["x_train"].tolist(), owners.tolist(), strict=True)}
+    seen = [{owner_of[tuple(x)] for x in splits.x_train[row].tolist()} for row in rows]
+    assert all(len(each) == 1 for each in seen)
+    assert len(set.union(*seen)) == 3
+    assert len(splits.x_train) == len(splits.y_train) == 5, "what stands for nobody is not kept"
+
+
+def test_validation_records_are_those_of_whole_users(tmp_path: Path) -> None:
+    x, y, users = records([7] * 60)
+    request = replace(own(tmp_path, x_train=x, y_train=y, user_train=users), validation_fraction=0.3)
+    splits = load(request)
+    assert splits.users_validation is not None
+    owner_of = {tuple(row): owner for row, owner in zip(x.tolist(), users.tolist(), strict=True)}
+    held = [owner_of[tuple(row)] for row in splits.x_validation.tolist()]
+    trained = {owner_of[tuple(row)] for row in splits.x_train.tolist()}
+    assert len(held) == 7 * len(set(held)), "with all their records: none is left over"
+    assert set(held) | trained == set(range(60))
+    assert not set(held) & trained
+    pairs = set(zip(held, splits.users_validation.tolist(), strict=True))
+    assert len(pairs) == len(set(held)) == len(splits.users_validation.unique())
+    # The control: as records, users are on both sides.
+    mixed = load(replace(request, unit="record", public_size=420))
+    assert (mixed.users_train, mixed.users_validation) == (None, None)
+    assert {owner_of[tuple(row)] for row in mixed.x_validation.tolist()} & {
+        owner_of[tuple(row)] for row in mixed.x_train.tolist()
+    }
+
+
+def test_removing_a_user_moves_no_other(tmp_path: Path) -> None:
+    x, y, users = records([5] * 60)
+    kept = users != 17
+    whole = load(replace(own(tmp_path / "a", x_train=x, y_train=y, user_train=users), validation_fraction=0.3))
+    fewer = own(tmp_path / "b", x_train=x[kept], y_train=y[kept], user_train=users[kept])
+    without = load(replace(fewer, validation_fraction=0.3))
+    gone = {tuple(row) for row in x[~kept].tolist()}
+    for part in ("x_train", "x_validation"):
+        one, other = ({tuple(row) for row in getattr(splits, part).tolist()} for splits in (whole, without))
+        assert one - gone == other
+
+
+def test_public_sizes_are_those_that_were_declared(tmp_path: Path) -> None:
+    request = replace(own(tmp_path), public_users=50, validation_fraction=0.2)
+    assert (public_train_size(request), public_validation_size(request)) == (40, 10)
+    nowhere = replace(request, path="/nowhere/x.npz")
+    assert public_train_size(nowhere) == 40, "no look at the file"
+    as_records = replace(request, unit="record", public_size=1000)
+    assert (public_train_size(as_records), public_validation_size(as_records)) == (800, 200)
+    mnist = DatasetRequest(name="mnist", validation_fraction=0.0)
+    assert public_validation_size(mnist) == 0
+
+
+def test_a_user_of_the_test_is_none_of_the_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    splits = load(own(tmp_path, user_test=np.array(["ann", "dee", "dee"])))
+    assert splits.users_train is not None
+    assert len(splits.users_train) == 2
+    anns = {tuple(row) for row in OWN["x_train"][OWNERS == "ann"].tolist()}
+    assert not anns & {tuple(row) for row in splits.x_train.tolist()}
+    assert "left out" in caplog.text
+    assert "ann" not in caplog.text.replace(str(tmp_path), "")
+
+
+def test_a_record_that_is_left_out_leaves_its_user_with_the_others(tmp_path: Path) -> None:
+    splits = load(own(tmp_path, y_train=np.array([0, 1, -1, 9, 1, 2])))
+    assert splits.users_train is not None
+    assert [len(row[row >= 0]) for row in splits.users_train] == [2, 2], "cy's only record is none"
+
+
+WRONG: list[tuple[dict[str, object], dict[str, object], str]] = [
+    ({"user_train": None}, {}, "must hold the arrays .*user_train, got no user_train"),
+    ({"user_train": OWNERS[:5]}, {}, "one for each of y_train"),
+    ({"user_train": OWNERS[:, None]}, {}, "one for each of y_train"),
+    ({"user_train": np.arange(6.0)}, {}, "whole numbers or strings"),
+    ({"user_test": np.arange(2)}, {}, "one for each of y_test"),
+    ({}, {"public_users": None}, "needs dataset.public_users, a PUBLIC number"),
+    ({}, {"public_users": 0}, "needs dataset.public_users"),
+    ({}, {"public_users": True}, "needs dataset.public_users"),
+    ({}, {"public_users": 2.0}, "needs dataset.public_users"),
+    ({}, {"records_per_user": 0}, "records_per_user must be at least 1, got 0"),
+    ({}, {"records_per_user": float("nan")}, "records_per_user must be at least 1, got nan"),
+    ({}, {"unit": "household"}, "unit must be one of record, user, got 'household'"),
+]
+
+
+@pytest.mark.parametrize(("arrays", "asked", "says"), WRONG)
+def test_what_cannot_be_had_is_refused(
+    arrays: dict[str, object], asked: dict[str, object], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DatasetError, match=says) as caught:
+        load(replace(own(tmp_path, **arrays), **asked))  # type: ignore[arg-type]
+    assert "ann" not in str(caught.value).replace(str(tmp_path), "")
+
+
+def test_a_missing_column_is_found_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="got no user_train"):
+        check_present(own(tmp_path, user_train=None))
+    as_records = replace(own(tmp_path, user_train=np.zeros((2, 2))), unit="record", public_size=6)
+    assert len(load(as_records).x_train) == 6, "the control: records need no users, whatever stands there"
+
+
+@pytest.mark.parametrize("name", [name for name, known in DATASETS.items() if known.users is None])
+def test_sets_without_users_say_so(name: str) -> None:
+    with pytest.raises(DatasetError, match=rf"got the data set {name}\. Take state_union, or a file"):
+        info(DatasetRequest(name=name, unit="user"))
+
+
+def test_the_fingerprint_covers_whose_the_records_are(tmp_path: Path) -> None:
+    marks = [
+        fingerprint(own(tmp_path / str(number), user_train=users))
+        for number, users in enumerate((OWNERS, OWNERS.astype("U40"), np.roll(OWNERS, 1), None))
+        if users is not None
+    ]
+    without = replace(own(tmp_path / "none", user_train=None), unit="record", public_size=6)
+    assert marks[0] == marks[1], "however long the strings are stored"
+    assert len({*marks, fingerprint(without)}) == 3
+    as_records = replace(own(tmp_path / "0"), unit="record", public_size=6)
+    assert fingerprint(as_records) == marks[0], "nor on the unit that is asked for"
+
+
+# -- speakers --------------------------------------------------------------------------------------------------------
+
+
+def corpus(path: Path) -> Path:
+    """A public corpus of five words, with the unlike."""
+    words = ["The", "the", "of", "people", "--", "``", "union", "."]
+    counts = [3, 4, 5, 2, 90, 80, 2, 6]
+    ids = np.repeat(np.arange(len(words)), counts).astype(np.uint16)
+    vocab = np.frombuffer("\n".join(words).encode(), np.uint8)
+    np.savez(path, ids=ids, vocab=vocab)
+    return path
+
+
+def speeches(path: Path, **texts: str) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("state_union/README", "the people of the union")
+        for name, words in texts.items():
+            archive.writestr(f"state_union/{name}.txt", words.encode("latin-1"))
+    return path
+
+
+def test_the_vocabulary_is_the_public_corpus_alone(tmp_path: Path) -> None:
+    vocabulary = text.public_vocabulary(corpus(tmp_path / "corpus.npz"))
+    assert vocabulary == {"the": 1, ".": 2, "of": 3, "people": 4, "union": 5}
+    inputs, labels = text.windows("The xyzzy people of THE Union's union.", vocabulary)
+    assert inputs.tolist() == [[1, 0, 4, 3], [0, 4, 3, 1], [4, 3, 1, 0], [3, 1, 0, 5]]
+    assert labels.tolist() == [1, 0, 5, 2]
+
+
+def test_records_are_windows_of_one_speech_and_users_are_speakers(tmp_path: Path) -> None:
+    named = {"1951-Smith": "the people of the union.", "1950-Jones-1": "of the people.", "1952-Jones-2": "union " * 7}
+    found = text.read_speeches(speeches(tmp_path / "s.zip", **named), corpus(tmp_path / "c.npz"))
+    assert found["user"].tolist() == ["Smith", "Smith", *["Jones"] * 3], "four words are no record"
+    assert found["x"].tolist() == [[1, 4, 3, 1], [4, 3, 1, 5], *[[5, 5, 5, 5]] * 3]
+    assert found["y"].tolist() == [5, 2, 5, 5, 5]
+
+
+def test_damaged_texts_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "no.zip").write_text("no zip")
+    with pytest.raises(DatasetError, match="must be the zip of the addresses"):
+        text.read_speeches(tmp_path / "no.zip", corpus(tmp_path / "c.npz"))
+    with pytest.raises(DatasetError, match="must hold the Brown corpus"):
+        text.public_vocabulary(tmp_path / "no.zip")
+
+
+@pytest.mark.data
+def test_the_addresses_by_speaker(data_dir: Path) -> None:
+    request = DatasetRequest(
+        name="state_union", data_dir=str(data_dir), unit="user", records_per_user=64, validation_fraction=0.2
+    )
+    check_present(request)
+    assert (public_train_size(request), public_validation_size(request)) == (8, 2)
+    splits, known = load(request), DATASETS["state_union"]
+    assert splits.users_train is not None
+    assert splits.users_validation is not None
+    speakers = len(splits.users_train), len(splits.users_validation.unique())
+    assert sum(speakers) == known.users
+    assert (splits.users_train >= 0).all()
+    assert len(splits.x_train) == 64 * speakers[0]
+    assert len(splits.x_validation) > 1000 * speakers[1], "validation takes all records of its speakers"
+    as_records = load(replace(request, unit="record"))
+    assert len(as_records.y_train) + len(as_records.y_validation) == known.public_train_size

@@ -1,0 +1,456 @@
+"""The plan: which cap, what noise, what fits whatever is chosen; and the plans and files of earlier versions."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tuner.comparing import comparison
+from tuner.errors import BudgetRefusedError, TunerError
+from tuner.experiment import loads
+from tuner.plan import Plan, added_fields, make_plan, plan_from, steps_per_trial
+from tuner.presenting_plan import plan_text, plan_warnings
+from tuner.privacy.accounting import calibrate_noise, epsilon, max_steps
+from tuner.privacy.allowances import CouponBook, FixedOrder, Sealed, TotalSteps
+from tuner.privacy.events import SampledGaussian
+from tuner.privacy.rdp import best_order
+from tuner.privacy.selection import epsilon_selection
+from tuner.search.types import Ask
+from tuner.settings import plan_hash, settings_hash
+
+BASE = """\
+name: planned
+dataset: {name: digits}
+trainable: {method: dp_sgd, batch_size: 128, epochs: 4}
+privacy: {epsilon: 3.0, delta: 1e-5}
+search: {trials: 6, rungs: 4, sampler: random, space: {learning_rate: default}}
+"""
+N = 1261  # of digits, after the validation split
+MENU = "search.space={lr: default, batch_size: {choice: [32, 64, 128]}}"
+RANGE = "search.space={lr: default, batch_size: {log_integer: [32, 256]}}"
+LENGTHS = "search.space={lr: default, epochs: {uniform: [1, 4]}}"
+NOISES = "search.space={lr: default, noise_multiplier: {log_uniform: [2, 8]}}"
+SEALED = "privacy.accounting=selection"
+PUBLIC = ("privacy.accounting=public", "search.public={name: mine, path: mine.npz, public_size: 3000}")
+PROTECTED = ("dataset.validation={protected: true, epsilon: 1.0}",)
+EVERY: dict[str, tuple[str, ...]] = {
+    "total steps": (),
+    "a number": ("privacy.noise_multiplier=4",),
+    "lengths": (LENGTHS,),
+    "a menu": (MENU,),
+    "a menu, a number": (MENU, "privacy.noise_multiplier=4"),
+    "a range": (RANGE,),
+    "a range, a number": (RANGE, "privacy.noise_multiplier=4"),
+    "noises": (NOISES,),
+    "sealed": (SEALED,),
+    "sealed menu": (SEALED, MENU),
+    "public": PUBLIC,
+    "protected": PROTECTED,
+}
+
+
+def planned(*overrides: str) -> Plan:
+    experiment = loads(BASE, overrides)
+    return make_plan(experiment, experiment.dataset_request())
+
+
+def values_of(plan: Plan) -> dict[str, Any]:
+    return json.loads(json.dumps(plan.as_dict()))
+
+
+def one_less(noise: float) -> float:
+    """One less in the fifth digit."""
+    digits = len(f"{noise:.5g}".partition(".")[2])
+    return round(noise - 10.0**-digits, digits)
+
+
+# -- one mechanism -----------------------------------------------------------------------------------------------------
+
+
+def test_one_mechanism_is_a_cap_on_total_steps() -> None:
+    plan = planned()
+    steps = steps_per_trial(epochs=4, train_size=N, batch_size=128)
+    assert (plan.cap, plan.step_cap, plan.steps_per_trial) == ("total_steps", 6 * steps, steps)
+    assert plan.training_allowance == TotalSteps(plan.mechanism, 6 * steps)
+    assert plan.allowance is None
+    assert plan.noise_multiplier == calibrate_noise(sample_rate=128 / N, steps=6 * steps, epsilon=3.0, delta=1e-5)
+    assert plan.epsilon_planned == plan.epsilon_at_cap <= 3.0
+    assert not plan.shapes_vary
+    assert plan.cheapest() == ()
+    assert plan.shape_of({"learning_rate": 0.1}).ask == Ask(steps, 128 / N, plan.noise_multiplier)
+
+
+def test_trials_of_several_lengths_have_one_cap_that_holds_the_longest_of_all() -> None:
+    fixed, plan = planned(), planned(LENGTHS)
+    assert (plan.cap, plan.step_cap, plan.noise_multiplier) == ("total_steps", fixed.step_cap, fixed.noise_multiplier)
+    short, long = plan.shape_of({"epochs": 1.0}), plan.shape_of({"epochs": 4.0})
+    assert (short.steps, long.steps) == (10, 39)
+    assert (short.rungs, long.rungs) == ((3, 5, 7, 10), (10, 20, 29, 39))
+    assert plan.cheapest() == (short,)
+    given_noise = planned(LENGTHS, "privacy.noise_multiplier=4", "search.trials=60")
+    cap = max_steps(SampledGaussian(128 / N, 4.0), epsilon=3.0, delta=1e-5)
+    assert (given_noise.step_cap, given_noise.trials_that_fit) == (cap, cap // 39)
+    assert given_noise.trials_at_most == min(60, cap // 10)
+
+
+# -- a menu ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_menu_is_a_coupon_book_whose_noise_is_the_least_for_equal_shares() -> None:
+    plan = planned(MENU)
+    book = plan.training_allowance
+    assert isinstance(book, CouponBook)
+    shares = {batch: 2 * steps_per_trial(epochs=4, train_size=N, batch_size=batch) for batch in (32, 64, 128)}
+    noise = plan.noise_multiplier
+    assert dict(book.quotas) == {SampledGaussian(batch / N, noise): steps for batch, steps in shares.items()}
+    assert book.claim(1e-5) <= 3.0
+    tighter = CouponBook(tuple((SampledGaussian(batch / N, one_less(noise)), s) for batch, s in shares.items()))
+    assert tighter.claim(1e-5) > 3.0
+    assert (plan.step_cap, plan.trials_that_fit) == (sum(shares.values()), 6)
+
+
+def test_the_plan_says_what_the_other_cap_would_need() -> None:
+    plan = planned(MENU)
+    rows = {row["cap"]: row for row in plan.alternatives}
+    assert set(rows) == {"coupon_book", "fixed_order"}
+    assert rows["coupon_book"]["noise_multiplier"] == plan.noise_multiplier < rows["fixed_order"]["noise_multiplier"]
+    assert "tighter here than fixed_order" in plan.cap_reason
+    other = planned(MENU, "privacy.cap=fixed_order")
+    assert other.noise_multiplier == rows["fixed_order"]["noise_multiplier"]
+    assert other.cap == "fixed_order"
+
+
+def test_with_a_number_the_quotas_are_scaled_to_what_fits() -> None:
+    plan = planned(MENU, "privacy.noise_multiplier=4")
+    book = plan.training_allowance
+    assert isinstance(book, CouponBook)
+    assert book.claim(1e-5) <= 3.0
+    lengths = [steps_per_trial(epochs=4, train_size=N, batch_size=batch) for batch in (32, 64, 128)]
+    factors = [steps / (2 * length) for (_, steps), length in zip(book.quotas, lengths, strict=True)]
+    assert max(factors) == pytest.approx(min(factors), rel=0.02), "all by one factor"
+    larger = CouponBook(tuple((mechanism, round(1.02 * steps)) for mechanism, steps in book.quotas))
+    assert larger.claim(1e-5) > 3.0
+
+
+def test_a_number_with_which_not_one_trial_fits_is_refused() -> None:
+    for space in ("search.trials=1", LENGTHS, MENU, RANGE):
+        with pytest.raises(BudgetRefusedError, match="one trial of"):
+            planned(space, "privacy.noise_multiplier=0.3", "privacy.epsilon=0.05")
+
+
+# -- a fixed order -----------------------------------------------------------------------------------------------------
+
+
+def test_a_range_is_a_filter_at_the_order_that_is_best_for_the_dearest() -> None:
+    plan = planned(RANGE)
+    allowance = plan.training_allowance
+    assert isinstance(allowance, FixedOrder)
+    assert plan.step_cap is None
+    assert allowance.claim(1e-5) <= 3.0 * (1 + 1e-9)
+    dearest = max(plan.choices.menu, key=lambda choice: choice.longest * allowance.price(choice.mechanism))
+    assert allowance.order == best_order([(dearest.mechanism, 6 * dearest.longest)], epsilon=3.0, delta=1e-5)
+    assert planned(RANGE, "privacy.cap=fixed_order", "privacy.order=5").allowance["order"] == 5
+    with pytest.raises(TunerError, match="one mechanism"):
+        _ = plan.mechanism
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(32, 256), min_size=6, max_size=6))
+def test_the_planned_trials_fit_whatever_batch_sizes_they_choose(batches: list[int]) -> None:
+    plan = _ranged()
+    allowance, used = plan.training_allowance, {}
+    for batch in batches:
+        shape = plan.shape_of({"batch_size": batch})
+        mechanism = SampledGaussian(shape.sample_rate, shape.noise_multiplier)
+        assert allowance.left(used, mechanism) >= shape.steps
+        used[mechanism] = used.get(mechanism, 0) + shape.steps
+
+
+_CACHE: list[Plan] = []
+
+
+def _ranged() -> Plan:
+    if not _CACHE:
+        _CACHE.append(planned(RANGE))
+    return _CACHE[0]
+
+
+def test_searched_noise_has_no_number_and_says_how_many_fit() -> None:
+    plan = planned(NOISES, "search.trials=400")
+    assert (plan.cap, plan.noise_source) == ("fixed_order", "searched")
+    allowance = plan.training_allowance
+    quiet, loud = (plan.shape_of({"noise_multiplier": noise}) for noise in (2.0, 8.0))
+    assert plan.trials_that_fit == allowance.left({}, SampledGaussian(128 / N, 2.0)) // quiet.steps
+    assert plan.trials_at_most == min(400, allowance.left({}, SampledGaussian(128 / N, 8.0)) // loud.steps)
+    assert plan.trials_that_fit < plan.trials_at_most
+    assert plan.cheapest() == (loud,)
+    assert plan_warnings(plan) == ()
+    too_quiet = planned("search.space={lr: default, noise_multiplier: {uniform: [0.3, 8]}}")
+    assert too_quiet.trials_that_fit == 0
+    assert "narrow what is searched" in plan_warnings(too_quiet)[0]
+
+
+def test_what_fits_whenever_anything_does_is_among_the_cheapest() -> None:
+    for overrides in EVERY.values():
+        plan = planned(*overrides)
+        if not plan.priced:
+            continue
+        allowance = plan.training_allowance
+        grids = {name: domain.grid(5) for name, domain in plan.choices.searched.items()}
+        shapes = [plan.shape_of(dict(zip(grids, chosen, strict=True))) for chosen in product(*grids.values())]
+        if isinstance(allowance, Sealed):
+            continue
+        steps_left = [
+            allowance.left({}, SampledGaussian(shape.sample_rate, shape.noise_multiplier)) // shape.steps
+            for shape in (*shapes, *plan.cheapest())
+        ]
+        assert max(steps_left[len(shapes) :]) == max(steps_left), overrides
+
+
+# -- selection, public, protected scores -------------------------------------------------------------------------------
+
+
+def test_a_sealed_search_is_priced_as_a_whole_and_its_noise_is_the_least() -> None:
+    plan = planned(SEALED)
+    sealed = plan.training_allowance
+    assert isinstance(sealed, Sealed)
+    assert sealed.runs == ((plan.mechanism, plan.steps_per_trial),)
+    assert plan.step_cap is None
+    assert plan.epsilon_at_cap == sealed.claim(1e-5) <= 3.0
+    louder = ((SampledGaussian(128 / N, one_less(plan.noise_multiplier)), plan.steps_per_trial),)
+    assert epsilon_selection(sealed.law, louder, 1e-5, at_most=sealed.at_most) > 3.0
+    assert plan.selection is not None
+    assert 0 < plan.selection["truncation_share"] <= 0.0101
+    assert plan.selection["price"] == pytest.approx(plan.epsilon_at_cap / plan.epsilon_trial)
+    with pytest.raises(BudgetRefusedError, match="the best of 6 runs in the mean"):
+        planned(SEALED, f"privacy.noise_multiplier={0.9 * plan.noise_multiplier}")
+
+
+@pytest.mark.parametrize(("law", "at_90", "at_99"), [("geometric", 68, 136), ("logarithmic", 83, 299)])
+def test_the_quantiles_of_the_compute_are_those_of_the_specification(law: str, at_90: int, at_99: int) -> None:
+    facts = planned(SEALED, "search.trials=30", f"privacy.runs.law={law}").selection
+    assert facts is not None
+    assert (facts["quantiles"]["90"], facts["quantiles"]["99"]) == (at_90, at_99)
+    assert facts["quantiles"]["at_most"] == facts["at_most"] > at_99
+
+
+def test_a_sampler_that_looks_at_scores_costs_more_and_the_plan_says_how_much() -> None:
+    plain, bounded = planned(SEALED), planned(SEALED, "search.sampler=bounded")
+    assert bounded.noise_multiplier > plain.noise_multiplier
+    assert bounded.training_allowance.ratio == pytest.approx((0.9, 1.1))
+    assert bounded.selection["price"] > bounded.selection["price_without_ratio"]
+    assert plain.selection["price"] == plain.selection["price_without_ratio"]
+
+
+def test_a_sealed_menu_is_priced_by_all_of_its_configurations_together() -> None:
+    plan = planned(SEALED, MENU)
+    sealed = plan.training_allowance
+    assert len(sealed.runs) == 3
+    assert sealed.claim(1e-5) <= 3.0
+    alone = [epsilon_selection(sealed.law, (run,), 1e-5, at_most=sealed.at_most) for run in sealed.runs]
+    assert sealed.claim(1e-5) >= max(alone) * (1 - 1e-6)
+
+
+def test_a_public_search_pays_for_one_run() -> None:
+    plan = planned(*PUBLIC)
+    assert plan.noise_multiplier == calibrate_noise(
+        sample_rate=128 / N, steps=plan.steps_per_trial, epsilon=3.0, delta=1e-5
+    )
+    assert (plan.step_cap, plan.trials, plan.private_trials) == (plan.steps_per_trial, 6, 1)
+    assert plan.public == {"name": "mine", "train_size": 2700, "sample_rate": 128 / 2700}
+    with pytest.raises(BudgetRefusedError, match="one run of"):
+        planned(*PUBLIC, "privacy.noise_multiplier=0.3")
+
+
+def test_protected_scores_have_a_budget_and_a_standard_error() -> None:
+    plan = planned(*PROTECTED)
+    scores = plan.validation
+    assert scores is not None
+    releases = 6 * 4 + 1
+    assert plan.validation_allowance == TotalSteps(SampledGaussian(1.0, scores["noise"]), releases)
+    assert epsilon(SampledGaussian(1.0, scores["noise"]), releases, 1e-5) <= 1.0
+    assert epsilon(SampledGaussian(1.0, one_less(scores["noise"])), releases, 1e-5) > 1.0
+    assert plan.validation_claim == (1.0, 1e-5)
+    assert scores["standard_error"] == scores["noise"] / scores["size"]
+    assert plan.shape_of({}).releases == 4
+    assert "standard error" in plan_warnings(plan)[0], "on 136 records the noise drowns everything"
+    few = planned(*PROTECTED, "dataset.validation.noise=30")
+    assert few.validation_allowance.step_cap == max_steps(SampledGaussian(1.0, 30.0), epsilon=1.0, delta=1e-5)
+    with pytest.raises(BudgetRefusedError, match="one protected score"):
+        planned(*PROTECTED, "dataset.validation.noise=0.5")
+
+
+def test_protected_scores_by_the_figure_of_the_specification() -> None:
+    options = ["dataset={name: mnist, validation: {fraction: 0.1666667, protected: true, epsilon: 0.5, delta: 1e-6}}"]
+    plan = planned(
+        *options, "search.trials=24", "search.rungs=4", "resources.concurrent_trials=4", "privacy.delta=1e-6"
+    )
+    assert plan.validation["releases"] == 100
+    assert plan.validation["noise"] == pytest.approx(81, abs=0.5)
+    assert 100 * plan.validation["standard_error"] == pytest.approx(0.8, abs=0.01)
+    assert plan_warnings(plan) == ()
+
+
+# -- comparison and words ----------------------------------------------------------------------------------------------
+
+
+def test_every_mode_of_the_comparison_keeps_the_budget_and_no_less_noise_would() -> None:
+    plan = planned()
+    rows = {row.mode: row for row in comparison(plan)}
+    rate, steps = plan.sample_rate, plan.steps_per_trial
+    runs = {"one run, no search": 1, "composition": 6, "public": 1}
+    for mode, count in runs.items():
+        noise = rows[mode].noise_multiplier
+        assert epsilon(SampledGaussian(rate, noise), count * steps, 1e-5) <= 3.0
+        assert epsilon(SampledGaussian(rate, one_less(noise)), count * steps, 1e-5) > 3.0
+        assert rows[mode].expected_runs == rows[mode].runs_99 == count
+    sealed = planned(SEALED)
+    assert rows["selection"].noise_multiplier == sealed.noise_multiplier
+    assert rows["selection"].runs_99 == sealed.selection["quantiles"]["99"]
+    for row in rows.values():
+        assert row.epsilon_run == epsilon(SampledGaussian(rate, row.noise_multiplier), steps, 1e-5)
+    assert rows["one run, no search"].noise_multiplier < rows["selection"].noise_multiplier
+    assert rows["selection"].noise_multiplier < rows["composition"].noise_multiplier
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_plan_of_every_kind_is_told_stored_and_read_again(kind: str) -> None:
+    plan = planned(*EVERY[kind])
+    assert plan.epsilon_at_cap <= plan.epsilon * (1 + 1e-9)
+    again = plan_from(values_of(plan), trials=plan.trials)
+    assert again == plan
+    assert plan_hash(again) == plan_hash(plan)
+    assert again.training_allowance == plan.training_allowance
+    assert plan_hash(plan_from(values_of(plan), trials=plan.trials + 1)) == plan_hash(plan)
+    words = dict(plan_text(plan, source="e.yaml", comparison=comparison(plan)).facts)
+    assert {"trains", "batch", "noise", "cap"} <= set(words)
+    sentence = plan_text(plan, source="e.yaml").sentence
+    assert "The guarantee will be the cap: ε = 3 at δ = 1e-05" in sentence
+    assert ("Validation and test scores" in sentence) == (plan.validation is None)
+
+
+def test_the_words_say_what_differs() -> None:
+    menu = dict(plan_text(planned(MENU), source="e.yaml").facts)
+    assert menu["batch"].startswith("32, 64 or 128 expected (searched)")
+    assert menu["searched"] == "learning_rate, batch_size (priced)"
+    assert menu["quotas"].startswith("steps by batch size: 32: 316")
+    noisy = dict(plan_text(planned(NOISES, "search.trials=400"), source="e.yaml").facts)
+    assert "by what they choose" in noisy["trials"]
+    assert noisy["noise"] == "noise multiplier 2 to 8 (searched)"
+    sealed = plan_text(planned(SEALED), source="e.yaml")
+    assert "nobody is told" in dict(sealed.facts)["runs"]
+    assert "the winner" in sealed.sentence
+    public = plan_text(planned(*PUBLIC), source="e.yaml")
+    assert "nothing charged" in dict(public.facts)["searches on"]
+    users = loads(
+        BASE, ["dataset.name=state_union", "privacy.unit=user", "trainable.batch_size=4", "privacy.delta=0.01"]
+    )
+    told = plan_text(make_plan(users, users.dataset_request()), source="e.yaml")
+    assert "one user with all records" in told.sentence
+    assert "(9 users, public)" in dict(told.facts)["trains"]
+
+
+# -- what earlier versions stored --------------------------------------------------------------------------------------
+
+OLD_FILE = """\
+# tiny: resolved by dp-tuner, every default written out
+schema: 1
+name: tiny
+seed: 0
+dataset:
+  name: digits
+  path: null
+  public_size: null
+  validation: {fraction: 0.1, protected: false, split_seed: 0}
+trainable: {method: dp_sgd, model: logistic_regression, activation: relu, normalization: none, optimizer: sgd,
+  momentum: 0.0, precision: float32, batch_size: 128, epochs: 1.0, sampling: poisson}
+privacy: {epsilon: 8.5, delta: 1.0e-05, accounting: composition, adjacency: add_or_remove_one,
+  noise_multiplier: 0.71279, private: true, noise_seed: null}
+search:
+  trials: 3
+  sampler: random
+  pruner: none
+  rungs: 2
+  space:
+    learning_rate:
+      log_uniform: [0.1, 2.0]
+    max_grad_norm: 1.0
+    clipping: flat
+    augmentation: none
+    augmentation_multiplicity: 1
+    ema_decay: 0.0
+    schedule: constant
+    warmup: 0.0
+  metric: {name: validation_accuracy, mode: max}
+resources: {concurrent_trials: 1, cpus_per_trial: 1.0, gpus_per_trial: 0.0, workers_per_trial: 1}
+tracking: {uri: 'sqlite:///runs/mlflow.db', experiment: tiny}
+storage: runs
+ledger: sqlite:///runs/ledger.db
+"""
+OLD_PLAN: dict[str, object] = {
+    "name": "tiny",
+    "method": "dp_sgd",
+    "model": "logistic_regression",
+    "dataset": "digits",
+    "train_size": 1261,
+    "batch_size": 128,
+    "sample_rate": 0.10150674068199841,
+    "noise_multiplier": 0.71279,
+    "noise_source": "calibrated",
+    "trials": 3,
+    "trials_that_fit": 3,
+    "steps_per_trial": 10,
+    "rungs": [5, 10],
+    "step_cap": 30,
+    "epsilon": 8.5,
+    "delta": 1e-05,
+    "epsilon_trial": 5.851772864069496,
+    "epsilon_planned": 8.499840956799863,
+    "epsilon_at_cap": 8.499840956799863,
+    "private": True,
+    "free": ["learning_rate"],
+}
+OLD_SETTINGS_HASH = "2bf4c5d5cc59ecc823fc989450ece99dc12750674ecf98151bf0f1e1e3c7c734"
+OLD_PLAN_HASH = "64487817b787f0b043cf75af8728025430e24fe73f54a0dce3f2e1a1994dec61"
+
+
+def test_a_stored_sweep_of_an_earlier_version_has_the_hashes_it_was_entered_with() -> None:
+    experiment, plan = loads(OLD_FILE), plan_from(OLD_PLAN, trials=3)
+    assert settings_hash(experiment) == OLD_SETTINGS_HASH
+    assert plan_hash(plan) == OLD_PLAN_HASH
+    assert {name: values_of(plan)[name] for name in OLD_PLAN} == OLD_PLAN
+    assert plan.training_allowance == TotalSteps(SampledGaussian(0.10150674068199841, 0.71279), 30)
+    shape = plan.shape_of({"learning_rate": 0.1})
+    assert (shape.steps, shape.rungs, shape.batch_size, shape.releases) == (10, (5, 10), 128, 0)
+
+
+def test_the_same_file_is_planned_as_it_always_was() -> None:
+    experiment = loads(OLD_FILE, ["privacy.noise_multiplier=auto"])
+    plan = make_plan(experiment, experiment.dataset_request())
+    assert plan_hash(plan) == OLD_PLAN_HASH
+    assert {name: value for name, value in added_fields().items() if name != "cap_reason"} == {
+        name: getattr(plan, name) for name in added_fields() if name != "cap_reason"
+    }
+
+
+def test_a_plan_that_lacks_a_value_or_has_a_strange_one_is_refused() -> None:
+    for values in ({**OLD_PLAN, "extra": 1}, {key: value for key, value in OLD_PLAN.items() if key != "rungs"}):
+        with pytest.raises(TunerError, match="must have the values of a plan"):
+            plan_from(values, trials=3)
+
+
+def test_planning_loads_no_torch() -> None:
+    code = (
+        "import sys; from tuner.experiment import loads; from tuner.plan import make_plan;"
+        f"e = loads({BASE!r}); make_plan(e, e.dataset_request());"
+        "print({'torch', 'ray', 'mlflow', 'optuna'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,55 @@
+"""What the tests of the ledger share: mechanisms, searches, and chains that nobody asked whether they are allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tuner.privacy.allowances import TotalSteps
+from tuner.privacy.entries import GENESIS, Entry, canonical, entry_hash
+from tuner.privacy.events import SampledGaussian
+from tuner.privacy.fold import apply
+from tuner.privacy.ledger import Ledger
+from tuner.privacy.states import DatasetState
+
+__all__ = ["CHEAP", "MECHANISM", "RELEASE", "chained", "file_of", "folded", "open_search"]
+
+MECHANISM = SampledGaussian(0.05, 2.0)
+CHEAP = SampledGaussian(0.01, 4.0)
+RELEASE = SampledGaussian(1.0, 50.0)
+
+
+def file_of(ledger: Ledger) -> Path:
+    return Path(ledger.url.removeprefix("sqlite:///"))
+
+
+def open_search(ledger: Ledger, name: str, epsilon: float = 4.0, *, dataset: str = "digits", **more: Any) -> None:  # noqa: ANN401 - as it comes
+    """A small search; its allowance may be given by `mechanism` and `step_cap`."""
+    allowance = more.pop("allowance", None) or TotalSteps(more.pop("mechanism", MECHANISM), more.pop("step_cap", 10))
+    ledger.open_search(dataset, name, allowance=allowance, **{"epsilon": epsilon, "delta": 1e-5, **more})
+
+
+def chained(rows: Iterable[tuple[str, Mapping[str, Any]]], *, dataset: str = "digits") -> list[Entry]:
+    """Entries of (kind, body) with hashes that hold, whatever they say."""
+    entries: list[Entry] = []
+    previous = GENESIS
+    for seq, (kind, body) in enumerate(rows, start=1):
+        said = {"dataset": dataset, "seq": seq, "time": "", "kind": kind, "body": canonical(dict(body))}
+        entry = Entry(**said, previous=previous, hash=entry_hash(**said, previous=previous))
+        entries.append(entry)
+        previous = entry.hash
+    return entries
+
+
+def folded(entries: Iterable[Entry]) -> DatasetState:
+    """What they add up to.
+
+    Raises:
+        LedgerCorruptError: one is not allowed.
+    """
+    states: dict[str, DatasetState] = {}
+    for entry in entries:
+        states[entry.dataset] = apply(states, entry)
+    (state,) = states.values()
+    return state

@@ -1,0 +1,111 @@
+"""The values of an experiment file: the type and the range of each, with the rule and the mend where it breaks them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from search_spaces import PARAMETERS, DomainError, parse_domain
+from search_spaces.domains import is_number, show
+
+__all__ = [
+    "AtMost",
+    "Count",
+    "Finite",
+    "Fraction",
+    "Noise",
+    "Order",
+    "Positive",
+    "Rungs",
+    "ScoreNoise",
+    "Seed",
+    "Word",
+    "broken",
+    "one_value",
+]
+
+_ORDERS = (1.05, 1024.0)
+
+
+def broken(rule: str, mend: str = "") -> PydanticCustomError:
+    """Return the error of a value that breaks ``rule``; `wording` turns it into a problem."""
+    return PydanticCustomError("rule", "{rule}", {"rule": rule, "mend": mend})
+
+
+def one_value(name: str) -> BeforeValidator:
+    """Refuse a domain where one number stands: what is searched stands in the space."""
+
+    def check(value: object) -> object:
+        if isinstance(value, Mapping | list):
+            raise broken(
+                "must be one value here: what the trials choose from stands in the space",
+                f"Write search.space.{name}: {show(value)}.",
+            )
+        return value
+
+    return BeforeValidator(check)
+
+
+def _noise(value: object) -> object:
+    if isinstance(value, Mapping):
+        parameter = PARAMETERS["noise_multiplier"]
+        try:
+            parameter.check(parse_domain(value))
+        except DomainError as error:
+            raise broken(error.rule, error.mend) from error
+        return dict(value)
+    if value == "auto" or (is_number(value) and value >= 0):
+        return value
+    raise broken(
+        "must be auto or a finite number above 0, or a domain such as {choice: [1, 2]}",
+        "auto takes the smallest with which the trials fit.",
+    )
+
+
+def _order(value: object) -> object:
+    low, high = _ORDERS
+    if value == "auto" or (is_number(value) and low <= value <= high):
+        return value
+    raise broken(f"must be auto or a number from {low:g} to {high:g}", "auto takes the best one of the plan.")
+
+
+def _score_noise(value: object) -> object:
+    if value == "auto" or (is_number(value) and value > 0):
+        return value
+    raise broken(
+        "must be auto or a finite number above 0: the standard deviation of a released count",
+        "auto takes the smallest with which the planned scores fit.",
+    )
+
+
+def _at_most(value: object) -> object:
+    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 2**31):
+        return value
+    raise broken("must be auto or a whole number of runs of at least 1", "auto lets the cut take 1 % of delta.")
+
+
+def _rungs(value: object) -> object:
+    if isinstance(value, list | tuple):
+        rising = all(is_number(entry) and 0 < entry <= 1 for entry in value) and list(value) == sorted(set(value))
+        if not (rising and value and value[-1] == 1):
+            raise broken("must be a count or rising fractions in (0, 1] that end with 1", "Write [0.25, 0.5, 1.0].")
+        return tuple(float(entry) for entry in value)
+    if not (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 10_000):
+        raise broken("must be a count from 1 to 10000, or rising fractions in (0, 1] that end with 1", "Write 5.")
+    return value
+
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Fraction = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=2**53)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Word = Annotated[str, Field(min_length=1)]
+AtMost = Annotated[Literal["auto"] | int, BeforeValidator(_at_most)]
+Noise = Annotated[Literal["auto"] | float | dict[str, Any], BeforeValidator(_noise)]
+Order = Annotated[Literal["auto"] | float, BeforeValidator(_order)]
+Rungs = Annotated[int | tuple[float, ...], BeforeValidator(_rungs)]
+ScoreNoise = Annotated[Literal["auto"] | float, BeforeValidator(_score_noise)]

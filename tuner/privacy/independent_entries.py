@@ -1,0 +1,104 @@
+"""The ledger's entries counted again, from their plain bodies: what `verify` holds the ledger's own fold against."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+__all__ = ["Counted", "recount"]
+
+Steps = Counter[tuple[float, float]]
+
+
+@dataclass
+class Counted:
+    """One search as its entries tell it.
+
+    Attributes:
+        epsilon: the claim.
+        delta: the claim.
+        allowances: bodies by pool, `training` and where scores are protected `validation`.
+        charged: by pool, steps that were leased of each (sample_rate, noise_multiplier).
+        mechanisms: by pool and trial.
+        begun: how often a sealed search was charged.
+        open: whether it may still be charged.
+    """
+
+    epsilon: float
+    delta: float
+    allowances: dict[str, Mapping[str, Any]]
+    charged: dict[str, Steps] = field(default_factory=lambda: {"training": Counter(), "validation": Counter()})
+    mechanisms: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+    begun: int = 0
+    open: bool = True
+
+    @property
+    def counts(self) -> bool:
+        """Whether its claim counts against the data set."""
+        return self.open or self.begun > 0 or any(sum(steps.values()) for steps in self.charged.values())
+
+    def steps(self, pool: str) -> list[tuple[float, float, int]]:
+        """(sample_rate, noise_multiplier, steps) that were charged in a pool."""
+        return [(*mechanism, steps) for mechanism, steps in sorted(self.charged[pool].items())]
+
+
+def recount(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str, Counted], Decimal, Decimal]:
+    """Count a data set's entries.
+
+    Args:
+        entries: (kind, body) in their order.
+
+    Returns:
+        The searches by name, and the sums of ε and of δ of those that count.
+
+    Raises:
+        KeyError: a value is missing.
+        ValueError: a step is leased that has no mechanism.
+    """
+    found: dict[str, Counted] = {}
+    for kind, body in entries:
+        match kind:
+            case "open_search":
+                found[body["search"]] = _opened(body)
+            case "begin":
+                found[body["search"]].begun += 1
+            case "reserve":
+                _name_mechanism(found[body["search"]], body)
+            case "lease":
+                search, pool = found[body["search"]], body.get("pool", "training")
+                mechanism = search.mechanisms.get((pool, body["trial"]))
+                if mechanism is None:
+                    raise ValueError(f"trial {body['trial']!r} leased steps of no mechanism")
+                search.charged[pool][mechanism] += body["steps"]
+            case "close_search" | "reopen_search":
+                found[body["search"]].open = kind == "reopen_search"
+    held = [search for search in found.values() if search.counts]
+    epsilon = sum((Decimal(repr(float(search.epsilon))) for search in held), Decimal(0))
+    delta = sum((Decimal(repr(float(search.delta))) for search in held), Decimal(0))
+    return found, epsilon, delta
+
+
+def _opened(body: Mapping[str, Any]) -> Counted:
+    # Before there were several kinds of allowance, an entry named its one mechanism and its cap on steps.
+    training = body.get("allowance") or {
+        "kind": "total_steps",
+        "sample_rate": body["sample_rate"],
+        "noise_multiplier": body["noise_multiplier"],
+        "step_cap": body["step_cap"],
+    }
+    allowances = {"training": training}
+    if body.get("validation"):
+        allowances["validation"] = body["validation"]["allowance"]
+    return Counted(body["epsilon"], body["delta"], allowances)
+
+
+def _name_mechanism(search: Counted, body: Mapping[str, Any]) -> None:
+    pool = body.get("pool", "training")
+    said = body.get("mechanism")
+    if said is None and search.allowances[pool]["kind"] == "total_steps":
+        said = search.allowances[pool]
+    if said is not None:
+        search.mechanisms.setdefault((pool, body["trial"]), (said["sample_rate"], said["noise_multiplier"]))

@@ -1,0 +1,149 @@
+"""One Poisson-sampled Gaussian step, its privacy losses split onto a grid (parts 1 and 4 of `independent_loss`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, erfc, expm1, floor, inf, log, log1p, sqrt
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Array", "Masses", "Part", "TooLargeError", "longest_loss", "masses_of", "merged"]
+
+Array = npt.NDArray[np.float64]
+
+
+class Part(NamedTuple):
+    """So many steps of one mechanism: plain numbers, so that nothing of the ledger's own classes is needed."""
+
+    sample_rate: float
+    noise_multiplier: float
+    steps: int
+
+
+class TooLargeError(ValueError):
+    """The composition needs more points or larger losses than are allowed here."""
+
+
+def merged(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Equal mechanisms added up, none without steps, in one order.
+
+    Raises:
+        ValueError: a value is out of range or NaN.
+    """
+    steps: dict[tuple[float, float], int] = {}
+    for rate, noise, count in parts:
+        if not (0 < rate <= 1 and 0 < noise < inf and count >= 0 and count == int(count)):
+            raise ValueError(
+                f"steps must be of a rate in (0, 1] and a finite noise above 0, got {(rate, noise, count)!r}"
+            )
+        steps[float(rate), float(noise)] = steps.get((float(rate), float(noise)), 0) + int(count)
+    return tuple(Part(rate, noise, count) for (rate, noise), count in sorted(steps.items()) if count)
+
+
+@dataclass(frozen=True)
+class Masses:
+    """The split losses of one kind of step: mass `weights[i]` at the loss (first + i)·h.
+
+    Attributes:
+        first: number of the first grid point.
+        weights: of shape (points,); they add up to 1 but for what was cut off.
+        log_weights: their logarithms.
+        steps: of this kind.
+    """
+
+    first: int
+    weights: Array
+    log_weights: Array
+    steps: int
+
+    def log_moment(self, tilt: float, grid: float) -> float:
+        """The logarithm of E[e^{tilt·Y}] on a grid of distance `grid`."""
+        exponents = self.log_weights + tilt * grid * (self.first + np.arange(len(self.weights)))
+        top = float(exponents.max())
+        return top + log(float(np.exp(exponents - top).sum()))
+
+    def coarse(self, points: int = 4096) -> tuple[Array, Array]:
+        """(losses in grid points, log masses) of at most `points` groups: enough to look for a tilt."""
+        group = max(1, ceil(len(self.weights) / points))
+        pad = -len(self.weights) % group
+        weights = np.pad(self.weights, (0, pad)).reshape(-1, group)
+        places = (self.first + np.arange(len(self.weights) + pad, dtype=float)).reshape(-1, group)
+        mass = weights.sum(1)
+        kept = mass > 0
+        return (weights * places).sum(1)[kept] / mass[kept], np.log(mass[kept])
+
+
+def masses_of(parts: Sequence[Part], grid: float, tail: float, *, adding: bool) -> list[Masses]:
+    """The split losses of each part, in one direction.
+
+    Args:
+        parts: the steps.
+        grid: h.
+        tail: probability that may be cut off a step.
+        adding: the pair (N, M) of a record that is added; otherwise (M, N).
+
+    Raises:
+        TooLargeError: losses pass what doubles can hold.
+    """
+    found = []
+    for part in parts:
+        first, weights = _split(part.sample_rate, part.noise_multiplier, grid, tail, adding)
+        with np.errstate(divide="ignore"):
+            found.append(Masses(first, weights, np.log(weights), part.steps))
+    return found
+
+
+def longest_loss(part: Part, tail: float) -> float:
+    """The distance of the least and the largest loss of a step that are kept."""
+    reach = sqrt(2 * log(1 / tail)) * part.noise_multiplier
+    rate, noise = part.sample_rate, part.noise_multiplier
+    return _loss(1 + reach, rate, noise) - _loss(-reach, rate, noise)
+
+
+@lru_cache(maxsize=8)
+def _split(rate: float, noise: float, grid: float, tail: float, adding: bool) -> tuple[int, Array]:  # noqa: FBT001
+    """The first grid point's number, and the masses of one step from there on."""
+    reach = sqrt(2 * log(1 / tail)) * noise
+    start = floor(_loss(-reach, rate, noise) / grid)
+    end = ceil(_loss(1 + reach, rate, noise) / grid)
+    losses = grid * np.arange(start, end + 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inner = losses if rate == 1 else np.log((np.expm1(losses) + rate) / rate)
+        edges = np.asarray(0.5 + noise**2 * inner, dtype=np.float64)
+    edges[np.isnan(edges)] = -np.inf  # no outcome has a loss below log(1 − q)
+    null = _normal_bins(edges / noise)
+    mixed = (1 - rate) * null + rate * _normal_bins((edges - 1) / noise)
+    up = -expm1(-grid)
+    if adding:
+        total, part = null, (null - mixed * np.exp(-losses[1:])) / up
+    else:
+        total, part = mixed, (mixed - null * np.exp(losses[:-1])) / up
+    part = np.clip(part, 0.0, total)  # outside by rounding alone
+    weights = np.zeros(len(losses))
+    if adding:  # losses are the negatives, so the bins run the other way
+        weights[1:] += part[::-1]
+        weights[:-1] += (total - part)[::-1]
+        return -end, weights
+    weights[1:] += part
+    weights[:-1] += total - part
+    return start, weights
+
+
+def _loss(x: float, rate: float, noise: float) -> float:
+    exponent = (2 * x - 1) / (2 * noise**2)
+    found = exponent + log(rate) if exponent > 300 else log1p(rate * expm1(exponent)) if rate < 1 else exponent
+    if not abs(found) < 600:
+        raise TooLargeError(f"losses of one step pass 600 at sample_rate {rate!r}, noise_multiplier {noise!r}")
+    return found
+
+
+def _normal_bins(edges: Array) -> Array:
+    """Probability of a standard normal variable between successive edges, from the tail on the nearer side."""
+    tails = 0.5 * np.array([erfc(edge) for edge in (np.abs(edges) / sqrt(2)).tolist()])
+    above = edges >= 0
+    lower = np.where(above, 1 - tails, tails)
+    return np.where(above[:-1], tails[:-1] - tails[1:], lower[1:] - lower[:-1])

@@ -1,0 +1,61 @@
+"""An immutable mapping of which a changed copy is cheap: what was published stays as it was."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from typing import TypeVar
+
+__all__ = ["Persistent"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Persistent(Mapping[K, V]):
+    """A large part that the copies share and a small one of what changed since.
+
+    Of n keys a change copies about √n: the recent part is merged into a new large one when it has grown to √n. Keys
+    stay in the order in which they were first set.
+
+    Args:
+        values: to begin with; copied.
+    """
+
+    __slots__ = ("_recent", "_shared", "_size")
+
+    def __init__(self, values: Mapping[K, V] | None = None) -> None:
+        self._shared: dict[K, V] = dict(values or {})
+        self._recent: dict[K, V] = {}
+        self._size = len(self._shared)
+
+    def having(self, key: K, value: V) -> Persistent[K, V]:
+        """A copy in which `key` is `value`."""
+        copy: Persistent[K, V] = Persistent.__new__(Persistent)
+        recent = {**self._recent, key: value}
+        if len(recent) ** 2 > len(self._shared):
+            copy._shared, copy._recent = {**self._shared, **recent}, {}
+        else:
+            copy._shared, copy._recent = self._shared, recent
+        copy._size = self._size + (key not in self._recent and key not in self._shared)
+        return copy
+
+    def __getitem__(self, key: K) -> V:
+        return self._recent[key] if key in self._recent else self._shared[key]
+
+    def __iter__(self) -> Iterator[K]:
+        yield from self._shared
+        yield from (key for key in self._recent if key not in self._shared)
+
+    def items(self) -> ItemsView[K, V]:
+        """All pairs, at the speed of a dict."""
+        return {**self._shared, **self._recent}.items()
+
+    def values(self) -> ValuesView[V]:
+        """All values, at the speed of a dict."""
+        return {**self._shared, **self._recent}.values()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __repr__(self) -> str:
+        return repr(dict(self))

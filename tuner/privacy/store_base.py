@@ -1,0 +1,138 @@
+"""What every store of the ledger does alike: the tables, and the statements that read and append."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+
+from sqlalchemy import Connection, text
+
+from tuner.errors import LedgerCorruptError, LedgerError
+from tuner.privacy.entries import GENESIS, Entry
+
+__all__ = ["BUSY_SECONDS", "SCHEMA", "Store", "masked", "unknown_format"]
+
+SCHEMA = 2
+"""The format of the tables that this version writes."""
+
+BUSY_SECONDS = 60
+"""How long a writer waits for another one."""
+
+
+class Store(ABC):
+    """Entries in a database, one writer at a time; every transaction has a connection of its own.
+
+    A fresh connection costs milliseconds and makes forks, threads and restarts of the database harmless.
+
+    Attributes:
+        url: absolute; what another process opens.
+        ledger_id: random, given when the ledger was made: two ledgers are the same one if and only if it is. None for
+            a file of version 1 that this user may only read.
+    """
+
+    url: str
+    ledger_id: str | None = None
+    _meta_table = "meta"
+
+    @abstractmethod
+    def user(self) -> str:
+        """Who is charging: as far as the database or the operating system has authenticated it."""
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[Connection]:
+        """One consistent snapshot."""
+
+    @abstractmethod
+    def writing(self) -> AbstractContextManager[Connection]:
+        """The one writer at a time; committed, and on the disk, when the block ends without an error.
+
+        Raises:
+            LedgerError: this user may only look, or the write failed.
+        """
+
+    @abstractmethod
+    def check_pages(self) -> None:
+        """Let the database check itself.
+
+        Raises:
+            LedgerCorruptError: it is damaged.
+        """
+
+    def _check_meta(self, connection: Connection) -> str:
+        """Hold the ledger against the one that was opened, in every transaction; its id.
+
+        Raises:
+            LedgerCorruptError: it has lost its id.
+            LedgerError: another ledger has taken its place, or a newer version has changed its format.
+        """
+        row = connection.execute(text(f"SELECT schema, ledger FROM {self._meta_table}")).one_or_none()
+        if row is None:
+            raise LedgerCorruptError(f"the id of the ledger {self.url} is missing. Restore the ledger from a backup.")
+        schema, found = row
+        if schema != SCHEMA:
+            raise unknown_format(schema, self.url)
+        if self.ledger_id not in {None, found}:
+            raise LedgerError(
+                f"the ledger must stay the same one while it is used, but {self.url} was replaced: its id was "
+                f"{self.ledger_id} and is {found}. Put the original back; what was charged stands only there."
+            )
+        return str(found)
+
+    @staticmethod
+    def after(connection: Connection, last: int) -> list[tuple[int, Entry]]:
+        """Entries written after row `last`, with their row numbers, in the order of writing."""
+        rows = connection.execute(
+            text("SELECT id, dataset, seq, time, kind, body, previous, hash FROM entries WHERE id > :last ORDER BY id"),
+            {"last": last},
+        )
+        return [
+            (
+                row.id,
+                Entry(
+                    dataset=row.dataset, seq=row.seq, time=row.time, kind=row.kind,
+                    body=row.body, previous=row.previous, hash=row.hash,
+                ),
+            )
+            for row in rows
+        ]  # fmt: skip
+
+    @staticmethod
+    def heads(connection: Connection) -> dict[str, tuple[int, str]]:
+        """The last number and hash of every data set, kept beside the chain so that a lost tail is noticed."""
+        rows = connection.execute(text("SELECT dataset, seq, hash FROM heads"))
+        return {row.dataset: (row.seq, row.hash) for row in rows}
+
+    @staticmethod
+    def append(connection: Connection, entry: Entry) -> int:
+        """Write one entry and move the head; true only once the transaction is committed."""
+        row: int = connection.execute(
+            text(
+                "INSERT INTO entries (dataset, seq, time, kind, body, previous, hash) "
+                "VALUES (:dataset, :seq, :time, :kind, :body, :previous, :hash) RETURNING id"
+            ),
+            vars(entry),
+        ).scalar_one()
+        moved = connection.execute(
+            text("UPDATE heads SET seq = :seq, hash = :hash WHERE dataset = :dataset AND hash = :previous"), vars(entry)
+        ).rowcount
+        if not moved:
+            if entry.previous != GENESIS:
+                raise LedgerCorruptError(
+                    f"the head of data set {entry.dataset!r} is missing. Restore the ledger from a backup."
+                )
+            connection.execute(text("INSERT INTO heads VALUES (:dataset, :seq, :hash)"), vars(entry))
+        return row
+
+
+def unknown_format(found: object, where: object) -> LedgerError:
+    """What to say of a ledger that a newer version wrote."""
+    return LedgerError(
+        f"the ledger's format must be at most {SCHEMA}, got {found} in {where}: a newer version of dp-tuner wrote it. "
+        "Nothing was changed. Install the version that wrote it."
+    )
+
+
+def masked(url: str) -> str:
+    """The URL without its passwords, for a message."""
+    return re.sub(r"(password=)[^&]*", r"\1***", re.sub(r"(//[^:/@]*):[^/]*@", r"\1:***@", url))

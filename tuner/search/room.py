@@ -1,0 +1,64 @@
+"""What a search has room for: the driver's side of the budget, which may be none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tuner.errors import BudgetRefusedError
+from tuner.search.types import Ask, BudgetGate, Outstanding, TrialShape
+
+__all__ = ["Room"]
+
+
+class Room:
+    """Reserves for trials, or not, and gives back.
+
+    Args:
+        budget: the gate, or None for a sweep without privacy: then there is always room.
+    """
+
+    def __init__(self, budget: BudgetGate | None) -> None:
+        self._budget = budget
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a budget at all."""
+        return self._budget is not None
+
+    def holds_any(self, shapes: Sequence[TrialShape]) -> bool:
+        """Whether a trial of at least one of these shapes would fit now."""
+        return self._budget is None or any(self._budget.fits(shape.ask) for shape in shapes)
+
+    def reserve(self, trial_id: str, ask: Ask) -> bool:
+        """Reserve all of it, or answer False."""
+        if self._budget is None:
+            return True
+        if not self._budget.fits(ask):
+            return False
+        try:
+            self._budget.reserve(trial_id, ask)
+        except BudgetRefusedError:  # another process took the room between the two calls
+            return False
+        return True
+
+    def extend(self, trial_id: str, remaining: Ask) -> bool:
+        """Reserve what `remaining` is more than what the trial still holds; what it repeats is paid again."""
+        held = self.outstanding().get(trial_id)
+        steps = max(remaining.steps - (held.steps if held else 0), 0)
+        releases = max(remaining.releases - (held.releases if held else 0), 0)
+        if self._budget is None or (steps == 0 and releases == 0):
+            return True
+        return self.reserve(trial_id, Ask(steps, remaining.sample_rate, remaining.noise_multiplier, releases))
+
+    def settle(self, trial_id: str, steps_taken: int) -> None:
+        """End what a trial holds."""
+        if self._budget is not None:
+            self._budget.settle(trial_id, steps_taken)
+
+    def holds(self, trial_id: str) -> bool:
+        """Whether the trial has reservations that are not settled; always so without a budget."""
+        return self._budget is None or trial_id in self._budget.outstanding()
+
+    def outstanding(self) -> Mapping[str, Outstanding]:
+        """What trials hold and have not leased."""
+        return {} if self._budget is None else self._budget.outstanding()
