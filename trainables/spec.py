@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from math import inf
 from typing import Final
 
@@ -39,6 +39,8 @@ class TrainingSpec:
         seed: public: initialisation and DPLIS' perturbations.
         private: False is a study without a guarantee, and the only case in which noise may be 0 or seeded.
         noise_seed: of noise and sampling, only when not private.
+        replay_key: 32 secret bytes from which the secret generator is keyed, so that a run of a sealed search that is
+            made again is the same run; nobody sees any of it before its end. None: keyed by the operating system.
         threads: of torch in this process; None leaves them as they are.
         device: 'auto', 'cpu' or 'cuda'.
         score_noise: standard deviation s of the noise on a released validation count, which is then protected and
@@ -61,6 +63,7 @@ class TrainingSpec:
     seed: int = 0
     private: bool = True
     noise_seed: int | None = None
+    replay_key: bytes | None = field(default=None, repr=False)
     threads: int | None = None
     device: str = "auto"
     score_noise: float | None = None
@@ -94,12 +97,12 @@ def check_privacy(spec: TrainingSpec) -> None:
 
 
 def fingerprint(spec: TrainingSpec) -> str:
-    """Of all that a step depends on. Where it runs, and where the files lie, is not part of it.
+    """Of all that a step depends on. Where it runs, where the files lie, and secrets are not part of it.
 
     Nor is what came with a later version and is left at its default, so that a checkpoint of an earlier one still fits.
     """
     values = asdict(spec)
-    for name in ("threads", "device"):
+    for name in ("threads", "device", "replay_key"):
         del values[name]
     values["dataset"].pop("data_dir", None)
     for owner, added in ((values, _ADDED), (values["dataset"], _ADDED_TO_DATASET)):

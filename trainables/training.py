@@ -122,7 +122,8 @@ class PrivateTraining:
         self._update = self._make_update()
         decay = self._hyperparameters.ema_decay
         self._average = WeightAverage(self._theta, decay=decay) if decay else None
-        self._secret: Generator = SecureGenerator() if spec.noise_seed is None else SeededGenerator(spec.noise_seed)
+        seed = spec.noise_seed
+        self._secret: Generator = SecureGenerator(spec.replay_key) if seed is None else SeededGenerator(seed)
         self._public = torch.Generator().manual_seed(spec.seed)
         self._private_step = PrivateStep(
             mechanism=Mechanism(
@@ -233,21 +234,30 @@ class PrivateTraining:
         self._charge.release(1)  # durable before a validation record is looked at
         # That a model is not finite is known from the model, which is charged for; it says nothing of these records.
         finite = bool(self._shown.isfinite().all())
-        answers = self._logits(*self._records["validation"]) if finite else iter(())
+        # Of one size, the last pass too: with other numbers of rows a kernel may round other records' logits otherwise,
+        # and a near tie of theirs would move the count by more than the one record that was added.
+        answers = self._logits(*self._records["validation"], even=True) if finite else iter(())
         count = torch.tensor([protected_count(answers, self._users["validation"])], dtype=torch.float64)
         # What leaves is rounded to single precision, as weights are: the grid of the noise is hidden.
         noised = add_noise(count, standard_deviation=noise, generator=self._secret, dtype=torch.float32)
         return float(noised) / self._protected_size
 
-    def _logits(self, inputs: Tensor, targets: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """What the model gives for some records at a time, in float64, and their labels."""
+    def _logits(self, inputs: Tensor, targets: Tensor, *, even: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
+        """What the model gives for some records at a time, in float64, and their labels.
+
+        Args:
+            inputs: of the records.
+            targets: their labels.
+            even: whether every pass has _SCORING_BATCH rows, the last one filled with its first record.
+        """
         model = self.model
         if len(targets) == 0:
             return
         for x, y in zip(*(torch.split(each, _SCORING_BATCH) for each in (inputs, targets)), strict=True):
+            fill = _SCORING_BATCH - len(y) if even else 0
             with torch.no_grad():
-                logits = model(x).double()
-            yield logits, y
+                logits = model(torch.cat([x, x[:1].repeat(fill, *[1] * (x.ndim - 1))]) if fill else x).double()
+            yield logits[: len(y)], y
 
     def state_dict(self) -> dict[str, Any]:
         """Everything from which the training continues bit for bit. Secret: it foretells the noise to come."""
@@ -290,8 +300,10 @@ class PrivateTraining:
         self._update.load_state_dict(state["optimizer"])
         self._public.set_state(state["public"])
         self._secret.load_state_dict(state["secret"])
-        charged = (self._charge.leased(), self._released(), fingerprint(self.spec))
-        if charged != (state["leased"], state.get("released", 0), state["spec"]):
+        charged = (self._charge.leased(), self._released())
+        # A run of a sealed search is made again as it was: nobody saw any of it.
+        lost = charged != (state["leased"], state.get("released", 0)) and self.spec.replay_key is None
+        if lost or state["spec"] != fingerprint(self.spec):
             self._secret.rekey()
 
     def save(self, path: Path) -> None:

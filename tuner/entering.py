@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainables.data import fingerprint
+from trainables.data import fingerprint, users_fingerprint
 from tuner.errors import LedgerError, TunerError
 from tuner.experiment import load
 from tuner.settings import plan_hash, settings_hash
 from tuner.sweeps import read_json
 
 if TYPE_CHECKING:
+    from trainables.data import DatasetRequest
     from tuner.experiment import Experiment
     from tuner.plan import Plan
     from tuner.prepare import Prepared
@@ -41,7 +42,7 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: Prepared) -> None:
     Raises:
         BudgetRefusedError: it does not fit; nothing was written.
     """
-    plan = prepared.plan
+    plan, users = prepared.plan, users_fingerprint(prepared.request)
     chosen = {"public_search": read_json(sweep.public_search)} if sweep.public_search.exists() else {}
     ledger.open_search(
         prepared.owner,
@@ -61,6 +62,7 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: Prepared) -> None:
             "settings": settings_hash(prepared.experiment),
             "plan": plan_hash(plan),
             "split": split_of(prepared.experiment),
+            **({} if users is None else {"users": users}),
             **chosen,
         },
     )
@@ -72,14 +74,14 @@ def split_of(experiment: Experiment) -> dict[str, object]:
     return {"set": experiment.dataset.name, "fraction": validation.fraction, "seed": validation.split_seed}
 
 
-def hold_to_ledger(state: SearchState, experiment: Experiment, plan: Plan, *, data: str) -> None:
+def hold_to_ledger(state: SearchState, experiment: Experiment, plan: Plan, *, request: DatasetRequest) -> None:
     """Hold a sweep's own files against what the ledger knows of it: they are believed for nothing that is claimed.
 
     Args:
         state: the search in the ledger.
         experiment: the stored file.
         plan: the stored plan.
-        data: fingerprint of the records as they are now.
+        request: which records.
 
     Raises:
         TunerError: the settings, the plan or the records are not those that were charged.
@@ -100,7 +102,10 @@ def hold_to_ledger(state: SearchState, experiment: Experiment, plan: Plan, *, da
                 ),
             ),
         ),
-        "the records": (data, state.fingerprint),
+        "the records": (
+            (fingerprint(request), users_fingerprint(request)),
+            (state.fingerprint, state.details.get("users")),
+        ),
     }
     for what, (now, charged) in held.items():
         if now != charged:
@@ -142,7 +147,7 @@ def return_to(sweep: SweepFolder, prepared: Prepared, *, reopen: bool = True) ->
         enter(ledger, sweep, prepared)  # it died between making its folder and entering the ledger
     state = ledger.search_state(sweep.id)
     # The stored file, not the one that is wanted: that one has taken its noise from the plan.
-    hold_to_ledger(state, load(sweep.experiment), prepared.plan, data=fingerprint(prepared.request))
+    hold_to_ledger(state, load(sweep.experiment), prepared.plan, request=prepared.request)
     if reopen:
         ledger.reopen_search(sweep.id)
     return ledger

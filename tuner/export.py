@@ -76,7 +76,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None) -> dict
         TunerError: the winner's checkpoint is gone, or the sweep's files, study or data are not those that the ledger
             was charged for. Then nothing was written.
     """
-    from trainables.data import check_present, fingerprint, info
+    from trainables.data import check_present, info
     from tuner.privacy.card import card_text, issue_card
     from tuner.privacy.curve import render_svg
     from tuner.privacy.ledger import Ledger
@@ -108,7 +108,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None) -> dict
         )
     request = experiment.dataset_request(data_dir)
     check_present(request)
-    hold_to_ledger(ledger.search_state(sweep.id), experiment, plan, data=fingerprint(request))
+    hold_to_ledger(ledger.search_state(sweep.id), experiment, plan, request=request)
     charged = ledger.search_state(sweep.id)
     best = _winner(sweep, charged) if charged.sealed else _best(sweep, experiment, plan, charged)
     about = info(request)

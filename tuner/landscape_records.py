@@ -44,6 +44,11 @@ class Exported:
         """Whether the model is code of the user's."""
         return ":" in self.experiment.trainable.model
 
+    @property
+    def protected(self) -> bool:
+        """Whether its validation records are inside its guarantee, by its card or by its file."""
+        return bool(self.card["validation"].get("protected")) or self.experiment.dataset.validation.protected
+
     def facts(self) -> dict[str, Any]:
         """What the model is, for the table and the file."""
         return {
@@ -143,7 +148,8 @@ def same_records(exports: Sequence[Exported], *, dataset: str | None, split: str
             f"--split must be validation or test, got {split!r}. The training records are never looked at: "
             "exact losses of theirs would take back what the noise protects."
         )
-    protected = [export for export in exports if export.experiment.dataset.validation.protected]
+    # The card is what was claimed; the file beside it can be edited.
+    protected = [export for export in exports if export.protected]
     if split == "validation" and protected:
         raise InputError(
             f"--split validation tells exact losses, got {protected[0].folder}, whose validation records are inside "

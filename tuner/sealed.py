@@ -110,6 +110,13 @@ class SealedRuns:
         """The seed of a run's initialisation: the same when the run is made again."""
         return int.from_bytes(self._draw("seed", trial)) >> (256 - _SEED_BITS)
 
+    def noise_key(self, trial: str) -> bytes:
+        """The key of a run's batches and noise: made again after a loss, it is the same run, and not another draw.
+
+        Were it another, what made the first one die (a batch too large for the memory, say) would choose among runs.
+        """
+        return self._draw("noise", trial)
+
     def tie_key(self, trial: str) -> bytes:
         """What breaks a tie between runs of one score: the first one seen would tell of the order."""
         return self._draw("tie", trial)

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,7 @@ def run_sealed(sweep: SweepFolder, prepared: Prepared, ledger: Ledger, options: 
     winner = read_winner(sweep) or _search(sweep, prepared, ledger, options)
     leave(ledger, sweep, over=True)
     budget = SearchBudget(ledger, sweep.id).view()
+    _forget_the_hour(sweep)  # before anything is copied from here, for copies keep the times
     problem = _track(sweep, prepared, winner, budget)
     sweep.write_status(state=StopReason.DONE.value, detail="", pid=None)
     _forget_the_hour(sweep)
@@ -139,7 +141,7 @@ def _train(sweep: SweepFolder, prepared: Prepared, runs: SealedRuns, options: Ru
     )
 
     def spec_for(suggestion: Suggestion) -> object:
-        return training_spec(
+        spec = training_spec(
             experiment,
             prepared.request,
             plan,
@@ -147,6 +149,7 @@ def _train(sweep: SweepFolder, prepared: Prepared, runs: SealedRuns, options: Ru
             number=suggestion.number,
             seed=runs.seed_of(suggestion.trial_id),
         )
+        return replace(spec, replay_key=runs.noise_key(suggestion.trial_id))
 
     stop = execute(
         driver,

@@ -243,6 +243,7 @@ def create_as(storage: Path, sweep: str, *, sealed: bool = False) -> SweepFolder
     try:
         folder.root.mkdir(parents=True, exist_ok=True)
         if sealed:
+            folder.root.chmod(0o700)  # when its files were made tells how long it took
             folder.sealed.mkdir(mode=0o700, exist_ok=True)
             folder.sealed.chmod(0o700)  # whatever the umask
             write_text(folder.sealed / _BEGAN, datetime.now(UTC).strftime(_TIME))

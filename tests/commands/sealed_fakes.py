@@ -100,9 +100,16 @@ def outside(sweep: SweepFolder) -> set[str]:
 
 
 def times(tune: Tune) -> dict[str, int]:
-    """The time of day of everything in the sweep's folder, in seconds."""
+    """The time of day, in seconds, of everything in the sweep's folder and of what MLflow copied from there.
+
+    When a copy was begun is the time of the release; the folder itself, with the births of its files, is the operator's.
+    """
     root = the_sweep(tune).root
-    return {str(path.relative_to(root)): int(path.stat().st_mtime) % 86400 for path in (root, *root.iterdir())}
+    copied = [path for path in tune.folder.rglob("mlartifacts/**/*") if path.is_file()]
+    assert {path.name for path in copied} >= {"experiment.yaml", "plan.json"}
+    assert root.stat().st_mode & 0o077 == 0
+    seen = {"": root} | {path.name: path for path in root.iterdir()} | {f"copy of {path.name}": path for path in copied}
+    return {name: int(path.stat().st_mtime) % 86400 for name, path in seen.items()}
 
 
 def _content(path: Path) -> str:

@@ -293,6 +293,12 @@ def test_protected_validation_records_are_not_looked_at(bare: Tune) -> None:
     words = ("landscape", "plain", "--public-data")
     assert "inside its guarantee" in bare(*words, code=2).err
     bare(*words, "--split", "test", *QUICK)
+    export(bare, "edited")
+    card = bare.folder / "edited" / "privacy_card.json"
+    values = json.loads(card.read_text())
+    values["validation"]["protected"] = True
+    card.write_text(json.dumps(values))
+    assert "inside its guarantee" in bare("landscape", "edited", "--public-data", code=2).err, "the file may be edited"
 
 
 def test_a_set_that_shares_records_is_refused(bare: Tune) -> None:

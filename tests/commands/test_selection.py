@@ -164,7 +164,7 @@ def test_no_winner_is_one_answer_whatever_the_cause(tune: Tune, monkeypatch: pyt
     sweep = the_sweep(tune)
     assert made(sweep) == 0, "no run came to a checkpoint"
     assert sweeps.read_json(sweep.root / "winner.json") == {"schema": 1, "found": False}
-    assert tune.entries == ["open_search", "begin", "close_search"], "and it is charged all the same"
+    assert tune.entries == ["open_search", "begin"], "and it is charged all the same"
     assert {run.data.tags["dp_tuner.trial"] for run in tune.mlflow_runs()} == {"-"}
     assert "no winner" in tune("show", "tiny").text
     assert tune("export", "tiny", code=2).err
@@ -259,8 +259,6 @@ def test_a_tie_is_broken_by_a_secret_and_not_by_the_order(tmp_path: Path) -> Non
 
 
 def test_on_ray_nothing_is_left_outside_the_sealed_part(tune: Tune) -> None:
-    sessions = Path("/tmp/ray")
-    before = set(sessions.iterdir()) if sessions.exists() else set()
     file = tune.write(**{**SEALED, "resources__concurrent_trials": 2})
     process = tune.process("run", file)
     out, err = process.communicate(timeout=100)
@@ -274,7 +272,7 @@ def test_on_ray_nothing_is_left_outside_the_sealed_part(tune: Tune) -> None:
         "experiment.yaml", "plan.json", "status.json", "sweep.lock", "winner.json",
         "spool.jsonl", "spool.acknowledged.json", "spool.sender.lock",
     }  # fmt: skip
-    assert (set(sessions.iterdir()) if sessions.exists() else set()) - before == set()
+    assert list(Path("/tmp/ray").glob(f"session_*_{process.pid}")) == [], "where every account may look"
     assert made(sweep) == json.loads((sweep.sealed / "runs.json").read_text())["runs"]
     assert {path.name for path in sweep.sealed.iterdir()} <= {
         "began", "driver.lock", "operator.log", "runs.json", "study.journal", "study.lock", "trials", "winner.pt",

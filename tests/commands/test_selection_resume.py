@@ -54,7 +54,7 @@ def test_a_search_that_was_cut_off_releases_nothing_and_goes_on_with_its_number(
     assert sweep.read_status().keys() == {"state", "file", "version", "pid", "data_dir", "detail"}
     assert tune.mlflow_runs() == []
     assert tune.entries == ["open_search", "begin"], "charged as a whole, and it stays open"
-    assert "only a sweep that has ended" in tune("export", "tiny", code=2).err
+    assert "sealed sweep that has ended can be exported" in tune("export", "tiny", code=2).err
     assert "no winner is released" in tune("show", "tiny").text
     assert "of a sealed sweep when it is over" in tune("sync", "tiny", code=2).err
     before = json.loads((sweep.sealed / "runs.json").read_text())
@@ -64,10 +64,10 @@ def test_a_search_that_was_cut_off_releases_nothing_and_goes_on_with_its_number(
     assert json.loads((sweep.sealed / "runs.json").read_text()) == before
     assert made(sweep) == before["runs"] == 3
     assert "winner" in said.text
-    assert tune.entries == ["open_search", "begin", "close_search"], "begun once"
+    assert tune.entries == ["open_search", "begin"], "begun once"
     again = tune("resume", "tiny", "--local")
     assert again.text.count("going on with") == 1
-    assert tune.entries == ["open_search", "begin", "close_search"]
+    assert tune.entries == ["open_search", "begin"]
     assert made(sweep) == 3
 
 
@@ -170,7 +170,7 @@ def test_a_release_that_was_cut_off_is_told_to_mlflow_once(tune: Tune, monkeypat
     tune("resume", "tiny", "--local")
     assert read_winner(the_sweep(tune)) == released
     assert len(tune.mlflow_runs()) == 2
-    assert tune.entries == ["open_search", "begin", "close_search"]
+    assert tune.entries == ["open_search", "begin"]
 
 
 def test_a_failure_tells_its_kind_and_no_word_more(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +218,7 @@ def test_the_sealed_part_may_be_destroyed_once_the_winner_is_exported(tune: Tune
     for words in (("status",), ("show", "tiny"), ("report", "tiny"), ("verify", "exports/tiny/privacy_card.json")):
         tune(*words)
     assert "winner" in tune("resume", "tiny", "--local").text
-    assert tune.entries == ["open_search", "begin", "close_search", "card"]
+    assert tune.entries == ["open_search", "begin", "card"]
     assert not sweep.sealed.exists(), "nothing is run again"
 
 
@@ -259,4 +259,4 @@ def test_on_ray_it_goes_on_with_its_number_after_the_driver_is_gone(tune: Tune, 
     assert process.returncode == 0, err
     assert "winner" in out
     assert made(the_sweep(tune)) == begun + 1
-    assert tune.entries == ["open_search", "begin", "close_search"]
+    assert tune.entries == ["open_search", "begin"]

@@ -422,8 +422,7 @@ def test_one_bad_training_record_decides_nothing(tmp_path: Path, caplog: pytest.
     splits = load(own(tmp_path, x_train=x, y_train=np.array([0, 1, 2, 0, -1, 3])))
     assert splits.y_train.tolist() == [0, 1, 2, 0]
     assert splits.x_train[0].tolist() == [1, 0, 1]
-    assert "some training records" in caplog.text
-    assert "4" not in "".join(caplog.messages).replace(str(tmp_path), "")
+    assert not caplog.text, "that there was one is private, and a terminal shows what is said"
 
 
 def test_removing_a_record_moves_no_other_of_a_users_file(tmp_path: Path) -> None:

@@ -205,10 +205,16 @@ def test_a_sealed_search_is_charged_once_and_as_a_whole(ledger: Ledger, url: str
     ledger.begin_sealed("s")
     with pytest.raises(LedgerError, match="begun already"):
         ledger.begin_sealed("s")
-    ledger.close_search("s")
+    ledger.close_search("s")  # it is
     state = Ledger.open(url).search_state("s")
     assert (state.begun, state.counts, state.status) == (True, True, "closed")
-    assert [entry.kind for entry, _ in ledger.entries("digits")] == ["open_search", "begin", "close_search"]
+    ledger.reopen_search("s")
+    entries = [entry for entry, _ in ledger.entries("digits")]
+    assert [entry.kind for entry in entries] == ["open_search", "begin"], "no entry marks its end"
+    ledger.record_card("s", "0" * 64, "export")
+    times = {entry.time for entry, _ in ledger.entries("digits")}
+    assert len(times) == 1
+    assert "T00:00:00.000000+" in times.pop(), "the day alone"
 
 
 def test_a_sealed_search_that_never_began_counts_nothing_once_it_is_closed(ledger: Ledger) -> None:

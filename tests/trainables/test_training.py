@@ -23,7 +23,7 @@ from trainables.engine.layout import Layout
 from trainables.errors import DatasetError, GateError, HyperparameterError, TrainableError
 from trainables.hyperparameters import HYPERPARAMETERS, from_parameters
 from trainables.methods import METHODS
-from trainables.training import LEASE_STEPS, PrivateTraining
+from trainables.training import LEASE_STEPS, PrivateTraining, TrainingSpec
 
 pytestmark = pytest.mark.usefixtures("fake_data")
 
@@ -432,3 +432,27 @@ def test_gates(
     with pytest.raises(error, match=message):
         PrivateTraining(make_spec(**changes), charge)
     assert charge.leases == []
+
+
+def test_a_sealed_run_that_is_made_again_is_the_same_run(make_spec: MakeSpec) -> None:
+    """From the beginning and from a checkpoint; every other training that repeats steps draws them anew."""
+    spec = make_spec(steps=12)
+    sealed = replace(spec, replay_key=bytes(range(32)))
+
+    def trained(of: TrainingSpec, *, lose_at: int | None = None) -> torch.Tensor:
+        training = PrivateTraining(of, CountingCharge())
+        training.run_to(5)
+        if lose_at is not None:
+            state = training.state_dict()
+            training.run_to(lose_at)
+            training = PrivateTraining(of, CountingCharge())
+            training.load_state_dict(state)
+        training.run_to(12)
+        return raw(training)
+
+    once = trained(sealed)
+    assert torch.equal(trained(sealed), once)
+    assert torch.equal(trained(sealed, lose_at=8), once)
+    assert not torch.equal(trained(replace(sealed, replay_key=bytes(32))), once)
+    assert not torch.equal(trained(spec), trained(spec))
+    assert "replay_key" not in repr(sealed)

@@ -28,6 +28,7 @@ __all__ = [
     "load",
     "public_train_size",
     "public_validation_size",
+    "users_fingerprint",
 ]
 
 UNITS = ("record", "user")
@@ -163,7 +164,7 @@ def fingerprint(request: DatasetRequest) -> str:
 
     Sets that share a budget (`DatasetInfo.budget_owner`) share one fingerprint. That of a user's own file is the
     checksum of its arrays: the same as a shipped set's where it holds the same records, and not to be shown to
-    analysts. Files that only overlap are not found out.
+    analysts; whose the records are is no part of it (`users_fingerprint`). Files that only overlap are not found out.
 
     Raises:
         DatasetError: unknown data set, or an unreadable file.
@@ -179,6 +180,21 @@ def fingerprint(request: DatasetRequest) -> str:
         return owner.content_sha256
     published = "".join(file.sha256 for file in owner.files) or f"scikit-learn:{owner.name}"
     return hashlib.sha256(published.encode()).hexdigest()
+
+
+def users_fingerprint(request: DatasetRequest) -> str | None:
+    """Return what tells whether records still belong to the same users; None where these are not what is protected.
+
+    Raises:
+        DatasetError: as `fingerprint`.
+    """
+    known = info(request)
+    if known.path is None or request.unit != "user":
+        return None  # those of a shipped set are its file's
+    from trainables.data.loading import users_sha256
+    from trainables.data.user import read_raw
+
+    return users_sha256(read_raw(known))
 
 
 @lru_cache(maxsize=2)

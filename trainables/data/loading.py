@@ -22,7 +22,7 @@ from trainables.errors import DatasetError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["content_sha256", "load_splits", "read_arrays"]
+__all__ = ["content_sha256", "load_splits", "read_arrays", "users_sha256"]
 
 # The ranges that the documentation of these public sets prints. They are constants here, never computed; a private
 # table needs ranges that are known without looking at it.
@@ -40,7 +40,7 @@ _CANCER_RANGES = (
 def content_sha256(arrays: Arrays) -> str:
     """Return a checksum of the decoded arrays that depends neither on how they were stored nor on the inputs' shape.
 
-    Whose the records are is part of it where that is told.
+    Nor on whose the records are: told or not, they are the same records, and have one budget.
     """
     import numpy as np
 
@@ -49,6 +49,12 @@ def content_sha256(arrays: Arrays) -> str:
         array = arrays[key].astype(np.int64) if key.startswith("y") else arrays[key].reshape(len(arrays[key]), -1)
         digest.update(f"{key}:{array.dtype.str}:{array.shape};".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def users_sha256(arrays: Arrays) -> str:
+    """Return a checksum of whose the records are."""
+    digest = hashlib.sha256()
     for key in ("user_train", "user_test"):
         if key in arrays:
             digest.update(f"{key}:{arrays[key].shape};{arrays[key].tolist()}".encode(errors="surrogatepass"))

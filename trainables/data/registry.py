@@ -228,7 +228,7 @@ _ALL = (
         test_size=21_803,
         input_shape=(CONTEXT,),
         classes=VOCABULARY + 1,
-        content_sha256="9c062a00c4771b59d3bf6d7ed7b62535fa20916c9d7dfadcf2d5101d084f8ece",
+        content_sha256="7370d94ee6b4a018044b08fa43f373a147d8a7733c233fb0d738600bd13479e0",
         users=10,
         provenance="65 State of the Union addresses (1945 to 2006, NLTK) as next-word records, the speakers as users; "
         "one of the 11 is our public test split; the vocabulary is that of the Brown corpus, which is public",

@@ -6,7 +6,6 @@ test record is.
 
 from __future__ import annotations
 
-import logging
 import zipfile
 import zlib
 from pathlib import Path
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["read_raw", "read_user", "user_info"]
 
-log = logging.getLogger(__name__)
 
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
 _USERS = ("user_train", "user_test")
@@ -115,7 +113,7 @@ def read_user(info: DatasetInfo) -> Arrays:
 
     A TRAINING record that no model could take must not decide whether the trials run, which analysts see, so it is
     mended by itself: what is not finite becomes 0, and a record whose label is out of range is left out; so is one of a
-    user who is in `user_test`, for a user is on one side. The operator is told.
+    user who is in `user_test`, for a user is on one side. Nothing is said of it, for that would tell of the record.
 
     Raises:
         DatasetError: shapes or types that no model could take, or a test record like that.
@@ -136,9 +134,10 @@ def read_user(info: DatasetInfo) -> Arrays:
         x, labelled = _inputs(x), (y >= 0) & (y < info.classes)
         finite = np.isfinite(x)
         if part == "train":
-            kept = labelled if users is None or others is None else labelled & ~np.isin(users, others)
-            if not (kept.all() and finite.all()):
-                log.warning("%s: some training records are not as they must be and were mended or left out", path)
+            kept = labelled
+            if users is not None and others is not None:
+                kept = labelled & ~np.isin(users.astype(str), others.astype(str))
+            # Nothing is said of it: whether there is such a training record is a private bit, and a terminal shows it.
             x, y = np.where(finite, x, np.float32(0))[kept], y[kept]
             if users is not None:
                 arrays["user_train"] = users[kept]

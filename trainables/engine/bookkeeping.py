@@ -22,7 +22,7 @@ from trainables.engine.layers.linear import linear_tap
 from trainables.engine.layers.written_out import any_layer
 from trainables.engine.layout import Layout
 from trainables.engine.objective import Points
-from trainables.engine.per_sample import CHUNK_BYTES, Loss, cross_entropy
+from trainables.engine.per_sample import CHUNK_BYTES, Loss, cross_entropy, even_chunk
 from trainables.engine.taps import LinearTap
 
 __all__ = ["BookkeepingSource", "LayerGroup", "UnknownLayerError", "layers_of"]
@@ -199,7 +199,7 @@ class BookkeepingSource:
                 numbers += 3 * sum(call.inputs.numel() + call.outputs.numel() for call in of_layer)
                 if of_layer:
                     numbers += group.make(group.layer, work).numbers(of_layer, parameters)
-            self._sizes[key] = max(1, self.chunk_bytes // (numbers * points.centre.element_size()))
+            self._sizes[key] = even_chunk(max(1, self.chunk_bytes // (numbers * points.centre.element_size())))
         return self._sizes[key]
 
 

@@ -71,6 +71,7 @@ def clipped_sum(
     *,
     like: Tensor,
     samples: int,
+    counted: int | None = None,
     clipping: str = "flat",
     block: int | None = None,
 ) -> Tensor:
@@ -81,6 +82,7 @@ def clipped_sum(
         max_grad_norm: C.
         like: a vector of shape (d,), for shape, dtype and device.
         samples: B; chunks that hold fewer, and so are more additions, are added up in float64.
+        counted: how many of them count; those behind only fill the rows of the passes, and add 0. None: all.
         clipping: one of CLIPPINGS.
         block: None sums in float64; see `trainables.engine.sums` for the other.
 
@@ -89,10 +91,16 @@ def clipped_sum(
         there is a `block` by at most (1 + slack)·C.
     """
     total: Tensor | None = None
+    left = samples if counted is None else counted
     for gradients in chunks:
         norms = gradients.group_norms()
         if total is None:
             short = block is not None and norms.shape[1] == samples
             total = torch.zeros_like(like, dtype=like.dtype if short else torch.float64)
-        gradients.add_weighted_sum(total, clip_factors(norms, max_grad_norm, clipping=clipping), block=block)
+        factors = clip_factors(norms, max_grad_norm, clipping=clipping)
+        if left < norms.shape[1]:
+            factors = factors.clone()
+            factors[:, max(left, 0) :] = 0.0
+        left -= norms.shape[1]
+        gradients.add_weighted_sum(total, factors, block=block)
     return torch.zeros_like(like) if total is None else total

@@ -17,7 +17,7 @@ from trainables.engine.layers.linear import LinearGeometry
 from trainables.engine.layers.outer import Factored, prefer_factors, written_out
 from trainables.engine.layout import Layout
 from trainables.engine.objective import Points
-from trainables.engine.per_sample import CHUNK_BYTES, Loss, cross_entropy
+from trainables.engine.per_sample import CHUNK_BYTES, Loss, cross_entropy, even_chunk
 
 __all__ = ["LinearStackSource", "is_linear_stack"]
 
@@ -59,7 +59,7 @@ class LinearStackSource:
         """The gradients of the whole batch, a chunk of samples at a time."""
         if len(targets) == 0:
             return
-        rows = copies * max(1, self.chunk_bytes // self._bytes_of_a_sample(len(points), copies))
+        rows = copies * even_chunk(max(1, self.chunk_bytes // self._bytes_of_a_sample(len(points), copies)))
         for x, y in zip(torch.split(inputs.flatten(1), rows), torch.split(targets, rows), strict=True):
             yield self._chunk(points, x, y, copies)
 

@@ -18,15 +18,21 @@ from trainables.engine.sums import add_weighted_rows, row_squares
 
 __all__ = [
     "IGNORED",
+    "ROWS",
     "DenseGradients",
     "Loss",
     "PerSampleGradients",
     "PerSampleSource",
     "TorchFuncSource",
     "cross_entropy",
+    "even_chunk",
 ]
 
 IGNORED: Final = -100
+# Kernels round a row otherwise in a batch of few rows than in one of many, and a rounding of 1e-7 can turn a ReLU or a
+# maximum, and with it another record's whole gradient. So a pass has a multiple of so many samples, some of which only
+# fill it; on the CPUs that this was tried on, a row is then rounded alike wherever it stands and whatever is beside it.
+ROWS: Final = 16
 """A label that adds nothing to the loss or to a gradient: it fills up a sample that has fewer copies than others."""
 
 # What the per-sample gradients of one chunk may take, in bytes.
@@ -39,6 +45,11 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     """Σ_i of the cross-entropy of row i, from logits of shape (B, classes) and labels of shape (B,); IGNORED adds 0."""
     return nn.functional.cross_entropy(outputs, targets, reduction="sum", ignore_index=IGNORED)
+
+
+def even_chunk(samples: int) -> int:
+    """The largest chunk of at most `samples` that leaves no short one over from a multiple of ROWS."""
+    return samples // ROWS * ROWS if samples >= ROWS else 1 << (samples.bit_length() - 1)
 
 
 class PerSampleGradients(Protocol):
@@ -130,7 +141,7 @@ class TorchFuncSource:
     def chunks(self, points: Points, inputs: Tensor, targets: Tensor, *, copies: int = 1) -> Iterator[DenseGradients]:
         """The gradients of the whole batch, a chunk of samples at a time."""
         # A chunk is held twice while the next point's gradients are added to it, and once more by the backward pass.
-        size = max(1, self.chunk_bytes // (3 * self.layout.dimension * points.centre.element_size()))
+        size = even_chunk(max(1, self.chunk_bytes // (3 * self.layout.dimension * points.centre.element_size())))
         per_sample = vmap(grad(self._loss_of_one), in_dims=(None, 0, 0))
         decay = self.layout.views(points.decay * points.centre) if points.decay else {}
         if len(targets) == 0:

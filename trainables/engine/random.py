@@ -109,11 +109,17 @@ class WordGenerator(ABC):
 
 
 class SecureGenerator(WordGenerator):
-    """The secret generator of private runs. It takes no seed: its key comes from the operating system."""
+    """The secret generator of private runs. It takes no seed: its key comes from the operating system.
 
-    def __init__(self) -> None:
+    Args:
+        key: 32 secret bytes that came from there before, for a stream that nobody saw and that is drawn again.
+    """
+
+    def __init__(self, key: bytes | None = None) -> None:
         super().__init__()
-        self._key = secrets.token_bytes(_KEY_BYTES)
+        if key is not None and len(key) != _KEY_BYTES:
+            raise ValueError(f"a key must be {_KEY_BYTES} bytes, got {len(key)}")
+        self._key = secrets.token_bytes(_KEY_BYTES) if key is None else key
         self._process = os.getpid()
 
     def _request(self) -> Callable[[Words], None]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from trainables.engine.clip import CLIPPINGS, clipped_sum, stretch
 from trainables.engine.noise import add_noise
 from trainables.engine.objective import Objective, Plain
-from trainables.engine.per_sample import IGNORED, PerSampleSource
+from trainables.engine.per_sample import IGNORED, ROWS, PerSampleSource
 from trainables.engine.postprocess import Identity, Postprocess
 from trainables.engine.random import Generator
 from trainables.engine.sampling import poisson_batch, records_of
@@ -210,6 +210,12 @@ class PrivateStep:
         if stages.augmentation is not None:
             inputs, views = stages.augmentation(inputs, self._secret), stages.augmentation.copies
             targets, copies = targets.repeat_interleave(views, 0), copies * views
+        counted, fill = samples, -samples % ROWS if samples else 0
+        if fill:  # with the first sample again and again: any other might be one that no model could take
+            inputs, targets = (
+                torch.cat([each, each[:copies].repeat(fill, *[1] * (each.ndim - 1))]) for each in (inputs, targets)
+            )
+            samples += fill
         blocks = blocks_for(theta.dtype, dimension=theta.numel(), expected_batch_size=b)
         clipped = clipped_sum(
             self._source.chunks(points, inputs, targets, copies=copies),
@@ -217,6 +223,7 @@ class PrivateStep:
             like=theta,
             clipping=mechanism.clipping,
             samples=samples,
+            counted=counted,
             block=blocks.rows(samples, stretch=stretch(points, c, clipping=mechanism.clipping)) if blocks else None,
         )
         # The noise covers what rounding may add to the sensitivity, so that the claim needs no exception.

@@ -9,6 +9,7 @@ from typing import Any, Self
 from sqlalchemy import Connection
 
 from tuner.errors import LedgerCorruptError
+from tuner.privacy.allowances import Sealed
 from tuner.privacy.entries import Entry, canonical, entry_hash
 from tuner.privacy.fold import apply, check_prices, follow
 from tuner.privacy.states import DatasetState
@@ -99,6 +100,17 @@ class Chain:
         return states, last
 
 
+def _time_of(before: DatasetState, kind: str, data: dict[str, Any]) -> str:
+    """Now; of a sealed search the day on which it was opened, for the hours to its end would tell of its runs."""
+    now = datetime.now(UTC)
+    search = before.by_name.get(str(data.get("search", "")))
+    if search is not None and search.sealed:
+        return search.opened_time
+    if kind == "open_search" and data["allowance"]["kind"] == Sealed.kind:
+        now = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    return now.isoformat(timespec="microseconds")
+
+
 class Write:
     """One immediate transaction: sees the newest state, appends, and is remembered only once it is committed.
 
@@ -139,7 +151,7 @@ class Write:
         """
         before = self.states.get(dataset, DatasetState(dataset=dataset))
         body = canonical(data)
-        time = datetime.now(UTC).isoformat(timespec="microseconds")
+        time = _time_of(before, kind, data)
         seq, previous = before.seq + 1, before.head
         digest = entry_hash(dataset=dataset, seq=seq, time=time, kind=kind, body=body, previous=previous)
         entry = Entry(dataset=dataset, seq=seq, time=time, kind=kind, body=body, previous=previous, hash=digest)

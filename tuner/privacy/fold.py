@@ -93,10 +93,10 @@ def follow(states: Mapping[str, DatasetState], entry: Entry) -> DatasetState:
 
 
 def check_prices(state: DatasetState) -> None:
-    """Compute again what the entries noted of Rényi divergences.
+    """Compute again what the entries noted: the claims of the searches, and Rényi divergences.
 
     Raises:
-        LedgerCorruptError: a noted price is below the true one.
+        LedgerCorruptError: a noted price is below the true one, or a search may cost more than it claims.
     """
 
     def hold(what: str, noted: int | None, now: int | None) -> None:
@@ -111,6 +111,8 @@ def check_prices(state: DatasetState) -> None:
                 f"data set {state.dataset!r}", f"its cap was noted at {cap.units} Renyi units and holds {now}"
             )
     for search in state.searches:
+        if search.counts:
+            _check_claims(state, search)
         if cap is not None and search.counts:
             validation = search.validation.allowance if search.validation else None
             hold(f"search {search.search!r}", search.units, units_at(cap.order, search.allowance, validation))
@@ -119,6 +121,19 @@ def check_prices(state: DatasetState) -> None:
                 for name, trial in pool.trials.items():
                     if trial.mechanism is not None:
                         hold(f"trial {name!r} of {search.search!r}", trial.price, pool.price(trial.mechanism))
+
+
+def _check_claims(state: DatasetState, search: SearchState) -> None:
+    """An allowance that was written by another hand may cost more than the search says."""
+    claims = {TRAINING: (search.epsilon, search.delta), VALIDATION: search.validation_claim}
+    for name, pool in search.pools.items():
+        claim = claims[name]
+        if claim is not None and not pool.allowance.claim(claim[1]) <= claim[0] * (1 + _SLACK):
+            raise _corrupt(
+                f"data set {state.dataset!r}",
+                f"search {search.search!r} claims {claim!r} for its pool {name}, and may cost "
+                f"{pool.allowance.claim(claim[1])!r}",
+            )
 
 
 def check_pools(training: Allowance, validation: Allowance | None) -> None:
@@ -321,13 +336,14 @@ def _settle(search: SearchState, data: Mapping[str, Any]) -> SearchState:
 
 def _begin(state: DatasetState, search: SearchState) -> SearchState:
     if not search.sealed or search.status != "open" or search.begun:
-        found = "not sealed" if not search.sealed else "closed" if search.status != "open" else "begun already"
+        found = "not sealed" if not search.sealed else "begun already" if search.begun else "closed"
         raise LedgerError(
             f"only a sealed search that is open can be begun, and once: {search.search!r} is {found}. It is charged "
             "for one passage; start a new search."
         )
     admit(state, 0.0, 0.0, units=0, user=search.user, what=f"search {search.search!r}")
-    return replace(search, begun=True)
+    # Closed at once: an entry at its end would tell when that was, beside those of other searches.
+    return replace(search, begun=True, status="closed")
 
 
 def _reopen(state: DatasetState, search: SearchState, data: Mapping[str, Any]) -> SearchState:
@@ -350,16 +366,16 @@ def _units(data: Mapping[str, Any]) -> int | None:
 
 
 def _pool(search: SearchState, data: Mapping[str, Any], what: str) -> tuple[str, PoolState]:
-    if search.status != "open":
-        raise LedgerError(f"only an open search may {what}, {search.search!r} is {search.status}. Resume it.")
-    name = data.get("pool", TRAINING)
-    if name not in search.pools:
-        raise LedgerError(f"search {search.search!r} must have the pool that is charged, it has no {name!r}.")
     if search.sealed:
         raise LedgerError(
             f"a sealed search is charged as a whole when it begins: {search.search!r} cannot {what}, which would tell "
             "how many runs there were. Use begin_sealed."
         )
+    if search.status != "open":
+        raise LedgerError(f"only an open search may {what}, {search.search!r} is {search.status}. Resume it.")
+    name = data.get("pool", TRAINING)
+    if name not in search.pools:
+        raise LedgerError(f"search {search.search!r} must have the pool that is charged, it has no {name!r}.")
     return name, search.pools[name]
 
 

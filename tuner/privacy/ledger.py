@@ -206,7 +206,9 @@ class Ledger:
             write(dataset, "open_search", {**body, "units": units_at(write.order(dataset), allowance, validation)})
 
     def begin_sealed(self, search: str) -> None:
-        """Charge a sealed search as a whole, before its first run. Once: what was cut off is not begun again.
+        """Charge a sealed search as a whole, before its first run, and close it: nothing more is entered of it.
+
+        Once: what was cut off goes on and is not begun again.
 
         Raises:
             BudgetRefusedError: the owner has lowered the cap or the share below what is committed.
@@ -309,7 +311,7 @@ class Ledger:
         """
         with self._chain.write() as write:
             state = known(write.states, search)
-            if state.status == "open":
+            if state.status == "open" or state.begun:  # a sealed one is closed from its beginning
                 return
             validation = state.validation.allowance if state.validation else None
             units = units_at(write.order(state.dataset), state.allowance, validation)

@@ -97,7 +97,7 @@ def _log_integral(rate: float, noise: float, order: float) -> float:
     z = np.arange(-12.0, order / noise + 12.0 + step, step)
     loss = z / noise - 0.5 / noise**2
     log_ratio = np.logaddexp(log1p(-rate), log(rate) + loss)
-    u = rate * np.expm1(np.minimum(loss, 30.0))
+    u = rate * np.expm1(np.minimum(loss, 700.0))
     terms = np.empty_like(z)
 
     large = order * log_ratio > 1  # there the loss is positive too

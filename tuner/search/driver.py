@@ -245,7 +245,9 @@ class StudyDriver:
                     self._announce(views.view_of(frozen, mode=self.mode, steps_planned=self.steps_per_trial))
             elif views.OUTCOME in frozen.user_attrs:
                 self._finish_begun(frozen)
-            elif views.REJECTED in frozen.user_attrs:
+            elif views.REJECTED in frozen.user_attrs or self._half_drawn(frozen):
+                if trial_id in outstanding:
+                    self._room.settle(trial_id, 0)
                 self._reject(trial_of(self.study, frozen))
             else:
                 self._interrupted.append(frozen)
@@ -299,6 +301,14 @@ class StudyDriver:
             return self._start(trial, trial_id, parameters, None)
         self._reject(trial)
         return None
+
+    def _half_drawn(self, frozen: FrozenTrial) -> bool:
+        """Whether the driver died between two values of a candidate that its sampler draws as a whole.
+
+        Drawn again, the rest would be of another candidate; nothing of the first one ever ran.
+        """
+        whole = getattr(self.study.sampler, "draws_whole", False)
+        return bool(whole and frozen.params and views.PARAMETERS not in frozen.user_attrs)
 
     def _reject(self, trial: Trial) -> None:
         import optuna

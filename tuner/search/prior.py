@@ -75,6 +75,9 @@ class BoundedSampler(PriorSampler):
         generator: where the randomness comes from; `random.SystemRandom` in a sealed search.
     """
 
+    draws_whole = True
+    """A candidate that was stored in part is never filled up: its rest would be of another draw."""
+
     def __init__(self, ratio: Ratio, generator: random.Random) -> None:
         super().__init__(generator)
         self.ratio = ratio

@@ -48,7 +48,11 @@ def read_trials(study: Study, *, mode: str, steps_planned: int) -> tuple[TrialVi
         steps_planned: the steps of a whole trial; of the longest where they differ.
     """
     trials = study.get_trials(deepcopy=False)
-    return tuple(view_of(t, mode=mode, steps_planned=steps_planned) for t in trials if TRIAL_ID in t.user_attrs)
+    return tuple(view_of(t, mode=mode, steps_planned=steps_planned) for t in trials if _is_trial(t))
+
+
+def _is_trial(trial: FrozenTrial) -> bool:
+    return TRIAL_ID in trial.user_attrs and REJECTED not in trial.user_attrs
 
 
 def view_of(trial: FrozenTrial, *, mode: str, steps_planned: int) -> TrialView:
