@@ -102,7 +102,7 @@ def outside(sweep: SweepFolder) -> set[str]:
 def times(tune: Tune) -> dict[str, int]:
     """The time of day, in seconds, of everything in the sweep's folder and of what MLflow copied from there.
 
-    When a copy was begun is the time of the release; the folder itself, with the births of its files, is the operator's.
+    The folder itself, with the births of its files, is the operator's; when a copy was begun is the time of release.
     """
     root = the_sweep(tune).root
     copied = [path for path in tune.folder.rglob("mlartifacts/**/*") if path.is_file()]
