@@ -128,8 +128,8 @@ def test_a_sealed_search_tells_nothing_of_the_number_of_its_runs(cards: dict[str
     tail = (1 - 1 / 10) ** 400
     assert law["probability_of_more"] == pytest.approx(tail, rel=1e-6)
     assert law["delta_of_truncation"] == pytest.approx((1 + exp(4.0)) * tail, rel=1e-6)
-    # Its place in the ledger is the same whatever was drawn: opened, begun, closed.
-    assert card["ledger"]["head_seq"] == 3
+    # Its place in the ledger is the same whatever was drawn: opened, begun; nothing marks its end.
+    assert card["ledger"]["head_seq"] == 2
     assert card["winner"]["single_run_epsilon"] == accounting.epsilon(MECHANISM, 120, 1e-5)
     assert "NOT a guarantee" in card["winner"]["label"]
     assert "how many runs there were" in card["kept_from_analysts"]
