@@ -106,8 +106,8 @@ def ledger_sections(state: DatasetState, search: str, winner: Winner, *, schema:
         "ledger": {
             "head_seq": state.seq,
             "head_hash": state.head,
-            "label": "a sealed search leaves the same entries however many runs it makes (opened and begun; also "
-            "reopened where it was closed before it began), and the random number in the first of them keeps the hash from "
+            "label": "a sealed search leaves the same entries however many runs it makes (opened and begun; reopened "
+            "where it was closed before it began), and the random number in the first of them keeps the hash from "
             "telling when they were written"
             if found.sealed
             else "every charge of the search stands before this entry",
