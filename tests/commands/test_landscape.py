@@ -139,29 +139,15 @@ def test_fewer_records_are_spread_over_the_split(bare: Tune, monkeypatch: pytest
         assert all(torch.equal(a, b) for a, b in zip(have, wanted, strict=False))
 
 
-def float_model(*, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    """A user's model with a tensor of a fixed type, which double precision cannot meet."""
-
-    class Fixed(nn.Linear):
-        def forward(self, inputs: Tensor) -> Tensor:
-            return inputs.flatten(1) @ torch.ones(64, 64) @ self.weight.T + self.bias
-
-    return Fixed(64, classes)
-
-
-def own_model(*, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
-
-
 def test_a_model_of_ones_own(bare: Tune) -> None:
     export(bare, "plain")
-    export(bare, "own", trainable__model="test_landscape:own_model")
+    export(bare, "own", trainable__model="landscape_models:own_model")
     models = bare("landscape", "plain", "own", "--public-data", *QUICK, "--json").json["models"]
     assert models[0]["line"] == models[1]["line"]
 
 
 def test_a_model_that_double_precision_does_not_suit(bare: Tune) -> None:
-    export(bare, "plain", trainable__model="test_landscape:float_model")
+    export(bare, "plain", trainable__model="landscape_models:float_model")
     state = load_file("plain/model.safetensors")
     save_file({name.removeprefix("1."): value for name, value in state.items()}, "plain/model.safetensors")
     before = files(bare)
@@ -169,12 +155,8 @@ def test_a_model_that_double_precision_does_not_suit(bare: Tune) -> None:
     assert files(bare) == before
 
 
-def failing_model(*, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    raise KeyError("mine")
-
-
 def test_a_model_that_cannot_be_built_any_more(bare: Tune) -> None:
-    export(bare, "plain", trainable__model="test_landscape:failing_model")
+    export(bare, "plain", trainable__model="landscape_models:failing_model")
     error = bare("landscape", "plain", "--public-data", code=2).err
     assert "KeyError: 'mine'. Take the data set that it was trained on" in error
 
