@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -216,3 +217,23 @@ def test_on_ray_a_search_with_protected_scores_goes_on_after_ctrl_c(tune: Tune) 
     assert [trial["state"] for trial in trials] == ["complete"] * begun
     assert state.training.leased_steps >= 10 * begun
     assert state.validation.leased_steps >= 2 * begun
+
+
+def test_a_trial_that_would_train_something_else_than_it_reserved_is_never_started(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half the noise is another mechanism, which nobody paid for."""
+    import tuner.running
+
+    real = tuner.running.training_spec
+    counted = Counted(monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            tuner.running,
+            "training_spec",
+            lambda *words, **more: (
+                (spec := real(*words, **more)) and replace(spec, noise_multiplier=spec.noise_multiplier / 2)
+            ),
+        )
+        assert "must train what was reserved for it" in tune("run", tune.write(), "--local", code=1).err
+    assert counted.steps.total() == 0

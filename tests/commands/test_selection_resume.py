@@ -14,7 +14,7 @@ from command_fakes import Tune
 from sealed_fakes import SEALED, draw, made, outside, sealed, the_sweep
 
 import tuner.sealed_run
-from trainables.training import PrivateTraining
+from trainables.training import PrivateTraining, TrainingSpec
 from tuner import sweeps
 from tuner.errors import LedgerError
 from tuner.privacy.ledger import Ledger
@@ -260,3 +260,29 @@ def test_on_ray_it_goes_on_with_its_number_after_the_driver_is_gone(tune: Tune, 
     assert "winner" in out
     assert made(the_sweep(tune)) == begun + 1
     assert tune.entries == ["open_search", "begin"]
+
+
+def test_a_run_that_is_made_again_draws_what_it_drew(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another draw would be a choice among runs by whatever killed the first one."""
+    from tuner.run import RunOptions, run_file
+
+    drawn: dict[bytes | None, list[bytes]] = {}
+    real = PrivateTraining.__init__
+
+    def noting(training: PrivateTraining, spec: TrainingSpec, *rest: Any, **more: Any) -> None:  # noqa: ANN401
+        real(training, spec, *rest, **more)
+        drawn.setdefault(spec.replay_key, []).append(training._secret.uniform(8).numpy().tobytes())
+
+    monkeypatch.setattr(PrivateTraining, "__init__", noting)
+    with monkeypatch.context() as patch:
+        draw(patch, 2)
+        dying_at(patch, 0, Died)
+        with pytest.raises((Died, sweeps.TunerError)):
+            run_file(tune.write(**SEALED), (), RunOptions(local=True))
+    tune("resume", "tiny", "--local")
+    assert None not in drawn
+    assert len(drawn) == 2, "a key for each of the two runs"
+    first = next(iter(drawn.values()))
+    assert len(first) > 1
+    assert len(set(first)) == 1, "the one that was cut off, and made again"
+    assert len({each[0] for each in drawn.values()}) == 2

@@ -217,3 +217,17 @@ def test_a_trial_trains_what_was_reserved_for_it(scored: SearchBudget, ledger: L
     open_budget.hold("a", **mechanism, score_noise=None)
     with pytest.raises(LedgerError, match="outside its guarantee"):
         open_budget.hold("a", **mechanism, score_noise=3.0)
+
+
+def test_a_trial_that_was_cut_off_is_told_so(ledger: Ledger, search: str) -> None:
+    """So that it leases less at a time; a reservation before its first lease is no restart."""
+    budget = SearchBudget(ledger, search)
+    charge = budget.charge_for("a")
+    budget.reserve("a", Ask(50))
+    budget.reserve("a", Ask(50))
+    assert charge.restarts() == 0
+    for restart in (1, 2):
+        charge.lease(40)
+        budget.reserve("a", Ask(40))
+        assert charge.restarts() == restart
+    assert budget.charge_for("b").restarts() == 0

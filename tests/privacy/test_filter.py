@@ -10,7 +10,7 @@ import pytest
 from ledgers import MECHANISM
 
 from benchmarks.budget_brute import Discrete, DiscreteOrder, exhausting, worst_adaptive
-from tuner.errors import BudgetRefusedError, LedgerError
+from tuner.errors import BudgetRefusedError, InputError, LedgerError
 from tuner.privacy.allowances import FixedOrder, TotalSteps
 from tuner.privacy.budget import LedgerCharge
 from tuner.privacy.events import SampledGaussian
@@ -188,3 +188,9 @@ def test_a_second_mechanism_is_a_second_search_and_pays_its_own_cap_in_full(ledg
         ledger.open_search(
             "digits", "second", allowance=TotalSteps(SampledGaussian(0.05, 9.0), 1), epsilon=0.5, delta=1e-6
         )
+
+
+@pytest.mark.parametrize("order", [1.0, 1.01, 2000.0, float("inf"), float("nan")])
+def test_a_filter_is_at_an_order_at_which_steps_can_be_priced(order: float) -> None:
+    with pytest.raises(InputError, match="order must be"):
+        FixedOrder(order, 1000)

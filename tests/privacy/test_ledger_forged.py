@@ -220,3 +220,19 @@ def test_an_order_that_was_noted_too_well_is_found_by_verify(
     assert Ledger.open(ledger.url).dataset_state("digits").seq == 2
     with pytest.raises(LedgerCorruptError, match=said):
         ledger.verify_chain()
+
+
+@pytest.mark.parametrize("pool", ["training", "validation"])
+def test_a_search_that_may_cost_more_than_it_claims_is_found_by_verify(ledger: Ledger, pool: str) -> None:
+    """Its hashes and sums hold: only who computes its claim again can tell."""
+    dear, fair = TotalSteps(MECHANISM, 1_000_000), TotalSteps(MECHANISM, 100)
+    scores = {"allowance": TotalSteps(RELEASE, 10_000).body(), "epsilon": 0.1, "delta": 1e-6}
+    ledger.set_cap("digits", 50.0, 1e-3)
+    open_search(ledger, "honest", allowance=fair)
+    ledger.verify_chain()
+    kind, body = opened(dear if pool == "training" else fair, validation=None if pool == "training" else scores)
+    with ledger._chain.write() as write:
+        write("digits", kind, body)
+    assert Ledger.open(ledger.url).dataset_state("digits").seq == 3
+    with pytest.raises(LedgerCorruptError, match=rf"search 's' claims .* for its pool {pool}, and may cost"):
+        ledger.verify_chain()

@@ -168,3 +168,12 @@ def test_two_outcomes_reach_the_conversion() -> None:
         loss = (spent * (order - 1) - log(p)) / (order - 1)  # leaves out the quiet outcome: the divergence is larger
         best = max(best, p - exp(epsilon) * p * exp(-loss))
     assert 0.8 * delta < best <= delta
+
+
+@pytest.mark.parametrize("rate", [1e-11, 1e-14])
+@pytest.mark.parametrize(("noise", "order"), [(0.215, 1.5), (0.3, 2.5)])
+def test_where_a_rare_record_would_be_seen_from_far(rate: float, noise: float, order: float) -> None:
+    """The losses that count lie far out there: none of them may be cut off."""
+    mechanism = SampledGaussian(rate, noise)
+    exact = reference(mechanism, order)
+    assert exact <= Decimal(divergence(mechanism, order)) <= exact * (1 + Decimal("1e-6"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import optuna
 import pytest
@@ -11,7 +12,10 @@ from hypothesis import strategies as st
 from sweep_fakes import METRIC, RUNGS, STEPS, FakeSpace, MemoryLedger, Recorder
 
 from tuner.errors import InputError
+from tuner.search import views
 from tuner.search.driver import NO_RESERVATION, NO_ROOM, StudyDriver
+from tuner.search.prior import BoundedSampler
+from tuner.search.ratio import ratio_of
 from tuner.search.types import Ask, Checkpoint, Decision, Stop, StopReason, Suggestion, TrialState, TrialView, Wait
 
 
@@ -477,3 +481,29 @@ def test_under_any_interleaving_the_cap_holds_and_every_trial_is_settled_once(
     assert ledger.held() == {}
     assert ledger.leased() <= cap
     assert all(trial.state.is_finished() for trial in study.trials)
+
+
+@pytest.mark.parametrize("charged", [False, True])
+def test_a_candidate_that_is_drawn_as_a_whole_is_never_filled_up(*, charged: bool) -> None:
+    """The driver died between two of its values: what was drawn is told as no trial, and another is asked for."""
+    generator = random.Random(1)
+    study = optuna.create_study(direction="maximize", sampler=BoundedSampler(ratio_of({}), generator))
+    ledger = MemoryLedger("", cap=STEPS) if charged else None
+    half = study.ask()
+    if ledger is not None:
+        ledger.reserve("0000-abcdef", Ask(STEPS))
+    half.set_user_attr(views.TRIAL_ID, "0000-abcdef")
+    half.suggest_float("x", 0.0, 1.0)
+    driver = make_driver(study, ledger, trials=1)
+    driver.reconcile()
+    assert state_of(study, 0) == "FAIL"
+    assert started(driver).number == 1, "it does not count, and its steps are free again"
+    assert [view.id for view in views.read_trials(study, mode="max", steps_planned=STEPS)] != ["0000-abcdef"]
+
+    whole = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=1))
+    cut = whole.ask()
+    cut.set_user_attr(views.TRIAL_ID, "0000-abcdef")
+    cut.suggest_float("x", 0.0, 1.0)
+    driver = make_driver(whole, trials=1)
+    driver.reconcile()
+    assert started(driver).number == 0, "values that are drawn one by one go on as they were"
