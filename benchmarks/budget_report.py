@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from math import isnan
 
 from benchmarks.budget_bars import BARS
 from benchmarks.budget_common import Results, Table
-from benchmarks.engine_bars import Verdict
+from benchmarks.engine_bars import Bar, Verdict
 from benchmarks.engine_measure import Figure
 
 __all__ = ["as_json", "as_text", "table_text"]
 
 
-def as_text(results: Results, verdict: Verdict, environment: Mapping[str, object]) -> str:
+def as_text(results: Results, verdict: Verdict, environment: Mapping[str, object], bars: Sequence[Bar] = BARS) -> str:
     """The environment, all tables and figures, and the verdict."""
     lines = [f"{name}: {value}" for name, value in environment.items()]
     for title, table in results.tables.items():
         lines += ["", title, "", *table_text(table)]
     lines += ["", *(f"{name}: {_cell(figure)}" for name, figure in results.figures.items())]
     lines += ["", *results.remarks, "", "left out: " + ("; ".join(verdict.left_out) or "nothing")]
-    limits = {bar.name: f"{bar.direction} {bar.limit:g}" for bar in BARS}
+    limits = {bar.name: f"{bar.direction} {bar.limit:g}" for bar in bars}
     short = [f"{name} ({_cell(results.figures[name])}, {limits[name]})" for name in verdict.falls_short]
     return "\n".join([*lines, "falls short: " + ("; ".join(short) or "nothing")])
 
 
-def as_json(results: Results, verdict: Verdict, environment: Mapping[str, object]) -> str:
+def as_json(results: Results, verdict: Verdict, environment: Mapping[str, object], bars: Sequence[Bar] = BARS) -> str:
     """Everything on one line; a number that is not finite is null."""
     content = {
         "environment": dict(environment),
         "figures": {name: asdict(figure) for name, figure in results.figures.items()},
         "tables": {title: asdict(table) for title, table in results.tables.items()},
-        "bars": [asdict(bar) for bar in BARS],
+        "bars": [asdict(bar) for bar in bars],
         "remarks": results.remarks,
         "falls_short": list(verdict.falls_short),
         "left_out": list(verdict.left_out),

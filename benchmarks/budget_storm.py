@@ -354,8 +354,8 @@ def _note(storm: _Storm, final: list[Gap], results: Results, *, wanted: int, sec
     results.remarks += [f"storm: {each}" for each in storm.strange]
     results.remarks.append(
         f"storm: {kills} of {wanted} kills, {storm.checks} checks, {len(final)} trials, {len(undisturbed)} of them "
-        "with one attempt; a kill can cost each trial that runs then one lease, so a trial that is killed k times may "
-        "lose k"
+        "with one attempt; a kill can cost each trial that runs then the rest of its lease, and each lease after a "
+        "kill is half as long"
     )
 
 

@@ -20,6 +20,7 @@ settings.register_profile("dev", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.pop("DP_TUNER_LEDGER", None)  # a developer's own must never be charged by a test
 
 # A shell that starts the suite in the background has it ignore Ctrl-C, and so would every sweep that a test interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)

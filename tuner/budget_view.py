@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainables.data import DATASETS
 from tuner.errors import BudgetRefusedError, InputError
 from tuner.presenting import dataset_line
+from tuner.report.model import count
 
 if TYPE_CHECKING:
     from tuner.privacy.ledger import Ledger
     from tuner.privacy.states import DatasetState, SearchState
+
+_CLOSE = 0.75
+"""From this likeness on a name may be a misspelling: `diggits`, and not `digits_of_ours`."""
 
 __all__ = ["budget_text", "budget_values", "changed_text", "grant", "report", "revoke", "set_cap"]
 
@@ -49,7 +55,9 @@ def budget_text(values: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def set_cap(url: str, dataset: str, *, epsilon: float, delta: float, order: str | None = None) -> dict[str, Any]:
+def set_cap(
+    url: str, dataset: str, *, epsilon: float, delta: float, order: str | None = None, new: bool = False
+) -> dict[str, Any]:
     """Set a data set's cap, and say what it leaves.
 
     Args:
@@ -58,9 +66,10 @@ def set_cap(url: str, dataset: str, *, epsilon: float, delta: float, order: str 
         epsilon: over all searches.
         delta: over all searches.
         order: of the Rényi filter beside the sum: a number, `auto`, or `none`; None leaves it as it is.
+        new: whether a name is meant that looks like another one misspelt.
 
     Raises:
-        InputError: a number is out of range.
+        InputError: a number is out of range, or the name looks misspelt.
         BudgetRefusedError: the order would change while a search counts.
     """
     from tuner.privacy.admission import require_name
@@ -72,10 +81,17 @@ def set_cap(url: str, dataset: str, *, epsilon: float, delta: float, order: str 
     require_epsilon(epsilon)
     require_delta(delta)
     asked = _order(order, epsilon, delta)
-    about = DATASETS.get(dataset)
     owner = _owner(dataset)
+    # A look first: a refusal leaves no ledger behind.
+    names = Ledger.open(url, create=False).datasets() if Ledger.exists(url) else ()
+    unknown = dataset not in {*DATASETS, *names}
+    near = _nearest(dataset, {*DATASETS, *names}) if unknown and not new else None
+    if near is not None:
+        raise InputError(
+            f"a cap stays in the ledger, so that its data set must be named right: {dataset!r} is not known. Did you "
+            f"mean {near}? Give --new for a data set of that name."
+        )
     ledger = Ledger.open(url)
-    unknown = about is None and dataset not in ledger.datasets()
     before = ledger.cap(owner)
     if order is None and before is not None:
         asked = before.order
@@ -128,8 +144,14 @@ def revoke(url: str, dataset: str, user: str) -> dict[str, Any]:
     ledger = _opened(url)
     owner = _known(ledger, dataset)
     ledger.revoke(owner, user)
-    notes = [f"{user} can start nothing more on {owner}; what runs on a reservation finishes."]
-    return _changed(ledger, ledger.dataset_state(owner), notes)
+    state = ledger.dataset_state(owner)
+    notes = [
+        f"The share of {user} is revoked: {user} can start nothing more on {owner}; what runs on a reservation "
+        "finishes."
+    ]
+    if not any(_granted(_pair((share.epsilon, share.delta))) for share in state.grants.values()):
+        notes.append("The cap stays divided, so nobody can start a search until a share is granted.")
+    return _changed(ledger, state, notes)
 
 
 def report(url: str, dataset: str, out: Path) -> dict[str, Any]:
@@ -186,11 +208,20 @@ def _owner(dataset: str) -> str:
 def _known(ledger: Ledger, dataset: str) -> str:
     owner, names = _owner(dataset), ledger.datasets()
     if owner not in names:
+        near = _nearest(dataset, names)
+        meant = f" Did you mean {near}?" if near else ""
         raise InputError(
-            f"a data set must be in the ledger, got {dataset!r}. There are: {', '.join(names) or 'none'}. "
+            f"a data set must be in the ledger, got {dataset!r}.{meant} There are: {', '.join(names) or 'none'}. "
             "`tune budget set` gives one its cap."
         )
     return owner
+
+
+def _nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name of which this one may be a misspelling."""
+    by_lower = {each.lower(): each for each in sorted(known)}
+    close = get_close_matches(name.lower(), by_lower, n=1, cutoff=_CLOSE)
+    return by_lower[close[0]] if close else None
 
 
 def _order(asked: str | None, epsilon: float, delta: float) -> float | None:
@@ -265,12 +296,15 @@ def _dataset(state: DatasetState) -> dict[str, Any]:
 
 
 def _with_odometer(state: DatasetState) -> dict[str, Any]:
-    from tuner.privacy.odometer import read_dataset
+    from tuner.privacy.odometer import LABEL_WITHOUT_CAP, read_dataset
 
-    read = read_dataset(state)
+    read, cap = read_dataset(state), state.cap
+    # Where the claims alone bound what was spent, at more than the cap's δ, there is no other δ to read it at.
+    at = "the cap's" if cap is not None and read.delta == cap.delta else "that of all searches together"
+    label = read.label if cap is not None else LABEL_WITHOUT_CAP
     return {
         **_dataset(state),
-        "odometer": {"epsilon_spent": read.epsilon, "delta": read.delta, "label": read.label},
+        "odometer": {"epsilon_spent": read.epsilon, "delta": read.delta, "delta_is": at, "label": label},
     }
 
 
@@ -337,7 +371,8 @@ def _dataset_lines(dataset: dict[str, Any]) -> list[str]:
                 else f"  of the Rényi filter: {100 * used:.4g} % committed"
             )
     lines.append(
-        f"  spent so far ({odometer['label']}): ε = {odometer['epsilon_spent']:.6g} at δ = {odometer['delta']:g}"
+        f"  spent so far ({odometer['label']}): ε = {odometer['epsilon_spent']:.6g} at δ = {odometer['delta']:g}, "
+        f"{odometer['delta_is']}"
     )
     if dataset["divided"]:
         lines += ["  shares", *(f"    {_share_text(share)}" for share in dataset["shares"])]
@@ -346,9 +381,15 @@ def _dataset_lines(dataset: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _granted(share: dict[str, float] | None) -> bool:
+    """Whether a share is one: whose was revoked has one of nothing, which the ledger keeps."""
+    return share is not None and share["epsilon"] > 0
+
+
 def _share_text(share: dict[str, Any]) -> str:
-    if share["granted"] is None:
-        return f"{share['user']}: no share; committed {_said(share['committed'])}"
+    if not _granted(share["granted"]):
+        none = "no share" if share["granted"] is None else "share revoked"
+        return f"{share['user']}: {none}; committed {_said(share['committed'])}"
     return (
         f"{share['user']}: granted {_said(share['granted'])}; committed {_said(share['committed'])}; "
         f"left {_said(share['left'])}"
@@ -367,7 +408,7 @@ def _search_text(search: dict[str, Any]) -> str:
         return f"{text}  opened {search['opened']}; nothing else of it is shown"
     steps = f"{search['steps_spent']} of {search['step_cap']}" if search["step_cap"] else str(search["steps_spent"])
     note = "" if search["counts"] else "  (took no step: counts 0)"
-    return f"{text}  {search['trials']} trials, {steps} steps; {search['cap_text']}{note}"
+    return f"{text}  {count(search['trials'], 'trial')}, {steps} steps; {search['cap_text']}{note}"
 
 
 def _said(pair: dict[str, float]) -> str:

@@ -11,16 +11,10 @@ import click
 from tuner import __version__
 from tuner.cli_budget import budget, json_option, say_json
 from tuner.cli_landscape import landscape
+from tuner.cli_ray import RAY, ray_command
 from tuner.errors import BudgetRefusedError, InputError, SweepInterrupted, TunerError
 
 __all__ = ["cli", "main"]
-
-_RAY = {
-    "list-trials": "list-trials",
-    "list-experiments": "list-experiments",
-    "lsx": "lsx",
-    "add-note": "add-note",
-}
 
 
 class Commands(click.Group):
@@ -32,11 +26,8 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Ours by name, else Ray's."""
-        if cmd_name in _RAY:
-            from ray.tune.cli.scripts import cli as ray_cli
-
-            command: click.Command = ray_cli.commands[_RAY[cmd_name]]
-            return command
+        if cmd_name in RAY:
+            return ray_command(cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - click's signature
@@ -73,7 +64,7 @@ class Commands(click.Group):
         except click.UsageError as error:
             import difflib
 
-            close = difflib.get_close_matches(args[0], [*self.commands, *_RAY], n=1)
+            close = difflib.get_close_matches(args[0], [*self.commands, *RAY], n=1)
             if close:
                 raise click.UsageError(f"{error.message} Did you mean {close[0]!r}?", ctx) from error
             raise
@@ -132,16 +123,25 @@ def init(path: str, force: bool) -> None:
 @_set
 def validate(files: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     """Check experiment files; all problems at once, nothing is run."""
+    from search_spaces.errors import DomainError
+    from trainables.errors import TrainableError
     from tuner.planning import validate_file
 
+    wrong = 0
     for name in files:
-        path, warnings = validate_file(name, overrides)
+        try:
+            path, warnings = validate_file(name, overrides)
+        except (TunerError, TrainableError, DomainError) as error:
+            click.echo(f"error: {error}", err=True)
+            wrong += 1
+            continue
         click.echo(f"{path}: valid")
         for warning in warnings:
             click.echo(f"{path}: warning: {warning}", err=True)
+    sys.exit(InputError.exit_code if wrong else 0)
 
 
-@cli.command()
+@cli.command(short_help="What a search will cost; nothing is run.")
 @_file
 @_set
 @_data
@@ -205,7 +205,7 @@ def resume_command(
     as_json: bool,
     storage: str,
 ) -> None:
-    """Go on with a sweep, also a finished one.
+    """Go on with a sweep; a finished one only with more trials.
 
     Noise, data and cap stay as they are, so more trials (--set search.trials=N) can only use what the cap still holds:
     with `noise_multiplier: auto` that is what pruning freed.
@@ -217,7 +217,7 @@ def resume_command(
     sys.exit(resume_sweep(find(Path(storage), name), overrides, options))
 
 
-@cli.command()
+@cli.command(short_help="Ask a running sweep to stop; what it has is kept.")
 @click.argument("name")
 @_storage
 def stop(name: str, storage: str) -> None:
@@ -255,7 +255,7 @@ def watch(name: str, storage: str, every: float) -> None:
     follow(find(Path(storage), name), every=every)
 
 
-@cli.command()
+@cli.command(short_help="The trials of a sweep, or one of them with its scores.")
 @click.argument("name")
 @click.argument("trial", required=False)
 @_storage
@@ -269,7 +269,7 @@ def show(name: str, trial: str | None, storage: str, as_json: bool) -> None:
     say_json(values) if as_json else click.echo(trial_text(values))
 
 
-@cli.command()
+@cli.command(short_help="Send to MLflow what it has not got yet.")
 @click.argument("name")
 @_storage
 @click.option("--uri", default=None, help="Another tracking address than the sweep's own; all records are sent there.")
@@ -281,6 +281,7 @@ def sync(name: str, storage: str, uri: str | None) -> None:
     click.echo(sync_tracking(find(Path(storage), name), uri))
 
 
+budget.short_help = "What every data set in the ledger has spent in all."
 cli.add_command(budget)
 
 
@@ -293,9 +294,7 @@ cli.add_command(budget)
 def ls_command(ctx: click.Context, path: str | None, storage: str, as_json: bool, shipped: bool) -> None:
     """Shipped experiments and sweeps. With a PATH: Ray Tune's `ls` of that folder."""
     if path is not None:
-        from ray.tune.cli.scripts import cli as ray_cli
-
-        ctx.invoke(ray_cli.commands["ls"], experiment_path=str(Path(path).resolve()))
+        ctx.invoke(ray_command("ls"), experiment_path=str(Path(path).resolve()))
         return
     from tuner.shipping import shipped_files, shipped_text
     from tuner.status import status_text, status_values
@@ -321,7 +320,7 @@ def cp(name: str, destination: str, force: bool) -> None:
     click.echo(f"wrote {copy_shipped(name, Path(destination), force=force)}")
 
 
-@cli.command()
+@cli.command(short_help="One HTML page with the trials, the plots and the budget.")
 @click.argument("name")
 @click.option("--out", type=click.Path(), default=None, help="The page to write (default: report.html in the sweep).")
 @_storage
@@ -333,7 +332,7 @@ def report(name: str, out: str | None, storage: str) -> None:
     click.echo(f"wrote {write_report(find(Path(storage), name), Path(out) if out else None)}")
 
 
-@cli.command()
+@cli.command(short_help="The best configuration, its model and its privacy card.")
 @click.argument("name")
 @click.option("--out", type=click.Path(), default=None, help="Folder to write (default: exports/NAME).")
 @_storage
@@ -348,7 +347,7 @@ def export(name: str, out: str | None, storage: str, data_dir: str | None, as_js
     sys.exit(export_command(find(Path(storage), name), Path(out) if out else None, options))
 
 
-@cli.command()
+@cli.command(short_help="Train one exported configuration, charged like any run.")
 @_file
 @_set
 @_data
@@ -372,7 +371,7 @@ def train(
     sys.exit(train_file(file, overrides, options, out=Path(out) if out else None))
 
 
-@cli.command()
+@cli.command(short_help="Recompute a privacy card from its ledger: yes or no.")
 @click.argument("card", type=click.Path(exists=True, dir_okay=False))
 @click.option("--ledger", default=None, envvar="DP_TUNER_LEDGER", help="Its ledger (default: of the file beside it).")
 @_json
@@ -385,6 +384,7 @@ def verify(card: str, ledger: str | None, as_json: bool) -> None:
     sys.exit(0 if report.ok else 1)
 
 
+landscape.short_help = "How flat the loss around exported models is."
 cli.add_command(landscape)
 
 
@@ -398,7 +398,7 @@ def ui(uri: str, port: int) -> None:
     sys.exit(serve_ui(uri, port=port))
 
 
-@cli.command()
+@cli.command(short_help="Who owns `tune`, what is missing, and what to do.")
 @_data
 @_json
 @click.option("--fix", is_flag=True, help="Take the names `tune` and `dp-tune` back for this program.")

@@ -67,6 +67,7 @@ def budget_show(ctx: click.Context, dataset: str | None, ledger: str | None, as_
     help="Order of a Rényi filter that may admit a search where the sum of claims does not; each rule then has half of "
     "δ. Fixed while a search counts. Left out: as it is.",
 )
+@click.option("--new", is_flag=True, help="The name is meant, though it looks like that of another data set.")
 @_common
 def budget_set(
     ctx: click.Context,
@@ -74,13 +75,14 @@ def budget_set(
     epsilon: float,
     delta: float,
     order: str | None,
+    new: bool,
     ledger: str | None,
     as_json: bool,
 ) -> None:
     """Set the cap of a data set. It is for the data's owner; the history of caps stays in the ledger."""
     from tuner.budget_view import changed_text, set_cap
 
-    values = set_cap(ledger or ctx.obj[0], dataset, epsilon=epsilon, delta=delta, order=order)
+    values = set_cap(ledger or ctx.obj[0], dataset, epsilon=epsilon, delta=delta, order=order, new=new)
     _answer(changed_text(values), values, as_json=as_json or ctx.obj[1])
 
 

@@ -34,6 +34,7 @@ class RunOptions:
         quiet: plain lines, only those that matter.
         as_json: one JSON object at the end, nothing else on standard output.
         summary: whether the end of the sweep is told at all.
+        next_commands: whether that end says what to run next.
     """
 
     data_dir: str | None = None
@@ -42,6 +43,7 @@ class RunOptions:
     quiet: bool = False
     as_json: bool = False
     summary: bool = True
+    next_commands: bool = True
 
     def say(self, text: str) -> None:
         """Tell the user, unless a program is reading."""
@@ -148,13 +150,5 @@ def sweep_info(sweep: SweepFolder, prepared: Prepared, *, claim: str = "") -> Sw
         mode=experiment.search.metric.mode,
         settings=file_values(experiment),
         tags=tags,
-        protects=_protects(prepared),
         claim=claim,
     )
-
-
-def _protects(prepared: Prepared) -> str:
-    scores = prepared.experiment.dataset.validation.protected
-    if prepared.experiment.privacy.unit == "user":
-        return f"one user with all their {'records' if scores else 'training records'}"
-    return "one record, training or validation" if scores else "one training record"

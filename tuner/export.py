@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata as metadata
 import math
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from tuner.errors import InputError, TunerError
 from tuner.experiment import load
 from tuner.plan import Plan, plan_from
 from tuner.prepare import training_spec
-from tuner.sealed import WINNER, read_winner
+from tuner.sealed import WINNER, read_winner, require_trained
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +34,7 @@ __all__ = ["export_sweep", "export_text", "standalone_yaml"]
 _LIBRARIES = ("torch", "numpy", "opacus", "dp-accounting", "optuna", "ray", "cryptography", "scikit-learn")
 _GENERATOR = "AES-256-CTR with fast key erasure, keyed by the operating system, Box-Muller in double precision"
 _MODEL, _EXPERIMENT = "model.safetensors", "experiment.yaml"
+_CLAIM = ("epsilon", "delta")
 _CARD, _CARD_PAGE = "privacy_card.json", "privacy_card.md"
 
 
@@ -69,7 +70,8 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None) -> dict
         data_dir: folder with the data sets.
 
     Returns:
-        What was written: ``folder``, ``trial``, ``files``, ``scores``, ``claim``.
+        What was written: ``folder``, ``trial``, ``files``, ``scores``, ``claim``; ``protected`` has (ε, δ) of noised
+        validation scores, or None.
 
     Raises:
         InputError: the sweep was not private, is still running, or no trial is complete.
@@ -77,7 +79,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None) -> dict
             was charged for. Then nothing was written.
     """
     from trainables.data import check_present, info
-    from tuner.privacy.card import card_text, issue_card
+    from tuner.privacy.card import build_card, card_text, file_hash, issue_card
     from tuner.privacy.curve import render_svg
     from tuner.privacy.ledger import Ledger
     from tuner.privacy.markdown import CURVE_FILE, render_markdown
@@ -115,16 +117,19 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None) -> dict
     training = _load(experiment, request, plan, best)
     if not charged.sealed:
         _require_charged(charged, best.id, best.number, training.step)
+    validation = {} if best.score is None else {experiment.search.metric.name: best.score}
+    facts = _facts(sweep, experiment, plan, best, about=about, max_grad_norm=training.max_grad_norm, scores=validation)
+    # Whether there can be a card is known here: a refusal leaves no file behind, and the test set unused.
+    build_card(facts, state=ledger.dataset_state(charged.dataset))
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"--out must be a folder that can be written, got {out}: {error.strerror}.") from error
-    validation = {} if best.score is None else {experiment.search.metric.name: best.score}
     scores = {**validation, **_test_score(sweep, best, training)}
     _write_model(training, out / _MODEL)
     (out / _EXPERIMENT).write_text(standalone_yaml(experiment, plan, best))
-    facts = _facts(sweep, experiment, plan, best, about=about, max_grad_norm=training.max_grad_norm, scores=scores)
-    card = issue_card(ledger, facts)
+    exported = {name: file_hash(out / name) for name in (_MODEL, _EXPERIMENT)}
+    card = issue_card(ledger, replace(facts, scores=scores, files=exported))
     (out / _CARD).write_text(card_text(card))
     (out / CURVE_FILE).write_text(render_svg(card))
     (out / _CARD_PAGE).write_text(render_markdown(card))
@@ -136,6 +141,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None) -> dict
         "trial": {name: value for name, value in trial.items() if value is not None},
         "files": [str(path) for path in files],
         "scores": scores,
+        "protected": None if plan.validation_claim is None else dict(zip(_CLAIM, plan.validation_claim, strict=True)),
         "claim": {"epsilon": card["claim"]["epsilon"], "delta": card["claim"]["delta"]},
     }
 
@@ -198,13 +204,23 @@ def export_text(values: dict[str, Any]) -> str:
     what = "the winner" if number is None else f"trial {number}"
     lines = [f"exported {what} of {values['sweep']} to {values['folder']}"]
     lines += [f"  {path}" for path in values["files"]]
-    lines += [f"  {name} {score:.4f}" for name, score in values["scores"].items()]
-    lines.append("  (outside the guarantee; the test set is scored once a sweep, here)")
+    lines += [
+        f"  {name} {score:.4f}  ({_how_scored(name, values['protected'])})" for name, score in values["scores"].items()
+    ]
     claim = values["claim"]
     lines.append(f"MLflow: {values['tracking']}")
     lines.append(f"The guarantee is the search's cap: ε = {claim['epsilon']:g} at δ = {claim['delta']:g}.")
     lines.append(f"next: tune verify {values['folder']}/{_CARD}    tune train {values['folder']}/{_EXPERIMENT}")
     return "\n".join(lines)
+
+
+def _how_scored(name: str, protected: Mapping[str, float] | None) -> str:
+    """Whether a score is inside the guarantee: protected ones are, but none of the test set."""
+    if name.startswith("test_"):
+        return "outside the guarantee; the test set is scored once a sweep, here"
+    if protected is None:
+        return "outside the guarantee"
+    return f"noised, inside the guarantee (ε = {protected['epsilon']:g}, δ = {protected['delta']:g})"
 
 
 def standalone_yaml(experiment: Experiment, plan: Plan, best: _Best) -> str:
@@ -274,7 +290,7 @@ def _best(sweep: SweepFolder, experiment: Experiment, plan: Plan, charged: Searc
         number=best.number,
         parameters=dict(best.parameters),
         score=best.last_score,
-        seed=experiment.seed + best.number,  # the trial's own
+        seed=(experiment.seed + best.number) % 2**32,  # the trial's own, as `training_spec` counts it
         checkpoint=path,
     )
 
@@ -345,6 +361,8 @@ def _load(experiment: Experiment, request: DatasetRequest, plan: Plan, best: _Be
     spec = training_spec(
         experiment, request, plan, parameters=dict(best.parameters), number=best.number or 0, seed=best.seed
     )
+    if plan.accounting == "selection":
+        require_trained(best.checkpoint, spec)  # the file of its settings lies outside `sealed/`
     training = PrivateTraining(spec, _Paid())
     training.load(best.checkpoint)
     return training

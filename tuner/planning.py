@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["all_warnings", "guess_wall_time", "plan_command", "seconds_in_words", "validate_file"]
 
 _MANY_STEPS = 1000  # a trial's length where only the order of its reports matters
+_LEDGER = "sqlite:///runs/ledger.db"  # where the commands look by themselves
 _TIMED_STEPS = 3
 _TIMED_SECONDS = 10.0
 
@@ -57,7 +58,7 @@ def plan_command(
     modes = comparison(prepared.plan) if prepared.plan.private else ()
     seconds = guess_wall_time(prepared) if timing else None
     if say is not None:
-        words = f"training alone about {seconds_in_words(seconds)}, by a few steps on random numbers" if seconds else ""
+        words = f"training alone {seconds_in_words(seconds)}, by a few steps on random numbers" if seconds else ""
         console().print(
             plan_panel(
                 plan_text(
@@ -67,6 +68,8 @@ def plan_command(
                     warnings=warnings,
                     wall_time=words,
                     comparison=modes,
+                    user=_user(prepared) if dataset is not None else "",
+                    set_cap=_set_cap(prepared),
                 )
             )
         )
@@ -110,7 +113,6 @@ def ledger_state(prepared: Prepared) -> DatasetState | None:
 def dataset_refusal(prepared: Prepared, dataset: DatasetState | None) -> str | None:
     """Why the data set's cap would refuse this search now, or None. The ledger itself decides, when it is opened."""
     from tuner.privacy.admission import admit_search, units_at
-    from tuner.privacy.ledger import Ledger
 
     if dataset is None:
         return None
@@ -123,12 +125,26 @@ def dataset_refusal(prepared: Prepared, dataset: DatasetState | None) -> str | N
             delta=plan.delta,
             units=units_at(order, plan.training_allowance, plan.validation_allowance),
             unit=plan.unit,
-            user=Ledger.open(prepared.experiment.ledger, create=False).user(),
+            user=_user(prepared),
             what="this search",
         )
     except BudgetRefusedError as error:
         return str(error)
     return None
+
+
+def _user(prepared: Prepared) -> str:
+    """Who would open the search, as the ledger knows them."""
+    from tuner.privacy.ledger import Ledger
+
+    return Ledger.open(prepared.experiment.ledger, create=False).user()
+
+
+def _set_cap(prepared: Prepared) -> str:
+    """The command that gives the records their cap, in the ledger that the file names."""
+    url = prepared.experiment.ledger
+    where = "" if url == _LEDGER else f" --ledger {shlex.quote(url)}"
+    return f"tune budget set {shlex.quote(prepared.owner)} --epsilon E --delta D{where}"
 
 
 def all_warnings(prepared: Prepared, dataset: DatasetState | None) -> tuple[str, ...]:
@@ -190,7 +206,9 @@ class _Dearest:
 
 
 def seconds_in_words(seconds: float) -> str:
-    """``40 s``, ``12 min``, ``3.5 h``."""
+    """``under a second``, ``about 40 s``, ``about 12 min``, ``about 3.5 h``."""
+    if seconds < 1:
+        return "under a second"
     if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+        return f"about {seconds:.0f} s"
+    return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"

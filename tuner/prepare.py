@@ -6,10 +6,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainables.data import DatasetInfo, DatasetRequest, check_present, info
+from trainables.data import DatasetInfo, DatasetRequest, budget_owner, check_present, info
 from trainables.errors import TrainableError
 from trainables.hyperparameters import check_augmentation
 from tuner.errors import InputError, TunerError
@@ -44,10 +45,10 @@ class Prepared:
     plan: Plan
     overrides: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def owner(self) -> str:
-        """The name under which the ledger books the records."""
-        return self.about.budget_owner or self.about.name
+        """The name under which the ledger books the records: of a copy of a shipped set, that set's."""
+        return budget_owner(self.request)
 
     @property
     def source(self) -> str:
@@ -203,9 +204,10 @@ def training_spec(
         noise_multiplier=_given(shape.noise_multiplier),
         sample_rate=_given(shape.sample_rate),
         parameters={name: value for name, value in parameters.items() if name not in plan.priced},
-        seed=experiment.seed + number if seed is None else seed,
+        # As large as a file may write it, so that an export of the trial can be loaded and trained again.
+        seed=(experiment.seed + number) % 2**32 if seed is None else seed,
         private=privacy.private,
-        noise_seed=None if privacy.noise_seed is None else privacy.noise_seed + number,
+        noise_seed=None if privacy.noise_seed is None else (privacy.noise_seed + number) % 2**32,
         threads=max(1, int(resources.cpus_per_trial)),
         device="auto" if resources.gpus_per_trial else "cpu",
         score_noise=plan.score_noise,

@@ -7,10 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tuner.report.model import SweepReport, TrialRow, count
+from search_spaces.domains import Categorical, Integer, LogUniform
+from tuner import sweeps
+from tuner.entering import STARTING
+from tuner.errors import InputError, TunerError
+from tuner.report.model import CUT_OFF, Scale, SweepReport, TrialRow, count
 from tuner.sealed import WINNER
 
 if TYPE_CHECKING:
+    from optuna.study import Study
+
+    from search_spaces.domains import Domain
     from tuner.experiment import Experiment
     from tuner.plan import Plan
     from tuner.privacy.budget import BudgetView
@@ -22,13 +29,20 @@ if TYPE_CHECKING:
 __all__ = [
     "CHARGED",
     "PUBLIC_CLAIM",
+    "RUNNING",
     "dataset_line",
     "next_commands",
+    "not_started",
+    "on_public",
     "resume_command",
     "sealed_report",
     "storage_option",
     "sweep_report",
+    "unique_name",
 ]
+
+RUNNING = ("running", STARTING)
+"""The states of a sweep in which its trials run."""
 
 CHARGED = "-charged"
 """What the name of a charged run has behind that of its public search."""
@@ -59,16 +73,58 @@ def resume_command(sweep: SweepFolder) -> str:
     return f"tune resume {sweep.id}{storage_option(sweep)}"
 
 
-def next_commands(sweep: SweepFolder, *, has_best: bool) -> tuple[str, ...]:
-    """The three commands to go on with."""
-    where = storage_option(sweep)
+def unique_name(sweep: SweepFolder) -> str:
+    """The name by which the commands find this very sweep: its experiment's, or its id where a newer one has that."""
+    try:
+        found = sweeps.find(sweep.root.parent, sweep.name)
+    except InputError:
+        return sweep.id
+    return sweep.name if found.root == sweep.root else sweep.id
+
+
+def next_commands(sweep: SweepFolder, *, has_best: bool, state: str = "done") -> tuple[str, ...]:
+    """The commands to go on with, the most likely first."""
+    name, where = unique_name(sweep), storage_option(sweep)
+    if state in RUNNING:
+        return (f"tune watch {name}{where}", f"tune show {name}{where}")
+    show = (f"tune show {name}{where}", *((f"tune report {name}{where}",) if has_best else ()))
+    if state in ("interrupted", "crashed", "failed"):  # nothing can be exported before it ends
+        return (resume_command(sweep), *show)
     if not has_best:
-        return (f"tune show {sweep.name}{where}", f"tune resume {sweep.name}{where}")
+        return (*show, resume_command(sweep))
+    out = "" if name == sweep.name else f" --out exports/{name}"  # beside the export of the newer one
     return (
-        f"tune export {sweep.name}{where}",
-        f"tune verify exports/{sweep.name}/privacy_card.json",
-        f"tune report {sweep.name}{where}",
+        f"tune export {name}{where}{out}",
+        f"tune verify exports/{name}/privacy_card.json",
+        f"tune report {name}{where}",
     )
+
+
+def on_public(plan: Plan) -> Plan:
+    """The same steps, batch size and noise on the public records: their number alone gives another rate."""
+    public = plan.public
+    if public is None:
+        raise TunerError("a plan with accounting: public must name its public records, got none. Restore it.")
+    return replace(
+        plan,
+        dataset=str(public["name"]),
+        train_size=int(public["train_size"]),
+        sample_rate=float(public["sample_rate"]),
+        validation=None,
+    )
+
+
+def not_started(study: Study) -> int:
+    """How many candidates were drawn and did not fit the budget: their numbers are of no trial."""
+    from tuner.search.views import REJECTED
+
+    return sum(REJECTED in trial.user_attrs for trial in study.get_trials(deepcopy=False))
+
+
+def _scale(domain: Domain) -> Scale:
+    if isinstance(domain, Categorical):
+        return Scale(options=tuple(domain.options))
+    return Scale(log=isinstance(domain, LogUniform) or (isinstance(domain, Integer) and domain.log))
 
 
 def sweep_report(
@@ -82,19 +138,31 @@ def sweep_report(
     dataset: DatasetState | None,
     reason: str = "",
     card: str = "",
+    card_picture: str = "",
     claim: str = "",
+    not_started: int = 0,
 ) -> SweepReport:
     """A sweep as the summary and the page show it."""
     rows = tuple(trial if isinstance(trial, TrialRow) else TrialRow.of(trial) for trial in trials)
+    if state not in RUNNING:
+        rows = tuple(replace(row, state=CUT_OFF) if row.state == "running" else row for row in rows)
+    searched_on: list[tuple[str, str]] = []
+    if plan.accounting == "public":
+        plan = on_public(plan)
+        searched_on = [("searched on", f"{plan.dataset} (declared public)")]
     noise = "searched" if "noise_multiplier" in plan.priced else f"{plan.noise_multiplier:g}"
     rate = "searched" if "batch_size" in plan.priced else f"{plan.sample_rate:.6g}"
     cap = f", cap {plan.cap.replace('_', ' ') if plan.step_cap is None else plan.step_cap}"
     if plan.accounting != "composition":  # of all runs together nothing is counted, or there is only one
         cap = ""
     facts = [
+        *searched_on,
         ("noise", f"noise multiplier {noise}, sample rate {rate}"),
         ("steps", f"{'up to ' if plan.priced else ''}{plan.steps_per_trial} a trial{cap}"),
     ]
+    error = None if plan.validation is None else float(plan.validation["standard_error"])
+    if error is not None:
+        facts.append(("score noise", f"± {100 * error:.2g} points (standard error)"))
     if dataset is not None:
         facts.append(("data set", f"{dataset.dataset}: {dataset_line(dataset)}"))
     facts.append(("folder", str(sweep.root)))
@@ -109,12 +177,17 @@ def sweep_report(
         mode=experiment.search.metric.mode,
         budget=budget,
         subtitle=f"{plan.method}, {plan.model} on {plan.dataset}",
-        next_commands=next_commands(sweep, has_best=any(row.state == "complete" for row in rows)),
+        next_commands=next_commands(sweep, has_best=any(row.state == "complete" for row in rows), state=state),
         facts=tuple(facts),
         card=card,
         experiment=sweep.experiment.read_text(),
         searched=plan.searched,
         claim=claim,
+        unit=plan.unit,
+        score_error=error,
+        scales={name: _scale(domain) for name, domain in experiment.space.parameters if name in plan.searched},
+        not_started=not_started,
+        card_picture=card_picture,
     )
 
 
@@ -128,6 +201,7 @@ def sealed_report(
     budget: BudgetView | None,
     dataset: DatasetState | None,
     card: str = "",
+    card_picture: str = "",
 ) -> SweepReport:
     """A sealed sweep as the summary and the page show it: its winner, once it is over, and nothing of the other runs.
 
@@ -140,6 +214,7 @@ def sealed_report(
         budget: of the whole search.
         dataset: what the data set's ledger holds.
         card: the privacy card as text.
+        card_picture: the picture beside it.
     """
     rows: tuple[TrialRow, ...] = ()
     reason = ""
@@ -148,6 +223,15 @@ def sealed_report(
     elif winner is not None:
         reason = "no winner: there was no run, or none ended with a score"
     report = sweep_report(
-        sweep, experiment, plan, state=state, reason=reason, trials=rows, budget=budget, dataset=dataset, card=card
+        sweep,
+        experiment,
+        plan,
+        state=state,
+        reason=reason,
+        trials=rows,
+        budget=budget,
+        dataset=dataset,
+        card=card,
+        card_picture=card_picture,
     )
-    return replace(report, sealed=True)
+    return replace(report, sealed=True, winner_lost=winner is None and not sweep.is_sealed)

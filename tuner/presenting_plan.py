@@ -22,6 +22,9 @@ __all__ = ["plan_text", "plan_warnings"]
 _LARGE_ERROR = 0.02
 """Above this standard error of a score a warning says so: trials differ by less."""
 
+_RUNGS = " (its rungs, where it is scored)"
+"""Behind its reports: what the file and the warnings call them."""
+
 
 def plan_text(
     plan: Plan,
@@ -31,6 +34,8 @@ def plan_text(
     warnings: Sequence[str] = (),
     wall_time: str = "",
     comparison: Sequence[ModeRow] = (),
+    user: str = "",
+    set_cap: str = "",
 ) -> PlanText:
     """The plan in words.
 
@@ -41,6 +46,8 @@ def plan_text(
         warnings: of the experiment and of the plan.
         wall_time: a guess, or empty.
         comparison: what the same budget buys in each mode; empty to leave it out.
+        user: who would open the search; their share is told where the cap is divided.
+        set_cap: the command that gives the data set its cap; told where it has none, empty to leave it out.
     """
     facts = [("file", source), ("trains", _trains(plan)), *_trials(plan), *_batches(plan), _searched(plan)]
     facts += list(_scores(plan))
@@ -54,6 +61,9 @@ def plan_text(
     facts += [*_cap(plan), *_cost(plan)]
     if dataset is not None:
         facts.append(("data set so far", dataset_line(dataset)))
+        facts += list(_share(dataset, user))
+    if set_cap and (dataset is None or dataset.cap is None):
+        facts.append(("data set's cap", f"no cap set: `{set_cap}` bounds all searches together"))
     if wall_time:
         facts.append(("wall time", wall_time))
     return PlanText(
@@ -83,6 +93,22 @@ def plan_warnings(plan: Plan) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _share(dataset: DatasetState, user: str) -> Iterator[tuple[str, str]]:
+    """What of a divided cap is the user's own."""
+    from tuner.privacy.history import share_lines
+
+    if not (user and dataset.grants):
+        return
+    line = next((line for line in share_lines(dataset) if line.user == user), None)
+    said = "none: the cap is divided, and who has no share can start no search"
+    if line is not None and line.granted is not None and line.left is not None:
+        (epsilon, delta), left = line.granted, line.left
+        said = f"granted ε = {epsilon:g}, δ = {delta:g}; left ε = {left[0]:g}, δ = {left[1]:g}"
+        if not epsilon:
+            said = "revoked: you can start no search until a share is granted"
+    yield f"your share ({user})", said
+
+
 def _units(plan: Plan) -> str:
     return "users" if plan.unit == "user" else "training records"
 
@@ -94,6 +120,7 @@ def _trains(plan: Plan) -> str:
 def _trials(plan: Plan) -> Iterator[tuple[str, str]]:
     few = len(plan.rungs) <= 10
     rungs = f"reports at {', '.join(map(str, plan.rungs))}" if few else f"{len(plan.rungs)} reports"
+    rungs += _RUNGS
     if plan.selection is not None:
         yield from _runs(plan, plan.selection, rungs)
         return
@@ -112,7 +139,7 @@ def _trials(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "trials", f"{plan.trials} asked for, {fit} fit when none is pruned"
     shortest = min((choice.shortest for choice in plan.choices.menu), default=plan.steps_per_trial)
     each = f"{plan.steps_per_trial}" if shortest == plan.steps_per_trial else f"{shortest} to {plan.steps_per_trial}"
-    where = rungs if shortest == plan.steps_per_trial else f"{len(plan.rungs)} reports at the same fractions"
+    where = rungs if shortest == plan.steps_per_trial else f"{len(plan.rungs)} reports{_RUNGS} at the same fractions"
     all_of_it = "" if plan.step_cap is None else f"; at most {plan.step_cap} in all"
     yield "steps", f"{each} a trial, {where}{all_of_it}"
 
@@ -168,22 +195,30 @@ def _scores(plan: Plan) -> Iterator[tuple[str, str]]:
         f"{scores['noise']:g}",
     )
     yield "error of a score", f"{100 * scores['standard_error']:.2g} points (standard error), by that noise alone"
+    planned = plan.private_trials * len(plan.rungs)
+    left = scores["releases"] - planned
+    told = count(planned, "score")
+    if left < 0:
+        told = f"{scores['releases']} of the {planned} scores that are planned"
+    elif left:
+        told += f" and {left} in reserve for {'a restored trial' if left == 1 else 'restored trials'}"
     yield (
         "their budget",
-        f"{count(scores['releases'], 'score')} within ε = {scores['epsilon']:g}, δ = {scores['delta']:g}, for the "
-        "validation records",
+        f"{told} within ε = {scores['epsilon']:g}, δ = {scores['delta']:g}, for the validation records",
     )
 
 
 def _cap(plan: Plan) -> Iterator[tuple[str, str]]:
     kind = plan.cap.replace("_", " ")
+    if plan.cap == "coupon_book":
+        kind = "coupon book (so many steps of every kind are paid for in advance, and each step takes one of its kind)"
     yield "cap", f"{kind}: {plan.cap_reason}" if plan.cap_reason else kind
     if plan.allowance is not None and plan.cap == "coupon_book":
         share = [
             f"{coupon['sample_rate'] * plan.train_size:.0f}: {coupon['steps']}" for coupon in plan.allowance["coupons"]
         ]
         noisy = "noise_multiplier" in plan.priced
-        yield "quotas", f"{count(len(share), 'coupon')}" if noisy else f"steps by batch size: {', '.join(share)}"
+        yield "quotas", f"{count(len(share), 'kind')} of steps" if noisy else f"steps by batch size: {', '.join(share)}"
     if plan.allowance is not None and plan.cap == "fixed_order":
         yield "order", f"{plan.allowance['order']:g}"
     for row in plan.alternatives:
@@ -221,17 +256,21 @@ def _comparison(plan: Plan, rows: Sequence[ModeRow]) -> PlanTable:
     return PlanTable(
         title=f"what ε = {plan.epsilon:g} buys in each mode: runs of {plan.dearest.longest} steps, batches of "
         f"{plan.dearest.batch_size}",
-        header=("", "noise", "ε of one run", "runs expected", "99 % of searches"),
-        rows=tuple(
-            (
-                row.mode,
-                "none fits" if row.noise_multiplier is None else f"{row.noise_multiplier:.4g}",
-                format_value(row.epsilon_run, 3),
-                f"{row.expected_runs:g}",
-                f"at most {row.runs_99}" if row.runs_99 != row.expected_runs else f"{row.runs_99}",
-            )
-            for row in rows
-        ),
+        # With a given noise the plan does not take the least that fits, and the two must not look like one figure.
+        header=("", "least noise", "ε of one run", "runs expected", "99 % of searches"),
+        rows=tuple(_mode_cells(row) for row in rows),
+    )
+
+
+def _mode_cells(row: ModeRow) -> tuple[str, ...]:
+    if row.refused:
+        return row.mode, row.refused, "–", "–", "–"
+    return (
+        row.mode,
+        "none fits" if row.noise_multiplier is None else f"{row.noise_multiplier:.4g}",
+        format_value(row.epsilon_run, 3),
+        f"{row.expected_runs:g}",
+        f"at most {row.runs_99}" if row.runs_99 != row.expected_runs else f"{row.runs_99}",
     )
 
 

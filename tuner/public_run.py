@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainables.data import check_present, fingerprint, info
+from trainables.data import check_present, info, same_records
 from tuner import sweeps
 from tuner.errors import BudgetRefusedError, InputError, TunerError
 from tuner.executing import Ended, RunOptions
 from tuner.experiment import load
 from tuner.planning import dataset_refusal, ledger_state
 from tuner.prepare import Prepared, prepare
-from tuner.presenting import CHARGED, PUBLIC_CLAIM, resume_command
+from tuner.presenting import CHARGED, PUBLIC_CLAIM, on_public, resume_command
 from tuner.running import run_open
 from tuner.search.types import StopReason
 from tuner.starting import go_on, make, make_again, pick_up, settle, start
@@ -26,7 +26,6 @@ from tuner.sweeps import SweepFolder
 
 if TYPE_CHECKING:
     from tuner.experiment import Experiment
-    from tuner.plan import Plan
     from tuner.search.types import TrialView
 
 __all__ = ["charged_run", "go_on_public", "is_public_search", "run_public"]
@@ -114,26 +113,12 @@ def _searching(prepared: Prepared, options: RunOptions) -> Prepared:
             f"search.public must have the inputs and classes of the private records, {private.input_shape} in "
             f"{private.classes} classes, got {about.input_shape} in {about.classes} of {about.name}. Name another set."
         )
-    if fingerprint(request) == fingerprint(prepared.request):
+    if same_records(request, prepared.request):
         raise InputError(
             f"search.public must name other records than the private ones, got {about.name}, which holds the records "
             f"of {private.name}. Name a data set that anyone may see."
         )
-    return replace(prepared, request=request, about=about, plan=_on_public(prepared.plan))
-
-
-def _on_public(plan: Plan) -> Plan:
-    """The same steps, batch size and noise on the public records: their number alone gives another rate."""
-    public = plan.public
-    if public is None:
-        raise TunerError("a plan with accounting: public must name its public records, got none. Restore it.")
-    return replace(
-        plan,
-        dataset=str(public["name"]),
-        train_size=int(public["train_size"]),
-        sample_rate=float(public["sample_rate"]),
-        validation=None,
-    )
+    return replace(prepared, request=request, about=about, plan=on_public(prepared.plan))
 
 
 def _both(sweep: SweepFolder, prepared: Prepared, search: Prepared, options: RunOptions) -> Ended:

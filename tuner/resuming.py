@@ -2,16 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.errors import InputError
+from tuner.experiment import load
+from tuner.search.types import StopReason
 from tuner.settings import MAY_CHANGE, flat_values
+from tuner.sweeps import SweepFolder, read_json
 
 if TYPE_CHECKING:
     from tuner.experiment import Experiment
 
-__all__ = ["check_same", "located"]
+__all__ = ["check_same", "is_finished", "located"]
+
+_FINISHED = {StopReason.DONE.value, StopReason.GRID.value}
+
+
+def is_finished(sweep: SweepFolder, overrides: Sequence[str] = ()) -> bool:
+    """Whether a sweep has nothing left to do, so that going on would only write that it was gone on with.
+
+    Args:
+        sweep: the sweep; a public search is finished when its charged run is.
+        overrides: ``key=value`` each; with any there may be more to do.
+
+    Raises:
+        TunerError: its status cannot be read.
+    """
+    if overrides or not sweep.whole or not _is_over(sweep):
+        return False
+    if read_json(sweep.plan).get("accounting") != "public":
+        return True
+    known = sweep.read_status().get("charged_run")
+    charged = SweepFolder(sweep.root.parent / known) if isinstance(known, str) else None
+    return charged is not None and charged.whole and _is_over(charged)
+
+
+def _is_over(sweep: SweepFolder) -> bool:
+    """Whether it ended, in its status and in its ledger: it may have died between the two.
+
+    A resume with more trials that died before it began has changed the file and not the status.
+    """
+    from tuner.privacy.ledger import Ledger
+
+    status, experiment = sweep.read_status(), load(sweep.experiment)
+    asked, plan = experiment.search.trials, read_json(sweep.plan)
+    if status.get("state") not in _FINISHED or status.get("trials", asked) != asked:
+        return False
+    if not plan.get("private") or plan.get("accounting") == "public":
+        return True
+    if not Ledger.exists(experiment.ledger):
+        return False  # whoever goes on is told so
+    return Ledger.open(experiment.ledger, create=False).search_state(sweep.id).status != "open"
 
 
 def check_same(stored: Experiment, wanted: Experiment) -> None:

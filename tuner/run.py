@@ -21,6 +21,7 @@ from tuner.presenting_plan import plan_text
 from tuner.public_run import charged_run, go_on_public, is_public_search, run_public
 from tuner.report.text import console
 from tuner.report.text import plan as plan_panel
+from tuner.resuming import is_finished
 from tuner.starting import go_on, start
 
 if TYPE_CHECKING:
@@ -54,6 +55,11 @@ def run_file(
 def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out: Path | None) -> int:
     """`tune train`: one configuration, charged like any run, exported at its end."""
     prepared = prepare(file, overrides, data_dir=options.data_dir)
+    if not prepared.plan.private:
+        raise InputError(
+            f"a file to train must be private, got privacy.private: false in {prepared.path}. "
+            "What is trained so cannot be exported; use `tune run` for a study."
+        )
     searched, accounting = prepared.experiment.space.searched, prepared.experiment.privacy.accounting
     if searched or prepared.experiment.search.trials != 1 or accounting != "composition":
         raise InputError(
@@ -63,7 +69,7 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
         )
     check_startable(prepared)
     _show_plan(prepared, options)
-    sweep, ended = start(prepared, replace(options, summary=not options.as_json))
+    sweep, ended = start(prepared, replace(options, summary=not options.as_json, next_commands=False))
     return export_command(sweep, out, options) if ended.code == 0 else ended.code
 
 
@@ -87,7 +93,13 @@ def export_command(sweep: SweepFolder, out: Path | None, options: RunOptions) ->
 
 
 def resume_sweep(sweep: SweepFolder, overrides: Sequence[str], options: RunOptions) -> int:
-    """`tune resume`: returns the exit code."""
+    """`tune resume`: returns the exit code. One that is finished is left as it is, in its ledger too."""
+    if is_finished(sweep, overrides):
+        state = str(sweep.read_status()["state"])
+        options.say(f"{sweep.id} is already finished ({state}); nothing to do")
+        if options.as_json:
+            click.echo(json.dumps({"sweep": sweep.id, "state": state, "finished_before": True}, indent=2))
+        return 0
     sweep.require_whole()
     return _go_on(sweep, load(sweep.experiment, overrides), options)
 

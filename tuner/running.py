@@ -8,13 +8,16 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
+from trainables.rungs import checkpoint_path, checkpoint_step
 from tuner.entering import leave
 from tuner.errors import BudgetRefusedError, SweepInterrupted, TunerError
 from tuner.executing import Control, Ended, RunOptions, execute, sweep_info
 from tuner.prepare import training_spec
-from tuner.presenting import resume_command, storage_option, sweep_report
+from tuner.presenting import not_started, resume_command, storage_option, sweep_report, unique_name
+from tuner.report.model import count
 from tuner.report.text import console, summary
 from tuner.search.types import Stop, StopReason, Suggestion, TrialState
+from tuner.search.views import read_trials
 from tuner.study import open_sweep_study
 
 if TYPE_CHECKING:
@@ -25,9 +28,12 @@ if TYPE_CHECKING:
     from tuner.privacy.ledger import Ledger
     from tuner.search.driver import StudyDriver
     from tuner.sweeps import SweepFolder
+    from tuner.tracking.recorder import SweepInfo
     from tuner.tracking.sender import SendStatus
 
 __all__ = ["run_open"]
+
+_FOR_PAGES = {"card", "card_picture", "experiment", "facts", "scales"}
 
 
 def run_open(
@@ -49,7 +55,6 @@ def run_open(
     from tuner.privacy.budget import SearchBudget
     from tuner.report.live import LiveView
     from tuner.search.driver import StudyDriver
-    from tuner.search.views import read_trials
     from tuner.tracking.recorder import MLflowRecorder
 
     experiment, plan, metric = prepared.experiment, prepared.plan, prepared.experiment.search.metric
@@ -57,6 +62,7 @@ def run_open(
     control = Control(sweep)
     sweep.write_status(state="running", pid=os.getpid(), started=time.time())
     state, detail = "failed", ""
+    study: Study | None = None
     try:
         study = open_sweep_study(sweep, experiment, plan)
         earlier = read_trials(study, mode=metric.mode, steps_planned=plan.steps_per_trial)
@@ -64,7 +70,7 @@ def run_open(
             recorder = stack.enter_context(
                 MLflowRecorder(
                     sweep.root,
-                    sweep_info(sweep, prepared, claim=claim),
+                    _info(sweep, prepared, claim=claim),
                     budget_view=budget.view if budget else None,
                     trial_epsilon=budget.trial_epsilon if budget else None,
                     charged_steps=budget.charged_steps if budget else None,
@@ -86,6 +92,8 @@ def run_open(
                     console=console(quiet=True) if options.as_json else None,
                     quiet=options.quiet,
                     claim=claim,
+                    unit=plan.unit,
+                    waiting="" if options.local else "starting Ray …",
                 )
             )
             driver = StudyDriver(
@@ -108,16 +116,78 @@ def run_open(
     except (SweepInterrupted, KeyboardInterrupt) as error:
         state = "interrupted"
         raise SweepInterrupted(
-            "interrupted; what was charged stays charged, and nothing is lost but the steps since the last report. "
+            f"interrupted; {_what_it_costs(sweep, prepared, study, budget)} "
             f"Go on with: {resume_command(sweep)}{' --local' if options.local else ''}"
         ) from error
     except TunerError as error:
         detail = type(error).__name__
         raise
     finally:
-        sweep.write_status(state=state, detail=detail, ended=time.time(), pid=None)
+        sweep.write_status(state=state, detail=detail, trials=plan.trials, ended=time.time(), pid=None)
         leave(ledger, sweep, over=state not in {"interrupted", "failed"})
     return _conclude(sweep, prepared, ledger, options, study=study, stop=stop, sent=recorder.status(), claim=claim)
+
+
+def _info(sweep: SweepFolder, prepared: Prepared, *, claim: str) -> SweepInfo:
+    """What MLflow is told; of a public search that it was made on the public records, not on those of the file."""
+    info, public = sweep_info(sweep, prepared, claim=claim), prepared.experiment.search.public
+    if prepared.plan.accounting != "public" or public is None:
+        return info
+    charged = info.settings["dataset"]
+    return replace(
+        info,
+        settings={
+            **info.settings,
+            "dataset": {**public.model_dump(mode="json", by_alias=True), "declared": "public"},
+            "charged_run": {"dataset": charged},
+        },
+    )
+
+
+def _what_it_costs(sweep: SweepFolder, prepared: Prepared, study: Study | None, budget: SearchBudget | None) -> str:
+    """What going on pays for again: the steps, and protected scores, that were charged and are in no checkpoint."""
+    if budget is None:
+        return "nothing is charged here; trials go on from their last checkpoints."
+    if study is None:
+        return "what was charged stays charged."
+    try:
+        return f"what was charged stays charged. {_paid_again(sweep, prepared, study, budget)}"
+    except TunerError:  # the ledger does not answer just now; the interruption is what is to be told
+        return (
+            "what was charged stays charged, and what a trial was charged since its last checkpoint is charged again."
+        )
+
+
+def _paid_again(sweep: SweepFolder, prepared: Prepared, study: Study, budget: SearchBudget) -> str:
+    plan = prepared.plan
+    trials = read_trials(study, mode=prepared.experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
+    promised, again, more, scores = budget.outstanding(), 0, 0, 0
+    for trial in trials:
+        if trial.state is not TrialState.RUNNING or trial.id not in promised:
+            continue
+        checkpoint = checkpoint_path(sweep.root, trial.id)
+        held = 0 if checkpoint is None else checkpoint_step(checkpoint)
+        rest, kept = plan.shape_of(trial.parameters).remaining(held), promised[trial.id]
+        again += max(budget.charged_steps(trial.id) - held, 0)
+        more += max(rest.steps - kept.steps, 0)
+        scores += max(rest.releases - kept.releases, 0)
+    if not more and not scores:
+        return "Every step that was charged is in a checkpoint: going on repeats none."
+    view = budget.view()
+    needs, left = [], []
+    for number, what, part in ((more, "step", view), (scores, "protected score", view.validation)):
+        if number and part is not None:
+            needs.append(count(number, what))
+            left.append(count(part.left_steps, what) if part.left_steps is not None else f"{part.left:.1%}")
+    short = more > (view.left_steps or 0) if view.left_steps is not None else False
+    if scores and view.validation is not None and view.validation.left_steps is not None:
+        short = short or scores > view.validation.left_steps
+    return (
+        f"{count(again, 'charged step')} {'is' if again == 1 else 'are'} in no checkpoint, and going on trains and "
+        f"charges them again. That needs {' and '.join(needs)} more than is reserved; {' and '.join(left)} "
+        f"{'are' if len(left) > 1 or not left[0].startswith('1 ') else 'is'} left"
+        f"{': too little for every trial that was cut off to end.' if short else '.'}"
+    )
 
 
 def _execute(
@@ -161,7 +231,6 @@ def _conclude(
 ) -> Ended:
     """Say how it ended."""
     from tuner.privacy.budget import SearchBudget
-    from tuner.search.views import read_trials
 
     experiment, plan = prepared.experiment, prepared.plan
     trials = read_trials(study, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
@@ -175,18 +244,19 @@ def _conclude(
         budget=None if ledger is None else SearchBudget(ledger, sweep.id).view(),
         dataset=None if ledger is None else ledger.dataset_state(prepared.owner),
         claim=claim,
+        not_started=not_started(study),
     )
-    if claim:  # what comes next is the charged run
+    if claim or not options.next_commands:  # what comes next is the charged run, or the export
         report = replace(report, next_commands=())
     values = asdict(report)
     values |= {"folder": str(sweep.root), "plan": plan.as_dict(), "tracking": asdict(sent)}
     values["best"] = None if report.best is None else asdict(report.best)
     values["claim"] = None if ledger is None else {"epsilon": plan.epsilon, "delta": plan.delta}
-    values = {key: value for key, value in values.items() if key not in {"card", "experiment", "facts"}}
+    values = {key: value for key, value in values.items() if key not in _FOR_PAGES}
     if options.summary and not options.as_json:
         console().print(summary(report))
         if not sent.complete:
-            options.say(f"MLflow: {sent}. Send the rest later: tune sync {sweep.name}{storage_option(sweep)}")
+            options.say(f"MLflow: {sent}. Send the rest later: tune sync {unique_name(sweep)}{storage_option(sweep)}")
     code = 0
     if not any(trial.state in {TrialState.COMPLETE, TrialState.PRUNED} for trial in trials):
         refused = stop.reason is StopReason.BUDGET and not trials

@@ -24,11 +24,12 @@ from tuner.errors import TunerError
 from tuner.search.types import TrialState
 
 if TYPE_CHECKING:
+    from trainables.spec import TrainingSpec
     from tuner.privacy.laws import RunLaw
     from tuner.search.types import TrialView
     from tuner.sweeps import SweepFolder
 
-__all__ = ["WINNER", "SealedRuns", "Winner", "private_files", "read_winner", "release"]
+__all__ = ["WINNER", "SealedRuns", "Winner", "private_files", "read_winner", "release", "require_trained"]
 
 WINNER = "winner"
 """The name of the one run that leaves, in the place of a number or an id, which would tell of the others."""
@@ -175,6 +176,34 @@ def release(sweep: SweepFolder, runs: SealedRuns, trials: Iterable[TrialView], *
             "checkpoint": f"{sweep.sealed.name}/{_WINNER_MODEL}",
         },
     )
+
+
+def require_trained(model: Path, spec: TrainingSpec) -> None:
+    """Refuse settings with which a winner's sealed model was not trained, whatever the file of the winner says.
+
+    The model's file has a hash of all that its steps depended on: the parameters, the seed, the steps, the records.
+
+    Args:
+        model: the sealed model.
+        spec: what the winner is said to have been.
+
+    Raises:
+        TunerError: the model cannot be read, or is not of these settings.
+    """
+    import torch
+
+    from trainables.spec import fingerprint
+
+    try:
+        state = torch.load(model, weights_only=True, map_location="cpu")
+        own = (state["spec"], state["step"]) == (fingerprint(spec), spec.steps)
+    except Exception as error:
+        raise TunerError(f"the winner's model must be in {model}, got {type(error).__name__}. Restore it.") from error
+    if not own:
+        raise TunerError(
+            f"{_WINNER_FILE} must have the settings that the winner's model was trained with, and those of {model} are "
+            "others. Restore both from a copy."
+        )
 
 
 def _let_out(sweep: SweepFolder, values: dict[str, object]) -> Winner:

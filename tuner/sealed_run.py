@@ -22,7 +22,6 @@ from tuner.executing import Control, Ended, RunOptions, execute, sweep_info
 from tuner.prepare import training_spec
 from tuner.presenting import resume_command, sealed_report, storage_option
 from tuner.privacy.allowances import Sealed
-from tuner.report.model import budget_sentence
 from tuner.report.text import console, summary
 from tuner.sealed import SealedRuns, Winner, private_files, read_winner, release
 from tuner.search.types import StopReason, Suggestion, TrialState, TrialView
@@ -64,7 +63,7 @@ def run_sealed(sweep: SweepFolder, prepared: Prepared, ledger: Ledger, options: 
     leave(ledger, sweep, over=True)
     budget = SearchBudget(ledger, sweep.id).view()
     _forget_the_hour(sweep)  # before anything is copied from here, for copies keep the times
-    problem = _track(sweep, prepared, winner, budget)
+    problem = _track(sweep, prepared, winner)
     sweep.write_status(state=StopReason.DONE.value, detail="", pid=None)
     _forget_the_hour(sweep)
     return _conclude(sweep, prepared, ledger, options, winner=winner, budget=budget, problem=problem)
@@ -168,17 +167,14 @@ def _train(sweep: SweepFolder, prepared: Prepared, runs: SealedRuns, options: Ru
     return trials
 
 
-def _track(sweep: SweepFolder, prepared: Prepared, winner: Winner, budget: BudgetView) -> str:
+def _track(sweep: SweepFolder, prepared: Prepared, winner: Winner) -> str:
     """Tell MLflow of the winner, for the first time of this sweep at all; why that did not work, or nothing."""
     from tuner.tracking.replay import replay
     from tuner.tracking.winner import record_winner
 
-    claim = (
-        f"**Privacy budget.** {budget_sentence(budget)} The search was sealed: of all its runs, these pages show one."
-    )
     record_winner(
         sweep.root,
-        sweep_info(sweep, prepared, claim=claim),
+        sweep_info(sweep, prepared),
         parameters=winner.parameters if winner.found else None,
         score=winner.score,
         artifacts=(sweep.experiment, sweep.plan),

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+import textwrap
 from importlib import resources
 from pathlib import Path
 
 from tuner.errors import InputError
 
 __all__ = ["copy_shipped", "shipped_files", "shipped_text", "write_template"]
+
+_SENTENCE = re.compile(r".+?\.(?=\s|$)")
+_LONGEST = 120  # characters of a description
 
 _TEMPLATE = """\
 # tune run {file}
@@ -67,9 +73,12 @@ def shipped_text() -> str:
 
 
 def _about(path: Path) -> str:
-    # The first comment line is the command; the first after it says what the file is.
-    comments = [line.lstrip("# ").strip() for line in path.read_text().splitlines() if line.startswith("#")]
-    return next((comment for comment in comments[1:] if comment), "")
+    """The first sentence that a file says of itself, cut where it is long."""
+    # The first comment line is the command; the paragraph after it says what the file is.
+    comments = itertools.takewhile(lambda line: line.startswith("#"), path.read_text().splitlines()[1:])
+    said = " ".join(line.lstrip("# ").strip() for line in comments).strip()
+    sentence = _SENTENCE.match(said)
+    return textwrap.shorten(sentence[0] if sentence else said, _LONGEST, placeholder=" …")
 
 
 def copy_shipped(name: str, destination: Path, *, force: bool) -> Path:

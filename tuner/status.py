@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import time
@@ -17,8 +18,16 @@ from tuner.entering import STARTING
 from tuner.errors import InputError, TunerError
 from tuner.experiment import load
 from tuner.plan import plan_from
-from tuner.presenting import CHARGED, PUBLIC_CLAIM, resume_command, sealed_report, sweep_report
-from tuner.report.model import SweepReport, TrialRow, budget_line, format_value
+from tuner.presenting import (
+    CHARGED,
+    PUBLIC_CLAIM,
+    RUNNING,
+    not_started,
+    resume_command,
+    sealed_report,
+    sweep_report,
+)
+from tuner.report.model import SweepReport, TrialRow, budget_line, count, format_value, with_error
 from tuner.sealed import WINNER, read_winner
 
 if TYPE_CHECKING:
@@ -61,55 +70,66 @@ def read_sweep(sweep: SweepFolder) -> SweepReport:
     entered = plan.private and not public and status.get("state", STARTING) != STARTING
     ledger = Ledger.open(experiment.ledger, create=False) if entered else None
     budget = None if ledger is None else SearchBudget(ledger, sweep.id)
+    card, picture = _card(sweep)
     shown: dict[str, Any] = {
         "state": sweep_state(sweep),
         "budget": None if budget is None else budget.view(),
         "dataset": None if ledger is None else ledger.dataset_state(ledger.search_state(sweep.id).dataset),
-        "card": _card(sweep),
+        "card": card,
+        "card_picture": picture,
     }
     if plan.accounting == "selection":
         return sealed_report(sweep, experiment, plan, winner=read_winner(sweep), **shown)
+    rows, left_out = _rows(sweep, experiment, plan, budget)
     return sweep_report(
         sweep,
         experiment,
         plan,
         reason=str(status.get("detail", "")),
-        trials=_rows(sweep, experiment, plan, budget),
+        trials=rows,
         claim=PUBLIC_CLAIM if public else "",
+        not_started=left_out,
         **shown,
     )
 
 
-def _rows(sweep: SweepFolder, experiment: Experiment, plan: Plan, budget: SearchBudget | None) -> list[TrialRow]:
-    from tuner.search.views import TRIAL_ID, curve_of, view_of
+def _rows(
+    sweep: SweepFolder, experiment: Experiment, plan: Plan, budget: SearchBudget | None
+) -> tuple[list[TrialRow], int]:
+    """The trials, and how many candidates were no trial."""
+    from tuner.search.views import REJECTED, TRIAL_ID, curve_of, view_of
     from tuner.study import open_sweep_study
 
     rows: list[TrialRow] = []
     if not sweep.journal.exists():  # looking makes nothing: a sweep that died before its first trial has no study yet
-        return rows
-    for stored in open_sweep_study(sweep, experiment, plan).get_trials(deepcopy=False):
-        if TRIAL_ID not in stored.user_attrs:
+        return rows, 0
+    study = open_sweep_study(sweep, experiment, plan)
+    for stored in study.get_trials(deepcopy=False):
+        if TRIAL_ID not in stored.user_attrs or REJECTED in stored.user_attrs:
             continue
         view = view_of(stored, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
         cost = None if budget is None else budget.trial_epsilon(view.id, budget.charged_steps(view.id))
         rows.append(TrialRow.of(view, curve=curve_of(stored), epsilon=cost))
-    return rows
+    return rows, not_started(study)
 
 
-def _card(sweep: SweepFolder) -> str:
-    """The privacy card that was exported of it, or nothing."""
-    for name in (sweep.name, sweep.name.removesuffix(CHARGED)):
+def _card(sweep: SweepFolder) -> tuple[str, str]:
+    """The privacy card that was exported of it and the picture beside it, or nothing."""
+    from tuner.privacy.markdown import CURVE_FILE
+
+    for name in (sweep.name, sweep.name.removesuffix(CHARGED), sweep.id):
         page = Path("exports") / name / "privacy_card.md"
         text = page.read_text() if page.exists() else ""
         if sweep.id in text:
-            return text
-    return ""
+            picture = page.with_name(CURVE_FILE)
+            return text, picture.read_text() if picture.exists() else ""
+    return "", ""
 
 
 def sweep_state(sweep: SweepFolder) -> str:
     """The state that the sweep noted, or ``crashed`` when it says it runs and nobody drives it."""
     state = str(sweep.read_status().get("state", STARTING))
-    if state in {"running", STARTING} and not sweeps.is_held(sweep):
+    if state in RUNNING and not sweeps.is_held(sweep):
         return "crashed"
     return state
 
@@ -148,6 +168,7 @@ def _status(sweep: SweepFolder) -> dict[str, Any]:
             "sealed": True,
             "metric": report.metric,
             "best": None if best is None else {"score": best.score},
+            "winner": "released" if best is not None else report.without_winner,
         }
     counts: dict[str, int] = {}
     for row in report.trials:
@@ -175,7 +196,7 @@ def status_text(values: dict[str, Any]) -> str:
 def _sealed(sweep: dict[str, Any]) -> str:
     if not sweep.get("sealed"):
         return ""
-    return f"sealed  winner {format_value(sweep['best']['score'])}" if sweep["best"] else "sealed  no winner"
+    return f"sealed  winner {format_value(sweep['best']['score'])}" if sweep["best"] else f"sealed  {sweep['winner']}"
 
 
 def _open(sweep: dict[str, Any]) -> str:
@@ -203,7 +224,8 @@ def trial_values(sweep: SweepFolder, trial: str | None) -> dict[str, Any]:
         rows = tuple(row for row in rows if trial in {str(row.number), row.id})
         if not rows:
             raise InputError(f"a trial must be named by its number or id, got {trial!r}. See: tune show {sweep.name}")
-    return {"sweep": sweep.id, "trials": [vars(row) for row in rows]}
+    told: dict[str, Any] = {"sweep": sweep.id, "trials": [vars(row) for row in rows]}
+    return told if trial is not None else {**told, "left_out": report.left_out}
 
 
 def _winner_values(sweep: SweepFolder, report: SweepReport, trial: str | None) -> dict[str, Any]:
@@ -211,7 +233,8 @@ def _winner_values(sweep: SweepFolder, report: SweepReport, trial: str | None) -
         raise InputError(f"the runs of a sealed search are not told, got {trial!r}. See: tune show {sweep.name}")
     best = report.best
     told = None if best is None else {"score": best.score, "parameters": dict(best.parameters)}
-    return {"sweep": sweep.id, "sealed": True, "metric": report.metric, "winner": told}
+    why = "" if best is not None else report.without_winner
+    return {"sweep": sweep.id, "sealed": True, "metric": report.metric, "winner": told, "without": why}
 
 
 def trial_text(values: dict[str, Any]) -> str:
@@ -228,6 +251,8 @@ def trial_text(values: dict[str, Any]) -> str:
             f"  {row['number']:>4}  {row['state']:<9} {row['step']:>6}/{row['steps_planned']}  "
             f"{format_value(row['score']):>8}  {chosen}"
         )
+    if values.get("left_out"):
+        lines.append(f"  {values['left_out']}")
     return "\n".join(lines if rows else [*lines, "  no trial yet"])
 
 
@@ -245,7 +270,7 @@ def _one(row: dict[str, Any]) -> Iterable[str]:
 def _the_winner(values: dict[str, Any]) -> Iterable[str]:
     winner = values["winner"]
     if winner is None:
-        yield f"{values['sweep']}: sealed, and no winner is released"
+        yield f"{values['sweep']}: sealed, {values['without']}"
         return
     yield f"{values['sweep']}: sealed; its winner has {values['metric']} {format_value(winner['score'])}"
     for name, value in winner["parameters"].items():
@@ -257,17 +282,16 @@ def follow(sweep: SweepFolder, *, every: float) -> None:
     last = ""
     while True:
         report = read_sweep(sweep)
-        ended = sum(row.state != "running" for row in report.trials)
-        best = format_value(report.best.score) if report.best else "none yet"
-        line = f"{report.state}: {ended} of {report.trials_planned} trials ended, best {best}"
+        best = with_error(report.best.score, report.score_error) if report.best else "none yet"
+        line = f"{report.state}: {report.ended} of {count(report.trials_planned, 'trial')} ended, best {best}"
         if report.sealed:
-            line = f"{report.state}: sealed, winner {best}"
+            line = f"{report.state}: sealed, {f'winner {best}' if report.best else report.without_winner}"
         elif report.budget is not None:
             line += f"; {budget_line(report.budget)}"
         if line != last:
             click.echo(line)
             last = line
-        if report.state not in {"running", STARTING}:
+        if report.state not in RUNNING:
             return
         time.sleep(every)
 
@@ -275,7 +299,7 @@ def follow(sweep: SweepFolder, *, every: float) -> None:
 def request_stop(sweep: SweepFolder) -> str:
     """Ask a running sweep to stop; it sees the request at its next report."""
     state = sweep_state(sweep)
-    if state not in {"running", STARTING}:
+    if state not in RUNNING:
         return f"{sweep.id} is not running ({state}); nothing to stop"
     sweep.stop_request.touch()
     if sweep.is_sealed:
@@ -298,7 +322,7 @@ def sync_tracking(sweep: SweepFolder, uri: str | None = None) -> str:
     if uri is not None:
         check_tracking(uri)
         uri = absolute_uri(uri)
-    return f"{sweep.id}: {replay(sweep.root, uri=uri)}"
+    return f"{sweep.id}, MLflow: {replay(sweep.root, uri=uri)}"
 
 
 def write_report(sweep: SweepFolder, out: Path | None) -> Path:
@@ -314,17 +338,33 @@ def serve_ui(uri: str, *, port: int) -> int:
     """MLflow's own pages for a tracking store, on this machine only; the exit code of its server.
 
     Raises:
-        InputError: the store is a file that is not there; looking must not make it.
+        InputError: the store is a file that is not there, which looking must not make; or the port is in use.
     """
     from tuner.tracking.store import absolute_uri, connect
 
     store = absolute_uri(uri)
     if store.startswith("sqlite:///") and not Path(store.removeprefix("sqlite:///")).exists():
         raise InputError(f"a tracking store must be there to be shown, got {uri}. Run a search first, or give --uri.")
+    _require_free(port)
     connect(store)  # makes or migrates the database alone, before the server's several processes open it
-    click.echo(f"http://127.0.0.1:{port}   (training runs: experiment, then Runs; Ctrl-C ends)")
+    # MLflow opens as for language models, where an experiment has no runs, unless its address says otherwise.
+    click.echo(f"http://127.0.0.1:{port}/#/experiments?workflowType=machine_learning   (Ctrl-C ends)")
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", store, "--host", "127.0.0.1"]
     try:
         return subprocess.call([*command, "--port", str(port)])
     except KeyboardInterrupt:
         return 0
+
+
+def _require_free(port: int) -> None:
+    """Refuse a port that is in use: MLflow's server would end at once, after its address was told.
+
+    Raises:
+        InputError: it is.
+    """
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one whose server has just ended is free
+        try:
+            trial.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise InputError(f"port {port} is in use or not allowed ({error.strerror}); give --port N") from error

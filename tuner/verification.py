@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.errors import TunerError
+from tuner.errors import InputError, TunerError
 
 __all__ = ["CardReport", "verify_card"]
 
@@ -36,38 +37,78 @@ def verify_card(path: Path, ledger_url: str | None) -> CardReport:
 
     Returns:
         The report; a ledger, a card or a page that cannot be read is a no, with the reason.
+
+    Raises:
+        InputError: the file is no card at all, but something else; or the experiment file beside it, which names the
+            ledger, cannot be read.
+        OSError: the file cannot be read.
     """
+    from tuner.privacy.card import EXPORTED, file_hash
     from tuner.privacy.ledger import Ledger
     from tuner.privacy.markdown import CURVE_FILE
     from tuner.privacy.verify import Check, Report, verify
 
     # An RDP accountant of dp_accounting tells of every order that it leaves out; the bound of the others stands.
     logging.getLogger("absl").setLevel(logging.ERROR)
-    url = ledger_url or ""
+    _require_card(path)
+    url = ledger_url or _ledger_beside(path)
     page, curve = path.with_suffix(".md"), path.with_name(CURVE_FILE)
     try:
-        url = url or _ledger_beside(path)
         ledger = Ledger.open(url, create=False)
         text = path.read_bytes().decode()
         markdown = page.read_text() if page.exists() else None
-        report = verify(text, ledger, markdown=markdown, svg=curve.read_text() if curve.exists() else None)
+        svg = curve.read_text() if curve.exists() else None
+        beside = {name: file_hash(path.with_name(name)) for name in EXPORTED if path.with_name(name).is_file()}
+        report = verify(text, ledger, markdown=markdown, svg=svg, beside=beside)
     except (TunerError, UnicodeDecodeError, OSError) as error:
         report = Report((Check("ledger and card can be read", ok=False, detail=str(error)),))
     values = {
         "ok": report.ok,
         "answer": report.answer,
         "card": str(path),
-        "ledger": url or None,
-        "checks": [{"name": check.name, "ok": check.ok, "detail": check.detail} for check in report.checks],
+        "ledger": url,
+        "checks": [
+            {"name": check.name, "ok": check.ok, "detail": check.detail, "exact": check.exact}
+            for check in report.checks
+        ],
     }
-    return CardReport(ok=report.ok, text=f"{path} against {url or 'no ledger'}\n{report}", values=values)
+    return CardReport(ok=report.ok, text=f"{path} against {url}\n{report}", values=values)
+
+
+def _require_card(path: Path) -> None:
+    """Refuse what is no card, rather than answer that it does not hold.
+
+    A card in which something was changed stays one, also where that makes it no JSON: the answer to it is no.
+    """
+    try:
+        text = path.read_bytes().decode().lstrip()
+    except UnicodeDecodeError:
+        text = ""
+    try:
+        read = json.loads(text)
+    except (ValueError, RecursionError):
+        if text.startswith("{") and path.suffix == ".json":
+            return
+        read = None
+    if isinstance(read, dict) and read.keys() & {"claim", "schema"}:
+        return
+    card = path.with_name("privacy_card.json")
+    beside = card != path and card.exists()
+    raise InputError(f"{path} is not a privacy_card.json" + (f"; did you mean {card}?" if beside else "."))
 
 
 def _ledger_beside(path: Path) -> str:
-    """The ledger that the exported experiment file names; the default when there is no such file."""
+    """The ledger that the exported experiment file names; the default when there is no such file.
+
+    Raises:
+        InputError: there is one that cannot be read, which says nothing of the card.
+    """
     beside = path.with_name("experiment.yaml")
     if beside.exists():
         from tuner.experiment import load
 
-        return load(beside).ledger
+        try:
+            return load(beside).ledger
+        except (TunerError, OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{error}\nThe ledger is named there; name it yourself: --ledger URL.") from error
     return "sqlite:///runs/ledger.db"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -121,7 +122,7 @@ def test_a_plan_guesses_its_time_and_reads_no_record(bare: Tune, monkeypatch: py
             monkeypatch.setattr(trainables.data.loading, name, private)
     plan = bare("plan", bare.write(), "--json").json
     assert plan["wall_time_seconds"] > 0
-    assert "training alone about" in bare("plan", bare.write()).text
+    assert re.search(r"training alone (about \d|under a second)", bare("plan", bare.write()).text)
 
 
 @pytest.mark.parametrize(

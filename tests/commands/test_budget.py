@@ -76,7 +76,7 @@ def test_a_cap_is_set_for_the_owner_of_the_records(bare: Tune) -> None:
     said = bare("budget", "set", "cifar10_10k2k", "--epsilon", "3", "--delta", "1e-5")
     assert "cifar10: " in said.out
     assert [each["dataset"] for each in bare("budget", "--json").json["datasets"]] == ["cifar10"]
-    assert "no search has used it" in bare("budget", "set", "digit", "--epsilon", "3", "--delta", "1e-5").out
+    assert "no search has used it" in bare("budget", "set", "ours", "--epsilon", "3", "--delta", "1e-5").out
 
 
 @pytest.mark.parametrize("epsilon", ["nan", "inf", "-1", "0"])
@@ -201,12 +201,12 @@ def test_a_share_lets_its_user_in_up_to_it_and_nobody_else(tune: Tune) -> None:
         (("grant", "digits", "", "--epsilon", "1", "--delta", "1e-5"), 2, "user must be"),
         (("grant", "digits", "a\nb", "--epsilon", "1", "--delta", "1e-5"), 2, "user must be"),
         (("grant", "digits", "a\udcff", "--epsilon", "1", "--delta", "1e-5"), 2, "user must be"),
-        (("grant", "digit", "alice", "--epsilon", "1", "--delta", "1e-5"), 2, "There are: digits"),
+        (("grant", "digit", "alice", "--epsilon", "1", "--delta", "1e-5"), 2, "Did you mean digits? There are: digits"),
         (("grant", "digits", "--epsilon", "1", "--delta", "1e-5"), 2, "USER"),
         (("revoke", "digits", "alice"), 1, "alice"),
-        (("revoke", "digit", "alice"), 2, "There are: digits"),
-        (("show", "digit"), 2, "There are: digits"),
-        (("report", "digit", "--out", "a.html"), 2, "There are: digits"),
+        (("revoke", "digit", "alice"), 2, "Did you mean digits?"),
+        (("show", "digit"), 2, "Did you mean digits?"),
+        (("report", "digit", "--out", "a.html"), 2, "Did you mean digits?"),
         (("report", "digits", "--out", "no/such/folder/a.html"), 2, "folder that exists"),
         (("report", "digits", "--out", "."), 2, "must be a file"),
         (("report", "digits"), 2, "--out"),
@@ -259,7 +259,7 @@ def test_what_is_shown_names_user_unit_mode_and_cap(bare: Tune) -> None:
     ledger.lease("one", "a", 4)
     text = bare("budget", "show", "digits").text
     assert "left: ε = 8, δ = 9e-05" in text
-    assert f"one open {ME} per record, composition cap ε = 2, δ = 1e-05 1 trials, 4 of 100 steps" in text
+    assert f"one open {ME} per record, composition cap ε = 2, δ = 1e-05 1 trial, 4 of 100 steps" in text
     assert "odometer, not a guarantee: the guarantee is the cap" in text
     (search,) = bare("budget", "--json").json["datasets"][0]["searches"]
     wanted = {"user": ME, "unit": "record", "mode": "composition", "cap_kind": "total_steps", "step_cap": 100}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import sqlite3
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from command_fakes import STEPS, Tune
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from trainables.data import DatasetRequest, load
 from trainables.models import build
@@ -131,6 +132,22 @@ def test_verify_says_yes_and_why(look: Tune) -> None:
         "card page",
         "card curve",
     } <= {check["name"] for check in said["checks"]}
+
+
+def test_what_is_no_card_is_not_answered_by_a_no(look: Tune, tmp_path: Path) -> None:
+    """A yes or no is for cards; who names another file is told which one was meant."""
+    for name in ("privacy_card.md", "privacy_curve.svg", "experiment.yaml", "model.safetensors"):
+        said = look("verify", str(CARD.with_name(name)), code=2)
+        assert said.err.strip().endswith(f"{name} is not a privacy_card.json; did you mean {CARD}?"), said.err
+        assert said.out == ""
+    for name, text in (("plan.json", '{"name": "tiny"}'), ("list.json", "[]"), ("notes.txt", "no card"), ("a", "")):
+        path = tmp_path / name
+        path.write_text(text)
+        assert f"{name} is not a privacy_card.json." in look("verify", str(path), code=2).err
+    # A card that was broken stays one, and does not hold.
+    broken = tmp_path / "privacy_card.json"
+    broken.write_text(CARD.read_text()[:-3])
+    assert "NO " in look("verify", str(broken), "--ledger", look.ledger_url, code=1).out
 
 
 def test_every_number_of_the_curve_is_in_the_picture_beside_the_card(look: Tune) -> None:
@@ -345,5 +362,31 @@ def test_a_card_without_its_ledger_is_a_no(copied: Tune, tmp_path: Path) -> None
     copied("budget", "set", "digits", "--epsilon", "9", "--delta", "1e-4")
     assert "NO " in copied("verify", str(CARD), "--ledger", copied.ledger_url, code=1).out
     assert "NO " in copied("verify", str(CARD), "--ledger", "nowhere", code=1).out
+
+
+def test_an_experiment_file_that_cannot_be_read_says_nothing_of_the_card(copied: Tune, tmp_path: Path) -> None:
+    """It names the ledger: without it the question cannot be asked, and the answer is no no."""
     (tmp_path / "exports" / "tiny" / "experiment.yaml").write_text("name: [")
-    assert "NO " in copied("verify", str(CARD), code=1).out
+    said = copied("verify", str(CARD), code=2)
+    assert "experiment.yaml" in said.err
+    assert "--ledger URL" in said.err
+    assert said.out == ""
+    assert "does not hold" in copied("verify", str(CARD), "--ledger", copied.ledger_url, code=1).out, "another file"
+
+
+def test_a_card_is_for_the_files_that_were_exported_with_it(copied: Tune) -> None:
+    def said(code: int) -> dict[str, tuple[bool, str]]:
+        checks = copied("verify", str(CARD), "--ledger", copied.ledger_url, "--json", code=code).json["checks"]
+        return {check["name"]: (check["ok"], check["detail"]) for check in checks}
+
+    model, file = CARD.with_name("model.safetensors"), CARD.with_name("experiment.yaml")
+    named = json.loads(CARD.read_text())["exported_files"]
+    assert named == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (model, file)}
+    assert said(0)[f"file {model.name}"] == (True, "it is the one that was exported with the card")
+    weights = load_file(model)
+    save_file({name: value + 1 for name, value in weights.items()}, str(model))
+    assert said(1)[f"file {model.name}"][0] is False, "another model under the same card"
+    model.unlink()
+    assert said(0)[f"file {model.name}"] == (True, "it is not beside the card, and was not compared")
+    file.write_text(file.read_text().replace("epochs: 1", "epochs: 2"))
+    assert said(1)[f"file {file.name}"][0] is False

@@ -76,7 +76,23 @@ def test_one_command_searches_in_public_and_charges_one_run(tune: Tune, public: 
     parents = {run.data.tags["dp_tuner.sweep"] for run in tune.mlflow_runs() if run.data.tags["dp_tuner.trial"] == "-"}
     assert parents == {search.id, charged.id}, "all of both may be seen"
     assert [each["sweep"] for each in tune("status", "--json").json["sweeps"]] == [search.id, charged.id]
-    assert "declares public" in Path(tune("report", search.id).out.split()[-1]).read_text()
+    page = Path(tune("report", search.id).out.split()[-1]).read_text()
+    assert "declares public" in page
+    assert "logistic_regression on open<" in page, "what it was searched on, and not the private records"
+    assert "open (declared public)" in page
+    assert "nothing charged" in page
+    rate = f"sample rate {128 / (PUBLIC_SIZE * 0.9):.6g}"
+    assert rate in page
+    assert rate in said.text
+    params = {
+        run.data.tags["dp_tuner.sweep"]: run.data.params
+        for run in tune.mlflow_runs()
+        if run.data.tags["dp_tuner.trial"] == "-"
+    }
+    assert params[search.id]["dataset.name"] == "open"
+    assert params[search.id]["charged_run.dataset.name"] == "digits"
+    assert params[charged.id]["dataset.name"] == "digits"
+    assert "nothing to do" in tune("resume", "tiny", "--local").out
 
 
 def test_the_search_has_the_steps_batch_and_noise_of_the_charged_run(
@@ -210,7 +226,7 @@ def test_it_goes_on_in_the_phase_in_which_it_was_left(
     assert (state.leased_steps, state.status) == (STEPS, "closed")
     assert tune.entries.count("open_search") == 1
     before = tune.entries
-    tune("resume", "tiny", "--local")
+    assert "nothing to do" in tune("resume", "tiny", "--local").out
     assert tune.search_state(charged.id).leased_steps == STEPS, "nothing was left to do"
     assert {kind: tune.entries.count(kind) for kind in ("lease", "open_search")} == {
         kind: before.count(kind) for kind in ("lease", "open_search")
@@ -315,3 +331,21 @@ def test_the_export_is_that_of_the_charged_run(tune: Tune, public: dict[str, obj
     assert tune("verify", "exports/tiny/privacy_card.json").code == 0
     assert "epsilon" in Path(tune("report", charged.id).out.split()[-1]).read_text()
     assert search.id != charged.id
+
+
+@pytest.mark.parametrize("changed", ["order", "test records"])
+def test_the_private_records_in_another_order_are_no_public_ones(
+    tune: Tune, public: dict[str, object], changed: str
+) -> None:
+    with np.load(tune.folder / "open.npz") as stored:
+        arrays = dict(stored)
+    write_records(tune.folder / "own.npz", **arrays)
+    if changed == "order":
+        arrays |= {key: arrays[key][::-1] for key in ("x_train", "y_train")}
+    else:
+        arrays |= {key: arrays[key][:50] for key in ("x_test", "y_test")}
+    write_records(tune.folder / "open.npz", **arrays)
+    own = {"name": "own", "path": "own.npz", "public_size": 500}
+    file = tune.write(**{**public, "dataset": own})
+    assert "search.public must name other records than the private ones" in tune("run", file, "--local", code=2).text
+    assert tune.sweeps == []

@@ -215,7 +215,7 @@ def test_a_folder_that_was_half_made_hides_no_sweep(tune: Tune) -> None:
     assert tune("status", "tiny", "--json").json["sweeps"][0]["sweep"] == real.name
     for command in ("resume", "export", "show", "report", "watch"):
         assert "died while its folder was made" in tune(command, later.name, code=2).err
-    assert "going on with " + real.name in tune("resume", "tiny", "--local").text
+    assert f"{real.name} is already finished" in tune("resume", "tiny", "--local").text
 
 
 def test_a_start_that_fails_in_its_ledger_can_go_on(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ def test_a_sweep_without_its_tracking_server(tune: Tune) -> None:
     exported = tune("export", "tiny", "--json").json
     assert "tune sync" in exported["tracking"]
     here = ("--uri", "sqlite:///runs/mlflow.db")
-    assert "records in MLflow" in tune("sync", "tiny", *here).out
+    assert "records sent" in tune("sync", "tiny", *here).out
     runs = {run.data.tags["dp_tuner.trial"]: run for run in tune.mlflow_runs()}
     assert len(runs) == 3
     assert {run.info.status for run in runs.values()} == {"FINISHED"}

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from sweep_fakes import LEASE, RUNGS, STEPS, FakeTraining, Recorder, Sweep
@@ -213,6 +215,31 @@ def test_the_runner_gives_no_driver_to_rays_files(ray_two_slots: None) -> None:
 
     bridge = ray_runner._Bridge.__new__(ray_runner._Bridge)
     assert cloudpickle.loads(cloudpickle.dumps(bridge)) is None
+
+
+def test_a_trial_that_loses_worker_after_worker_waits_for_ray_to_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(ray_runner.time, "sleep", slept.append)
+    driver = SimpleNamespace(is_running=lambda _: True, restarted=lambda _: True)
+    nothing: Any = None
+    bridge = ray_runner._Bridge(
+        driver,
+        nothing,
+        nothing,
+        folder=Path(),
+        make_training=nothing,
+        concurrent_trials=1,  # type: ignore[arg-type]
+    )
+    bridge._ours["r"] = "ours"
+    for _ in range(1 + ray_runner.MAX_LOST_WORKERS):
+        bridge.added("r")
+    assert len(slept) == ray_runner.MAX_LOST_WORKERS
+    assert slept == sorted(slept)
+    assert slept[0] == 0.0, "one loss costs nobody a second"
+    assert sum(slept) >= 10.0, "a machine that is gone is noticed within seconds, not at once"
+    bridge._lost_in_a_row.pop("r")  # as a report does
+    bridge.added("r")
+    assert slept[-1] == 0.0
 
 
 def test_the_trainable_saves_and_continues_through_rays_own_interface(tmp_path: Path) -> None:

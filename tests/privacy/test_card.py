@@ -16,6 +16,8 @@ from tuner.privacy.allowances import TotalSteps
 from tuner.privacy.card import build_card, card_text, issue_card, parse_card
 from tuner.privacy.events import SampledGaussian
 from tuner.privacy.ledger import Ledger
+from tuner.privacy.markdown import render_markdown
+from tuner.privacy.verify import verify
 
 
 @pytest.fixture
@@ -143,7 +145,10 @@ def test_an_open_search_tells_how_many_trials_there_were(cards: dict[str, dict[s
     assert cards["total_steps"]["spent"]["trials"] == 2
 
 
-@pytest.mark.parametrize("run", [None, (MECHANISM, 119), (SampledGaussian(0.05, 1.0), 120)])
+@pytest.mark.parametrize(
+    "run",
+    [None, (MECHANISM, 121), (MECHANISM, 0), (SampledGaussian(0.05, 1.0), 120), (SampledGaussian(0.02, 2.0), 120)],
+)
 def test_a_sealed_winner_must_be_a_run_that_the_search_may_make(
     ledger: Ledger, run: tuple[SampledGaussian, int] | None
 ) -> None:
@@ -151,6 +156,16 @@ def test_a_sealed_winner_must_be_a_run_that_the_search_may_make(
     with pytest.raises(VerificationError, match="may make"):
         issue_card(ledger, replace(facts, winner_run=run))
     assert issue_card(ledger, replace(facts, winner_run=(OTHER, 200)))["winner"]["steps"] == 200
+
+
+@pytest.mark.parametrize("steps", [1, 119, 120])
+def test_a_sealed_winner_may_be_shorter_than_the_longest_run_of_its_mechanism(ledger: Ledger, steps: int) -> None:
+    """The ledger has the longest run of a mechanism alone, which costs as much as any."""
+    card = issue_card(ledger, replace(charged(ledger, "sealed"), winner_run=(MECHANISM, steps)))
+    assert card["winner"]["steps"] == steps
+    report = verify(card_text(card), ledger, markdown=render_markdown(card))
+    assert report.ok, str(report)
+    assert "exported run was charged" in {check.name for check in report.checks}
 
 
 def test_a_sealed_search_that_never_began_gets_no_card(ledger: Ledger) -> None:

@@ -179,9 +179,12 @@ def test_the_page_says_everything_the_json_says(card: dict[str, Any]) -> None:
 def test_the_page_shows_the_curve_that_lies_beside_it(card: dict[str, Any]) -> None:
     (picture,) = re.findall(r"^!\[(.+)\]\((.+)\)$", render_markdown(card), flags=re.MULTILINE)
     assert picture[1] == CURVE_FILE
-    page = to_html(render_markdown(card))
-    assert picture[0] in page
-    assert CURVE_FILE not in page, "a page that stands alone has no picture beside it"
+    alone, with_it = to_html(render_markdown(card)), to_html(render_markdown(card), render_svg(card))
+    assert picture[0] in with_it
+    for page in (alone, with_it):
+        assert CURVE_FILE not in page, "a page that stands alone has no picture beside it"
+    for said in (picture[0], "Every dot"):
+        assert said not in alone, "nor words about one"
 
 
 def test_the_curve_can_be_read_by_anyone(card: dict[str, Any]) -> None:
@@ -237,6 +240,19 @@ def test_names_are_never_taken_for_markup(issued: dict[str, Any]) -> None:
     tree = ElementTree.fromstring(render_svg(issued))
     assert not list(tree.iter(f"{SVG}script"))
     assert '<script>"&' in "".join(tree.itertext())
+
+
+def test_names_make_no_links_tags_or_cells_of_the_page(issued: dict[str, Any]) -> None:
+    name = '<img src=x onerror="a()"> [here](http://x.y) **n** a|b `c` plain_name'
+    plain_page = render_markdown(issued)
+    for path in (("claim", "dataset"), ("claim", "search"), ("dataset_budget", "dataset"), ("validation", "source")):
+        issued[path[0]][path[1]] = name
+    page = render_markdown(issued)
+    assert "&#60;img" in page
+    assert "plain_name" in page, "the names that issued cards have stay as they are"
+    for sign in ("<img", "[here]", "**n**", "a|b", "`c`"):
+        assert sign not in page
+    assert page.count("|") == plain_page.count("|")
 
 
 def test_the_curve_leaves_out_what_cannot_be_told() -> None:

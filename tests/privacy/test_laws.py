@@ -98,8 +98,11 @@ def test_tail_is_an_upper_bound_far_out_too(law: RunLaw) -> None:
             assert found <= float(beyond) * (1 + 5e-3 * max(1.0, law.shape or 1.0)), runs
 
 
+SHAPES = st.floats(-0.5, 30.0).map(lambda shape: shape if abs(shape) >= 1e-9 else 0.0)
+
+
 @settings(max_examples=40, deadline=None, derandomize=True)
-@given(mean=st.floats(1.01, 200.0), shape=st.floats(-0.5, 30.0), runs=st.integers(0, 4000))
+@given(mean=st.floats(1.01, 200.0), shape=SHAPES, runs=st.integers(0, 4000))
 def test_tail_falls_and_telescopes(mean: float, shape: float, runs: int) -> None:
     law = RunLaw(name="negative_binomial", mean=mean, shape=shape)
     here, next_one = law.tail(runs), law.tail(runs + 1)

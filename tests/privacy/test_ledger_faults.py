@@ -47,6 +47,78 @@ def test_a_truncated_file_is_never_started_afresh(used: Ledger, size: int) -> No
     assert file_of(used).stat().st_size == size
 
 
+@pytest.mark.parametrize("size", [0, 50, 4096, 9000, -1])
+def test_who_uses_a_ledger_notices_that_it_was_cut_off(used: Ledger, size: int) -> None:
+    used.reserve("first", "b", 2)  # what its connection remembers of the file would do for the next entries
+    whole = file_of(used).stat().st_size
+    size = size % whole  # -1: the last byte alone
+    os.truncate(file_of(used), size)
+    with pytest.raises(LedgerCorruptError, match="cut off"):
+        used.lease("first", "b", 1)
+    assert file_of(used).stat().st_size == size
+
+
+def test_an_entry_stands_in_the_file_itself_while_others_use_it(used: Ledger, tmp_path: Path) -> None:
+    other = Ledger.open(used.url)
+    used.reserve("first", "b", 2)
+    used.lease("first", "b", 1)
+    copy = tmp_path / "copy.db"  # of this file alone, as a backup takes it
+    copy.write_bytes(file_of(used).read_bytes())
+    assert Ledger.open(f"sqlite:///{copy}").search_state("first").trials["b"].leased == 1
+    assert other.search_state("first").trials["b"].leased == 1
+
+
+def test_a_writer_that_is_killed_leaves_no_wal_to_mix_with_another_ledger(used: Ledger) -> None:
+    script = (
+        "import os, sys\n"
+        "from tuner.privacy.ledger import Ledger\n"
+        "Ledger.open(sys.argv[1]).reserve('first', 'b', 3)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    path = file_of(used)
+    used.reserve("first", "a moment before", 1)
+    done = subprocess.run([sys.executable, "-c", script, used.url], timeout=60, check=False)
+    assert done.returncode == -9
+    wal = path.with_name(f"{path.name}-wal")
+    assert not wal.exists() or wal.stat().st_size == 0
+    assert Ledger.open(used.url).search_state("first").trials["b"].reserved == 3
+
+
+def test_a_reader_in_the_middle_keeps_nobody_from_writing(used: Ledger) -> None:
+    reader = sqlite3.connect(file_of(used), isolation_level=None)
+    reader.execute("BEGIN")
+    before = reader.execute("SELECT count(*) FROM entries").fetchone()
+    used.reserve("first", "b", 2)
+    used.lease("first", "b", 2)
+    assert reader.execute("SELECT count(*) FROM entries").fetchone() == before
+    reader.execute("COMMIT")
+    reader.close()
+    used.settle("first", "b", 2)
+    wal = file_of(used).with_name(f"{file_of(used).name}-wal")
+    assert not wal.exists() or wal.stat().st_size == 0
+
+
+def test_a_ledger_is_used_on_both_sides_of_a_fork(used: Ledger) -> None:
+    used.reserve("first", "b", 100)
+    children = []
+    for _ in range(3):
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                for _ in range(5):
+                    used.lease("first", "b", 1)
+                code = 0
+            finally:
+                os._exit(code)
+        children.append(child)
+    for _ in range(5):
+        used.lease("first", "b", 1)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+    used.verify_chain()
+    assert used.search_state("first").trials["b"].leased == 20
+
+
 def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "mlflow.db"
     raw = sqlite3.connect(path)

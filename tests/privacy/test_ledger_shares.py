@@ -226,3 +226,13 @@ def test_the_control_sweeps_that_do_not_see_each_other_both_start(
     monkeypatch.undo()
     with pytest.raises(LedgerCorruptError, match="was not allowed"):  # and whoever looks at all of it notices
         Ledger.open(ledger.url)
+
+
+def test_the_same_records_are_divided_among_the_same_users(ledger: Ledger) -> None:
+    """Two hundred users of seven records each, and every record as a user: a total of both covers nobody."""
+    open_search(ledger, "first", unit="user", fingerprint="f", details={"users": "of seven"})
+    with pytest.raises(BudgetRefusedError, match="among the same users"):
+        open_search(ledger, "second", unit="user", fingerprint="f", details={"users": "each one"})
+    assert [search.search for search in ledger.dataset_state("digits").searches] == ["first"]
+    open_search(ledger, "again", unit="user", fingerprint="f", details={"users": "of seven"})
+    open_search(ledger, "grown", unit="user", fingerprint="g", details={"users": "other records"})

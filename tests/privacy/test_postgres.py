@@ -300,7 +300,7 @@ def test_rights_decide_who_reads_who_charges_and_who_makes(postgres: PostgresSer
     reader.verify_chain()
     assert reader.cap("digits") == Cap(8.0, 1e-4)
     with pytest.raises(LedgerError, match=r"permission denied.*INSERT ON dp_tuner\.entries"):
-        reader.set_cap("digits", 9.0, 1e-4)
+        reader.open_search("digits", "first", allowance=STEPS, epsilon=4.0, delta=1e-5)
 
     trainer = Ledger.open(own[training], create=False)
     assert trainer.user() == training

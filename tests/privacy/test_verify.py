@@ -105,14 +105,18 @@ def test_every_changed_digit_of_the_card_is_refused(ledger: Ledger, issued: dict
     ("path", "value", "said"),
     [
         (("claim", "delta"), 1e-6, "claim.delta is 1e-06 and should be 1e-05"),
-        (("claim", "epsilon"), 3.0, "claim.epsilon is 3.0 and should be 4.0"),
+        (("claim", "epsilon"), 3.0, "claim.epsilon is 3 and should be 4"),
         (("training_cap", "allowance", "step_cap"), 999, "allowance.step_cap is 999 and should be 1000"),
-        (("training_cap", "allowance", "noise_multiplier"), 2.1, "noise_multiplier is 2.1 and should be 2.0"),
+        (("training_cap", "allowance", "noise_multiplier"), 2.1, "noise_multiplier is 2.1 and should be 2"),
         (("training_cap", "epsilon_at_cap"), 1.0, "less is claimed than holds"),
         (("winner", "single_run_epsilon"), 0.5, "winner.single_run_epsilon is 0.5 and should be"),
         (("winner", "trial"), "zzz", "must have leased steps"),
         (("spent", "leased_steps"), 170, "spent.leased_steps is 170 and should be 180"),
-        (("dataset_budget", "committed_epsilon"), 3.0, "committed is (3.0, 1e-05) and should be (4.0, 1e-05)"),
+        (
+            ("dataset_budget", "committed_epsilon"),
+            3.0,
+            "says that ε = 3, δ = 1e-05 is committed; counted again it is ε = 4, δ = 1e-05",
+        ),
         (("dataset_budget", "user"), "nobody", "dataset_budget.user is 'nobody'"),
         (("ledger", "head_hash"), "0" * 64, "ledger head"),
         (("schema",), 3, "schema 1 or 2"),
@@ -179,7 +183,7 @@ def test_an_accountant_that_errs_in_the_curve_alone_is_found_out(
     )
     report = verify(issue_card(ledger, charged(ledger, "total_steps")), ledger)
     assert failed(report) == {"independent accountant, curve of training"}
-    assert "at delta 1e-07" in str(report)
+    assert "first at δ = 1e-07" in str(report)
 
 
 def test_an_accountant_that_errs_in_what_one_run_costs_is_found_out(
@@ -271,6 +275,49 @@ def test_a_changed_page_or_curve_is_refused(ledger: Ledger, kind: str) -> None:
     }
     assert failed(verify(text, ledger, svg=drawn.replace("ε = 4.0", "ε = 1.0"))) == {"card curve"}
     assert verify(text, ledger, markdown=page, svg=drawn).ok
+
+
+def test_a_changed_picture_is_told_in_a_line_that_can_be_read(ledger: Ledger, issued: dict[str, Any]) -> None:
+    drawn = render_svg(issued)
+    changed = drawn.replace("(logarithmic)", "(linear)")
+    assert max(map(len, drawn.splitlines())) > 300, "or there is nothing to cut"
+    (check,) = (c for c in verify(card_text(issued), ledger, svg=changed).checks if c.name == "card curve")
+    assert len(check.detail) < 240
+    assert "(linear)" in check.detail
+    assert "(logarithmic)" in check.detail
+    assert check.exact is not None
+    assert len(check.exact) > len(check.detail)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_answer_is_in_words_and_every_digit_is_kept_for_programs(ledger: Ledger, kind: str) -> None:
+    report = verify(card_text(issue_card(ledger, charged(ledger, kind))), ledger)
+    text = re.sub(r"[0-9a-f]{64}", "", str(report))
+    assert not re.search(r"\d\.\d{7}|\[|\('|time\(s\)|None|True|\d\.0\b", text), text
+    cap = next(check for check in report.checks if check.name == "independent accountant, cap of training")
+    assert re.search(r"\d\.\d{7}", cap.exact or "")
+    if kind == "validation":
+        (scores,) = (check for check in report.checks if check.name == "cap of validation")
+        assert "8 scores are charged, of 40 allowed" in scores.detail
+    if kind == "sealed":
+        assert "charged once" in text
+
+
+def test_what_was_spent_is_bounded_by_the_claim_of_the_ledger_not_of_the_card(
+    ledger: Ledger, issued: dict[str, Any]
+) -> None:
+    """A card whose claim was lowered below what was spent must not say that it was found between 1 and 1."""
+    report = forged(ledger, issued, "claim", "epsilon", value=1.0)
+    spent = next(check for check in report.checks if check.name == "independent accountant, spent")
+    low, high = map(float, re.findall(r"it lies between ([\d.]+) and ([\d.]+)", spent.detail)[0])
+    assert 1.4 < low < high < 1.5
+    assert f"the card says ε = {issued['spent']['epsilon_spent']:.6g}; computed without the card" in spent.detail
+
+
+def test_numbers_that_look_alike_are_told_with_every_digit(ledger: Ledger, issued: dict[str, Any]) -> None:
+    value = issued["winner"]["single_run_epsilon"]
+    report = forged(ledger, issued, "winner", "single_run_epsilon", value=value * (1 + 1e-8))
+    assert f"is {value * (1 + 1e-8)!r} and should be {value!r}" in str(report)
 
 
 def test_a_reformatted_card_is_refused(ledger: Ledger, issued: dict[str, Any]) -> None:

@@ -33,7 +33,7 @@ def values(**changes: object) -> dict[str, Any]:
         "guarantee": pair, "over": False, "divided": True,
         "shares": [{"user": NASTY, "granted": pair, "committed": pair, "left": None}], "searches": [search],
         "entries": 7, "head": "ab" * 32, "history": [line],
-        "odometer": {"epsilon_spent": 1.0, "delta": 1e-5, "label": LABEL},
+        "odometer": {"epsilon_spent": 1.0, "delta": 1e-5, "delta_is": "the cap's", "label": LABEL},
     }  # fmt: skip
     return {**made, **changes}
 
@@ -81,7 +81,7 @@ def test_names_cannot_write_into_the_page_and_nothing_is_loaded(changes: dict[st
 
 def test_the_odometer_is_labelled_and_the_guarantee_is_the_cap() -> None:
     page = render(values(), POINTS)
-    assert re.search(r"spent so far</th><td>ε = 1 at δ = 1e-05 \(odometer, not a guarantee", page)
+    assert re.search(r"spent so far</th><td>ε = 1 at δ = 1e-05, the cap&#x27;s \(odometer, not a guarantee", page)
     assert "guarantee (the cap)" in page
 
 
@@ -126,6 +126,20 @@ def test_a_history_of_any_length_has_a_chart(days: float) -> None:
     page = render(values(made="2026-03-01 00:00:00"), [POINTS[0], Point(START + timedelta(days=days), 1.0, None)])
     assert "NaN" not in page
     assert "inf" not in page.split("<svg")[1].split("</svg>")[0]
+
+
+def test_practically_all_is_not_called_at_most_that() -> None:
+    """Nobody is at most practically sure."""
+    huge = {"epsilon": 100.0, "delta": 1e-5}
+    page = render(values(cap=huge, guarantee=huge), POINTS)
+    assert "can be practically 100 % sure of it" in page
+    assert "at most practically" not in page
+
+
+def test_the_history_tells_whom_a_line_is_about() -> None:
+    """A grant is noted with who receives it, not with who granted it."""
+    page = render(values(), POINTS)
+    assert ">about user</th>" in page[page.index("<h2>History") :]
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 10.0, 15.0, 20.0, 100.0, 1e6])

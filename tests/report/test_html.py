@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_fakes import budget, report, row
 
-from tuner.report.charts import curves, score_by_parameter, score_by_trial
+from tuner.report.charts import curves, legend, score_by_parameter, score_by_trial
 from tuner.report.html import render, write
 from tuner.report.markdown import to_html
+from tuner.report.model import Scale
 
-VOID = {"meta", "wbr"}
+VOID = {"meta", "wbr", "img"}
 FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e9, max_value=1e9)
 
 
@@ -31,9 +33,11 @@ class Checker(HTMLParser):
         self.loads: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in ("script", "link", "img", "iframe", "object"):
+        inside = dict(attrs).get("src") if tag == "img" else None  # a picture in the page itself is not loaded
+        if tag in ("script", "link", "img", "iframe", "object") and not str(inside).startswith("data:image/svg+xml,"):
             self.loads.append(tag)
-        self.loads += [name for name, _ in attrs if name in ("src", "href") or name.startswith("on")]
+            self.loads += [name for name, _ in attrs if name == "src"]
+        self.loads += [name for name, _ in attrs if name == "href" or name.startswith("on")]
         if tag not in VOID:
             self.open.append(tag)
 
@@ -204,3 +208,113 @@ def test_the_file_is_replaced_whole(tmp_path: Path) -> None:
     write(report(row(0)), path)
     assert path.read_text(encoding="utf-8").endswith("</html>\n")
     assert [item.name for item in tmp_path.iterdir()] == ["report.html"]
+
+
+PICTURED = """## The numbers
+
+![The pairs of ε and δ]("x".svg)
+
+Every dot is a pair that holds.
+
+After it.
+"""
+
+
+def test_the_picture_of_a_card_is_in_the_page_or_nothing_is_said_of_it() -> None:
+    bare = check(to_html(PICTURED))
+    assert "The pairs of" not in bare
+    assert "Every dot" not in bare
+    assert "After it." in bare
+    page = to_html(PICTURED, '<svg><script>alert("1")</script></svg>')
+    assert "Every dot" in check(page)
+    assert '<img alt="The pairs of ε and δ" src="data:image/svg+xml,%3Csvg%3E' in page
+    assert "<svg" not in page, "as an image it can run nothing and style nothing"
+    shown = render(report(row(0), card=PICTURED, card_picture="<svg/>"))
+    assert "<img" in shown
+
+
+def test_a_trial_that_was_cut_off_is_told_and_has_not_ended() -> None:
+    shown = report(row(0), row(1, 0.4, "cut off"), state="interrupted")
+    words = check(render(shown))
+    assert "1 of 5" in words
+    assert "1 complete, 1 cut off" in words
+    assert '<span class="chip cut-off">cut off</span>' in render(shown)
+    assert 'class="point cut-off"' in score_by_trial(shown)
+
+
+def test_a_sealed_search_speaks_of_its_winner_and_says_when_none_may_come() -> None:
+    for state, words in (("running", "winner not released yet"), ("interrupted", "winner not released yet")):
+        page = check(render(report(state=state, sealed=True)))
+        assert words in page
+        assert "no winner" not in page.lower()
+    page = check(render(report(state="done", sealed=True)))
+    assert "no winner" in page
+    assert "for the winner alone" in page
+    assert "for the winner: its configuration, its model and its score" in page
+    assert "whole search" not in page
+    assert "odometer" not in page
+
+
+def test_a_public_search_says_that_nothing_was_charged() -> None:
+    words = check(render(report(row(0), budget=None, claim="Declared public.")))
+    assert "nothing charged" in words
+    assert "not private" not in words.lower()
+
+
+def test_the_noise_of_a_score_stands_beside_it() -> None:
+    assert "0.87 ± 0.083" in check(render(report(row(0, 0.87), score_error=0.0831)))
+
+
+def test_only_what_is_drawn_is_in_the_legend_with_its_mark() -> None:
+    shown = report(row(0, 0.5), row(1, 0.9), row(2, 0.8, "pruned", curve=()), row(3, None, "failed"))
+    assert re.findall(r">([○●—] \w+)<", legend(shown)) == ["● complete", "○ pruned", "● best"]
+    assert re.findall(r">([○●—] \w+)<", legend(shown, lines=True)) == ["— complete", "— best"]
+
+
+def test_an_axis_is_that_of_the_search() -> None:
+    values = (0.10, 0.12, 0.15)
+    rows = [row(n, n / 10, parameters={"a": value}) for n, value in enumerate(values)]
+
+    def places(scale: Scale | None) -> list[float]:
+        chart = score_by_parameter(report(*rows, scales={} if scale is None else {"a": scale}), "a")
+        assert chart.count('class="tick"') > 4, "both axes have ticks"
+        return [float(found) for found in re.findall(r'cx="([0-9.]+)"', chart)]
+
+    def share(found: list[float]) -> float:
+        return (found[1] - found[0]) / (found[2] - found[0])
+
+    logged = (math.log(0.12) - math.log(0.10)) / (math.log(0.15) - math.log(0.10))
+    assert share(places(Scale(log=True))) == pytest.approx(logged, abs=0.002)
+    assert share(places(Scale())) == pytest.approx(0.4, abs=0.002)
+    assert share(places(None)) == pytest.approx(0.4, abs=0.002)
+
+
+def test_a_choice_has_a_tick_at_every_option_in_its_order() -> None:
+    rows = [row(n, n / 10, parameters={"batch": value}) for n, value in enumerate((64, 256, 64))]
+    chart = score_by_parameter(report(*rows, scales={"batch": Scale(options=(256, 128, 64))}), "batch")
+    assert re.findall(r'text-anchor="middle">(\w+)<', chart)[:3] == ["256", "128", "64"]
+    places = [float(found) for found in re.findall(r'cx="([0-9.]+)"', chart)]
+    assert places[0] == places[2] > places[1]
+
+
+def test_columns_that_say_nothing_are_left_out_and_the_page_does_not_name_itself() -> None:
+    commands = ("tune export digits", "tune report digits")
+    page = render(report(row(0, epsilon=1.5), next_commands=commands))
+    assert "<th>reason</th>" not in page
+    assert "<th class=words>ε of the trial, as if alone</th>" in page
+    assert "tune export digits" in page
+    assert "tune report" not in page
+    assert "<th>reason</th>" in render(report(row(0, reason="below the median")))
+
+
+def test_numbers_that_are_left_out_are_explained() -> None:
+    words = check(render(report(row(0), row(3), not_started=2)))
+    assert "2 candidates did not fit what was left and were not started" in words
+    assert "1 candidate did not fit what was left and was not started" in check(render(report(row(0), not_started=1)))
+
+
+def test_a_narrow_screen_scrolls_charts_and_breaks_words() -> None:
+    page = render(report(row(0), row(1), facts=(("folder", "/a/very/long/path"),)))
+    assert re.search(r"\.facts td,\.facts th\{[^}]*overflow-wrap:anywhere", page)
+    assert "min-width:560px" in page
+    assert page.count("<div class=wide><svg") == 2

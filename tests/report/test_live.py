@@ -259,3 +259,24 @@ def test_names_are_printed_as_they_are() -> None:
         live.trial_started(view(0, parameters={"schedule": "[bold]x[/bold]"}))
     assert "schedule=[bold]x[/bold]" in text(target)
     assert "[bold]x[/bold]" in screen(live)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_is_waited_for_is_told_until_a_trial_starts(*, terminal: bool) -> None:
+    target = console(terminal=terminal)
+    live = make(target, waiting="starting Ray …", unit="user")
+    with live:
+        before = screen(live)
+        live.trial_started(view(0))
+        after = screen(live)
+    assert "starting Ray …" in before
+    assert "one user with all records" in before
+    assert "starting Ray" not in after
+    assert terminal or "starting Ray …" in text(target)
+
+
+def test_one_is_not_several() -> None:
+    target = console(terminal=False)
+    with make(target, trials=1) as live:
+        live.trial_finished(view(0, TrialState.COMPLETE, step=100, last_score=0.5))
+    assert "1/1 trial  " in text(target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_fakes import budget, budget_of_units, budget_with_scores, report, row, view
 
+from tuner.claims import budget_sentence
 from tuner.report.model import (
     Shares,
     TrialRow,
     better,
     budget_line,
-    budget_sentence,
     count,
     format_value,
     varying_parameters,
@@ -116,3 +117,24 @@ def test_the_claim_is_the_cap_and_never_what_was_spent() -> None:
 )
 def test_one_and_several(number: int, what: str, expected: str) -> None:
     assert count(number, what) == expected
+
+
+@pytest.mark.parametrize("mode", ["composition", "selection"])
+@pytest.mark.parametrize("unit", ["record", "user"])
+@pytest.mark.parametrize("protected", [False, True])
+def test_what_is_claimed_is_what_the_plan_promised(mode: str, unit: str, *, protected: bool) -> None:
+    from tuner import presenting_plan
+
+    made = budget_with_scores() if protected else budget()
+    plan: Any = SimpleNamespace(
+        epsilon=made.epsilon_cap,
+        delta=made.delta,
+        unit=unit,
+        selection={} if mode == "selection" else None,
+        public=None,
+        validation={} if protected else None,
+    )
+    promised = presenting_plan._guarantee(plan).replace("will be", "is")
+    said = budget_sentence(made, sealed=mode == "selection", unit=unit)
+    assert said.startswith(promised)
+    assert ("odometer" in said) is (mode == "composition")

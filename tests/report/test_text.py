@@ -134,3 +134,17 @@ def test_a_pipe_is_wide_and_a_terminal_is_what_it_is(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert console().width == 70
     assert console(quiet=True).quiet
+
+
+def test_a_sealed_summary_begins_with_how_it_ended() -> None:
+    lines = shown(summary(report(row(0, 0.87), sealed=True, score_error=0.0831))).splitlines()
+    assert "ended as" in lines[1]
+    assert "winner" in lines[2]
+    assert "0.87 ± 0.083" in lines[2]
+    assert "whole search" not in " ".join(lines)
+    assert "winner not released yet" in shown(summary(report(sealed=True, state="interrupted")))
+
+
+def test_candidates_that_did_not_fit_are_told() -> None:
+    seen = " ".join(shown(summary(report(row(0), row(2), not_started=1))).split())
+    assert "1 candidate did not fit what was left and was not started" in seen

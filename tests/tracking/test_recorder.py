@@ -386,15 +386,19 @@ def test_protected_scores_and_whom_the_guarantee_protects_are_told(tmp_path: Pat
         return view
 
     budget.view = with_scores  # type: ignore[method-assign]
-    with recorder(tmp_path, URI, budget, send=False, protects="one user with all their records") as observer:
+    settings = {"privacy": {"unit": "user"}}
+    with recorder(tmp_path, URI, budget, send=False, settings=settings) as observer:
         run_trial(observer, budget, 0)
     server = sent(tmp_path)
     _, _, tags, _ = server.state()["-"]
     assert set(metric(server, "-", "scores_spent").values()) == {3.0}
     assert set(metric(server, "-", "epsilon_scores").values()) == {0.25}
     note = tags["mlflow.note.content"]
-    assert "one user with all their records" in note
+    assert "add or remove one user with all records, for everything the search shows. Test scores are outside" in note
+    assert "durations mean nothing" in note
     assert "None" not in note
+    assert metric(server, "t0", "learning_rate_now") == {50: 0.1, 100: 0.1}
+    assert metric(server, "t0", "learning_rate") == {}, "that is a parameter"
 
 
 def test_a_claim_that_is_given_stands_in_the_place_of_the_budgets(tmp_path: Path) -> None:

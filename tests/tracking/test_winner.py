@@ -54,7 +54,12 @@ def test_one_parent_and_one_child_without_a_number_or_an_hour(tmp_path: Path) ->
     moments = {time for *_, all_points in state.values() for _, _, time, _ in all_points}
     moments |= {run.info.start_time for run in server.runs.values()}
     assert all(0 <= moment - MIDNIGHT < 10 for moment in moments)
-    assert state["-"][2]["mlflow.note.content"] == "Sealed."
+    note = state["-"][2]["mlflow.note.content"]
+    assert "ε = 8 at δ = 1e-05" in note
+    assert "for the winner: its configuration, its model and its score" in note
+    assert "whole search" not in note
+    assert "odometer" not in note
+    assert ("epsilon_cap", "8.0", 0) in {(name, value, step) for name, value, _, step in state["-"][3]}
 
 
 def test_without_a_winner_there_is_no_child(tmp_path: Path) -> None:

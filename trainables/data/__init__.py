@@ -19,6 +19,7 @@ __all__ = [
     "DatasetRequest",
     "FileInfo",
     "Splits",
+    "budget_owner",
     "check_present",
     "check_unit",
     "data_folder",
@@ -28,6 +29,7 @@ __all__ = [
     "load",
     "public_train_size",
     "public_validation_size",
+    "same_records",
     "users_fingerprint",
 ]
 
@@ -163,23 +165,72 @@ def fingerprint(request: DatasetRequest) -> str:
     """Return what identifies the records, whatever name they are given: for the LEDGER, which is operator-only.
 
     Sets that share a budget (`DatasetInfo.budget_owner`) share one fingerprint. That of a user's own file is the
-    checksum of its arrays: the same as a shipped set's where it holds the same records, and not to be shown to
-    analysts; whose the records are is no part of it (`users_fingerprint`). Files that only overlap are not found out.
+    checksum of its arrays; it is a shipped set's where it holds that set's arrays or, in any order, its training
+    records. Not to be shown to analysts; whose the records are is no part of it (`users_fingerprint`). Files that only
+    overlap are not found out.
 
     Raises:
         DatasetError: unknown data set, or an unreadable file.
     """
-    known = info(request)
-    if known.path is not None:
-        from trainables.data.loading import content_sha256
-        from trainables.data.user import read_raw
+    shipped, content = _identified(info(request))
+    return content if shipped is None else _published(shipped)
 
-        return content_sha256(read_raw(known))
+
+def budget_owner(request: DatasetRequest) -> str:
+    """Return the name under which the ledger books the records: a copy of a shipped set is booked as that set.
+
+    Raises:
+        DatasetError: as `fingerprint`.
+    """
+    shipped, _ = _identified(info(request))
+    return request.name if shipped is None else shipped.budget_owner
+
+
+def same_records(one: DatasetRequest, other: DatasetRequest) -> bool:
+    """Whether two data sets are known to train on the same records: one fingerprint, or the same in another order.
+
+    All of them or nothing: whether FEW of them are shared would tell whether a record is among the private ones.
+
+    Raises:
+        DatasetError: as `fingerprint`.
+    """
+    if fingerprint(one) == fingerprint(other):
+        return True
+    found = _records(one)
+    return found != "" and found == _records(other)
+
+
+def _published(known: DatasetInfo) -> str:
+    """The fingerprint of a shipped set. Ledgers hold it, so it stays what it was when the first search was entered."""
     owner = DATASETS[known.budget_owner]
-    if owner.content_sha256:
-        return owner.content_sha256
-    published = "".join(file.sha256 for file in owner.files) or f"scikit-learn:{owner.name}"
-    return hashlib.sha256(published.encode()).hexdigest()
+    published = "".join(file.sha256 for file in owner.files) or ("" if owner.forms else f"scikit-learn:{owner.name}")
+    return hashlib.sha256(published.encode()).hexdigest() if published else owner.content_sha256
+
+
+def _identified(known: DatasetInfo) -> tuple[DatasetInfo | None, str]:
+    """The shipped set that it is or that a user's file holds, or None; and the checksum of a file's arrays."""
+    if known.path is None:
+        return known, ""
+    from trainables.data.loading import content_sha256, records_sha256
+    from trainables.data.user import read_raw
+
+    arrays = read_raw(known)
+    content, size = content_sha256(arrays), arrays["y_train"].size
+    copied = next((each for each in DATASETS.values() if each.content_sha256 == content), None)
+    if copied is None and any(each.public_train_size == size for each in DATASETS.values()):
+        records = records_sha256(arrays)
+        copied = next((each for each in DATASETS.values() if each.records_sha256 == records), None)
+    return copied, content
+
+
+def _records(request: DatasetRequest) -> str:
+    known = info(request)
+    if known.path is None:
+        return known.records_sha256
+    from trainables.data.loading import records_sha256
+    from trainables.data.user import read_raw
+
+    return records_sha256(read_raw(known))
 
 
 def users_fingerprint(request: DatasetRequest) -> str | None:

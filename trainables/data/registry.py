@@ -7,6 +7,8 @@ What the checksums are:
 - ``md5`` of MNIST's, Fashion-MNIST's and CIFAR-10's official archives are those that their publishers and torchvision
   give. These archives were never read here; so whatever is read from them must also decode to arrays with the
   ``content_sha256``, which was computed from the compared files.
+- ``content_sha256`` and ``records_sha256`` know a copy of a set under a name of somebody's own: the first is of the
+  arrays as they are read, with their split, the second of the training records in any order.
 """
 
 from __future__ import annotations
@@ -57,6 +59,8 @@ _ALL = (
         test_size=396,
         input_shape=(1, 8, 8),
         classes=10,
+        content_sha256="b5a0882b978b7d50cd8ba3a1b0d48220e0649522381aa1518afa2dc16b0c9824",
+        records_sha256="e536bf499d6570ed53909cef569f685b263f1cd16c40a84844055c68dacf8404",
         provenance="UCI Optical Recognition of Handwritten Digits (its test part), inside scikit-learn; "
         "a fifth is our public test split",
         licence="CC BY 4.0",
@@ -67,6 +71,8 @@ _ALL = (
         test_size=119,
         input_shape=(30,),
         classes=2,
+        content_sha256="b4e2ae787c837e62ede92592e24179d09a258c5bb2b3c88e04cf17c3de4e5f4f",
+        records_sha256="5cb06f445ff9e77777cc4148d26f6724e56857ad53492c10902ca79c3d636fc3",
         provenance="UCI Breast Cancer Wisconsin (diagnostic), inside scikit-learn; a fifth is our public test split",
         licence="CC BY 4.0",
     ),
@@ -76,6 +82,8 @@ _ALL = (
         test_size=34,
         input_shape=(4,),
         classes=3,
+        content_sha256="380c81fa335df9483ec044b3b4e541126db1a882af5310dda4c1cc60c7e9bc44",
+        records_sha256="570e4cf342d808cd2d56c23023500d944e9d95b4d29b2eb4a8fce1b8f0e536f2",
         provenance="UCI Iris (Fisher 1936), inside scikit-learn; a fifth is our public test split",
         licence="CC BY 4.0",
     ),
@@ -95,6 +103,7 @@ _ALL = (
         input_shape=(1, 28, 28),
         classes=10,
         content_sha256="f51158809a4c6bda64963151f813c10dbbd64c89b8f0b0db0f99a129515e42ed",
+        records_sha256="6db74735d3d95a35c70be27727449fda40a10eda75111ddd4c14a10cc0a4edb5",
         provenance="MNIST (LeCun, Cortes, Burges), official training and test sets",
         licence="none stated",
     ),
@@ -118,6 +127,7 @@ _ALL = (
         input_shape=(1, 28, 28),
         classes=10,
         content_sha256="415d8345e0dd136999ed76ba0d96fc7b5f708e603d2e3a74f640d4826afb16d8",
+        records_sha256="72ce61a3c143713c30196b83486b0bf727a93346c408921b3608006d61f3a275",
         provenance="Fashion-MNIST (Zalando Research 2017), official training and test sets",
         licence="MIT",
     ),
@@ -130,6 +140,7 @@ _ALL = (
         input_shape=(3, 32, 32),
         classes=10,
         content_sha256="36a51cb571d96fb1598944e7aa15655979bfaa60f3153b64f0a5f4e20b1cf083",
+        records_sha256="cefd7db05c6c29991e6ac2c39fe286040619799bcdc17e271b26773417a90d92",
         provenance="CIFAR-10 (Krizhevsky 2009), official training and test sets in the official order",
         licence="none stated",
     ),
@@ -146,6 +157,7 @@ _ALL = (
         input_shape=(3, 32, 32),
         classes=10,
         content_sha256="3ae38f3b0d83c025c960e1246c59d1536b9d51236720dfc61952803096853501",
+        records_sha256="a953d2d4af36e3a31edc1a7aba22400b12903f05f6d8782520d43369b8d36337",
         budget_owner="cifar10",
         provenance="a stratified 10 000 + 2 000 of CIFAR-10, for quick runs; its records share CIFAR-10's budget",
         licence="none stated",
@@ -172,6 +184,8 @@ _ALL = (
         test_size=16_281,
         input_shape=(ADULT.width,),
         classes=2,
+        content_sha256="3b03edc29d21b1779401434b8e9d0f8330179732fa542118d26fe426d0144d0d",
+        records_sha256="0df8f962e691f7764ed6565b4161e41122107dcde1e3b298dc23c3bf5c164713",
         provenance="UCI Adult (Becker, Kohavi 1996), official training and test sets, rows with missing values kept",
         licence="CC BY 4.0",
     ),
@@ -195,6 +209,8 @@ _ALL = (
         test_size=8_303,
         input_shape=(BANK.width,),
         classes=2,
+        content_sha256="2f781799bcf4bd1d15c0841b36f6e501fcc99b4182a2e28c86bef560feed3a30",
+        records_sha256="84b9ce3f45e4ffec3b20240094fc85235d25ea12437a0bc8a1e8bdf30779d8b8",
         provenance="UCI Bank Marketing, the 41 188 rows of bank-additional-full (Moro, Cortez, Rita 2014); "
         "a fifth is our public test split",
         licence="CC BY 4.0",
@@ -212,6 +228,8 @@ _ALL = (
         test_size=129,
         input_shape=(WISCONSIN.width,),
         classes=2,
+        content_sha256="dfbd6d6638d4ac3afa55b5e4c620c32d13ea8732e020b168f482a41bcf570a3b",
+        records_sha256="4f81bef16eba4edf98393add9fca246cb80238ad30cedd316f8ff3f0520553f4",
         provenance="UCI Breast Cancer Wisconsin (original, Wolberg 1992), 699 rows, 16 with a missing value kept; "
         "a fifth is our public test split",
         licence="CC BY 4.0",
@@ -229,6 +247,7 @@ _ALL = (
         input_shape=(CONTEXT,),
         classes=VOCABULARY + 1,
         content_sha256="7370d94ee6b4a018044b08fa43f373a147d8a7733c233fb0d738600bd13479e0",
+        records_sha256="e05b2292846b42ef409a13deefb014a2f6eb9eee145c668667eb47fca037e9d5",
         users=10,
         provenance="65 State of the Union addresses (1945 to 2006, NLTK) as next-word records, the speakers as users; "
         "one of the 11 is our public test split; the vocabulary is that of the Brown corpus, which is public",

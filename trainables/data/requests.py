@@ -46,6 +46,7 @@ class DatasetInfo:
         files: the files that are fetched when the data directory has none; empty when it comes inside scikit-learn.
         forms: every set of files from which it can be read, best first; one complete set is enough.
         content_sha256: checksum of the decoded arrays, equal for all forms; "" for a user's own file.
+        records_sha256: checksum of the training records that their order does not change; "" for a user's own file.
         budget_owner: the name under which the ledger books it: sets that share records share one budget.
         path: the user's own file, or None.
         users: PUBLIC number of users whose records are the training records, before the validation split; None where
@@ -62,6 +63,7 @@ class DatasetInfo:
     files: tuple[FileInfo, ...] = ()
     forms: tuple[tuple[FileInfo, ...], ...] = ()
     content_sha256: str = ""
+    records_sha256: str = ""
     budget_owner: str = ""
     path: str | None = None
     users: int | None = None

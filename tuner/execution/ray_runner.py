@@ -8,6 +8,7 @@ what the storage, the ledger and the checkpoints say.
 from __future__ import annotations
 
 import shutil
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -33,6 +34,9 @@ __all__ = ["DriverScheduler", "DriverSearcher", "run"]
 
 _NAMESPACE = "dp-tuner"
 _LOST = "its worker was lost, and again after every restart that is allowed"
+_PATIENCE = (0.0, 1.0, 2.0, 4.0, 8.0)
+"""Seconds before a trial that lost its worker once, twice, … in a row without a report begins again."""
+
 MAX_LOST_WORKERS = 5
 """How often a trial may lose its worker and go on from its checkpoint; each time it pays again for what it repeats."""
 
@@ -134,6 +138,7 @@ class _Bridge:
         self._concurrent = concurrent_trials
         self._ours: dict[str, str] = {}  # Ray's trial id → ours
         self._added: set[str] = set()
+        self._lost_in_a_row: dict[str, int] = {}  # since the trial last reported
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Ray pickles its arguments into files that nobody reads; nothing of the driver belongs there."""
@@ -169,6 +174,9 @@ class _Bridge:
         """Ray queued a trial; the second time because it lost its worker."""
         trial_id = self._ours[ray_id]
         if ray_id in self._added and self.driver.is_running(trial_id):
+            # Until Ray notices that a machine is gone it sends the trial back to it, and all restarts pass in a second.
+            lost = self._lost_in_a_row[ray_id] = self._lost_in_a_row.get(ray_id, 0) + 1
+            time.sleep(_PATIENCE[min(lost, len(_PATIENCE)) - 1])
             with self._guard():
                 # When refused the trial is FAILED and settled; should Ray start it all the same, its lease is refused.
                 self.driver.restarted(trial_id)
@@ -177,6 +185,7 @@ class _Bridge:
     def result(self, ray_id: str, result: Mapping[str, Any]) -> bool:
         """Act on what a worker returned; whether the trial goes on."""
         trial_id = self._ours[ray_id]
+        self._lost_in_a_row.pop(ray_id, None)
         if self.over or not self.driver.is_running(trial_id):
             return False
         with self._guard():

@@ -136,7 +136,8 @@ def _public_records(experiment: Experiment) -> Iterator[Finding]:
     ]
     if None not in shapes and shapes[0] != shapes[1]:
         rule = "the public records must have the inputs and the classes of the private ones: one model trains on both"
-        found = " and ".join(f"{shape} in {classes} classes" for shape, classes in filter(None, shapes))
+        each = zip(("public", "private"), filter(None, shapes), strict=True)
+        found = " and ".join(f"{shape} in {classes} classes ({whose})" for whose, (shape, classes) in each)
         yield Finding(path=at, rule=rule, mend="Name a data set of the same shape.", value=found)
         return
     try:

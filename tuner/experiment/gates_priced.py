@@ -9,12 +9,15 @@ from search_spaces import Categorical, Fixed
 from search_spaces.domains import show
 from tuner.experiment.finding import Finding, Gate, priced_domains
 from tuner.experiment.model import Experiment
+from tuner.experiment.values import NOISES
 from tuner.experiment.yamlfile import Path
 
 __all__ = ["LARGEST_MENU", "PRICED_GATES"]
 
 LARGEST_MENU = 64
 """More coupons than this are refused: composing them would take minutes, and a filter of one order is as good."""
+
+_EPSILONS = (1e-6, 1e6)
 
 _PRICED_AT = {
     "batch_size": "trainable.batch_size",
@@ -49,6 +52,27 @@ def _noise_stands_once(experiment: Experiment) -> Iterator[Finding]:
             mend="Leave privacy.noise_multiplier out where it is searched.",
             value=f"{show(experiment.search.space['noise_multiplier'])} beside {show(noise)}",
         )
+
+
+def _epsilons(experiment: Experiment) -> Iterator[Finding]:
+    low, high = _EPSILONS
+    given = {
+        ("privacy", "epsilon"): experiment.privacy.epsilon,
+        ("dataset", "validation", "epsilon"): experiment.dataset.validation.epsilon,
+    }
+    for path, epsilon in given.items():
+        if epsilon is not None and not low <= epsilon <= high:
+            rule = f"must be from {low:g} to {high:g}: no smaller one is ever claimed, and a larger one protects nobody"
+            yield Finding(path=path, rule=rule, mend="Write for example 8.", value=show(epsilon))
+
+
+def _noises(experiment: Experiment) -> Iterator[Finding]:
+    domain, path = priced_domains(experiment).get("noise_multiplier", (None, ()))
+    low, high = NOISES
+    wrong = [] if domain is None else [value for value in domain.grid(2) if not low <= float(value) <= high]
+    if wrong:
+        rule = f"every noise_multiplier must be from {low:g} to {high:g}"
+        yield Finding(path=path, rule=rule, mend="Choose among the likes of 1.0.", value=", ".join(map(show, wrong)))
 
 
 def _cap(experiment: Experiment) -> Iterator[Finding]:
@@ -86,6 +110,8 @@ _NEEDS: tuple[Path, ...] = (("search", "space"), ("privacy", "noise_multiplier")
 PRICED_GATES: tuple[tuple[Gate, tuple[Path, ...]], ...] = (
     (_priced, _NEEDS),
     (_noise_stands_once, (("search", "space"), ("privacy", "noise_multiplier"))),
+    (_epsilons, (("privacy", "epsilon"), ("dataset", "validation"))),
+    (_noises, _NEEDS),
     (_cap, (*_NEEDS, ("privacy", "cap"))),
     (_order, (("privacy", "order"), ("privacy", "cap"))),
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_serializer, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_serializer, model_validator
 
 from search_spaces import Domain, SearchSpace, parse_space
 from trainables.data import DatasetRequest, data_folder, public_train_size
@@ -256,10 +257,51 @@ class TrackingSection(Section):
     experiment: Word | None = None
 
 
+_LEDGER = "DP_TUNER_LEDGER"  # `tune budget` and `tune verify` read it as the default of their --ledger
+
+
+def _shared_ledger() -> str | None:
+    """The ledger that the environment names, as an absolute URL; None where it names none.
+
+    Raises:
+        InputError: it is no address of a ledger.
+    """
+    from tuner.privacy.store import absolute_url
+
+    named = os.environ.get(_LEDGER)
+    try:
+        return absolute_url(named) if named else None
+    except InputError as error:
+        raise InputError(f"{_LEDGER}: {error}") from error
+
+
+def _the_shared_ledger(url: str) -> str:
+    """Refuse another ledger than the environment's: the caps that were set in that one would bind nothing here."""
+    from tuner.privacy.store import absolute_url, masked
+
+    shared = _shared_ledger()
+    if shared is None:
+        return url
+    try:
+        own = absolute_url(url)
+    except InputError:  # whoever opens it refuses it, and shows no password
+        return url
+    if own != shared:
+        raise broken(
+            f"this is {masked(own)}, and {_LEDGER} names {masked(shared)}: what is charged in one ledger is not held "
+            "to the caps of another",
+            f"Unset {_LEDGER} to use this one, or leave the line out of a file of your own to use the variable's.",
+        )
+    return url
+
+
 class Experiment(Section):
     """One experiment file, checked.
 
     Construct it by `tuner.experiment.load`, which also applies the gates; the model alone checks types and ranges.
+
+    Where the file names no ledger, that of the environment variable DP_TUNER_LEDGER is taken before the default; a file
+    that names another one than the variable is refused.
     """
 
     schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -272,7 +314,13 @@ class Experiment(Section):
     resources: ResourcesSection = ResourcesSection()
     tracking: TrackingSection = TrackingSection()
     storage: Word = "runs/"
-    ledger: Word = "sqlite:///runs/ledger.db"
+    ledger: Annotated[Word, AfterValidator(_the_shared_ledger)] = "sqlite:///runs/ledger.db"
+
+    @model_validator(mode="after")
+    def _take_the_shared_ledger(self) -> Experiment:
+        if "ledger" not in self.model_fields_set and (shared := _shared_ledger()) is not None:
+            object.__setattr__(self, "ledger", shared)
+        return self
 
     @model_validator(mode="after")
     def _name_the_tracking(self) -> Experiment:

@@ -12,6 +12,7 @@ from search_spaces import PARAMETERS, DomainError, parse_domain
 from search_spaces.domains import is_number, show
 
 __all__ = [
+    "NOISES",
     "AtMost",
     "Count",
     "Finite",
@@ -28,6 +29,10 @@ __all__ = [
 ]
 
 _ORDERS = (1.05, 1024.0)
+
+NOISES = (1e-3, 1e6)
+"""Noise multipliers, and standard deviations of a count, that a file may name: with less nothing can be claimed, and
+more is beyond all that the accountants were held against."""
 
 
 def broken(rule: str, mend: str = "") -> PydanticCustomError:
@@ -57,10 +62,11 @@ def _noise(value: object) -> object:
         except DomainError as error:
             raise broken(error.rule, error.mend) from error
         return dict(value)
-    if value == "auto" or (is_number(value) and value >= 0):
+    low, high = NOISES
+    if value == "auto" or (is_number(value) and (value == 0 or low <= value <= high)):  # 0 is for studies
         return value
     raise broken(
-        "must be auto or a finite number above 0, or a domain such as {choice: [1, 2]}",
+        f"must be auto or a finite number from {low:g} to {high:g}, or a domain such as {{choice: [1, 2]}}",
         "auto takes the smallest with which the trials fit.",
     )
 
@@ -73,10 +79,11 @@ def _order(value: object) -> object:
 
 
 def _score_noise(value: object) -> object:
-    if value == "auto" or (is_number(value) and value > 0):
+    low, high = NOISES
+    if value == "auto" or (is_number(value) and low <= value <= high):
         return value
     raise broken(
-        "must be auto or a finite number above 0: the standard deviation of a released count",
+        f"must be auto or a finite number from {low:g} to {high:g}: the standard deviation of a released count",
         "auto takes the smallest with which the planned scores fit.",
     )
 

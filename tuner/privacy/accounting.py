@@ -55,6 +55,8 @@ MAX_STEPS = 2_000_000
 _ROUNDING, _ROUNDING_ONCE = 5e-15, 1e-13
 _STEP_POINTS, _COMPOSED_POINTS = 2**17, 2**20
 _FINEST, _COARSEST, _USELESS = 2.0**-24, 2.0**-10, 2.0**-3
+_LITTLE_NOISE, _MUCH_NOISE = 1e-3, 1e100
+"""Below the one no grid is of use, above the other every grid is the finest; neither square passes the doubles."""
 
 
 def interval(mechanism: SampledGaussian, steps: int) -> float:
@@ -68,7 +70,9 @@ def interval(mechanism: SampledGaussian, steps: int) -> float:
     Returns:
         The interval, or `math.inf` where ε would be in the hundreds and any grid that fits in memory useless.
     """
-    rate, noise = mechanism.sample_rate, mechanism.noise_multiplier
+    rate, noise = mechanism.sample_rate, min(mechanism.noise_multiplier, _MUCH_NOISE)
+    if noise < _LITTLE_NOISE:
+        return inf
     exponent = 9.7 / noise + 0.5 / noise**2  # the loss of a full-batch step where e^-50 of the noise is left
     longest = exponent + log(rate) if exponent > 500 else log1p(rate * expm1(exponent))
     spread = min(rate * sqrt(expm1(min(noise**-2, 40.0))), longest)
@@ -323,7 +327,7 @@ def _step_distribution(mechanism: SampledGaussian, grid: float) -> Any:  # noqa:
 
     step = mechanism.event(1).event
     return privacy_loss_distribution.from_gaussian_mechanism(
-        step.event.noise_multiplier,
+        min(step.event.noise_multiplier, _MUCH_NOISE),  # less noise is an upper bound
         sampling_prob=step.sampling_probability,
         value_discretization_interval=grid,
         pessimistic_estimate=True,
@@ -370,7 +374,8 @@ def _refuse_too_many(steps: int) -> None:
 
 
 def _guess_steps(mechanism: SampledGaussian, epsilon: float, delta: float) -> int:
-    spread = mechanism.sample_rate * sqrt(expm1(min(mechanism.noise_multiplier**-2, 40.0)))
+    noise = min(max(mechanism.noise_multiplier, _LITTLE_NOISE), _MUCH_NOISE)
+    spread = mechanism.sample_rate * sqrt(expm1(min(noise**-2, 40.0)))
     return max(floor(min((guess_gdp(epsilon, delta) / spread) ** 2, MAX_STEPS)), 1)
 
 

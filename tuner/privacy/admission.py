@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from math import ceil, isfinite
 
 from tuner.errors import BudgetRefusedError, InputError, LedgerError
@@ -11,7 +12,7 @@ from tuner.privacy.allowances import UNITS, Allowance, CouponBook, FixedOrder, S
 from tuner.privacy.events import SampledGaussian
 from tuner.privacy.states import Committed, DatasetState, SearchState, exact_sum
 
-__all__ = ["admit", "admit_name", "admit_search", "find", "known", "order_filter", "require_name", "units_at"]
+__all__ = ["admit", "admit_name", "admit_search", "find", "known", "order_filter", "require_name", "unfit", "units_at"]
 
 _NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,200}")
 
@@ -95,12 +96,13 @@ def admit(
         f" With an order each of the two rules has half of delta, and the Renyi divergences of order {cap.order:g} "
         "do not fit either."
     )  # fmt: skip
+    lacking = unfit((total_epsilon, total_delta), (cap.epsilon, cap.delta), rules=rules)
     raise BudgetRefusedError(
         f"the searches on data set {state.dataset!r} must fit its cap of epsilon {cap.epsilon!r}, delta "
         f"{cap.delta!r}: what is committed is epsilon {state.committed_epsilon!r}, delta "
-        f"{state.committed_delta!r}, and {what} would make it {float(total_epsilon)!r}, {float(total_delta)!r}.{also} "
-        f"Lower privacy.epsilon or delta, or ask the owner of the data: tune budget set {state.dataset} "
-        f"--epsilon E --delta D."
+        f"{state.committed_delta!r}, and {what} would make it {float(total_epsilon)!r}, {float(total_delta)!r}. "
+        f"{lacking}.{also} Lower privacy.epsilon or delta, or ask the owner of the data: "
+        f"tune budget set {state.dataset} --epsilon E --delta D."
     )
 
 
@@ -182,6 +184,33 @@ def require_name(value: object, what: str) -> None:
         raise InputError(f"{what} must be 1 to 200 printable characters, got {value!r}. Write a name.")
 
 
+def unfit(total: tuple[Decimal, Decimal], allowed: tuple[float, float], *, rules: int = 1) -> str:
+    """Which of ε and δ does not fit, with its two figures, and whether the other one would.
+
+    Args:
+        total: (ε, δ) that would be committed.
+        allowed: (ε, δ) that may be, at least one of them less.
+        rules: among which δ is divided.
+    """
+    part = allowed[1] / rules
+    over = {"ε": total[0] > exact_sum(allowed[0]), "δ": exact_sum(*[total[1]] * rules) > exact_sum(allowed[1])}
+    figures = {"ε": (float(total[0]), allowed[0]), "δ": (float(total[1]), part)}
+    said = {name: " > ".join(_apart(*figures[name])) for name in over if over[name]}
+    if rules > 1 and over["δ"]:
+        said["δ"] += " (half of the cap's)"
+    if len(said) == len(over):
+        return f"Neither fits: ε {said['ε']}, δ {said['δ']}"
+    ((name, figure),) = said.items()
+    other = "δ" if name == "ε" else "ε"
+    return f"{name} does not fit: {figure} ({other} would)"
+
+
+def _apart(more: float, less: float) -> tuple[str, str]:
+    """Both to 6 digits; to all of them where they would look alike."""
+    said = f"{more:.6g}", f"{less:.6g}"
+    return said if said[0] != said[1] else (repr(more), repr(less))
+
+
 def _admit_share(state: DatasetState, epsilon: float, delta: float, user: str, what: str) -> None:
     share = state.grants.get(user)
     if share is None:
@@ -192,12 +221,14 @@ def _admit_share(state: DatasetState, epsilon: float, delta: float, user: str, w
     held = state.committed_of.get(user, Committed())
     total_epsilon, total_delta = exact_sum(held.epsilon, epsilon), exact_sum(held.delta, delta)
     if total_epsilon > exact_sum(share.epsilon) or total_delta > exact_sum(share.delta):
+        revoked = "" if share.epsilon else " (it was revoked)"
+        lacking = unfit((total_epsilon, total_delta), (share.epsilon, share.delta))
         raise BudgetRefusedError(
             f"the searches of {user!r} on data set {state.dataset!r} must fit the share of epsilon {share.epsilon!r}, "
-            f"delta {share.delta!r}: what is committed is epsilon {float(held.epsilon)!r}, delta "
+            f"delta {share.delta!r}{revoked}: what is committed is epsilon {float(held.epsilon)!r}, delta "
             f"{float(held.delta)!r}, and {what} would make it {float(total_epsilon)!r}, {float(total_delta)!r}. "
-            f"Lower privacy.epsilon or delta, or ask the owner of the data: tune budget grant {state.dataset} {user} "
-            "--epsilon E --delta D."
+            f"{lacking}. Lower privacy.epsilon or delta, or ask the owner of the data: "
+            f"tune budget grant {state.dataset} {user} --epsilon E --delta D."
         )
 
 

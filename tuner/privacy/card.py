@@ -6,9 +6,11 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tuner.errors import InputError, VerificationError
+from tuner.privacy import card_schema1
 from tuner.privacy.allowances import CouponBook, FixedOrder, Sealed, TotalSteps
 from tuner.privacy.card_sections import SCHEMA, SCORES, Winner, ledger_sections, mode_of
 from tuner.privacy.entries import canonical
@@ -16,9 +18,24 @@ from tuner.privacy.events import SampledGaussian
 from tuner.privacy.ledger import Ledger
 from tuner.privacy.states import DatasetState, SearchState
 
-__all__ = ["CardFacts", "build_card", "card_hash", "card_text", "issue_card", "parse_card"]
+__all__ = [
+    "EXPORTED",
+    "CardFacts",
+    "Given",
+    "build_card",
+    "card_hash",
+    "card_text",
+    "file_hash",
+    "given_of",
+    "issue_card",
+    "parse_card",
+    "stated_sections",
+]
 
+_SETTING = "central: a trusted operator holds the records; analysts and the release's readers see outputs"
 _OPERATOR_TRUST = "whoever can write the ledger and sees the noise is trusted"
+EXPORTED = ("model.safetensors", "experiment.yaml")
+"""The files that a card names by their hashes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +62,8 @@ class CardFacts:
         private: False when the run was a study with a seed; then no card is made.
         records_per_user: the contribution bound: so many records of one user a step may use; None for the unit record.
         preprocessing: what was done to the data before training.
-        setting: who holds the data, who sees what.
         notes: further claims that are not proved.
+        files: SHA-256 of each file that is exported with the card, by its name, so that the card is for that model.
     """
 
     search: str
@@ -68,8 +85,25 @@ class CardFacts:
     public_size_is_public: bool = True
     scores: Mapping[str, float] = field(default_factory=dict)
     preprocessing: str = "standardised by public constants only; nothing was learnt from the records"
-    setting: str = "central: a trusted operator holds the records; analysts and the release's readers see outputs"
     notes: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What the words of a card take from its exporter: all else in them follows from the ledger, or is constant.
+
+    Attributes:
+        random_generator: what draws the noise.
+        preprocessing: what was done to the data before training.
+        public_size_is_public: whether n is a public constant.
+        records_per_user: the contribution bound; None for the unit record.
+    """
+
+    random_generator: str
+    preprocessing: str
+    public_size_is_public: bool
+    records_per_user: int | None
 
 
 def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
@@ -94,11 +128,15 @@ def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
         raise InputError(
             f"a contribution bound goes with the unit user, got {facts.records_per_user!r}, {found.unit!r}."
         )
-    protected = found.validation is not None
+    given = Given(
+        random_generator=facts.random_generator,
+        preprocessing=facts.preprocessing,
+        public_size_is_public=facts.public_size_is_public,
+        records_per_user=facts.records_per_user,
+    )
+    stated = stated_sections(found, given)
     card: dict[str, Any] = {
-        "schema": SCHEMA,
-        "setting": facts.setting,
-        **_shown(found),
+        **stated,
         **ledger_sections(state, facts.search, Winner(facts.winner, facts.winner_run)),
         "configuration": {
             "method": facts.method,
@@ -115,37 +153,11 @@ def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
             "records_per_user": facts.records_per_user,
             "preprocessing": facts.preprocessing,
         },
-        "validation": {
-            **facts.validation,
-            "protected": protected,
-            "guarantee": f"covered: a score is {SCORES[found.unit]}, plus noise, and charged before it was drawn"
-            if protected
-            else "not covered: the guarantee is for training records; validation records are outside it",
-        },
-        "scores": {
-            **facts.scores,
-            "guarantee": "the validation score is noised and inside the guarantee; the test score is computed without "
-            "noise on held-out records, and protects none of them"
-            if protected
-            else "none: scores of validation and test are outside the guarantee. They are computed on held-out "
-            "records without noise, and protect none of those records",
-            "label": "a test score is of this sweep's one use of the test set; other sweeps score it too",
-        },
-        "randomness": {
-            "generator": facts.random_generator,
-            "seeded": False,
-            "floating_point_attack": "not covered: not mitigated in this version (Mironov 2012)",
-            "timing_side_channel": "not covered: step times are kept from analysts, not made constant"
-            + ("; who knows when a sealed search began can guess the number of its runs from the hours" * found.sealed),
-        },
-        "assumptions": _assumptions(facts, found),
-        "not_proved": [
-            "that the code does what this card says: tested against references, not formally verified",
-            "the rounding of double precision in the accountant: taken out of delta with a margin from measurement",
-            f"that the ledger is complete: {_OPERATOR_TRUST}; a hash chain shows changes, not omissions by its keeper",
-            *facts.notes,
-        ],
+        "validation": {**facts.validation, **stated["validation"]},
+        "scores": {**facts.scores, **stated["scores"]},
+        "not_proved": [*stated["not_proved"], *facts.notes],
         "versions": dict(facts.versions),
+        **({"exported_files": dict(facts.files)} if facts.files else {}),
     }
     canonical(card)
     return card
@@ -168,6 +180,12 @@ def card_hash(card: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical(dict(card)).encode("ascii")).hexdigest()
 
 
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def card_text(card: Mapping[str, Any]) -> str:
     """The one text of a card file."""
     return json.dumps(card, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
@@ -188,6 +206,85 @@ def parse_card(text: str) -> dict[str, Any]:
         raise VerificationError("a card must be byte for byte what export wrote; this text was edited or reformatted.")
     result: dict[str, Any] = card
     return result
+
+
+def given_of(card: Mapping[str, Any]) -> Given:
+    """What an issued card was given by its exporter.
+
+    Raises:
+        KeyError: the card lacks a field.
+        ValueError: a field is not of its type.
+    """
+    records = card["records"]
+    given = Given(
+        random_generator=card["randomness"]["generator"],
+        preprocessing=records["preprocessing"],
+        public_size_is_public=records["public_size_is_public"],
+        records_per_user=None if card["schema"] == 1 else records["records_per_user"],
+    )
+    bound = given.records_per_user
+    if not (
+        isinstance(given.random_generator, str)
+        and isinstance(given.preprocessing, str)
+        and isinstance(given.public_size_is_public, bool)
+        and (bound is None or (isinstance(bound, int) and not isinstance(bound, bool) and bound > 0))
+    ):
+        raise ValueError(f"a card's generator, preprocessing, publicity of n or bound is mistyped: {given!r}")
+    return given
+
+
+def stated_sections(found: SearchState, given: Given, *, schema: int = SCHEMA, former: bool = False) -> dict[str, Any]:
+    """Every word of a card that follows from the search, or is constant: `verify` calls this again and compares.
+
+    Args:
+        found: the search.
+        given: what the words take from the exporter.
+        schema: of the card.
+        former: of schema 1, whether its assumptions are in the words of the first cards.
+
+    Returns:
+        Sections by name; `validation`, `scores` and `not_proved` are the parts that no exporter adds to or changes.
+    """
+    protected = found.validation is not None
+    return {
+        "schema": schema,
+        "setting": _SETTING,
+        **_shown(found),
+        "validation": {
+            "protected": protected,
+            "guarantee": f"covered: a score is {SCORES[found.unit]}, plus noise, and charged before it was drawn"
+            if protected
+            else "not covered: the guarantee is for training records; validation records are outside it",
+        },
+        "scores": {
+            "guarantee": "the validation score is noised and inside the guarantee; the test score is computed without "
+            "noise on held-out records, and protects none of them"
+            if protected
+            else "none: scores of validation and test are outside the guarantee. They are computed on held-out "
+            "records without noise, and protect none of those records",
+            "label": "a test score is of this sweep's one use of the test set; other sweeps score it too",
+        },
+        "randomness": {
+            "generator": given.random_generator,
+            "seeded": False,
+            "floating_point_attack": "not covered: not mitigated in this version (Mironov 2012)",
+            "timing_side_channel": "not covered: step times are kept from analysts, not made constant"
+            + ("; who knows when a sealed search began can guess the number of its runs from the hours" * found.sealed),
+        },
+        "assumptions": _assumptions(given, found)
+        if schema == SCHEMA
+        else card_schema1.assumptions(
+            generator=given.random_generator,
+            preprocessing=given.preprocessing,
+            size_is_public=given.public_size_is_public,
+            former=former,
+        ),
+        "not_proved": [
+            "that the code does what this card says: tested against references, not formally verified",
+            "the rounding of double precision in the accountant: taken out of delta with a margin from measurement",
+            f"that the ledger is complete: {_OPERATOR_TRUST}; a hash chain shows changes, not omissions by its keeper",
+        ],
+    }
 
 
 def _shown(found: SearchState) -> dict[str, str]:
@@ -218,7 +315,7 @@ _FILTERS: Mapping[type, tuple[str, str]] = {
 }
 
 
-def _assumptions(facts: CardFacts, found: SearchState) -> list[dict[str, str]]:
+def _assumptions(given: Given, found: SearchState) -> list[dict[str, str]]:
     engine, ledger = "holds: enforced by the engine, tested", "holds: enforced by the ledger, tested"
     both = "holds: enforced by the engine and the ledger, tested"
     public = "holds: set by the experiment file, no count of records enters"
@@ -230,11 +327,11 @@ def _assumptions(facts: CardFacts, found: SearchState) -> list[dict[str, str]]:
             engine,
             "clipped per record, all its augmented views as one; what mixes records is refused"
             if unit == "record"
-            else f"clipped per user: at most {facts.records_per_user} records of a user, chosen by a hash of that user "
+            else f"clipped per user: at most {given.records_per_user} records of a user, chosen by a hash of that user "
             "alone, as one vector; what mixes users is refused",
         ),
-        ("the normaliser is public", public if facts.public_size_is_public else "assumed", "expected batch size"),
-        ("noise is Gaussian and fresh", "assumed", f"{facts.random_generator}; doubles are not the real line"),
+        ("the normaliser is public", public if given.public_size_is_public else "assumed", "expected batch size"),
+        ("noise is Gaussian and fresh", "assumed", f"{given.random_generator}; doubles are not the real line"),
         (_FILTERS[type(found.allowance)][0], ledger, _FILTERS[type(found.allowance)][1]),
     ]
     if found.sealed:
@@ -262,7 +359,7 @@ def _assumptions(facts: CardFacts, found: SearchState) -> list[dict[str, str]]:
     if unit == "user":
         rows.append(("the user of each record is known and right", "assumed", "taken from the data as they are"))
     rows += [
-        ("preprocessing touches no private record", "assumed", facts.preprocessing),
+        ("preprocessing touches no private record", "assumed", given.preprocessing),
         ("the operator keeps checkpoints, logs, records and noise from others", "assumed", _OPERATOR_TRUST),
         ("earlier uses of these records outside this ledger", "not covered", "the ledger cannot know them"),
         ("test records", "not covered", "scores on them are outside the guarantee")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any
 
+from tuner.errors import VerificationError
 from tuner.privacy.accounting import discretisation_error, epsilon, epsilon_composed
+from tuner.privacy.allowances import TotalSteps
 from tuner.privacy.entries import canonical
 from tuner.privacy.states import DatasetState, SearchState, TrialState
 
-__all__ = ["sections"]
+__all__ = ["assumptions", "sections"]
 
 _CURVE = (1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 
@@ -18,8 +20,10 @@ def sections(state: DatasetState, found: SearchState, winner: str, trial: TrialS
     """The sections that follow from the ledger: a search of total steps, with validation outside the guarantee.
 
     Raises:
-        LedgerError: the search has another cap, which no card of schema 1 can have.
+        VerificationError: the search is of another kind, which no card of schema 1 can describe: its words would
+            promise a record what is promised to a user, or leave out a cap or what was assumed.
     """
+    _require_plain(found)
     return {
         "claim": _claim(found),
         "mechanism": {
@@ -70,6 +74,55 @@ def _claim(search: SearchState) -> dict[str, Any]:
         "discretisation_error": discretisation_error(search.mechanism, search.step_cap, search.delta),
         "curve": [{"delta": delta, "epsilon": value} for delta, value in curve if isfinite(value)],
     }
+
+
+def _require_plain(found: SearchState) -> None:
+    plain = isinstance(found.allowance, TotalSteps) and found.unit == "record" and found.validation is None
+    if not plain or found.details.get("public_search"):
+        raise VerificationError(
+            "a card of schema 1 must be for a search per record with one cap on total steps, no protected scores and "
+            f"no public search; {found.search!r} is another."
+        )
+
+
+def assumptions(*, generator: str, preprocessing: str, size_is_public: bool, former: bool) -> list[dict[str, str]]:
+    """The assumptions in the words of that time.
+
+    Args:
+        generator: what drew the noise.
+        preprocessing: what was done to the data.
+        size_is_public: whether n is a public constant.
+        former: whether the card is from before there were augmented views.
+    """
+    engine, ledger = "holds: enforced by the engine, tested", "holds: enforced by the ledger, tested"
+    views = "" if former else ", all its augmented views as one"
+    trust = "whoever can write the ledger and sees the noise is trusted"
+    rows = [
+        ("batches are Poisson samples at sample_rate", engine, "drawn by index, empty batches included"),
+        (
+            "one record moves the clipped sum by at most C",
+            engine,
+            f"clipped per record{views}; what mixes records is refused",
+        ),
+        (
+            "the normaliser is public",
+            "holds: set by the experiment file, no count of records enters" if size_is_public else "assumed",
+            "expected batch size",
+        ),
+        ("noise is Gaussian and fresh", "assumed", f"{generator}; doubles are not the real line"),
+        ("one (sample_rate, noise_multiplier) for all trials", ledger, "fixed when the search was opened"),
+        (
+            "every step was charged before it was taken",
+            "holds: enforced by the engine and the ledger, tested",
+            "a durable lease",
+        ),
+        ("no more steps than the cap", ledger, "leased and reserved steps are admitted in one transaction"),
+        ("preprocessing touches no private record", "assumed", preprocessing),
+        ("the operator keeps checkpoints, logs, records and noise from others", "assumed", trust),
+        ("earlier uses of these records outside this ledger", "not covered", "the ledger cannot know them"),
+        ("validation and test records", "not covered", "scores on them are outside the guarantee"),
+    ]
+    return [{"assumption": what, "status": status, "why": why} for what, status, why in rows]
 
 
 def _dataset_budget(state: DatasetState, search: SearchState) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import exp
 from typing import Any
@@ -23,6 +23,11 @@ __all__ = ["SCHEMA", "SCORES", "Winner", "ledger_sections", "mode_of", "winner_o
 SCHEMA = 2
 
 _UNITS = {"record": "one training record", "user": "one user with all of that user's records"}
+_UNITS_OF_BOTH = {
+    "record": "one record, whether it trains or validates",
+    "user": "one user with all of that user's records, whether they train or validate",
+}
+"""Where the scores are inside the guarantee too."""
 _SCORED_UNITS = {"record": "one validation record", "user": "one user whose records validate"}
 SCORES = {
     "record": "the number of right answers",
@@ -71,7 +76,9 @@ def winner_of(card: Mapping[str, Any]) -> Winner:
     return Winner(said["trial"], (SampledGaussian(said["sample_rate"], said["noise_multiplier"]), said["steps"]))
 
 
-def ledger_sections(state: DatasetState, search: str, winner: Winner, *, schema: int = SCHEMA) -> dict[str, Any]:
+def ledger_sections(
+    state: DatasetState, search: str, winner: Winner, *, schema: int = SCHEMA, unit: object = None
+) -> dict[str, Any]:
     """Every number of a card that follows from the ledger: `verify` calls this again and compares.
 
     Args:
@@ -79,6 +86,8 @@ def ledger_sections(state: DatasetState, search: str, winner: Winner, *, schema:
         search: whose card.
         winner: the exported trial.
         schema: of the card.
+        unit: the words for the unit that an issued card has. With protected scores earlier cards named the record that
+            trains alone, which promises less than holds: they stay true, and verify as they are.
 
     Raises:
         VerificationError: the search or the winner is not there, or the schema is unknown.
@@ -95,7 +104,7 @@ def ledger_sections(state: DatasetState, search: str, winner: Winner, *, schema:
             f"a card must be of schema 1 or {SCHEMA}, got {schema!r}; was it made by a later version?"
         )
     return {
-        "claim": _claim(found, winner),
+        "claim": _claim(found, winner, unit),
         "data_accesses": _data_accesses(state, found),
         "training_cap": _cap(found.training, (found.epsilon, found.delta), _UNITS[found.unit]),
         "validation_cap": _validation_cap(found),
@@ -122,8 +131,9 @@ def mode_of(found: SearchState) -> str:
     return "public" if found.details.get("public_search") else "composition"
 
 
-def _claim(found: SearchState, winner: Winner) -> dict[str, Any]:
+def _claim(found: SearchState, winner: Winner, unit: object) -> dict[str, Any]:
     mode, protected = mode_of(found), found.validation is not None
+    former = unit == _UNITS[found.unit]
     pair = {"epsilon": found.epsilon, "delta": found.delta}
     single = {"epsilon": _single_run(found, winner), "delta": found.delta}
     return {
@@ -141,7 +151,7 @@ def _claim(found: SearchState, winner: Winner) -> dict[str, Any]:
         "model_alone": {**pair, "status": "guaranteed: the claim"}
         if mode == "public"
         else {**single, "status": "NOT a guarantee: the model was chosen among others; see the exported trial"},
-        "unit": _UNITS[found.unit],
+        "unit": _UNITS_OF_BOTH[found.unit] if protected and not former else _UNITS[found.unit],
         "adjacency": f"add_or_remove_one{'_user' if found.unit == 'user' else ''}",
         "mode": mode,
         "law_of_the_number_of_runs": _law(found),
@@ -297,11 +307,16 @@ def _run(found: SearchState, winner: Winner) -> tuple[SampledGaussian, int]:
         return mechanism, trial.leased
     if not found.begun:
         raise VerificationError(f"the exported run must have been charged, sealed search {found.search!r} never began.")
-    if winner.run not in found.allowance.runs:
+    if winner.run is None or not _made(winner.run, found.allowance.runs):
         raise VerificationError(
             f"the exported run must be one that search {found.search!r} may make, got {winner.run!r}."
         )
     return winner.run
+
+
+def _made(run: tuple[SampledGaussian, int], runs: Iterable[tuple[SampledGaussian, int]]) -> bool:
+    """Whether a run was charged: the ledger has the longest of each mechanism, and it pays for the shorter ones."""
+    return any(run[0] == mechanism and 1 <= run[1] <= most for mechanism, most in runs)
 
 
 def _leased(found: SearchState, winner: Winner) -> tuple[SampledGaussian, Any]:

@@ -64,8 +64,8 @@ class Chain:
         Raises:
             LedgerCorruptError: something does not follow; the message names the entry.
         """
-        self.store.check_pages()
         with self._lock:
+            self.store.check_pages()
             with self.store.reading() as connection:
                 fresh, _ = self._fold(connection, {}, 0)
             remembered = self._states

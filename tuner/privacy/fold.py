@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError, LedgerError, TunerError
-from tuner.privacy.admission import admit, admit_name, admit_search, order_filter, units_at
+from tuner.privacy.admission import admit, admit_name, admit_search, order_filter, unfit, units_at
 from tuner.privacy.allowances import Allowance, FixedOrder, Sealed, TotalSteps, from_body
 from tuner.privacy.entries import Entry, entry_hash
 from tuner.privacy.events import SampledGaussian, require_delta, require_epsilon, require_steps
@@ -185,10 +185,11 @@ def _grant(state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
     before = state.grants.get(user, Share(0.0, 0.0))
     lower = share.epsilon <= before.epsilon and share.delta <= before.delta
     if not lower and (total_epsilon > exact_sum(state.cap.epsilon) or total_delta > exact_sum(state.cap.delta)):
+        lacking = unfit((total_epsilon, total_delta), (state.cap.epsilon, state.cap.delta))
         raise BudgetRefusedError(
             f"the shares of data set {state.dataset!r} must fit its cap of epsilon {state.cap.epsilon!r}, delta "
             f"{state.cap.delta!r}: with this one for {user!r} they sum to {float(total_epsilon)!r}, "
-            f"{float(total_delta)!r}. Grant less, or lower another share first."
+            f"{float(total_delta)!r}. {lacking}. Grant less, or lower another share first."
         )
     return replace(state, grants=state.grants.having(user, share))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["Counted", "recount"]
+__all__ = ["Counted", "may_make", "recount"]
 
 Steps = Counter[tuple[float, float]]
 
@@ -79,6 +79,20 @@ def recount(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str,
     epsilon = sum((Decimal(repr(float(search.epsilon))) for search in held), Decimal(0))
     delta = sum((Decimal(repr(float(search.delta))) for search in held), Decimal(0))
     return found, epsilon, delta
+
+
+def may_make(body: Mapping[str, Any], run: tuple[float, float, int]) -> bool:
+    """Whether a sealed search may make a run: one of its own, or a shorter one of the same mechanism.
+
+    Args:
+        body: of its allowance.
+        run: (sample_rate, noise_multiplier, steps).
+    """
+    rate, noise, steps = run
+    return any(
+        (each["sample_rate"], each["noise_multiplier"]) == (rate, noise) and 0 < steps <= each["steps"]
+        for each in body["runs"]
+    )
 
 
 def _opened(body: Mapping[str, Any]) -> Counted:

@@ -174,7 +174,9 @@ def on_grid(parts: Sequence[Part], delta: float, *, gap: float = GAP) -> Compose
     total = sum(part.steps for part in parts)
     tail = _FAILS * delta / total
     longest = max(longest_loss(part, tail) for part in parts)
-    spreads = [part.sample_rate * sqrt(expm1(min(part.noise_multiplier**-2, 40.0))) for part in parts]
+    # Of the likelihood ratio; with little noise that passes every loss, and a loss spreads no further than they reach.
+    ratios = [part.sample_rate * sqrt(expm1(min(part.noise_multiplier**-2, 40.0))) for part in parts]
+    spreads = [min(ratio, longest_loss(part, tail)) for ratio, part in zip(ratios, parts, strict=True)]
     # First on a coarse grid: only to learn where ε lies, from which the fine grid follows.
     grid = max(longest / _STEP_POINTS, min(*spreads, longest) / 16)
     near = max(_search_tilt(masses_of(parts, grid, tail, adding=adding), grid, delta)[1] for adding in (False, True))

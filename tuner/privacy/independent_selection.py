@@ -27,6 +27,8 @@ _ORDERS = tuple(1 + 10.0**exponent for exponent in np.linspace(-1.5, 3.3, 65).to
 _ORDERS_MISS = 0.005
 _GOLDEN = (sqrt(5) - 1) / 2
 _TERMS = 4_000_000
+_LEAST_TAIL = 1e-300
+_SMALL_SHAPE, _LARGE_SHAPE = 1e-9, 1e6
 _LARGE_DELTAS = (1e-3, 0.1)
 
 
@@ -50,7 +52,7 @@ def renyi(rate: float, noise: float, order: float) -> tuple[float, float]:
     for power in (order, 1 - order):
         step = min(noise / 6, noise**2 / 3)
         before, found = -inf, _log_excess(rate, noise, power, step)
-        while abs(found - before) > 1e-11:
+        while abs(found - before) > 1e-11 * max(1.0, found):  # a large one has no more digits than that
             step /= 2
             if step < min(noise, noise**2) / 500:
                 raise TooLargeError(f"the Rényi divergence of order {order!r} does not settle")
@@ -116,19 +118,23 @@ class Law:
             raise ValueError(f"the law of the number of runs must be a known one, got {dict(body)!r}")
         if self.mean <= (0 if self.poisson else 1) or self.shape <= -1:
             raise ValueError(f"the law of the number of runs is out of range, got {dict(body)!r}")
+        if self.shape > _LARGE_SHAPE or 0 < abs(self.shape) < _SMALL_SHAPE:
+            raise ValueError(f"the law of the number of runs has a shape that loses digits, got {dict(body)!r}")
         self.gamma = 0.0 if self.poisson else self._solve()
+        if not (self.poisson or 0 < self.gamma < 1):
+            raise ValueError(f"the law of the number of runs has a mean that doubles cannot tell, got {dict(body)!r}")
 
-    def _mean_at(self, gamma: float) -> float:
-        """Papernot & Steinke 2022, Definition 1."""
+    def _mean_at(self, log_gamma: float) -> float:
+        """Papernot & Steinke 2022, Definition 1, with γ = e^`log_gamma`."""
         if self.shape == 0:
-            return (1 / gamma - 1) / log(1 / gamma)
-        return self.shape * (1 - gamma) / (gamma * -expm1(self.shape * log(gamma)))
+            return expm1(-log_gamma) / -log_gamma
+        return expm1(-log_gamma) * self.shape / -expm1(self.shape * log_gamma)
 
     def _solve(self) -> float:
         low, high = -700.0, 0.0  # of log γ; the mean falls in γ
         for _ in range(200):
             middle = (low + high) / 2
-            low, high = (middle, high) if self._mean_at(exp(middle)) > self.mean else (low, middle)
+            low, high = (middle, high) if self._mean_at(middle) > self.mean else (low, middle)
         return exp(high)
 
     def tail(self, runs: int) -> float:
@@ -136,15 +142,20 @@ class Law:
         if self.poisson:
             count = ceil(runs + 60 + 10 * self.mean)
             logs = np.cumsum(np.log(self.mean / np.arange(1, count + 1))) - self.mean
-            return float(np.exp(logs[runs:]).sum())
+            return max(float(np.exp(logs[runs:]).sum()), _LEAST_TAIL)
+        # A shape above 1 rises up to its mode, below the mean; from twice the mean on its terms fall by 1 − γ/2.
         count = runs + ceil(60 / self.gamma)
+        if self.shape > 1:
+            count = max(runs, ceil(2 * self.mean)) + ceil(120 / self.gamma)
         if count > _TERMS:
             raise TooLargeError(f"the tail of the law of the number of runs has {count} terms")
         eta, drop = self.shape, log1p(-self.gamma)
-        first = drop - log(-log(self.gamma)) if eta == 0 else drop + log(eta / expm1(-eta * log(self.gamma)))
+        scale = -eta * log(self.gamma)
+        # log(η/(e^scale − 1)), of which e^scale may pass the doubles.
+        first = drop - (log(-log(self.gamma)) if eta == 0 else _log_expm1_ratio(scale) - log(eta / scale))
         steps = np.arange(1, count)
         logs = first + np.concatenate(([0.0], np.cumsum(drop + np.log((steps + eta) / (steps + 1)))))
-        return float(np.exp(logs[runs:]).sum()) * (1 + 1e-9)
+        return max(float(np.exp(logs[runs:]).sum()) * (1 + 1e-9), _LEAST_TAIL)
 
 
 class _Profile:
@@ -212,7 +223,7 @@ class Selection:
         """The least ε with which the proof at δ − (1 + e^ε)·P[K > cut] gives no more than ε."""
         found = proof(delta)
         for _ in range(60):
-            rest = delta - (1 + exp(min(found, 700.0))) * self.cut
+            rest = delta - (1 + exp(min(found, 700.0))) * self.cut  # at 700 no tail is told to be small enough
             if not rest > 0:
                 return inf
             again = proof(rest)
@@ -230,8 +241,11 @@ class Selection:
             # e^{m(e^ε₁ − 1) + m·δ_Q(ε₁)} in the place of r^(η+1).
             excess = _least_over(lambda first: law.mean * (expm1(first) + delta_of(first)))
         else:
-            weight = (1 - law.gamma) / law.gamma * self.high
-            excess = (law.shape + 1) * _least_over(lambda first: log(ratio * exp(first) + weight * delta_of(first)))
+            weight = (1 - law.gamma) / law.gamma * self.low
+            # log r = ε₁ + log(C/c) + log1p(…): a rounded logarithm of 1 + tiny would be multiplied by a large shape.
+            excess = (law.shape + 1) * _least_over(
+                lambda first: first + log(ratio) + log1p(weight * delta_of(first) * exp(-first))
+            )
         weight = law.mean * self.high
 
         def proof(delta: float) -> float:
@@ -265,6 +279,11 @@ class Selection:
             return _least_order(lambda order: epsilon_of_divergence(order, winner(order), delta))
 
         return proof
+
+
+def _log_expm1_ratio(scale: float) -> float:
+    """log((e^scale − 1)/scale) for any scale but 0."""
+    return scale + log(-expm1(-scale) / scale)
 
 
 def _least_order(function: Callable[[float], float]) -> float:

@@ -77,15 +77,18 @@ def guess_on_coarse_grid(cost: CoarseCost, epsilon: float, noise: float) -> tupl
         seen = [*seen[-1:], (log(noise), log(value))]
         if len(seen) == 2 and abs(seen[0][0] - seen[1][0]) > 1e-6:
             slope = min((seen[1][1] - seen[0][1]) / (seen[1][0] - seen[0][0]), -0.1)
-        if len(seen) == 2 and abs(log(epsilon / value)) < 1e-3:
+        if len(seen) == 2 and abs(log(epsilon) - log(value)) < 1e-3:
             break
         # At least half a percent, so that the next secant measures the curve and not its rounding.
-        step = min(max(log(epsilon / value) / slope, -1.0), 1.0)
+        step = min(max((log(epsilon) - log(value)) / slope, -1.0), 1.0)
         noise *= exp(step if abs(step) > 5e-3 or len(seen) == 2 else 5e-3)
         noise = min(max(noise, NOISE_RANGE[0]), NOISE_RANGE[1])
     coarse, finer = cost(noise, coarser=8), cost(noise, coarser=4)
     fine = finer - (coarse - finer) * (4**2 - 1) / (8**2 - 4**2)
-    return (noise * exp(log(epsilon / fine) / slope) if isfinite(fine) and fine > 0 else noise), slope
+    if not (isfinite(fine) and fine > 0):
+        return noise, slope
+    # Where even the noisiest costs far more than epsilon the line leads out of the range, and out of the doubles.
+    return noise * exp(min(max((log(epsilon) - log(fine)) / slope, -20.0), 20.0)), slope
 
 
 def least_noise(
@@ -123,7 +126,7 @@ def least_noise(
             seen = [*seen[-1:], (log(noise), log(value))]
             if len(seen) == 2 and abs(seen[0][0] - seen[1][0]) > 1e-3:
                 slope = min((seen[1][1] - seen[0][1]) / (seen[1][0] - seen[0][0]), -0.05)
-        step = log(epsilon / value) / slope if isfinite(value) else inf
+        step = (log(epsilon) - log(value)) / slope if isfinite(value) else inf
         # The slope is of the curve's neighbourhood: far away, or when it misleads, halving is surer.
         trusted = abs(step) < 1 and turn % 4
         guess = float(noise) * exp(step) if trusted else sqrt(float(below) * float(high))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
+from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from functools import cached_property, lru_cache
 from math import ceil, exp, expm1, fsum, inf, isfinite, lgamma, log, log1p
 from typing import Any
@@ -21,6 +21,8 @@ POISSON_MEAN = 10.0
 """Above this mean a Poisson number of runs is refused: it costs several times what the others do."""
 
 _LEAST_GAMMA = 1e-6
+_SHAPES_HELD = (1e-9, 1e6)  # of |η| where it is not 0 and of η: between them 1 − γ and γ^−η − 1 keep their digits
+_LEAST_TAIL = 1e-300
 _SHAPES = {"geometric": 1.0, "logarithmic": 0.0, "poisson": None}
 _TERMS, _GROWTH, _MARGIN = 512, 1.002, 1e-6
 _BITS, _DIGITS = 256, 100
@@ -37,7 +39,8 @@ class RunLaw:
     Args:
         name: one of `LAWS`.
         mean: E K; above 1, and for poisson above 0 and at most `POISSON_MEAN`.
-        shape: η of negative_binomial, above −1; may be left out for the others, which have their own.
+        shape: η of negative_binomial, above −1 and at most a million, and 0 or at least 1e-9 from it; may be left out
+            for the others, which have their own.
 
     Raises:
         InputError: a value is out of range or NaN, or so little mass is near the mean that the number of runs has no
@@ -69,6 +72,8 @@ class RunLaw:
                 f"{self.name} with mean {self.mean!r} and shape {self.shape!r} may need more than a million runs. "
                 "Write a smaller mean or a larger shape."
             )
+        if self.name != "poisson" and not self.gamma < 1:
+            raise InputError(f"the mean number of runs must be told from 1 in doubles, got {self.mean!r}. Write 20.")
 
     def _own_shape(self) -> float | None:
         given = self.shape
@@ -79,6 +84,13 @@ class RunLaw:
             return own
         if not (_is_number(given) and isfinite(given) and given > -1):  # type: ignore[arg-type, operator]
             raise InputError(f"the shape of negative_binomial must be a finite number above -1, got {given!r}.")
+        least, largest = _SHAPES_HELD
+        if given > largest or 0 < abs(given) < least:  # type: ignore[operator, arg-type]
+            raise InputError(
+                f"the shape of negative_binomial must be at most {largest:g}, and 0 or at least {least:g} from it, for "
+                f"beyond doubles cannot tell what the law costs, got {given!r}. "
+                f"Write {f'{largest:g}' if abs(given) > 1 else '0'}."  # type: ignore[arg-type]
+            )
         return float(given)  # type: ignore[arg-type]
 
     @cached_property
@@ -109,7 +121,11 @@ class RunLaw:
         if self.shape is None:
             return exp(-self.mean * (1 - x))
         base, shape, gamma = log1p(-(1 - self.gamma) * x), self.shape, self.gamma
-        return base / log(gamma) if shape == 0 else expm1(-shape * base) / expm1(-shape * log(gamma))
+        if shape == 0:
+            return base / log(gamma)
+        part, whole = -shape * base, -shape * log(gamma)
+        # e^whole may pass the doubles, e^(part − whole) cannot.
+        return exp(part - whole) * expm1(-part) / expm1(-whole) if whole > 1 else expm1(part) / expm1(whole)
 
     def tail(self, runs: int) -> float:
         """An upper bound of P[K > runs]: a sum of terms that are not negative, so nothing cancels.
@@ -122,7 +138,7 @@ class RunLaw:
         """
         require_steps(runs, minimum=0, name="runs")
         # A double may hold 0 where the tail is only small.
-        return min(max(_tail(self, runs) * (1 + _MARGIN), 1e-300), 1.0)
+        return min(max(_tail(self, runs) * (1 + _MARGIN), _LEAST_TAIL), 1.0)
 
     def quantile(self, probability: float) -> int:
         """The least k with P[K > k] ≤ 1 − `probability`: so many runs suffice with that probability.
@@ -135,7 +151,13 @@ class RunLaw:
         return self.least_cut(1 - probability)
 
     def least_cut(self, tail: float) -> int:
-        """The least k with P[K > k] ≤ `tail`, for a tail in (0, 1]."""
+        """The least k with P[K > k] ≤ `tail`, for a tail in (0, 1].
+
+        Raises:
+            InputError: no double can tell so small a tail.
+        """
+        if not tail > _LEAST_TAIL:
+            raise InputError(f"a law can be cut off at a tail above {_LEAST_TAIL:g}, got {tail!r}. Lower epsilon.")
         low, high = -1, 1
         while self.tail(high) > tail:
             low, high = high, 2 * high
@@ -156,7 +178,7 @@ class RunLaw:
         """
         require_steps(at_most, minimum=1, name="at_most")
         with localcontext() as context:
-            context.prec = _DIGITS
+            context.prec, context.Emax, context.Emin = _DIGITS, MAX_EMAX, MIN_EMIN
             place = Decimal(bits(_BITS)) / Decimal(2**_BITS)
             below = Decimal(0)
             for runs, mass in self._masses():
@@ -195,10 +217,22 @@ class RunLaw:
         """The logarithm of P[K = runs]/(1−γ)^runs, which is monotone in `runs`: falling below η = 1, rising above."""
         shape = self.shape or 0.0
         scale = -shape * log(self.gamma)  # of γ^−η = e^scale
-        normal = -log(log(1 / self.gamma)) if scale == 0 else log(shape / expm1(scale))
-        # Γ(k+η)/Γ(k+1): beyond a million lgamma would lose digits, and the first term of Tricomi & Erdélyi (1951) does.
-        gammas = lgamma(runs + shape) - lgamma(runs + 1) if runs < 1e6 else (shape - 1) * log(runs + shape / 2)
+        if scale == 0:
+            normal = -log(-log(self.gamma))
+        elif scale > 1:  # e^scale may pass the doubles
+            normal = log(shape) - scale - log1p(-exp(-scale))
+        else:
+            normal = log(shape / expm1(scale))
+        # Γ(k+η)/Γ(k+1): beyond a million the difference of two lgamma would lose digits.
+        gammas = lgamma(runs + shape) - lgamma(runs + 1) if runs < 1e6 else _log_ratio_of_gammas(runs + 1, shape - 1)
         return gammas - lgamma(1 + shape) + normal
+
+
+def _log_ratio_of_gammas(large: float, more: float) -> float:
+    """Log Γ(large + more) − log Γ(large) by Stirling's series, its large terms taken off each other by hand."""
+    grown = large + more
+    series = (1 / grown - 1 / large) / 12  # the next is below 1/(360·large³)
+    return (grown - 0.5) * log1p(more / large) + more * (log(large) - 1) + series
 
 
 @lru_cache(maxsize=65536)
@@ -210,15 +244,17 @@ def _tail(law: RunLaw, runs: int) -> float:
     if law.shape is None:
         return total + law.pmf(start - 1)  # beyond so many terms each is less than half of the last
     keep = log1p(-law.gamma)
-    while True:
+    while total < 1:
         # P[K = k + 1]/P[K = k] = (1−γ)(k+η)/(k+1), below this from `start` on.
         ratio = (1 - law.gamma) * max((start + law.shape) / (start + 1), 1.0)
         if ratio < 1 and (rest := law.pmf(start) / (1 - ratio)) <= total * 1e-12:
             return total + rest
         end = ceil(start * _GROWTH)
         weight = max(law.log_weight(start), law.log_weight(end))
-        total += exp(weight + start * keep) * (expm1((end - start) * keep) / expm1(keep))
+        # With a large shape the weights of a block lie far apart: its bound may pass any probability, and the doubles.
+        total += exp(min(weight + start * keep, 100.0)) * (expm1((end - start) * keep) / expm1(keep))
         start = end
+    return 1.0
 
 
 @lru_cache(maxsize=4096)

@@ -203,6 +203,7 @@ class Ledger:
         }  # fmt: skip
         canonical(body)
         with self._chain.write() as write:
+            _require_same_users(write.states.get(dataset), fingerprint, (details or {}).get("users"), search)
             write(dataset, "open_search", {**body, "units": units_at(write.order(dataset), allowance, validation)})
 
     def begin_sealed(self, search: str) -> None:
@@ -392,6 +393,18 @@ def _require_fit(allowance: Allowance, epsilon: float, delta: float, whose: str)
             f"{what} must fit {whose} own cap: all that it allows costs epsilon {needed!r} at delta {delta!r}, the cap "
             f"is {epsilon!r}. Allow less (max_steps() for a cap on steps), or raise epsilon."
         )
+
+
+def _require_same_users(state: DatasetState | None, fingerprint: str | None, users: object, search: str) -> None:
+    """The same records divided among other users protect other users: no total covers both."""
+    for other in state.searches if state and fingerprint is not None else ():
+        known = other.details.get("users")
+        if other.fingerprint == fingerprint and None not in {known, users} and known != users:
+            raise BudgetRefusedError(
+                f"all searches on the same records must divide them among the same users: {search!r} does it otherwise "
+                f"than {other.search!r} on data set {other.dataset!r}. A user of the one is several of the other: no "
+                "claim covers both. Use the user column of before."
+            )
 
 
 def _priced(pool: PoolState, trial: str, mechanism: SampledGaussian | None) -> dict[str, Any]:

@@ -118,9 +118,12 @@ def _extent(card: Mapping[str, Any]) -> str:
             "drawn at random and in secret, they were independent, and only the best is shown. How many there were is "
             "shown nowhere: with the winner it would tell more of the records than is charged here."
         )
+    scores = ""
+    if _covers_both(card):
+        scores = f" and {count(spent['released_scores'], 'score')}"
     so_far = (
-        f"{count(spent['leased_steps'], 'step')} in {count(spent['trials'], 'trial')} had been charged when this card "
-        "was made; that does not lower the claim."
+        f"{count(spent['leased_steps'], 'step')}{scores} in {count(spent['trials'], 'trial')} had been charged when "
+        "this card was made; that does not lower the claim."
     )
     if mode == "public":
         return (
@@ -129,8 +132,26 @@ def _extent(card: Mapping[str, Any]) -> str:
         )
     return (
         "The numbers are the cap of the whole search, set before it began: for all trials together, "
-        f"{_allowed(card['training_cap'])}, and not for one trial. {so_far}"
+        f"{_allowed(card['training_cap'])}{_scores_allowed(card)}, and not for one trial. {so_far}"
     )
+
+
+def _covers_both(card: Mapping[str, Any]) -> bool:
+    """Whether the unit is a record on either side of the split.
+
+    Earlier cards with protected scores named only the record that trains; the page of a card that was issued stays as
+    it was, letter for letter, and so the card itself has to say which words are its own.
+    """
+    return card["validation_cap"] is not None and card["claim"]["unit"] != card["training_cap"]["protects"]
+
+
+def _scores_allowed(card: Mapping[str, Any]) -> str:
+    if not _covers_both(card):
+        return ""
+    allowance = card["validation_cap"]["allowance"]
+    if allowance["kind"] != "total_steps":
+        return " and protected scores, up to a cap of their own"
+    return f" and at most {count(allowance['step_cap'], 'protected score')}"
 
 
 def _allowed(cap: Mapping[str, Any]) -> str:
@@ -182,15 +203,16 @@ def _numbers(card: Mapping[str, Any]) -> list[str]:
     training, validation, mode = card["training_cap"], card["validation_cap"], claim["mode"]
     delta = number(claim["delta"])
     most = "the best of a hidden number of runs" if mode == "selection" else _allowed(training).removeprefix("at most ")
+    trains = ", for a record that trains" if _covers_both(card) else ""
     rows = [
         ("**claimed**", number(claim["epsilon"]), delta, "the guarantee, for the whole search"),
-        ("at the cap", up(training["epsilon_at_cap"]), delta, f"the most that may be taken: {most}"),
+        ("at the cap", up(training["epsilon_at_cap"]), delta, f"the most that may be taken{trains}: {most}"),
     ]
     if validation is not None:
         scored = "what the most scores that may be released cost, for a record that validates"
         rows.append(("validation", up(validation["epsilon_at_cap"]), number(validation["delta"]), scored))
     if mode != "selection":
-        so_far = f"{count(spent['leased_steps'], 'step')} in {count(spent['trials'], 'trial')}: not a guarantee"
+        so_far = f"{count(spent['leased_steps'], 'step')} in {count(spent['trials'], 'trial')}{trains}: not a guarantee"
         rows.append(("spent", up(spent["epsilon_spent"]), delta, so_far))
     alone = "the steps that were charged to it" if mode == "public" else "as if it were the only one: not a guarantee"
     rows += [

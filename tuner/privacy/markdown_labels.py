@@ -17,6 +17,7 @@ TITLES: Mapping[str, str] = {
     "public_search": "What was searched on public records",
     "validation": "Validation records",
     "scores": "Scores of the exported model",
+    "exported_files": "The exported files",
     "spent": "Spent so far",
     "winner": "The exported trial by itself",
     "dataset_budget": "The budget of the data set",

@@ -22,6 +22,11 @@ __all__ = [
 ]
 
 
+_INERT = str.maketrans({sign: f"&#{ord(sign)};" for sign in "<>[]`*|"})
+"""Signs that would make a link, a tag or a table cell of a name. No word of ours has one, nor has `_` to be among them:
+pages that were issued stay as they are."""
+
+
 def split_words(text: str) -> str:
     """A split, which the card has as the ledger's canonical JSON, in words."""
     found = json.loads(text)
@@ -83,7 +88,7 @@ def plain(value: Any) -> str:  # noqa: ANN401 - any JSON value
         return ", ".join(f"{words(key)} {plain(value[key])}" for key in sorted(value))
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(plain(item) for item in value)
-    return " ".join(value.split()) if isinstance(value, str) else repr(value)
+    return " ".join(value.split()).translate(_INERT) if isinstance(value, str) else repr(value)
 
 
 def statement(claim: Mapping[str, Any]) -> str:

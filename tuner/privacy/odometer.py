@@ -19,9 +19,10 @@ from tuner.privacy.entries import canonical
 from tuner.privacy.events import SampledGaussian
 from tuner.privacy.states import DatasetState, PoolState, SearchState, exact_sum
 
-__all__ = ["LABEL", "Odometer", "Reading", "read_dataset", "read_search"]
+__all__ = ["LABEL", "LABEL_WITHOUT_CAP", "Odometer", "Reading", "read_dataset", "read_search"]
 
 LABEL = "odometer, not a guarantee: the guarantee is the cap"
+LABEL_WITHOUT_CAP = "odometer, not a guarantee: no cap bounds all searches together"
 
 _MOST_MECHANISMS = 4
 _DEFAULT_DELTA = 1e-5

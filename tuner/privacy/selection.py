@@ -38,6 +38,7 @@ DeltaOf: TypeAlias = Callable[[float], float]
 
 _MARGIN = 1e-9
 _TRUNCATION_SHARE = 0.01
+_LEAST_TAIL = 1e-299  # with room for the 1 in 1 + e^ε
 _GOLDEN = (5**0.5 - 1) / 2
 
 
@@ -78,7 +79,8 @@ def shift_of(law: RunLaw, delta_of: DeltaOf, *, ratio: tuple[float, float] = (1.
     gamma, shape = law.gamma, law.shape
 
     def log_r(first: float) -> float:
-        return first + log(high / low + (1 - gamma) / gamma * high * delta_of(first) * exp(-first))
+        # By log1p: with a large shape the second term is tiny, and a rounded one would be multiplied by shape + 1.
+        return first + log(high / low) + log1p((1 - gamma) / gamma * low * delta_of(first) * exp(-first))
 
     shift = log(high / low) + (shape + 1) * log_r(_least(log_r))
     return Shift(high * law.mean * (1 + _MARGIN), shift * (1 + _MARGIN))
@@ -235,10 +237,19 @@ def at_most_for(law: RunLaw, *, epsilon: float, delta: float) -> int:
         law: of the number of runs.
         epsilon: of the claim, the largest that will be claimed with this cut.
         delta: of the claim.
+
+    Raises:
+        InputError: ε is so large that no cut can be told to fit it, or a value is out of range or NaN.
     """
     require_epsilon(epsilon)
     require_delta(delta)
-    return max(law.least_cut(_TRUNCATION_SHARE * delta / (1 + exp(min(epsilon, 700.0)))), 1)
+    largest = log(_TRUNCATION_SHARE * delta / _LEAST_TAIL)
+    if not epsilon <= largest:
+        raise InputError(
+            f"the epsilon of a hidden number of runs must be at most {largest:.0f} at delta {delta!r}, because doubles "
+            f"cannot tell where to cut its law off beyond, got {epsilon!r}. Lower privacy.epsilon."
+        )
+    return max(law.least_cut(_TRUNCATION_SHARE * delta / (1 + exp(epsilon))), 1)
 
 
 def calibrate_selection(

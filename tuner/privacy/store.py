@@ -10,7 +10,7 @@ from tuner.privacy.store_base import Store, masked
 from tuner.privacy.store_postgres import PostgresStore, check_url
 from tuner.privacy.store_sqlite import SqliteStore, path_of
 
-__all__ = ["Store", "absolute_url", "exists", "open_store"]
+__all__ = ["Store", "absolute_url", "exists", "masked", "open_store"]
 
 
 def open_store(url: str, *, create: bool) -> Store:

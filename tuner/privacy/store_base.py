@@ -19,11 +19,19 @@ SCHEMA = 2
 BUSY_SECONDS = 60
 """How long a writer waits for another one."""
 
+# Made once: SQLAlchemy takes longer to read a statement than SQLite to execute it.
+_AFTER = text("SELECT id, dataset, seq, time, kind, body, previous, hash FROM entries WHERE id > :last ORDER BY id")
+_HEADS = text("SELECT dataset, seq, hash FROM heads")
+_APPEND = text(
+    "INSERT INTO entries (dataset, seq, time, kind, body, previous, hash) "
+    "VALUES (:dataset, :seq, :time, :kind, :body, :previous, :hash) RETURNING id"
+)
+_MOVE = text("UPDATE heads SET seq = :seq, hash = :hash WHERE dataset = :dataset AND hash = :previous")
+_BEGIN = text("INSERT INTO heads VALUES (:dataset, :seq, :hash)")
+
 
 class Store(ABC):
-    """Entries in a database, one writer at a time; every transaction has a connection of its own.
-
-    A fresh connection costs milliseconds and makes forks, threads and restarts of the database harmless.
+    """Entries in a database, one writer at a time; safe across threads, and forks.
 
     Attributes:
         url: absolute; what another process opens.
@@ -82,10 +90,7 @@ class Store(ABC):
     @staticmethod
     def after(connection: Connection, last: int) -> list[tuple[int, Entry]]:
         """Entries written after row `last`, with their row numbers, in the order of writing."""
-        rows = connection.execute(
-            text("SELECT id, dataset, seq, time, kind, body, previous, hash FROM entries WHERE id > :last ORDER BY id"),
-            {"last": last},
-        )
+        rows = connection.execute(_AFTER, {"last": last})
         return [
             (
                 row.id,
@@ -100,28 +105,23 @@ class Store(ABC):
     @staticmethod
     def heads(connection: Connection) -> dict[str, tuple[int, str]]:
         """The last number and hash of every data set, kept beside the chain so that a lost tail is noticed."""
-        rows = connection.execute(text("SELECT dataset, seq, hash FROM heads"))
+        rows = connection.execute(_HEADS)
         return {row.dataset: (row.seq, row.hash) for row in rows}
 
-    @staticmethod
-    def append(connection: Connection, entry: Entry) -> int:
-        """Write one entry and move the head; true only once the transaction is committed."""
-        row: int = connection.execute(
-            text(
-                "INSERT INTO entries (dataset, seq, time, kind, body, previous, hash) "
-                "VALUES (:dataset, :seq, :time, :kind, :body, :previous, :hash) RETURNING id"
-            ),
-            vars(entry),
-        ).scalar_one()
-        moved = connection.execute(
-            text("UPDATE heads SET seq = :seq, hash = :hash WHERE dataset = :dataset AND hash = :previous"), vars(entry)
-        ).rowcount
+    def append(self, connection: Connection, entry: Entry) -> int:
+        """Write one entry and move the head; true only once the transaction is committed.
+
+        Raises:
+            LedgerError: it is not this user's to write, as far as the store knows its users.
+        """
+        row: int = connection.execute(_APPEND, vars(entry)).scalar_one()
+        moved = connection.execute(_MOVE, vars(entry)).rowcount
         if not moved:
             if entry.previous != GENESIS:
                 raise LedgerCorruptError(
                     f"the head of data set {entry.dataset!r} is missing. Restore the ledger from a backup."
                 )
-            connection.execute(text("INSERT INTO heads VALUES (:dataset, :seq, :hash)"), vars(entry))
+            connection.execute(_BEGIN, vars(entry))
         return row
 
 

@@ -19,9 +19,12 @@ from tuner.privacy.store_base import BUSY_SECONDS, SCHEMA, Store, masked
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+    from tuner.privacy.entries import Entry
+
 __all__ = ["PostgresStore", "check_url"]
 
 _NAMESPACE = "dp_tuner"  # a schema of our own: another program's tables of the same names are never touched
+_NOT_THEIRS = "DP001"  # SQLSTATE of our own trigger, for what another role may write
 _LOCK = 0x44505442  # "DPTB": the advisory lock that a writer holds, per database
 _QUERY = ("host", "port", "sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout")
 _CONNECT = {
@@ -60,21 +63,50 @@ CREATE TRIGGER heads_stay BEFORE DELETE OR TRUNCATE ON {_NAMESPACE}.heads
 CREATE TRIGGER meta_is_final BEFORE UPDATE OR DELETE OR TRUNCATE ON {_NAMESPACE}.meta
     FOR EACH STATEMENT EXECUTE FUNCTION {_NAMESPACE}.refuse();
 """
+# The server's own word for who charges, whatever program writes and whatever its search_path: `session_user` is who
+# logged in, whatever role was put on since. What is null is refused.
+_VOUCH = f"""
+CREATE OR REPLACE FUNCTION {_NAMESPACE}.vouch() RETURNS trigger LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$ BEGIN
+    IF NEW.kind IN ('cap', 'grant', 'revoke') AND
+        (SELECT pg_has_role(session_user, relowner, 'MEMBER') FROM pg_class WHERE oid = TG_RELID) IS NOT TRUE
+    THEN RAISE EXCEPTION USING ERRCODE = '{_NOT_THEIRS}',
+        MESSAGE = 'only who owns the ledger sets caps and shares, and ' || session_user || ' does not';
+    END IF;
+    IF NEW.kind = 'open_search' AND
+        ((NEW.body::jsonb ->> 'user') COLLATE "C" = session_user::text COLLATE "C") IS NOT TRUE
+    THEN RAISE EXCEPTION USING ERRCODE = '{_NOT_THEIRS}',
+        MESSAGE = 'a search is of who opens it, and ' || session_user || ' opens one of another user';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER entries_are_vouched_for BEFORE INSERT ON {_NAMESPACE}.entries
+    FOR EACH ROW EXECUTE FUNCTION {_NAMESPACE}.vouch();
+"""
 _FOUND = text(
     "SELECT c.relname, CAST(c.relpersistence AS text) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
     f"WHERE n.nspname = '{_NAMESPACE}' AND c.relname IN ('entries', 'heads', 'meta')"
 )
 _GUARDS = text(
-    "SELECT count(*) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = "
-    f"c.relnamespace WHERE n.nspname = '{_NAMESPACE}' AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') "
-    "AND t.tgname IN ('entries_are_final', 'heads_stay', 'meta_is_final')"
+    "SELECT t.tgname, t.tgenabled IN ('O', 'A') FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
+    f"JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = '{_NAMESPACE}' AND NOT t.tgisinternal"
+)
+_FINAL = {"entries_are_final", "heads_stay", "meta_is_final"}
+_VOUCHED = "entries_are_vouched_for"
+# Whether this session may set caps and shares, and whether it can make a trigger that a ledger of before has not.
+_OWNS = text(
+    "SELECT pg_has_role(session_user, c.relowner, 'MEMBER'), pg_has_role(c.relowner, 'USAGE') "
+    "AND has_schema_privilege(n.oid, 'CREATE') AND NOT pg_is_in_recovery() "
+    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+    f"WHERE n.nspname = '{_NAMESPACE}' AND c.relname = 'entries'"
 )
 
 
 class PostgresStore(Store):
     """Entries in tables of a PostgreSQL database, in the schema `dp_tuner`.
 
-    Whoever may SELECT there can read; who charges needs INSERT on `entries` and INSERT, UPDATE on `heads` too. A charge
+    Whoever may SELECT there can read; who charges needs INSERT on `entries` and INSERT, UPDATE on `heads` too. Caps and
+    shares are set by who owns the tables, and a search is of the role that opens it: a trigger holds both. A charge
     is on the server's disk when it is answered (`synchronous_commit`; a server with `fsync` off is refused).
 
     Args:
@@ -105,6 +137,9 @@ class PostgresStore(Store):
             self._create()
         with self.reading() as connection:
             self.ledger_id = self._check_meta(connection)
+            lacking = _VOUCHED not in self._guards(connection) and self._owns(connection)[1]
+        if lacking:
+            self._vouch()
 
     @classmethod
     def exists(cls, url: str) -> bool:
@@ -154,12 +189,50 @@ class PostgresStore(Store):
         """
         with self.reading() as connection:
             self._tables(connection)
-            guards = connection.execute(_GUARDS).scalar_one()
-        if guards != 3:
+            guards = self._guards(connection)
+        if not all(guards.get(name) for name in _FINAL):
             raise LedgerCorruptError(
                 f"the ledger must be append-only, but triggers of schema {_NAMESPACE} in {self.url} were dropped or "
                 "disabled. Compare the ledger with a backup, and put them back."
             )
+        if not guards.get(_VOUCHED):
+            raise LedgerCorruptError(
+                f"the server must vouch for who charges, but the trigger {_VOUCHED} of {self.url} was dropped or "
+                "disabled, or the ledger is of a version that made none. Who owns its tables opens it once "
+                "(tune budget show), or enables it again; compare caps, shares and users with what was agreed."
+            )
+
+    def append(self, connection: Connection, entry: Entry) -> int:
+        """Write one entry, if it is this role's to write; the server's trigger holds whoever does not ask here.
+
+        Raises:
+            LedgerError: a cap or a share by who does not own the tables, or a search of another user.
+        """
+        if entry.kind in {"cap", "grant"} and not self._owns(connection)[0]:
+            raise LedgerError(
+                f"only who owns the tables of {self.url} sets caps and shares, got {entry.kind} by {self._user}. "
+                "Nothing is written. Let the owner of the data do it."
+            )
+        if entry.kind == "open_search" and (user := entry.data.get("user")) != self._user:
+            raise LedgerError(
+                f"a search in {self.url} is of who opens it, got one of {user!r} by {self._user}. Nothing is charged. "
+                "Connect as that role."
+            )
+        return super().append(connection, entry)
+
+    def _vouch(self) -> None:
+        with self._transaction(_WRITE) as connection:
+            if _VOUCHED not in self._guards(connection):  # another process was first
+                connection.exec_driver_sql(_VOUCH)
+
+    def _guards(self, connection: Connection) -> dict[str, bool]:
+        """The triggers that are there, and whether each is enabled."""
+        return {str(name): bool(enabled) for name, enabled in connection.execute(_GUARDS)}
+
+    def _owns(self, connection: Connection) -> tuple[bool, bool]:
+        """Whether this role may set caps and shares, and whether it can make triggers."""
+        owner, makes = connection.execute(_OWNS).one()
+        return bool(owner), bool(makes)
 
     def _create(self) -> None:
         with self._transaction(_WRITE) as connection:
@@ -175,6 +248,7 @@ class PostgresStore(Store):
             if not connection.execute(there, {"name": _NAMESPACE}).scalar_one():
                 connection.exec_driver_sql(f"CREATE SCHEMA {_NAMESPACE}")
             connection.exec_driver_sql(_TABLES)
+            connection.exec_driver_sql(_VOUCH)
             connection.execute(
                 text("INSERT INTO meta VALUES (1, :schema, :id)"), {"schema": SCHEMA, "id": str(uuid4())}
             )
@@ -272,6 +346,8 @@ def _explain(error: DBAPIError, url: str) -> LedgerError:
                 f"INSERT ON {_NAMESPACE}.entries and INSERT, UPDATE ON {_NAMESPACE}.heads. If there is no ledger "
                 "yet, who may CREATE in the database opens it first."
             )
+        case _ if state == _NOT_THEIRS:
+            mend = "Let the owner of the tables set caps and shares, and open a search under your own role."
         case "53100":
             mend = "Free space on the server's disk, then resume."
         case "53300":

@@ -6,8 +6,9 @@ import os
 import pwd
 import sqlite3
 import tempfile
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,13 +16,14 @@ from uuid import uuid4
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import NullPool, QueuePool
 
 from tuner.errors import InputError, LedgerCorruptError, LedgerError
-from tuner.privacy.store_base import BUSY_SECONDS, SCHEMA, Store, unknown_format
+from tuner.privacy.store_base import BUSY_SECONDS, SCHEMA, Store, masked, unknown_format
 
 __all__ = ["SqliteStore", "path_of"]
 
+_WRITE = "BEGIN IMMEDIATE"
 _MAGIC = 0x44505442  # "DPTB", in the header of the file: another program's database is never written to
 _ENTRIES = (
     "CREATE TABLE entries ("
@@ -43,7 +45,10 @@ _META = (  # what version 2 has over version 1
 
 
 class SqliteStore(Store):
-    """Entries in an SQLite file (WAL, synchronous=FULL).
+    """Entries in an SQLite file (WAL, synchronous=FULL, every transaction moved into the file itself at once).
+
+    A process that may write keeps its connection: whoever closes the last one makes SQLite fold up its files, which
+    takes longer than the transaction. After an error, and after a fork, the next transaction begins with a fresh one.
 
     Who may not write the file or its folder can still read, as long as SQLite can: `budget` and `verify` need no more.
     A file of version 1 is brought to version 2 by the first who opens it and may write; its entries stay as they are.
@@ -64,8 +69,11 @@ class SqliteStore(Store):
         self.url = f"sqlite:///{self.path}"
         if create and not self.path.exists():
             _create(self.path)
+        self._size = 0
         self._identity = self._identify()
+        self._process = os.getpid()
         self._engine = _engine(self.path)
+        weakref.finalize(self, self._engine.dispose)
         self._has_meta = False
         version = self._version()
         if version == 1 and _may_write(self.path):
@@ -102,7 +110,7 @@ class SqliteStore(Store):
 
     def _migrate(self) -> None:
         """From version 1 to 2, all or nothing; the chain is not touched."""
-        with self._transaction("BEGIN IMMEDIATE") as connection:
+        with self._transaction(_WRITE) as connection:
             if connection.execute(text("PRAGMA user_version")).scalar_one() == 1:  # else another process was faster
                 for statement in (*_META, *_identified()):
                     connection.exec_driver_sql(statement)
@@ -125,7 +133,7 @@ class SqliteStore(Store):
                 f"the ledger must be writable to charge or set anything, but this user may only read {self.path}. "
                 "Nothing is charged. Give this user the right to write the file and its folder."
             )
-        with self._transaction("BEGIN IMMEDIATE") as connection:
+        with self._transaction(_WRITE) as connection:
             yield connection
 
     def check_pages(self) -> None:
@@ -148,14 +156,23 @@ class SqliteStore(Store):
                 f"the ledger must stay the same file while it is used, but {self.path} was replaced. "
                 "Put the original back; what was charged stands only there."
             )
+        if self._process != os.getpid():
+            self._engine.dispose(close=False)  # the parent's connections: to close them here would undo its locks
+            self._process = os.getpid()
         seen = None if _may_write(self.path) else _stamp(self.path)
         try:
             with self._engine.connect() as connection:
-                connection.exec_driver_sql(begin)
-                if self._has_meta:
-                    self._check_meta(connection)
-                yield connection
-                connection.exec_driver_sql("COMMIT")
+                try:
+                    connection.exec_driver_sql(begin)
+                    if self._has_meta:
+                        self._check_meta(connection)
+                    yield connection
+                    connection.exec_driver_sql("COMMIT")
+                    if begin == _WRITE:
+                        _move_into_file(connection)
+                except BaseException:
+                    connection.invalidate()
+                    raise
         except (DBAPIError, sqlite3.Error, LedgerCorruptError) as error:
             _refuse_changed(self.path, seen, error)
             if isinstance(error, LedgerCorruptError):
@@ -173,6 +190,13 @@ class SqliteStore(Store):
             ) from error
         if found.st_size == 0:
             raise LedgerCorruptError(f"the ledger {self.path} is empty: it was cut off. Restore it from a backup.")
+        # A connection that is kept remembers pages, and would not miss those that a shorter file has lost.
+        if found.st_size < self._size:
+            raise LedgerCorruptError(
+                f"a ledger only grows, but {self.path} had {self._size} bytes and has {found.st_size}: it was cut off. "
+                "Restore it from a backup."
+            )
+        self._size = found.st_size
         return found.st_dev, found.st_ino
 
 
@@ -184,7 +208,7 @@ def path_of(url: str) -> Path:
     """
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite" or parsed.query or parsed.host:
-        raise InputError(f"ledger must be a URL like sqlite:///runs/ledger.db, got {url!r}. Write it so.")
+        raise InputError(f"ledger must be a URL like sqlite:///runs/ledger.db, got {masked(url)!r}. Write it so.")
     if not parsed.database or parsed.database == ":memory:":
         raise InputError(
             f"ledger must be a file, or its spending is forgotten, got {url!r}. Write sqlite:///runs/ledger.db."
@@ -228,12 +252,17 @@ def _identified() -> tuple[str, str]:
 
 
 def _engine(path: Path) -> Engine:
-    engine = create_engine("sqlite://", creator=lambda: _connect(path), poolclass=NullPool)
+    # Who may only look opens the file each time, in the way that its state then asks for.
+    pool: dict[str, Any] = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": -1}
+    engine = create_engine(
+        "sqlite://", creator=lambda: _connect(path), **(pool if _may_write(path) else {"poolclass": NullPool})
+    )
 
     @event.listens_for(engine, "connect")
     def _settings(connection: Any, _record: Any) -> None:  # noqa: ANN401 - SQLAlchemy's own signature
         connection.execute(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000}")
         connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA wal_autocheckpoint=0")  # see _move_into_file
 
     return engine
 
@@ -253,6 +282,19 @@ def _connect(path: Path) -> sqlite3.Connection:
         timeout=BUSY_SECONDS,
         check_same_thread=False,
     )
+
+
+def _move_into_file(connection: Connection) -> None:
+    """Empty the -wal file after a transaction that is committed, and durable in it already.
+
+    A process that is killed then leaves a file that holds all entries, and no -wal that another ledger at this place,
+    or a backup that is put back, would be mixed with. Whoever reads at this moment keeps it from being emptied: the
+    next transaction does it. Its failure changes nothing of what is charged.
+    """
+    with suppress(DBAPIError, sqlite3.Error):
+        connection.exec_driver_sql("PRAGMA busy_timeout=20")
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").all()
+        connection.exec_driver_sql(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000}")
 
 
 def _may_write(path: Path) -> bool:

@@ -14,10 +14,12 @@ from tuner.privacy.card import card_hash, parse_card
 from tuner.privacy.card_sections import ledger_sections, winner_of
 from tuner.privacy.curve import render_svg
 from tuner.privacy.events import SampledGaussian
-from tuner.privacy.independent import Bracket, TooLargeError, Verdict, brackets, brackets_of_steps, judge, within
-from tuner.privacy.independent_entries import Counted, recount
+from tuner.privacy.independent import Bracket, TooLargeError, brackets, brackets_of_steps, judge, within
+from tuner.privacy.independent_entries import Counted, may_make, recount
 from tuner.privacy.ledger import Ledger
 from tuner.privacy.markdown import render_markdown
+from tuner.privacy.verify_stated import beside_it, stated_wrong
+from tuner.privacy.verify_words import clipped, differences, opinion, pair, plainly, short, times
 
 __all__ = ["Check", "Report", "verify"]
 
@@ -28,11 +30,19 @@ _PRV_POINTS = 8_000_000
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at; `ok` is None where it could be neither confirmed nor refuted."""
+    """One thing that was looked at.
+
+    Attributes:
+        name: what it is.
+        ok: None where it could be neither confirmed nor refuted.
+        detail: what was found, in words, figures to 6 digits.
+        exact: the same with every digit, for programs; None where the words say it all.
+    """
 
     name: str
     ok: bool | None
     detail: str
+    exact: str | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +74,12 @@ class Report:
 
 
 def verify(
-    card: Mapping[str, Any] | str, ledger: Ledger, *, markdown: str | None = None, svg: str | None = None
+    card: Mapping[str, Any] | str,
+    ledger: Ledger,
+    *,
+    markdown: str | None = None,
+    svg: str | None = None,
+    beside: Mapping[str, str] | None = None,
 ) -> Report:
     """Recompute a card from its ledger.
 
@@ -73,22 +88,30 @@ def verify(
         ledger: the opened ledger of its data set.
         markdown: the text of the card's page, when it should be held against the card.
         svg: the text of the card's curve, likewise.
+        beside: SHA-256 of the exported files that lie beside the card, by name; None where nobody looked.
 
     Returns:
-        The report; it never raises for a card or a ledger that does not hold.
+        The report; it never raises for a card or a ledger that does not hold. What an accountant cannot compute is not
+        judged, which is no yes.
     """
     checks: list[Check] = []
     try:
-        for check in _checks(card, ledger, markdown, svg):
+        for check in _checks(card, ledger, markdown, svg, beside):
             checks.append(check)
     except TunerError as error:
         checks.append(Check("card and ledger can be read", ok=False, detail=str(error)))
-    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError, ArithmeticError, RecursionError) as error:
         checks.append(Check("card has its fields", ok=False, detail=f"a field is missing or mistyped: {error!r}"))
     return Report(tuple(checks))
 
 
-def _checks(card: Mapping[str, Any] | str, ledger: Ledger, markdown: str | None, svg: str | None) -> Iterator[Check]:
+def _checks(
+    card: Mapping[str, Any] | str,
+    ledger: Ledger,
+    markdown: str | None,
+    svg: str | None,
+    beside: Mapping[str, str] | None,
+) -> Iterator[Check]:
     if isinstance(card, str):
         card = parse_card(card)
         yield Check("card text", ok=True, detail="byte for byte as export writes it")
@@ -103,16 +126,38 @@ def _checks(card: Mapping[str, Any] | str, ledger: Ledger, markdown: str | None,
     seq, head = card["ledger"]["head_seq"], card["ledger"]["head_hash"]
     state = ledger.state_at(dataset, seq)
     on_chain = (state.seq, state.head) == (seq, head)
-    yield Check("ledger head", ok=on_chain, detail=_versus("head", f"{seq} {head}", f"{state.seq} {state.head}"))
-    expected = ledger_sections(state, search, winner_of(card), schema=card["schema"])
-    wrong = [difference for name, value in expected.items() for difference in _differences(name, card.get(name), value)]
-    yield Check("numbers from the ledger", ok=not wrong, detail="; ".join(wrong) or "every number recomputed and equal")
+    there = f"the card names entry {seq} of the ledger, {head}"
+    detail = f"{there}, and it is there" if on_chain else f"{there}; the ledger has entry {state.seq}, {state.head}"
+    yield Check("ledger head", ok=on_chain, detail=detail)
+    unit = card["claim"].get("unit")
+    try:
+        expected = ledger_sections(state, search, winner_of(card), schema=card["schema"], unit=unit)
+    except ArithmeticError as error:
+        yield Check("numbers from the ledger", ok=None, detail=_not_judged(error))
+        return
+    wrong = [found for name, value in expected.items() for found in differences(name, card.get(name), value)]
+    yield Check(
+        "numbers from the ledger",
+        ok=not wrong,
+        detail="; ".join(each.words for each in wrong) or "every number recomputed and equal",
+        exact="; ".join(each.exact for each in wrong) or None,
+    )
+    stated = stated_wrong(card, state.by_name[search], expected)
+    yield Check(
+        "words from the ledger",
+        ok=not stated,
+        detail="; ".join(each.words for each in stated) or "every guarantee, assumption and warning as it must be",
+        exact="; ".join(each.exact for each in stated) or None,
+    )
     entries = [(entry.kind, entry.data) for entry, _ in ledger.entries(dataset) if entry.seq <= seq]
     yield from _accountants(card, entries, search)
     if markdown is not None:
         yield _drawn("card page", render_markdown(card), markdown)
     if svg is not None:
         yield _drawn("card curve", render_svg(card), svg)
+    if beside is not None:
+        for name, ok, detail in beside_it(card, beside):
+            yield Check(name, ok=ok, detail=detail)
 
 
 def _recorded(card: Mapping[str, Any], ledger: Ledger) -> Check:
@@ -156,10 +201,19 @@ def _accountants(
     budget = card["dataset_budget"]
     total = (budget["committed_epsilon"], budget["committed_delta"])
     counted = (float(epsilon_sum), float(delta_sum))
-    yield Check("data set's total, recounted", ok=total == counted, detail=_versus("committed", total, counted))
+    same = total == counted
+    said = f"the card says that {pair(*total)} is committed"
+    yield Check(
+        "data set's total, recounted",
+        ok=same,
+        detail=f"{said}, and so it is" if same else f"{said}; counted again it is {pair(*counted, beside=total)}",
+        exact=f"{total!r} on the card, {counted!r} counted",
+    )
     names = [pool.name for pool in pools]
     same = names == list(found.allowances)
-    yield Check("every pool is on the card", ok=same, detail=_versus("pools", names, list(found.allowances)))
+    said = f"a cap for {' and for '.join(names)}"
+    wanted = f"in the ledger there is one for {' and for '.join(found.allowances)}"
+    yield Check("every pool is on the card", ok=same, detail=said if same else f"{said}; {wanted}")
     for pool in pools:
         yield _kept(pool, found, claim=(card["claim"]["epsilon"], card["claim"]["delta"]))
         yield from _cap(pool, found.allowances[pool.name])
@@ -175,13 +229,25 @@ def _kept(pool: _Pool, found: Counted, *, claim: tuple[float, float]) -> Check:
     kept = within(body, found.steps(pool.name))
     holds = pool.epsilon_at_cap <= pool.epsilon <= claim[0] and pool.delta <= claim[1]
     once = found.begun == 1 if body["kind"] == "sealed" else found.begun == 0
-    said = (
+    exact = (
         f"what may be done costs epsilon {pool.epsilon_at_cap!r}, the cap is {pool.epsilon!r}, of the search's "
         f"{claim[0]!r}; {kept.why}"
     )
+    charged = kept.why.replace("steps", "scores") if pool.name == "validation" else kept.why
+    # Figures that look alike matter only where one of them passes the other.
+    cost, cap, whole = (
+        (short(pool.epsilon_at_cap), short(pool.epsilon), short(claim[0]))
+        if holds
+        else (
+            short(pool.epsilon_at_cap, beside=pool.epsilon),
+            short(pool.epsilon, beside=pool.epsilon_at_cap),
+            short(claim[0], beside=pool.epsilon),
+        )
+    )
+    said = f"what may be done costs ε = {cost}, the cap is {cap} and that of the search {whole}; {plainly(charged)}"
     if body["kind"] == "sealed":
-        said += f"; charged {found.begun} time(s)"
-    return Check(f"cap of {pool.name}", ok=bool(kept.ok) and holds and once, detail=said)
+        said += f"; charged {times(found.begun)}" + ("" if once else ", and must be charged once")
+    return Check(f"cap of {pool.name}", ok=bool(kept.ok) and holds and once, detail=said, exact=exact)
 
 
 def _cap(pool: _Pool, body: Mapping[str, Any]) -> Iterator[Check]:
@@ -192,18 +258,34 @@ def _cap(pool: _Pool, body: Mapping[str, Any]) -> Iterator[Check]:
     except TooLargeError as error:
         yield Check(name, ok=None, detail=f"not confirmed independently: {error}")
         return
-    yield _check(name, judge(pool.epsilon_at_cap, at_cap))
-    verdicts = [(delta, judge(value, bracket)) for (delta, value), bracket in zip(rows, others, strict=True)]
-    bad = [(delta, verdict) for delta, verdict in verdicts if not verdict.ok]
-    detail = f"{len(bad)} of {len(rows)} pairs, first at delta {bad[0][0]!r}: {bad[0][1].why}" if bad else ""
-    ok = True if not bad else False if any(verdict.ok is False for _, verdict in bad) else None
-    yield Check(f"independent accountant, curve of {pool.name}", ok=ok, detail=detail or f"{len(rows)} pairs confirmed")
+    except ArithmeticError as error:
+        yield Check(name, ok=None, detail=_not_judged(error))
+        return
+    yield _check(name, pool.epsilon_at_cap, at_cap)
+    name = f"independent accountant, curve of {pool.name}"
+    found = [(delta, _check(name, value, bracket)) for (delta, value), bracket in zip(rows, others, strict=True)]
+    bad = [(delta, check) for delta, check in found if not check.ok]
+    if not bad:
+        yield Check(name, ok=True, detail=f"{len(rows)} pairs confirmed")
+        return
+    delta, first = bad[0]
+    ok = False if any(check.ok is False for _, check in bad) else None
+    at = f"{len(bad)} of {len(rows)} pairs, first at δ = {short(delta)}"
+    yield Check(name, ok=ok, detail=f"{at}: {first.detail}", exact=f"{at}: {first.exact}")
 
 
 def _runs(card: Mapping[str, Any], found: Counted) -> Iterator[Check]:
     """The winner's run by itself, and what was spent: neither is a guarantee, and both must be true as numbers."""
     delta, winner = card["claim"]["delta"], card["winner"]
     name = "independent accountant, one run"
+    body = found.allowances["training"]
+    if body["kind"] == "sealed":
+        made = may_make(body, (winner["sample_rate"], winner["noise_multiplier"], winner["steps"]))
+        yield Check(
+            "exported run was charged",
+            ok=made,
+            detail="a run of the search's own, or a shorter one" if made else "no run of the search is as long as it",
+        )
     if found.allowances["training"]["kind"] == "sealed" or card["schema"] != 1:
         run = (winner["sample_rate"], winner["noise_multiplier"], winner["steps"])
     else:
@@ -212,7 +294,8 @@ def _runs(card: Mapping[str, Any], found: Counted) -> Iterator[Check]:
     if found.allowances["training"]["kind"] in {"total_steps", "coupon_book"}:
         spent = card["spent"]["epsilon_spent"]
         name = "independent accountant, spent"
-        yield _opinion(name, spent, found.steps("training"), delta, most=card["claim"]["epsilon"])
+        # Bounded by the claim of the ledger's entry: the card's own may be what was tampered with.
+        yield _opinion(name, spent, found.steps("training"), delta, most=float(found.epsilon))
 
 
 def _opinion(
@@ -223,13 +306,21 @@ def _opinion(
         (bracket,) = brackets_of_steps(steps, [delta])
     except TooLargeError as error:
         return Check(name, ok=None, detail=f"not confirmed independently: {error}")
+    except ArithmeticError as error:
+        return Check(name, ok=None, detail=_not_judged(error))
     bounded = Bracket(min(bracket.low, most), min(bracket.high, most), bracket.ceiling, bracket.how)
-    return _check(name, judge(claimed, bounded))
+    return _check(name, claimed, bounded)
 
 
-def _check(name: str, verdict: Verdict) -> Check:
+def _not_judged(error: ArithmeticError) -> str:
+    return f"not judged: the accountant cannot compute it ({type(error).__name__}: {error})"
+
+
+def _check(name: str, claimed: float, bracket: Bracket) -> Check:
+    """What the card claims beside what this accountant finds."""
+    verdict = judge(claimed, bracket)
     lead = "not confirmed independently: " if verdict.ok is None else ""
-    return Check(name, ok=verdict.ok, detail=lead + verdict.why)
+    return Check(name, ok=verdict.ok, detail=lead + opinion(claimed, bracket, verdict), exact=verdict.why)
 
 
 def _prv(body: Mapping[str, Any], delta: float, claimed: float) -> Check:
@@ -237,7 +328,10 @@ def _prv(body: Mapping[str, Any], delta: float, claimed: float) -> Check:
     name, rate, noise, steps = "not below Opacus' PRV", body["sample_rate"], body["noise_multiplier"], body["step_cap"]
     error = max(min(0.01, claimed / 20), 1e-4)
     mesh = error / sqrt(steps * log(12e3 / delta) / 2)
-    points = 2 * (epsilon(SampledGaussian(rate, noise), steps, max(delta * 1e-3, 1e-10)) + 3) / mesh
+    try:
+        points = 2 * (epsilon(SampledGaussian(rate, noise), steps, max(delta * 1e-3, 1e-10)) + 3) / mesh
+    except ArithmeticError as error:
+        return Check(name, ok=None, detail=_not_judged(error))
     if not points <= _PRV_POINTS:
         return Check(name, ok=True, detail=f"not run: its grid would have {points:.1e} points; the others stand alone")
     try:
@@ -254,7 +348,13 @@ def _prv(body: Mapping[str, Any], delta: float, claimed: float) -> Check:
     except (RuntimeError, ValueError, ArithmeticError, MemoryError) as failure:
         return Check(name, ok=True, detail=f"not run: Opacus failed ({failure}); the others stand alone")
     lower = float(lower) if isfinite(float(lower)) else -inf
-    return Check(name, ok=claimed >= lower - _TOLERANCE, detail=f"claimed {claimed!r}, PRV says at least {lower!r}")
+    return Check(
+        name,
+        ok=claimed >= lower - _TOLERANCE,
+        detail=f"the card says ε = {short(claimed, beside=lower)}; Opacus' PRV accountant says at least "
+        f"{short(lower, beside=claimed)}",
+        exact=f"claimed {claimed!r}, PRV says at least {lower!r}",
+    )
 
 
 def _drawn(name: str, wanted: str, found: str) -> Check:
@@ -262,24 +362,10 @@ def _drawn(name: str, wanted: str, found: str) -> Check:
         return Check(name, ok=True, detail="renders from the card")
     pairs = zip(wanted.splitlines(), found.splitlines(), strict=False)
     first = next(((a, b) for a, b in pairs if a != b), ("its end", "more or fewer lines"))
-    return Check(name, ok=False, detail=f"it says {first[1]!r} where the card gives {first[0]!r}")
-
-
-def _differences(path: str, found: object, wanted: object) -> Iterator[str]:
-    if isinstance(wanted, Mapping) and isinstance(found, Mapping):
-        for key in sorted(wanted.keys() | found.keys()):
-            yield from _differences(f"{path}.{key}", found.get(key), wanted.get(key))
-    elif isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
-        for index, (left, right) in enumerate(zip(found, wanted, strict=True)):
-            yield from _differences(f"{path}[{index}]", left, right)
-    elif isinstance(wanted, float) and isinstance(found, int | float) and not isinstance(found, bool):
-        if not abs(found - wanted) <= _TOLERANCE * max(1.0, abs(wanted)) or (
-            path.endswith("delta") and found != wanted
-        ):
-            yield f"{path} is {found!r} and should be {wanted!r}"
-    elif found != wanted or type(found) is not type(wanted):
-        yield f"{path} is {found!r} and should be {wanted!r}"
-
-
-def _versus(what: str, found: object, wanted: object) -> str:
-    return f"{what} is {found} and should be {wanted}" if found != wanted else f"{what} is {found}"
+    gives, says = clipped(*first)
+    return Check(
+        name,
+        ok=False,
+        detail=f"it says {says} where the card gives {gives}",
+        exact=f"it says {first[1]!r} where the card gives {first[0]!r}",
+    )

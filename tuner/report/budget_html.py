@@ -82,15 +82,17 @@ def _heading(values: Values) -> str:
 
 def _heads(values: Values) -> str:
     cap, committed, left = values["cap"], values["committed"], values["left"]
-    counted = [search for search in values["searches"] if search["counts"]]
+    counted = sum(search["counts"] for search in values["searches"])
+    guarantee = "cap (below what was committed)" if values["over"] else "guarantee (the cap)"
+    against = "against the cap" if cap else "in what is committed"
     boxes = [
-        (
-            "cap (below what was committed)" if values["over"] else "guarantee (the cap)",
-            *(_two(cap) if cap else ("none", "no cap was set")),
-        ),
+        (guarantee, *_two(cap)) if cap else ("cap", "none", "each search has its own"),
         ("committed", *_two(committed)),
-        ("left, by the sum of claims" if values["order"] else "left", *(_two(left) if left else ("–", ""))),
-        ("searches", str(len(values["searches"])), f"{len(counted)} count against the cap"),
+        (
+            "left, by the sum of claims" if values["order"] else "left",
+            *(_two(left) if left else ("–", "without a cap")),
+        ),
+        ("searches", str(len(values["searches"])), f"{counted} {'counts' if counted == 1 else 'count'} {against}"),
     ]
     return (
         "<div class=heads>"
@@ -117,7 +119,7 @@ def _meaning(values: Values) -> str:
         said += [
             _lowered(cap, holds) if values["over"] else _bound(cap, each),
             f"In numbers: who holds it for as likely as not that a given {each} was used, and then sees all results, "
-            f"can be at most {_sure(holds['epsilon'])} sure of it, apart from a failure that has a probability of at "
+            f"can be {_at_most_sure(holds['epsilon'])} of it, apart from a failure that has a probability of at "
             f"most δ = {holds['delta']:g}. Without any results they are 50 % sure. "
             + ("An ε this large promises little by itself." if holds["epsilon"] > _LARGE else ""),
             f"How it is kept: {escape(values['rule'])}. A search whose claim does not fit is refused before it starts. "
@@ -126,13 +128,18 @@ def _meaning(values: Values) -> str:
         ]
         if values["order"] is not None and values["order_used"] is not None:
             said.append(f"Of the Rényi filter {100 * values['order_used']:.4g} % is committed.")
+    covers = (
+        "It covers the records that the searches trained on. Where a search has protected validation its"
+        if cap
+        else "The cap of a search covers the records that it trained on. Where it has protected validation its"
+    )
     said.append(
-        "It covers the records that the searches trained on. Where a search has protected validation its validation "
-        "records are covered too, else their scores are outside it. It does not cover copies of the data used outside "
-        "this ledger, nor what the operators of the system can see."
+        f"{covers} validation records are covered too, else their scores are outside it. It does not cover "
+        "copies of the data used outside this ledger, nor what the operators of the system can see."
     )
     paragraphs = "".join(f"<p>{paragraph}</p>" for paragraph in said)
-    return f"<section><h2>What the cap means</h2><div class=say>{paragraphs}</div></section>"
+    head = "What the cap means" if cap else "What holds without a cap"
+    return f"<section><h2>{head}</h2><div class=say>{paragraphs}</div></section>"
 
 
 def _bound(cap: Mapping[str, float], each: str) -> str:
@@ -190,15 +197,17 @@ def _shares(values: Values) -> str:
     shares = values["shares"]
     if not shares:
         return ""
-    said = (
-        "Who has no share can start no search. A share and the cap hold at once."
-        if values["divided"]
-        else "The cap is not divided: whoever may write the ledger may use all that is left."
-    )
+    said = "There is no cap to divide: whoever may write the ledger may start any search."
+    if values["divided"]:
+        said = "Who has no share can start no search. A share and the cap hold at once."
+        if not any(share["granted"] and share["granted"]["epsilon"] for share in shares):
+            said += " Every share was revoked and the cap stays divided: nobody can start one until a share is granted."
+    elif values["cap"]:
+        said = "The cap is not divided: whoever may write the ledger may use all that is left."
     rows = [
         (
             escape(share["user"]),
-            *(_cell(share["granted"], part) for part in ("epsilon", "delta")),
+            *_granted_cells(share["granted"]),
             *(_cell(share["committed"], part) for part in ("epsilon", "delta")),
             *(_cell(share["left"], part) for part in ("epsilon", "delta")),
         )
@@ -255,7 +264,7 @@ def _history(values: Values) -> str:
     )
     if any(search["status"] == "sealed" for search in values["searches"]):
         said += " Of a sealed search only the opening is shown, with its day: when it ended would tell how long it ran."
-    heads = ("time (UTC)", "search", "user", "what happened", "committed ε", "committed δ")
+    heads = ("time (UTC)", "search", "about user", "what happened", "committed ε", "committed δ")
     return f"<section><h2>History</h2><p class=soft>{said}</p>{_table(heads, rows, 'ts-lnn')}</section>"
 
 
@@ -269,7 +278,8 @@ def _proof(values: Values) -> str:
         ("id of the ledger", values["ledger_id"] or "none: written by version 1"),
         (
             "spent so far",
-            f"ε = {odometer['epsilon_spent']:.4g} at δ = {odometer['delta']:g} ({odometer['label']})",
+            f"ε = {odometer['epsilon_spent']:.4g} at δ = {odometer['delta']:g}, {odometer['delta_is']} "
+            f"({odometer['label']})",
         ),
     )
     rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in facts)
@@ -298,6 +308,17 @@ def _two(pair: Mapping[str, float]) -> tuple[str, str]:
 
 def _cell(pair: Mapping[str, float] | None, part: str) -> str:
     return "–" if pair is None else f"{pair[part]:g}"
+
+
+def _granted_cells(granted: Mapping[str, float] | None) -> tuple[str, str]:
+    if granted is not None and not granted["epsilon"]:
+        return "share revoked", "–"
+    return _cell(granted, "epsilon"), _cell(granted, "delta")
+
+
+def _at_most_sure(epsilon: float) -> str:
+    sure = _sure(epsilon)
+    return f"at most {sure} sure" if sure[0].isdigit() else f"{sure} sure"
 
 
 def _sure(epsilon: float) -> str:

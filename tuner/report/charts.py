@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from tuner.report.model import SweepReport, TrialRow, better, format_value
+from tuner.report.model import CUT_OFF, SweepReport, TrialRow, better, format_value
 
-__all__ = ["curves", "score_by_parameter", "score_by_trial"]
+__all__ = ["curves", "legend", "score_by_parameter", "score_by_trial", "state_class"]
 
+_STATES = ("complete", "pruned", "failed", "running", CUT_OFF)
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 14.0, 12.0, 40.0
 
 
@@ -25,9 +26,11 @@ class Axis:
     log: bool = False
 
     @classmethod
-    def over(cls, values: Sequence[float], start: float, end: float, *, may_be_log: bool = False) -> Axis:
+    def over(cls, values: Sequence[float], start: float, end: float, *, log: bool | None = False) -> Axis:
+        """An axis that holds all values; `log` None for a logarithmic one where they are spread."""
         low, high = min(values), max(values)
-        log = may_be_log and low > 0 and 20 <= high / low < 1e100 and low > 1e-200  # beyond, edges have no room
+        may_be_log = low > 1e-200 and high / low < 1e100  # beyond, edges have no room
+        log = may_be_log and (high / low >= 20 if log is None else log)
         if low == high:
             pad = abs(low) * 0.1 or 1.0
             return cls(low - pad, high + pad, start, end)
@@ -47,8 +50,10 @@ class Axis:
         if self.log:
             decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             factors = (1, 2, 5) if self.high / self.low < 200 else (1,)
-            found = [factor * 10.0**decade for decade in decades for factor in factors]
-            return [tick for tick in found if self.low <= tick <= self.high]
+            every = [factor * 10.0**decade for decade in decades for factor in factors]
+            found = [tick for tick in every if self.low <= tick <= self.high]
+            if len(found) > 1:
+                return found  # else the axis spans less than from 1 to 2, and even steps serve it
         rough = (self.high - self.low) / 5
         if not rough > 0:  # the smallest numbers there are have no fifth
             return [self.low, self.high]
@@ -115,23 +120,26 @@ def score_by_trial(report: SweepReport) -> str:
 
 
 def score_by_parameter(report: SweepReport, name: str) -> str:
-    """Score over one parameter; words are set side by side, numbers over decades on a logarithmic axis."""
+    """Score over one parameter: the options of a choice side by side, numbers on the scale on which they are drawn."""
     scored = [trial for trial in report.trials if trial.score is not None and name in trial.parameters]
     if len(scored) < 2:
         return ""
     width, height = 370.0, 240.0
     values = [trial.parameters[name] for trial in scored]
+    scale = report.scales.get(name)
     numbers = [float(value) for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
-    if len(numbers) == len(values) and all(math.isfinite(number) for number in numbers):
-        frame = _frame(width, height, numbers, _scores(scored), may_be_log=True)
+    options = scale.options if scale is not None else ()
+    if not options and len(numbers) == len(values) and all(math.isfinite(number) for number in numbers):
+        frame = _frame(width, height, numbers, _scores(scored), log=None if scale is None else scale.log)
         body = "".join(
             _point(trial, frame.x.at(value), frame, report) for trial, value in zip(scored, numbers, strict=True)
         )
         return frame.draw(body, x_label=name, y_label=report.metric)
-    words = sorted({str(value) for value in values})
+    others = sorted({_word(value) for value in values})
+    words = list(dict.fromkeys([*map(_word, options), *others]))
     frame = _frame(width, height, [-0.5, len(words) - 0.5], _scores(scored))
     body = "".join(
-        _point(trial, frame.x.at(words.index(str(value))), frame, report)
+        _point(trial, frame.x.at(words.index(_word(value))), frame, report)
         for trial, value in zip(scored, values, strict=True)
     )
     ticks = [(float(index), word) for index, word in enumerate(words)]
@@ -149,13 +157,30 @@ def curves(report: SweepReport) -> str:
     body = ""
     for trial in sorted(drawn, key=lambda trial: trial is best):  # the best last, so on top
         path = " ".join(f"{frame.x.at(step):.1f},{frame.y.at(score):.1f}" for step, score in trial.curve)
-        kind = "curve best" if trial is best else f"curve {escape(trial.state)}"
+        kind = "curve best" if trial is best else f"curve {state_class(trial.state)}"
         body += f'<polyline class="{kind}" points="{path}"><title>{escape(_hint(trial, report))}</title></polyline>'
     return frame.draw(body, x_label="step", y_label=report.metric)
 
 
-def _frame(width: float, height: float, xs: Sequence[float], ys: Sequence[float], *, may_be_log: bool = False) -> Frame:
-    x = Axis.over(xs, LEFT, width - RIGHT, may_be_log=may_be_log)
+def legend(report: SweepReport, *, lines: bool = False) -> str:
+    """The states that a chart shows, each with its mark: a filled or a hollow dot, or a line."""
+    drawn = [trial for trial in report.trials if (len(trial.curve) > 1 if lines else trial.score is not None)]
+    there = {"best" if trial is report.best else trial.state for trial in drawn}
+    keys = [
+        f'<span class="{state_class(state)}">{"—" if lines else "○" if state == "pruned" else "●"} {state}</span>'
+        for state in (*_STATES, "best")
+        if state in there
+    ]
+    return f'<p class="key soft">{"".join(keys)}</p>'
+
+
+def state_class(state: str) -> str:
+    """The class of a state in the style sheet."""
+    return escape(state).replace(" ", "-")
+
+
+def _frame(width: float, height: float, xs: Sequence[float], ys: Sequence[float], *, log: bool | None = False) -> Frame:
+    x = Axis.over(xs, LEFT, width - RIGHT, log=log)
     return Frame(width, height, x, Axis.over(ys, height - BOTTOM, TOP))
 
 
@@ -170,12 +195,16 @@ def _point(trial: TrialRow, x: float, frame: Frame, report: SweepReport) -> str:
     hint = f"<title>{escape(_hint(trial, report))}</title>"
     if trial is report.best:
         return f'<circle class="point best" cx="{x:.1f}" cy="{y:.1f}" r="6.5">{hint}</circle>'
-    return f'<circle class="point {escape(trial.state)}" cx="{x:.1f}" cy="{y:.1f}" r="4.5">{hint}</circle>'
+    return f'<circle class="point {state_class(trial.state)}" cx="{x:.1f}" cy="{y:.1f}" r="4.5">{hint}</circle>'
 
 
 def _hint(trial: TrialRow, report: SweepReport) -> str:
     lines = [f"trial {trial.number}, {trial.state}", f"{report.metric} {format_value(trial.score)}"]
     return "\n".join(lines + [f"{name} {format_value(trial.parameters.get(name))}" for name in report.parameters])
+
+
+def _word(value: object) -> str:
+    return format_value(value, 8)  # options that differ are not to fall on one place
 
 
 def _tick(value: float) -> str:

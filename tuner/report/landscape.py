@@ -67,9 +67,9 @@ def table(models: Sequence[Model]) -> Table:
 def line_svg(models: Sequence[Model]) -> str:
     """Loss and accuracy along one direction, a panel each, all models in both."""
     panels = []
-    for title, key, may_be_log in (("loss", "losses", True), ("accuracy", "accuracies", False)):
+    for title, key, log in (("loss", "losses", None), ("accuracy", "accuracies", False)):
         lines = [_finite(model["line"]["coordinates"], model["line"][key]) for model in models]
-        panels.append(_lines(title, lines, may_be_log=may_be_log))
+        panels.append(_lines(title, lines, log=log))
     keys = [f"{model['label']}  (sharpness ≥ {format_value(model['sharpness']['value'])})" for model in models]
     legend = "".join(
         f'<line x1="0" x2="26" y1="{18 * at - 4}" y2="{18 * at - 4}" {_stroke(at)}/>'
@@ -174,13 +174,13 @@ def _between(losses: Sequence[Sequence[float | None]], first: float, second: flo
     return math.fsum(weight * corner for weight, corner in zip(weights, corners, strict=True) if corner is not None)
 
 
-def _lines(title: str, lines: Sequence[Sequence[Point]], *, may_be_log: bool) -> str:
+def _lines(title: str, lines: Sequence[Sequence[Point]], *, log: bool | None) -> str:
     points = [point for line in lines for point in line] or [(0.0, 0.0)]
     frame = Frame(
         _WIDTH,
         _HEIGHT,
         Axis.over([x for x, _ in points], LEFT, _WIDTH - RIGHT),
-        Axis.over([y for _, y in points], _HEIGHT - BOTTOM, TOP, may_be_log=may_be_log),
+        Axis.over([y for _, y in points], _HEIGHT - BOTTOM, TOP, log=log),
     )
     body = ""
     for number, line in enumerate(lines):

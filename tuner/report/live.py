@@ -15,12 +15,12 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from tuner.claims import budget_sentence
 from tuner.report.model import (
     Shares,
     TrialRow,
     better,
     budget_line,
-    budget_sentence,
     count,
     format_value,
     varying_parameters,
@@ -37,7 +37,7 @@ __all__ = ["LiveView"]
 
 _STATE_STYLE = {"running": "cyan", "complete": "green", "pruned": "yellow", "failed": "bold red"}
 _STATE_MARK = {"running": "●", "complete": "✓", "pruned": "✂", "failed": "✗"}
-_LINES_AROUND = 13  # panel, heading, bars and sentences around the rows of the table
+_LINES_AROUND = 15  # panel, heading, bars and sentences around the rows of the table
 _REFRESH_A_SECOND = 4
 _BUDGET_SECONDS = 2.0  # a ledger is not to be asked at every drawing
 _ECHO = 3  # columns left free for the ^C that a terminal echoes; in the last column it would wrap and break the drawing
@@ -65,6 +65,8 @@ class LiveView:
         console: where to write; standard output when None.
         quiet: one line a finished trial, and no table.
         claim: what is said of the guarantee of a sweep without a budget; empty where there is none.
+        unit: what the guarantee protects: ``record`` or ``user``.
+        waiting: what is waited for before the first trial starts here; empty for nothing.
         clock: seconds that only grow.
     """
 
@@ -83,6 +85,8 @@ class LiveView:
         console: Console | None = None,
         quiet: bool = False,
         claim: str = "",
+        unit: str = "record",
+        waiting: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
@@ -96,6 +100,8 @@ class LiveView:
         self._console = console or standard_console()
         self._quiet = quiet
         self._claim = claim
+        self._unit = unit
+        self._waiting = waiting
         self._mutex = threading.RLock()
         self._rows = {trial.id: TrialRow.of(trial) for trial in earlier}
         self._best: TrialRow | None = None
@@ -121,8 +127,10 @@ class LiveView:
             ended = sum(row.state != "running" for row in self._rows.values())
             planned = f"{count(self._planned, 'trial')} planned" + (f", {ended} ended before" if self._rows else "")
             without = self._claim or "NOT PRIVATE: nothing here carries a guarantee."
-            claim = budget_sentence(self._budget) if self._budget else without
+            claim = budget_sentence(self._budget, unit=self._unit) if self._budget else without
             self._say(f"{self._name}: {planned}. {claim}")
+            if self._waiting and not self._quiet:
+                self._say(self._waiting)
         return self
 
     def __exit__(
@@ -140,6 +148,7 @@ class LiveView:
     def trial_started(self, trial: TrialView) -> None:
         """A trial is about to run."""
         with self._mutex:
+            self._waiting = ""
             self._take(trial)
             if not self._quiet:
                 names = varying_parameters(row.parameters for row in self._rows.values())
@@ -166,7 +175,7 @@ class LiveView:
             done = sum(other.state != "running" for other in self._rows.values())
             self._say(
                 f"trial {row.number} {row.state}{reason}  {self._metric} {format_value(row.score)}{best}"
-                f"  {done}/{self._planned} trials{budget}"
+                f"  {done}/{count(self._planned, 'trial')}{budget}"
             )
 
     def message(self, text: str) -> None:
@@ -184,7 +193,10 @@ class LiveView:
             rows = sorted(self._rows.values(), key=lambda row: row.number)
             done = sum(row.state != "running" for row in rows)
             width = max(min(self._console.width - 4 - _ECHO, 120), 40)
-            parts: list[RenderableType] = [self._table(rows), Rule(style="dim"), self._progress(done, width)]
+            parts: list[RenderableType] = [self._table(rows)]
+            if self._waiting:
+                parts.append(Text(self._waiting, style="cyan"))
+            parts += [Rule(style="dim"), self._progress(done, width)]
             parts += self._budget_parts(width)
             if self._budget_trouble:
                 parts.append(Text(self._budget_trouble, style="yellow"))
@@ -256,12 +268,12 @@ class LiveView:
                 style="bold" if best else "",
             )
         if hidden:
-            table.caption = f"{hidden} more trials are not shown"
+            table.caption = f"{hidden} more {'trial is' if hidden == 1 else 'trials are'} not shown"
         return table
 
     def _visible(self, rows: list[TrialRow]) -> tuple[list[TrialRow], int]:
         """The rows that fit: what runs, the best, then the newest."""
-        room = max(self._console.height - _LINES_AROUND, 5)
+        room = max(self._console.height - _LINES_AROUND, 3)
         if len(rows) <= room:
             return rows, 0
         best = self._best.number if self._best else -1
@@ -289,7 +301,7 @@ class LiveView:
         parts = [_budget_row("budget", budget, bar), _budget_words(budget, "steps")]
         if budget.validation is not None:
             parts += [_budget_row("scores", budget.validation, bar), _budget_words(budget.validation, "scores")]
-        return [*parts, Text(budget_sentence(budget), style="italic")]
+        return [*parts, Text(budget_sentence(budget, unit=self._unit), style="italic")]
 
     @staticmethod
     def _parameters(parameters: Mapping[str, object], names: Sequence[str]) -> str:

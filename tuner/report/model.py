@@ -7,21 +7,41 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tuner.claims import budget_sentence
+
 if TYPE_CHECKING:
     from tuner.privacy.budget import BudgetView
     from tuner.search.types import TrialView
 
 __all__ = [
+    "CUT_OFF",
+    "Scale",
     "Shares",
     "SweepReport",
     "TrialRow",
     "better",
     "budget_line",
-    "budget_sentence",
     "count",
     "format_value",
     "varying_parameters",
+    "with_error",
 ]
+
+CUT_OFF = "cut off"
+"""The state of a trial that stands as running in a sweep that does not run; a resume goes on with it."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How a searched parameter is drawn.
+
+    Attributes:
+        log: on a logarithmic axis.
+        options: of a choice, in the order of the file; empty for a range.
+    """
+
+    log: bool = False
+    options: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +50,7 @@ class TrialRow:
 
     Attributes:
         number: counted from 0.
-        state: ``running``, ``complete``, ``pruned`` or ``failed``.
+        state: ``running``, ``complete``, ``pruned``, ``failed``, or `CUT_OFF`.
         parameters: flat parameters, fixed ones included.
         step: steps taken.
         steps_planned: steps of a trial that is not pruned.
@@ -70,6 +90,9 @@ class TrialRow:
         )
 
 
+_STATES = ("complete", "pruned", "failed", "running", CUT_OFF)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SweepReport:
     """A sweep, running or ended, as it is shown.
@@ -92,6 +115,12 @@ class SweepReport:
         searched: names of the parameters that are searched; taken from the trials when empty.
         claim: what is said of the guarantee of a sweep without a budget; empty where there is none.
         sealed: whether only the best of its runs is told, and nothing of the others.
+        unit: what the guarantee protects: a ``record``, or a ``user`` with all records.
+        score_error: standard error of a protected score; None where scores have no noise.
+        scales: how searched parameters are drawn; what is not in it by its values.
+        not_started: candidates that were drawn and did not fit, so that their numbers are of no trial.
+        card_picture: the picture beside the card, as SVG; empty where there is none.
+        winner_lost: whether the sealed part is gone, so that no winner can come any more.
     """
 
     name: str
@@ -111,6 +140,12 @@ class SweepReport:
     searched: tuple[str, ...] = ()
     claim: str = ""
     sealed: bool = False
+    unit: str = "record"
+    score_error: float | None = None
+    scales: Mapping[str, Scale] = field(default_factory=dict)
+    not_started: int = 0
+    card_picture: str = ""
+    winner_lost: bool = False
 
     @property
     def best(self) -> TrialRow | None:
@@ -120,6 +155,37 @@ class SweepReport:
             if trial.state == "complete" and better(trial.score, best.score if best else None, mode=self.mode):
                 best = trial
         return best
+
+    @property
+    def sentence(self) -> str:
+        """What may be claimed: of the budget, or what is said where nothing is charged; empty where nothing is."""
+        if self.budget is None:
+            return self.claim
+        return budget_sentence(self.budget, sealed=self.sealed, unit=self.unit)
+
+    @property
+    def ended(self) -> int:
+        """How many trials have ended."""
+        return sum(trial.state not in ("running", CUT_OFF) for trial in self.trials)
+
+    @property
+    def counts(self) -> str:
+        """How many trials are in each state, in words."""
+        numbers = ((sum(trial.state == state for trial in self.trials), state) for state in _STATES)
+        return ", ".join(f"{number} {state}" for number, state in numbers if number)
+
+    @property
+    def without_winner(self) -> str:
+        """What is said of a sealed search that has told no winner: it may still come, until the search is over."""
+        return "no winner" if self.state == "done" or self.winner_lost else "winner not released yet"
+
+    @property
+    def left_out(self) -> str:
+        """Why numbers of trials are left out; empty where none is."""
+        if not self.not_started:
+            return ""
+        were = "was" if self.not_started == 1 else "were"
+        return f"{count(self.not_started, 'candidate')} did not fit what was left and {were} not started"
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -163,6 +229,11 @@ def format_value(value: object, digits: int = 4) -> str:
     return f"{value:.{digits}g}" if math.isfinite(value) else "not a number"
 
 
+def with_error(score: float | None, error: float | None) -> str:
+    """A score, with the standard error of its noise where there is noise."""
+    return format_value(score) if score is None or error is None else f"{format_value(score)} ± {error:.2g}"
+
+
 def count(number: int, what: str) -> str:
     """A number of things: ``1 step``, ``2 steps``, ``2 searches``."""
     several = f"{what}es" if what.endswith(("ch", "s")) else f"{what}s"
@@ -194,12 +265,4 @@ def _parts(budget: BudgetView, what: str) -> str:
     return (
         f"{format_value(budget.spent_steps)} spent, {format_value(budget.reserved_steps)} reserved, "
         f"{format_value(budget.left_steps)} left of {count(budget.step_cap, what)}"
-    )
-
-
-def budget_sentence(budget: BudgetView) -> str:
-    """What may be claimed."""
-    return (
-        f"The guarantee is the cap: ε = {format_value(budget.epsilon_cap, 10)} at δ = {budget.delta:.10g}, "
-        "for the whole search. What is spent so far is the odometer, not a guarantee."
     )

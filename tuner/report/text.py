@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from tuner.report.model import Shares, SweepReport, budget_line, budget_sentence, format_value
+from tuner.report.model import Shares, SweepReport, budget_line, count, format_value, with_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -117,39 +117,36 @@ def budget_bar(budget: BudgetView, *, width: int = 40) -> Text:
 
 def summary(report: SweepReport) -> RenderableType:
     """How a sweep ended: the best trial, what was spent, and the commands to go on with."""
-    ended = sum(trial.state != "running" for trial in report.trials)
-    counts = ", ".join(
-        f"{number} {state}"
-        for state in ("complete", "pruned", "failed", "running")
-        if (number := sum(trial.state == state for trial in report.trials))
-    )
     head = [("ended as", report.state + (f": {report.reason}" if report.reason else ""))]
     best = report.best
     if report.sealed:
-        head.append(("winner", "none" if best is None else f"{report.metric} {format_value(best.score)}"))
+        found = report.without_winner if best is None else _score(report)
+        head.append(("winner", "none" if found == "no winner" else found))
     else:
-        head.append(("trials", f"{ended} of {report.trials_planned}" + (f" ({counts})" if counts else "")))
-        found = (
-            f"trial {best.number}, {report.metric} {format_value(best.score)}" if best else "no trial ran to its end"
-        )
-        head.append(("best", found))
+        counts = f" ({report.counts})" if report.counts else ""
+        head.append(("trials", f"{report.ended} of {report.trials_planned}{counts}"))
+        head.append(("best", f"trial {best.number}, {_score(report)}" if best else "no trial ran to its end"))
     if best is not None:
         head += [(f"  {name}", format_value(value, 6)) for name, value in best.parameters.items()]
-    parts: list[RenderableType] = [Text(), facts_table([*head, *report.facts]), Text()]
-    if report.budget is not None:
-        bar = [] if report.sealed else [budget_bar(report.budget)]
-        parts += [*bar, Text(budget_sentence(report.budget), style="italic")]
-    elif report.claim:
-        parts.append(Text(report.claim, style="italic"))
+    parts: list[RenderableType] = [facts_table([*head, *report.facts]), Text()]
+    if report.budget is not None and not report.sealed:
+        parts.append(budget_bar(report.budget))
+    if report.sentence:
+        parts.append(Text(report.sentence, style="italic"))
     else:
         parts.append(Text("NOT PRIVATE: nothing here carries a guarantee", style="bold red"))
     parts += _commands(report.next_commands)
     title = Text.assemble((report.sweep, "bold"), f"  {report.subtitle}" if report.subtitle else "")
     return _Framed(
         title=title,
-        body=lambda console, room: parts if report.sealed else [_best_table(report, console, room), *parts],
+        body=lambda console, room: parts if report.sealed else [_best_table(report, console, room), Text(), *parts],
         border="green" if best else "red",
     )
+
+
+def _score(report: SweepReport) -> str:
+    best = report.best
+    return f"{report.metric} {with_error(best.score if best else None, report.score_error)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,8 +208,10 @@ def _trial_table(report: SweepReport, room: int, columns: Sequence[str]) -> Tabl
                 )
             ]
         table.add_row(str(trial.number), trial.state, str(trial.step), format_value(trial.score), *values)
-    if len(ranked) > _ROWS:
-        table.caption = f"the best {_ROWS} of {len(ranked)} trials"
+    more = [f"the best {_ROWS} of {count(len(ranked), 'trial')}"] if len(ranked) > _ROWS else []
+    if report.left_out:
+        more.append(report.left_out)
+    table.caption = "; ".join(more) or None
     return table
 
 

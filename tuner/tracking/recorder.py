@@ -2,7 +2,8 @@
 
 One parent run a sweep, one child run a trial. Nothing recorded here may depend on private records except through a
 charged mechanism: scores under ``validation_``, the objective and the learning rate are let through, everything else
-that a trial reports is withheld; timestamps are true to the minute (`records.Clock`).
+that a trial reports is withheld; timestamps are true to the minute (`records.Clock`). The learning rate of a step is
+the metric ``learning_rate_now``, for ``learning_rate`` is a parameter.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from tuner.claims import budget_sentence
 from tuner.errors import SweepInterrupted, TrackingError
 from tuner.tracking.history import fold
-from tuner.tracking.records import Clock, closed_trial, encode_metrics, flatten, key, public_reason, text
+from tuner.tracking.records import Clock, closed_trial, encode_metrics, flatten, key, privacy_unit, public_reason, text
 from tuner.tracking.sender import Sender, SendStatus
 from tuner.tracking.shipper import SPOOL
 from tuner.tracking.spool import Spool
@@ -31,6 +33,7 @@ __all__ = ["MLflowRecorder", "SweepInfo"]
 
 log = logging.getLogger(__name__)
 
+_RATE = "learning_rate"
 _TRIAL_STATUS = {"COMPLETE": "FINISHED", "PRUNED": "KILLED", "FAILED": "FAILED"}
 _SWEEP_STATUS = {
     "interrupted": "KILLED",
@@ -53,8 +56,7 @@ class SweepInfo:
         settings: the resolved experiment, nested; logged as dotted parameters.
         tags: for example ``code_version``, ``dataset``, ``dataset_checksum``.
         note: what the MLflow page of the sweep says, in Markdown; the budget sentence is added.
-        protects: what one is added or removed of, in the budget sentence.
-        claim: the budget sentence of a sweep whose budget is not read here; empty for the words of its budget.
+        claim: the budget sentence of a sweep that charges nothing; empty for the words of its budget.
     """
 
     id: str
@@ -65,7 +67,6 @@ class SweepInfo:
     settings: Mapping[str, object] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
-    protects: str = "one training record"
     claim: str = ""
 
 
@@ -285,7 +286,7 @@ class MLflowRecorder:
         allowed = {
             name: value
             for name, value in metrics.items()
-            if name.startswith("validation_") or name in (self._sweep.metric, "learning_rate")
+            if name.startswith("validation_") or name in (self._sweep.metric, _RATE)
         }
         new = metrics.keys() - allowed.keys() - self.withheld
         if new:
@@ -294,7 +295,7 @@ class MLflowRecorder:
                 "only scores on validation records and the learning rate are tracked, withheld: %s",
                 ", ".join(sorted(new)),
             )
-        return allowed
+        return {f"{_RATE}_now" if name == _RATE else name: value for name, value in allowed.items()}
 
     def _trial_budget(self, trial: TrialView) -> dict[str, float]:
         if self._trial_epsilon is None:
@@ -323,11 +324,10 @@ class MLflowRecorder:
         if self._budget_view is None:
             return "**Not private.** This sweep was run with `private: false`; nothing in it carries a guarantee."
         view = self._budget_view()
-        steps = "" if view.step_cap is None else f"all {view.step_cap} steps this search may take and "
-        whose = self._sweep.protects
+        steps = "" if view.step_cap is None else f"The search may take {view.step_cap} steps in all. "
         return (
-            f"**Privacy budget.** The guarantee is the cap: ε = {view.epsilon_cap:.10g} at δ = {view.delta:g}, add or "
-            f"remove {whose}, for {steps}all that these "
-            "pages show. `epsilon_spent` is the odometer, what has been charged so far; it is not a guarantee.\n\n"
-            "Times are true to the minute only: finer ones would tell how many records were drawn."
+            f"**Privacy budget.** {budget_sentence(view, unit=privacy_unit(self._sweep.settings))} {steps}"
+            "`epsilon_spent` is that odometer: what has been charged so far.\n\n"
+            "Times are true to the minute only, so durations mean nothing here: finer ones would tell how many records "
+            "were drawn."
         )

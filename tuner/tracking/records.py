@@ -10,7 +10,17 @@ from collections.abc import Callable, Mapping
 
 from tuner.tracking.store import hide_password
 
-__all__ = ["Clock", "closed_trial", "decode_metrics", "encode_metrics", "flatten", "key", "public_reason", "text"]
+__all__ = [
+    "Clock",
+    "closed_trial",
+    "decode_metrics",
+    "encode_metrics",
+    "flatten",
+    "key",
+    "privacy_unit",
+    "public_reason",
+    "text",
+]
 
 MINUTE_MS = 60_000
 PARAMETER_LIMIT = 6_000  # characters; the limits of MLflow 3
@@ -70,6 +80,12 @@ def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, str]:
         else:
             flat[key(path)] = text(value, PARAMETER_LIMIT)
     return flat
+
+
+def privacy_unit(settings: Mapping[str, object]) -> str:
+    """What a sweep with these settings protects: a ``record``, or a ``user`` with all records."""
+    privacy = settings.get("privacy")
+    return str(privacy.get("unit", "record")) if isinstance(privacy, Mapping) else "record"
 
 
 def public_reason(reason: str) -> str:

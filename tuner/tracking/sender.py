@@ -44,7 +44,8 @@ class SendStatus:
         return self.waiting == 0 and self.refused == 0
 
     def __str__(self) -> str:
-        parts = [f"{self.sent} records in MLflow" if self.sent or not self.complete else "nothing left to send"]
+        sent = f"{self.sent} {'record' if self.sent == 1 else 'records'} sent"
+        parts = [sent if self.sent or not self.complete else "nothing left to send"]
         if self.waiting:
             parts.append(f"{self.waiting} safe on disk, waiting")
         if self.refused:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from tuner.claims import guarantee_words
 from tuner.tracking.history import fold
 from tuner.tracking.recorder import SweepInfo
-from tuner.tracking.records import Clock, encode_metrics, flatten, key, text
+from tuner.tracking.records import Clock, encode_metrics, flatten, key, privacy_unit, text
 from tuner.tracking.shipper import SPOOL
 from tuner.tracking.spool import Spool
 
@@ -58,6 +59,8 @@ def record_winner(
 
 
 def _started(sweep: SweepInfo) -> dict[str, object]:
+    """The parent run. Its ε is that of the file, which is charged as a whole and tells nothing of the runs."""
+    cap = _cap(sweep)
     return {
         "kind": "sweep_started",
         "trial": "",
@@ -69,9 +72,31 @@ def _started(sweep: SweepInfo) -> dict[str, object]:
             **{key(name): text(value) for name, value in sweep.tags.items()},
             "state": "done",
             "objective": f"{sweep.mode} {sweep.metric}",
-            "mlflow.note.content": "\n\n".join(part for part in (sweep.note, sweep.claim) if part),
+            "mlflow.note.content": "\n\n".join(part for part in (sweep.note, _claim(sweep)) if part),
         },
+        "step": 0,
+        "values": encode_metrics({} if cap is None else {"epsilon_cap": cap[0]}),
     }
+
+
+def _cap(sweep: SweepInfo) -> tuple[float, float] | None:
+    """The (ε, δ) that the file claims."""
+    privacy = sweep.settings.get("privacy")
+    if not isinstance(privacy, Mapping):
+        return None
+    return float(privacy["epsilon"]), float(privacy["delta"])
+
+
+def _claim(sweep: SweepInfo) -> str:
+    """The budget sentence of a sealed search, in the words of its plan."""
+    cap, dataset = _cap(sweep), sweep.settings.get("dataset")
+    if cap is None:
+        return sweep.claim
+    validation = dataset.get("validation", {}) if isinstance(dataset, Mapping) else {}
+    words = guarantee_words(
+        *cap, sealed=True, unit=privacy_unit(sweep.settings), protected=bool(validation.get("protected", False))
+    )
+    return f"**Privacy budget.** {words} The search was sealed: of all its runs, these pages show one."
 
 
 def _child(sweep: SweepInfo, parameters: Mapping[str, object], score: float) -> list[dict[str, object]]:

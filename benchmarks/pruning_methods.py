@@ -1,0 +1,115 @@
+"""The searches that are compared, all as Optuna samplers and pruners with their defaults but for what is said."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import optuna
+from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner, SuccessiveHalvingPruner
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+
+from benchmarks.pruning_curves import DOMAIN, EPOCHS, RUNGS
+from tuner.search.unimodal_optuna import UnimodalPruner, UnimodalSampler
+
+__all__ = ["METHODS", "TOLERANCE", "Played"]
+
+TOLERANCE: Final = 0.2
+"""Points: nearer than this to the best is as good as the best."""
+
+_R = "R"
+
+
+class Played:
+    """An Optuna study in memory as a method of a simulated sweep."""
+
+    def __init__(self, sampler: BaseSampler, pruner: BasePruner) -> None:
+        self.study = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
+        self._trials: dict[int, optuna.Trial] = {}
+
+    def start(self, running: int) -> tuple[int, float] | None:
+        """As the tuner's driver asks."""
+        waits: Callable[..., bool] | None = getattr(self.study.sampler, "waits", None)
+        if waits is not None and waits(self.study):
+            return None
+        trial = self.study.ask()
+        self._trials[trial.number] = trial
+        return trial.number, trial.suggest_float(_R, *DOMAIN, log=False)
+
+    def report(self, number: int, rung: int, score: float) -> bool:
+        """Report, ask, tell."""
+        trial = self._trials[number]
+        trial.report(score, RUNGS[rung])
+        if rung == len(RUNGS) - 1:
+            self.study.tell(trial, score)
+            return False
+        if trial.should_prune():
+            self.study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+            return True
+        return False
+
+    def keep(self) -> int | None:
+        """What our sampler believes in; of the others the complete trial with the best score."""
+        best: Callable[..., int | None] | None = getattr(self.study.sampler, "best_trial", None)
+        if best is not None:
+            return best(self.study)
+        done = self.study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
+        return max(done, key=lambda trial: trial.value or 0.0).number if done else None
+
+    def enough(self) -> bool:
+        """Whether our sampler would end the search; the others never do."""
+        over: Callable[..., bool] | None = getattr(self.study.sampler, "is_over", None)
+        return over is not None and over(self.study)
+
+
+def _played(sampler: Callable[[int], BaseSampler], pruner: Callable[[], BasePruner]) -> Callable[[int], Played]:
+    def make(seed: int) -> Played:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return Played(sampler(seed), pruner())
+
+    return make
+
+
+def _tpe(seed: int) -> BaseSampler:
+    return TPESampler(seed=seed, n_startup_trials=4, constant_liar=True)
+
+
+def _random(seed: int) -> BaseSampler:
+    return RandomSampler(seed=seed)
+
+
+def _asha() -> BasePruner:
+    return SuccessiveHalvingPruner(min_resource=RUNGS[0], reduction_factor=3)
+
+
+def _hyperband() -> BasePruner:
+    return HyperbandPruner(min_resource=RUNGS[0], max_resource=EPOCHS, reduction_factor=3)
+
+
+def _ours(**rules: Any) -> Callable[[int], Played]:  # noqa: ANN401 - fields of Rules
+    known: dict[str, Any] = {"tolerance": TOLERANCE, "last_step": EPOCHS, **rules}
+    return lambda seed: Played(
+        UnimodalSampler(_R, seed=seed, base=RandomSampler(seed=seed), **known), UnimodalPruner(_R, **known)
+    )
+
+
+METHODS: Final[Mapping[str, Callable[[int], Played]]] = {
+    "random": _played(_random, NopPruner),
+    "tpe": _played(_tpe, NopPruner),
+    "tpe+median": _played(_tpe, lambda: MedianPruner(n_startup_trials=4)),
+    "asha": _played(_random, _asha),
+    "tpe+asha": _played(_tpe, _asha),
+    "hyperband": _played(_random, _hyperband),
+    "bohb": _played(_tpe, _hyperband),
+    "gp": lambda seed: Played(
+        UnimodalSampler(
+            _R, seed=seed, tolerance=TOLERANCE, last_step=EPOCHS, share=0.0, final_only=True, at_once=4, audits=0,
+            starts=(10.0, 30.0, 4.0, 60.0), base=RandomSampler(seed=seed),
+        ),
+        NopPruner(),
+    ),
+    "ours": _ours(),
+}  # fmt: skip
+"""By name, each made from a seed. `bohb` is TPE with Hyperband; `gp` is a Gaussian process of the final scores."""

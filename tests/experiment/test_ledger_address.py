@@ -1,0 +1,121 @@
+"""Which ledger an experiment is charged in: the file's, the environment's, and never one where the other was meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tuner.errors import ExperimentError, InputError
+from tuner.experiment import loads
+
+VARIABLE = "DP_TUNER_LEDGER"
+FILE = {
+    "name": "a-search",
+    "dataset": {"name": "digits"},
+    "trainable": {"method": "dp_sgd"},
+    "privacy": {"epsilon": 8.0},
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def text(**more: object) -> str:
+    return yaml.safe_dump({**FILE, **more}, sort_keys=False)
+
+
+def test_without_a_variable_the_file_and_then_the_default_decide() -> None:
+    assert loads(text()).ledger == "sqlite:///runs/ledger.db"
+    assert loads(text(ledger="sqlite:///mine.db")).ledger == "sqlite:///mine.db"
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_an_empty_variable_names_nothing(monkeypatch: pytest.MonkeyPatch, empty: bool) -> None:
+    monkeypatch.setenv(VARIABLE, "" if empty else "sqlite:///shared.db")
+    assert (loads(text()).ledger == "sqlite:///runs/ledger.db") is empty
+
+
+@pytest.mark.parametrize("shared", ["sqlite:////shared/ledger.db", "postgresql://ada@db.example/ledger"])
+def test_the_variable_is_the_default_and_stays_when_the_search_goes_on(
+    monkeypatch: pytest.MonkeyPatch, shared: str
+) -> None:
+    """The resolved file names it, so that without the variable the search still goes on in its own ledger."""
+    monkeypatch.setenv(VARIABLE, shared)
+    experiment = loads(text())
+    assert experiment.ledger == shared
+    monkeypatch.delenv(VARIABLE)
+    assert loads(experiment.to_yaml()).ledger == shared
+
+
+@pytest.mark.parametrize("own", ["sqlite:///shared.db", "sqlite:///here/../shared.db", "sqlite:///link/shared.db"])
+def test_relative_addresses_are_compared_as_absolute_ones(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own: str
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    monkeypatch.setenv(VARIABLE, f"sqlite:///{tmp_path}/shared.db")
+    assert loads(text(ledger=own)).ledger == own
+    monkeypatch.chdir("/")  # the control: from there it is another file
+    with pytest.raises(ExperimentError, match=VARIABLE):
+        loads(text(ledger=own))
+
+
+def test_a_relative_variable_is_held_where_the_command_is_given(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(VARIABLE, "sqlite:///shared.db")
+    experiment = loads(text())
+    assert experiment.ledger == f"sqlite:///{tmp_path}/shared.db"
+    monkeypatch.chdir("/")
+    with pytest.raises(ExperimentError, match=VARIABLE):
+        loads(experiment.to_yaml())
+
+
+def test_another_ledger_than_the_variables_is_refused_with_place_addresses_and_mend(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(VARIABLE, "postgresql://ada@db.example/ledger")
+    with pytest.raises(ExperimentError) as refused:
+        loads(text(ledger="sqlite:///mine.db"), source="e.yaml")
+    (problem,) = refused.value.problems
+    assert (problem.where, problem.key, problem.value) == ("e.yaml:8", "ledger", "sqlite:///mine.db")
+    assert f"sqlite:///{tmp_path}/mine.db" in problem.rule
+    assert f"{VARIABLE} names postgresql://ada@db.example/ledger" in problem.rule
+    assert f"Unset {VARIABLE}" in problem.mend
+    with pytest.raises(ExperimentError, match=r"--set.*ledger.*names postgresql"):
+        loads(text(), ["ledger=sqlite:///mine.db"])
+
+
+def test_it_is_reported_with_all_other_problems(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "sqlite:////shared/ledger.db")
+    with pytest.raises(ExperimentError) as refused:
+        loads(text(ledger="sqlite:///mine.db", seed=-1))
+    assert {problem.key for problem in refused.value.problems} == {"seed", "ledger"}
+
+
+@pytest.mark.parametrize(
+    "bad", ["postgresql://ada:secret@db/ledger", "mysql://ada:secret@db/x", "sqlite://ada:secret@db/x", "nonsense"]
+)
+@pytest.mark.parametrize("named", [False, True])
+def test_a_variable_that_is_no_address_is_refused_by_its_name_and_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, bad: str, named: bool
+) -> None:
+    monkeypatch.setenv(VARIABLE, bad)
+    with pytest.raises(InputError, match=f"^{VARIABLE}: ") as refused:
+        loads(text(ledger="sqlite:///mine.db") if named else text())
+    assert "secret" not in str(refused.value)
+
+
+def test_a_files_password_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its address is refused where the ledger is opened; comparing it would print it."""
+    from tuner.privacy.ledger import Ledger
+
+    monkeypatch.setenv(VARIABLE, "postgresql://ada@db/ledger")
+    experiment = loads(text(ledger="postgresql://ada:secret@db/other"))
+    with pytest.raises(InputError, match="no password") as refused:
+        Ledger.exists(experiment.ledger)
+    assert "secret" not in str(refused.value)

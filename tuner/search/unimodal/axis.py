@@ -1,0 +1,62 @@
+"""One searched parameter on the scale on which it is modelled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, expm1, log, log1p
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Axis", "Warp"]
+
+Warp = Literal["log", "log1p", "linear"]
+Array = NDArray[np.float64]
+
+GRID = 49
+"""Points at which curves are drawn."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A parameter between two bounds, mapped onto [0, 1].
+
+    Args:
+        low: least value.
+        high: largest value.
+        warp: `log1p` for a radius, whose 0 is then a finite left end; `log` for a rate; `linear` for the rest.
+
+    Raises:
+        ValueError: the bounds are not in order, or not of the warp.
+    """
+
+    low: float
+    high: float
+    warp: Warp = "log1p"
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high:
+            raise ValueError(f"the bounds must be in order, got {self.low!r} and {self.high!r}")
+        if self.low < {"log": 5e-324, "log1p": 0.0}.get(self.warp, -float("inf")):
+            raise ValueError(f"a {self.warp} axis cannot begin at {self.low!r}")
+
+    def place(self, value: float) -> float:
+        """Where a value stands, from 0 at `low` to 1 at `high`; values outside stand outside."""
+        low, high = self._warped(self.low), self._warped(self.high)
+        return (self._warped(value) - low) / (high - low)
+
+    def value(self, place: float) -> float:
+        """The value at a place; bounded by the ends."""
+        low, high = self._warped(self.low), self._warped(self.high)
+        warped = low + place * (high - low)
+        back = exp(warped) if self.warp == "log" else expm1(warped) if self.warp == "log1p" else warped
+        return min(max(back, self.low), self.high)
+
+    @property
+    def grid(self) -> Array:
+        """Places of the curves' points, with both ends."""
+        return np.linspace(0.0, 1.0, GRID)
+
+    def _warped(self, value: float) -> float:
+        return log(value) if self.warp == "log" else log1p(value) if self.warp == "log1p" else float(value)

@@ -1,0 +1,74 @@
+"""What was seen: scores at rungs, of trials at places on an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Record", "Seen", "Standing"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, order=True)
+class Record:
+    """One score.
+
+    Attributes:
+        place: of the trial on its axis, 0 to 1.
+        fraction: of the steps that were taken, above 0, at most 1.
+        score: larger is better.
+        trial: number of the trial.
+    """
+
+    place: float
+    fraction: float
+    score: float
+    trial: int
+
+
+@dataclass(frozen=True, order=True)
+class Standing:
+    """A trial that was started.
+
+    Attributes:
+        place: on its axis.
+        trial: number.
+        state: running, complete or pruned; one that failed is none.
+    """
+
+    place: float
+    trial: int
+    state: str
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All records and trials, in an order that does not tell which came first.
+
+    Attributes:
+        records: sorted.
+        trials: sorted.
+    """
+
+    records: tuple[Record, ...]
+    trials: tuple[Standing, ...]
+
+    @classmethod
+    def of(cls, records: Iterable[Record], trials: Iterable[Standing]) -> Seen:
+        """In any order."""
+        return cls(tuple(sorted(records)), tuple(sorted(trials)))
+
+    @cached_property
+    def arrays(self) -> tuple[Array, Array, Array, Array]:
+        """Places, fractions, scores and trial numbers, each of shape (records,)."""
+        rows = np.array([(r.place, r.fraction, r.score, r.trial) for r in self.records]).reshape(-1, 4)
+        return rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3]
+
+    def standing(self, state: str) -> tuple[Standing, ...]:
+        """Trials in a state."""
+        return tuple(trial for trial in self.trials if trial.state == state)
