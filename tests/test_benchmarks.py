@@ -223,6 +223,7 @@ def test_a_quick_run_measures_the_bars_it_promises_and_says_what_it_left_out(mon
     assert all(name in as_text(results, verdict, {}) for name in verdict.left_out)
 
 
+@pytest.mark.slow
 @hooks_warn
 def test_a_full_run_adds_the_other_rivals_the_lines_and_the_choices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "measure_alone", lambda *_: None)

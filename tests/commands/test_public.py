@@ -310,6 +310,7 @@ def test_a_search_in_which_every_trial_fails_charges_nothing(
     assert len(tune.sweeps) == 1
 
 
+@pytest.mark.slow
 def test_on_ray(tune: Tune, public: dict[str, object]) -> None:
     process = tune.process("run", tune.write(**public), "--json")
     out, err = process.communicate(timeout=110)
