@@ -8,10 +8,13 @@ from search_spaces.domains import (
     Fixed,
     Integer,
     LogUniform,
+    Promoted,
     Scalar,
     Suggest,
     Uniform,
+    parse_declared,
     parse_domain,
+    promoted_levels,
 )
 from search_spaces.errors import DomainError, SpaceError, SpaceProblem
 from search_spaces.methods import METHODS
@@ -30,6 +33,7 @@ __all__ = [
     "Limits",
     "LogUniform",
     "Parameter",
+    "Promoted",
     "Scalar",
     "SearchSpace",
     "SpaceError",
@@ -39,6 +43,8 @@ __all__ = [
     "Words",
     "default_space",
     "parameters_of",
+    "parse_declared",
     "parse_domain",
     "parse_space",
+    "promoted_levels",
 ]

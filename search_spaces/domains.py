@@ -1,4 +1,4 @@
-"""Domains of one parameter: Uniform, LogUniform, Integer, Categorical, Fixed; finite, closed, checked when made.
+"""Domains of one parameter: Uniform, LogUniform, Integer, Categorical, Fixed, Promoted; finite, checked when made.
 
 In an experiment file::
 
@@ -8,6 +8,9 @@ In an experiment file::
     {integer: [1, 20]}             Integer
     {log_integer: [1, 64]}         Integer on a logarithmic scale
     {choice: [mean, sum]}          Categorical
+    {promote: [1, 3, 10]}          Promoted: not searched, rises within every trial
+
+A range may say that the score has one top along it: ``{uniform: [0, 100], unimodal: true}``.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import Protocol, TypeAlias, TypeGuard
 
 from search_spaces.errors import DomainError
@@ -26,11 +30,14 @@ __all__ = [
     "Fixed",
     "Integer",
     "LogUniform",
+    "Promoted",
     "Scalar",
     "Suggest",
     "Uniform",
     "is_number",
+    "parse_declared",
     "parse_domain",
+    "promoted_levels",
     "sample_domain",
     "show",
 ]
@@ -266,14 +273,55 @@ class Fixed:
         return [self.value]
 
 
-Domain: TypeAlias = Uniform | LogUniform | Integer | Categorical | Fixed
+@dataclass(frozen=True)
+class Promoted:
+    """A plan that is the same for every trial: a whole number that rises from level to level while the trial lasts.
+
+    Nothing is searched. Level i of n is meant for the steps from the fraction i/n on; who runs trials says at which of
+    their rungs that is.
+
+    Attributes:
+        levels: the numbers, at least two, each of at least 1 and greater than the one before.
+
+    Raises:
+        DomainError: they are not.
+    """
+
+    levels: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.levels, tuple) and all(_is_integer(level) and level >= 1 for level in self.levels)
+        if not (whole and len(self.levels) >= 2 and all(low < high for low, high in pairwise(self.levels))):
+            raise DomainError(
+                "a promotion needs at least two whole numbers of at least 1, each greater than the one before",
+                show(self.levels),
+                "Write for example {promote: [1, 3, 10]}, or one number that holds from the first step to the last.",
+            )
+
+    def contains(self, value: object) -> bool:
+        """Whether ``value`` is one of the levels."""
+        return _is_integer(value) and value in self.levels
+
+    def to_spec(self) -> dict[str, list[int]]:
+        """Return the form that stands in an experiment file, and as the value of a trial."""
+        return {_PROMOTE: list(self.levels)}
+
+    def grid(self, points: int) -> list[Scalar]:
+        """Return the last level: every trial has the same plan, and ends with it."""
+        _check_points(points)
+        return [self.levels[-1]]
 
 
-def sample_domain(domain: Domain, name: str, suggest: Suggest) -> Scalar:
-    """Return a value of ``domain`` for the parameter ``name``; a fixed value asks nobody."""
+Domain: TypeAlias = Uniform | LogUniform | Integer | Categorical | Fixed | Promoted
+
+
+def sample_domain(domain: Domain, name: str, suggest: Suggest) -> Scalar | dict[str, list[int]]:
+    """Return a value of ``domain`` for the parameter ``name``; a fixed value, or a plan of levels, asks nobody."""
     match domain:
         case Fixed(value=value):
             return value
+        case Promoted():
+            return domain.to_spec()
         case Uniform(low=low, high=high):
             return suggest.uniform(name, low, high, log=False)
         case LogUniform(low=low, high=high):
@@ -282,6 +330,13 @@ def sample_domain(domain: Domain, name: str, suggest: Suggest) -> Scalar:
             return suggest.integer(name, low, high, log=log)
         case Categorical(options=options):
             return suggest.choice(name, options)
+
+
+def promoted_levels(value: object) -> tuple[int, ...] | None:
+    """The levels of a trial's value that is promoted; None of any other value."""
+    if not (isinstance(value, Mapping) and set(value) == {_PROMOTE}):
+        return None
+    return Promoted(tuple(value[_PROMOTE])).levels
 
 
 def _check_positive(low: float, high: float) -> None:
@@ -293,8 +348,12 @@ def _check_positive(low: float, high: float) -> None:
         )
 
 
+UNIMODAL = "unimodal"
+"""The key beside a domain that declares the score unimodal along it."""
+
 _RANGES = ("uniform", "log_uniform", "integer", "log_integer")
 _KINDS = (*_RANGES, "choice")
+_PROMOTE = "promote"
 
 
 def parse_domain(raw: object) -> Domain:
@@ -314,8 +373,10 @@ def parse_domain(raw: object) -> Domain:
     if len(raw) != 1:
         raise DomainError("a domain has exactly one key", show(raw), f"Use one of {', '.join(_KINDS)}.")
     kind, body = next(iter(raw.items()))
+    if kind == _PROMOTE:
+        return Promoted(tuple(body) if isinstance(body, list | tuple) else body)
     if kind not in _KINDS:
-        near = get_close_matches(str(kind), _KINDS, n=1)
+        near = get_close_matches(str(kind), (*_KINDS, _PROMOTE), n=1)
         raise DomainError(
             f"a domain is one of {', '.join(_KINDS)}", show(kind), f"Did you mean {near[0]!r}?" if near else ""
         )
@@ -335,3 +396,24 @@ def parse_domain(raw: object) -> Domain:
             return Integer(low, high)
         case _:
             return Integer(low, high, log=True)
+
+
+def parse_declared(raw: object) -> tuple[Domain, bool]:
+    """Return the domain that stands in a file, and whether the score is declared to have one top along it.
+
+    Raises:
+        DomainError: as for `parse_domain`, or what is declared so is no range.
+    """
+    if not (isinstance(raw, Mapping) and UNIMODAL in raw):
+        return parse_domain(raw), False
+    declared = raw[UNIMODAL]
+    if not isinstance(declared, bool):
+        raise DomainError(f"{UNIMODAL} must be true or false", show(declared))
+    rest = {key: value for key, value in raw.items() if key != UNIMODAL}
+    if declared and not set(rest) & set(_RANGES):
+        raise DomainError(
+            "only a range can be declared unimodal: options have no order, and one value is not searched",
+            show(raw),
+            f"Write for example {{uniform: [0, 100], {UNIMODAL}: true}}, or leave {UNIMODAL} out.",
+        )
+    return parse_domain(rest), declared

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from search_spaces.domains import Categorical, Domain, Fixed, Integer, Scalar, is_number, show
+from search_spaces.domains import Categorical, Domain, Fixed, Integer, Promoted, Scalar, is_number, show
 from search_spaces.errors import DomainError
 
 __all__ = ["Limits", "Parameter", "Words"]
@@ -77,6 +77,7 @@ class Parameter:
         legal: what any domain of it must stay within.
         usual: whether it is searched when a file names nothing to search.
         priced: whether the accountant's answer depends on it; the cap of a search must then hold for every value of it.
+        promotable: whether it may rise within a trial (`Promoted`).
         source: where the default range comes from.
         description: one line for people.
     """
@@ -87,6 +88,7 @@ class Parameter:
     legal: Limits | Words
     usual: bool = False
     priced: bool = False
+    promotable: bool = False
     source: str
     description: str
 
@@ -96,10 +98,16 @@ class Parameter:
         Raises:
             DomainError: one is not.
         """
+        if isinstance(domain, Promoted) and not self.promotable:
+            raise DomainError(
+                f"{self.name} is one value for all steps of a trial: only smoothing_samples is promoted",
+                show(domain.to_spec()),
+                "Write one value, or a domain to search it.",
+            )
         if (
             isinstance(self.legal, Limits)
             and self.legal.integer
-            and not isinstance(domain, Fixed | Categorical | Integer)
+            and not isinstance(domain, Fixed | Categorical | Integer | Promoted)
         ):
             raise DomainError(
                 f"{self.name} takes integers",
@@ -127,5 +135,7 @@ def _ends(domain: Domain) -> Iterable[Scalar]:
             return (value,)
         case Categorical(options=options):
             return options
+        case Promoted(levels=levels):
+            return levels
         case _:
             return (domain.low, domain.high)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 from search_spaces import schedules
-from search_spaces.domains import Categorical, Domain, Fixed, is_number, parse_domain, show
+from search_spaces.domains import Categorical, Domain, Fixed, is_number, parse_declared, show
 from search_spaces.errors import DomainError, SpaceError, SpaceProblem
 from search_spaces.methods import METHODS
 from search_spaces.parameter import Parameter
@@ -55,6 +55,7 @@ class _Reader:
         self._method = method
         self._names = {alias: name for name, entry in parameters.items() for alias in (name, *entry.aliases)}
         self._domains: dict[str, Domain] = {}
+        self._unimodal: set[str] = set()
         self._written: dict[str, str] = {}
         self._conditional_at: dict[str, Path] = {}
         self._problems: list[SpaceProblem] = []
@@ -100,7 +101,7 @@ class _Reader:
             if name == "schedule":
                 ordered |= {n: d for n, d in self._domains.items() if schedules.kind_of(n) is not None}
         conditions = tuple((name, kind) for name in ordered if (kind := schedules.kind_of(name)) is not None)
-        return SearchSpace(tuple(ordered.items()), conditions)
+        return SearchSpace(tuple(ordered.items()), conditions, tuple(n for n in ordered if n in self._unimodal))
 
     def _check_multiplicity(self) -> None:
         """Refuse several copies where a trial may be without augmentation: it would fail when it starts."""
@@ -144,12 +145,14 @@ class _Reader:
     def _domain(self, name: str, path: Path, value: object) -> None:
         parameter = self._parameters[name]
         try:
-            domain = parameter.default if value == "default" else parse_domain(value)
+            domain, unimodal = (parameter.default, False) if value == "default" else parse_declared(value)
             parameter.check(domain)
         except DomainError as error:
             self._problem(path, error.rule, error.value, error.mend)
         else:
             self._domains[name] = domain
+            if unimodal:
+                self._unimodal.add(name)
 
     def _schedule(self, path: Path, raw: object) -> None:
         if raw == "default":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from search_spaces import common, schedules
-from search_spaces.domains import Categorical, Domain, Fixed, Scalar, Suggest, sample_domain
+from search_spaces.domains import UNIMODAL, Categorical, Domain, Fixed, Promoted, Scalar, Suggest, sample_domain
 from search_spaces.methods import METHODS
 from search_spaces.parameter import Parameter
 
@@ -25,6 +25,9 @@ PARAMETERS: dict[str, Parameter] = {
     )
 }
 """Every parameter by name."""
+
+_SCALES: dict[str, tuple[str, ...]] = {"smoothing_radius": ("learning_rate", "noise_multiplier", "max_grad_norm")}
+"""What a parameter is multiplied by where it acts: the perturbation's standard deviation is R times these three."""
 
 
 def parameters_of(method: str) -> dict[str, Parameter]:
@@ -54,15 +57,22 @@ class SearchSpace:
     Attributes:
         parameters: name and domain of each; flat names, a schedule's own parameters after ``schedule``.
         conditions: conditional parameter → the kind of ``schedule`` it needs.
+        unimodal: searched ranges along which the score is declared to have one top, in the order of the file.
     """
 
     parameters: tuple[tuple[str, Domain], ...] = ()
     conditions: tuple[tuple[str, str], ...] = ()
+    unimodal: tuple[str, ...] = ()
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """Names whose domain holds more than one value, conditional ones included."""
-        return tuple(name for name, domain in self.parameters if not isinstance(domain, Fixed))
+        """Names whose domain holds more than one value, conditional ones included; a promoted one has one plan."""
+        return tuple(name for name, domain in self.parameters if not isinstance(domain, Fixed | Promoted))
+
+    @property
+    def promoted(self) -> dict[str, tuple[int, ...]]:
+        """Name → levels of what rises within every trial."""
+        return {name: domain.levels for name, domain in self.parameters if isinstance(domain, Promoted)}
 
     @property
     def free(self) -> tuple[str, ...]:
@@ -74,19 +84,28 @@ class SearchSpace:
         """Searched names on which the accountant's answer depends."""
         return tuple(name for name in self.searched if PARAMETERS[name].priced)
 
+    def scales(self, name: str) -> tuple[str, ...]:
+        """The searched parameters that a parameter is multiplied by: its values compare only where these are equal."""
+        return tuple(each for each in _SCALES.get(name, ()) if each in self.searched)
+
     def sample(self, suggest: Suggest) -> dict[str, object]:
-        """Return the flat parameters of one trial.
+        """Return the flat parameters of one trial, in file order.
 
         Args:
-            suggest: asked once for each searched parameter, in file order; for a conditional one only when its
-                schedule was chosen. Fixed values are filled in without asking.
+            suggest: asked once for each searched parameter, in file order but for the unimodal ones, which come last:
+                their sampler looks at all others. For a conditional one only when its schedule was chosen. Fixed
+                values are filled in without asking, and so is the plan of a promoted one, as it stands in a file.
         """
         conditions = dict(self.conditions)
         chosen: dict[str, object] = {}
-        for name, domain in self.parameters:
+        for name, domain in sorted(self.parameters, key=lambda each: self._turn(each[0])):
             if name not in conditions or chosen.get("schedule") == conditions[name]:
                 chosen[name] = sample_domain(domain, name, suggest)
-        return chosen
+        return {name: chosen[name] for name, _ in self.parameters if name in chosen}
+
+    def _turn(self, name: str) -> int:
+        """When a parameter is asked for: one that others scale comes after them, although they be unimodal too."""
+        return 0 if name not in self.unimodal else 2 if self.scales(name) else 1
 
     def grid(self, points: int) -> dict[str, list[Scalar]]:
         """Return the values of each searched parameter on a grid, at most ``points`` for a range.
@@ -94,7 +113,7 @@ class SearchSpace:
         A conditional parameter's values stand in it like any other's; whoever walks the grid takes their product only
         under the schedule they belong to (`conditions`).
         """
-        return {name: domain.grid(points) for name, domain in self.parameters if not isinstance(domain, Fixed)}
+        return {name: domain.grid(points) for name, domain in self.parameters if name in self.searched}
 
     def to_spec(self) -> dict[str, Any]:
         """Return the form that stands in an experiment file: `parse_space` of it is this space."""
@@ -102,16 +121,20 @@ class SearchSpace:
         nested: dict[str, dict[str, Any]] = {}
         for name, domain in self.parameters:
             if name in conditions:
-                nested.setdefault(conditions[name], {})[name.rpartition(".")[2]] = domain.to_spec()
+                nested.setdefault(conditions[name], {})[name.rpartition(".")[2]] = self._spec(name, domain)
         spec: dict[str, Any] = {}
         for name, domain in self.parameters:
             if name == "schedule":
                 spec[name] = _schedule_spec(domain, nested)
             elif name == schedules.WARMUP.name:
-                spec["warmup"] = domain.to_spec()
+                spec["warmup"] = self._spec(name, domain)
             elif name not in conditions:
-                spec[name] = domain.to_spec()
+                spec[name] = self._spec(name, domain)
         return spec
+
+    def _spec(self, name: str, domain: Domain) -> object:
+        spec = domain.to_spec()
+        return {**spec, UNIMODAL: True} if isinstance(spec, dict) and name in self.unimodal else spec
 
 
 def _schedule_spec(domain: Domain, nested: Mapping[str, Mapping[str, Any]]) -> object:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 
 from trainables.engine.schedules import SCHEDULE_KEYS, ScheduleSettings
 from trainables.errors import HyperparameterError
+from trainables.promotion import Promotion
 
 __all__ = [
     "DPLIS",
@@ -113,6 +114,7 @@ class Hyperparameters:
         "smoothing_samples": _COUNT,
         "weight_decay": _NOT_NEGATIVE,
     }
+    PROMOTED: ClassVar[frozenset[str]] = frozenset({"smoothing_samples"})
     CHOICES: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "optimizer": ("sgd", "adam"),
         "clipping": ("flat", "automatic", "per_layer"),
@@ -126,7 +128,11 @@ class Hyperparameters:
         problems = []
         for name in (each.name for each in fields(self)):
             value = getattr(self, name)
-            if name in self.NUMBERS and (problem := self.NUMBERS[name].problem(name, value)):
+            if name in self.PROMOTED and isinstance(value, Promotion):
+                if isinstance(self.steps, int) and not value.from_step[-1] < self.steps:
+                    rule = f"{name} must reach its last level before the last of {self.steps} steps"
+                    problems.append(f"{rule}; got step {value.from_step[-1]}")
+            elif name in self.NUMBERS and (problem := self.NUMBERS[name].problem(name, value)):
                 problems.append(problem)
             if name in self.CHOICES and value not in self.CHOICES[name]:
                 problems.append(f"{name} must be one of {', '.join(self.CHOICES[name])}; got {value!r}")
@@ -164,11 +170,12 @@ class DPLSSGD(Hyperparameters):
 class DPLIS(Hyperparameters):
     """DPLIS: the loss is smoothed over K = `smoothing_samples` weight perturbations of strength R = `smoothing_radius`.
 
-    Reduction 'mean' is the paper's equation 6; 'sum' is the authors' code, which never divides by K.
+    Reduction 'mean' is the paper's equation 6; 'sum' is the authors' code, which never divides by K. K is one number,
+    or rises at given steps.
     """
 
     smoothing_radius: float = 10.0
-    smoothing_samples: int = 10
+    smoothing_samples: int | Promotion = 10
     smoothing_reduction: str = "mean"
 
 
@@ -186,7 +193,7 @@ class Composed(DPLSSGD, DPLIS, DPWeightDecay):
 
     laplacian_sigma: float = 0.0
     smoothing_radius: float = 0.0
-    smoothing_samples: int = 1
+    smoothing_samples: int | Promotion = 1
     weight_decay: float = 0.0
 
 
@@ -214,7 +221,8 @@ def from_parameters(
     Args:
         method: a key of HYPERPARAMETERS.
         parameters: what the search chose: field names, `schedule` with the name of its kind, and that kind's own keys
-            (SCHEDULE_KEYS). An `optimizer` or `momentum` here goes before the argument of that name.
+            (SCHEDULE_KEYS); `smoothing_samples` is a number, or a mapping as `Promotion.of` takes it. An `optimizer` or
+            `momentum` here goes before the argument of that name.
         batch_size: of the whole search.
         steps: of the trial.
         noise_multiplier: of the whole search.
@@ -236,7 +244,11 @@ def from_parameters(
     if problems:
         raise HyperparameterError("\n".join(problems))
     values: dict[str, Any] = {"optimizer": optimizer, "momentum": momentum}
-    values |= {name: value for name, value in parameters.items() if name in names}
+    values |= {
+        name: Promotion.of(value) if name in kind.PROMOTED and isinstance(value, Mapping) else value
+        for name, value in parameters.items()
+        if name in names
+    }
     values |= {"schedule": _schedule(parameters)}
     values |= {"batch_size": batch_size, "steps": steps, "noise_multiplier": noise_multiplier}
     return kind(**values)

@@ -35,7 +35,7 @@ class TrainingSpec:
         steps: of the whole trial.
         noise_multiplier: of the whole search.
         sample_rate: batch_size over the PUBLIC number of samples.
-        parameters: what the search chose, flat.
+        parameters: what the search chose, flat; of a promoted number its levels and the steps from which they hold.
         seed: public: initialisation and DPLIS' perturbations.
         private: False is a study without a guarantee, and the only case in which noise may be 0 or seeded.
         noise_seed: of noise and sampling, only when not private.

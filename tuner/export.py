@@ -18,6 +18,7 @@ from tuner.experiment import load
 from tuner.plan import Plan, plan_from
 from tuner.prepare import training_spec
 from tuner.sealed import WINNER, read_winner, require_trained
+from tuner.search.promotion import rungs_of_levels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -251,7 +252,11 @@ def standalone_yaml(experiment: Experiment, plan: Plan, best: _Best) -> str:
         # Few scores are drawn of one trial: their noise follows from the smaller budget.
         values["dataset"]["validation"] |= {"epsilon": None, "delta": None, "noise": "auto"}
     space = {name: value for name, value in best.parameters.items() if name not in plan.priced}
-    values["search"] |= {"trials": 1, "sampler": "random", "pruner": "none", "space": space, "public": None}
+    one: dict[str, object] = {"trials": 1, "sampler": "random", "pruner": "none", "when_sure": "go_on"}
+    values["search"] |= one | {"space": space, "public": None}
+    if plan.priced and (fractions := rungs_of_levels(space, rungs=plan.rungs, steps=shape.steps)):
+        # The rungs of another length are other steps, by rounding: K is to rise where it rose.
+        values["search"]["rungs"] = fractions
     values["resources"]["concurrent_trials"] = 1
     head = (
         f"# tune train {_EXPERIMENT}\n#\n"

@@ -16,6 +16,7 @@ from tuner.plan_shapes import Choice, Choices, rung_steps, steps_per_trial
 from tuner.privacy.accounting import epsilon
 from tuner.privacy.allowances import Allowance, CouponBook, FixedOrder, TotalSteps, from_body
 from tuner.privacy.events import SampledGaussian
+from tuner.search.promotion import check_promotion, level_steps
 
 if TYPE_CHECKING:
     from trainables.data import DatasetRequest
@@ -66,6 +67,7 @@ class Plan:
         selection: of a sealed search: law, mean, shape, at_most, quantiles (in runs), truncation_share (of δ), ratio,
             price (ε over that of one run), price_without_ratio; None otherwise.
         public: of a search on public data: name, train_size, sample_rate; None otherwise.
+        promoted: name → levels and from_step (of a trial of `steps_per_trial`) of what rises within every trial.
     """
 
     name: str
@@ -102,6 +104,7 @@ class Plan:
     validation: Mapping[str, Any] | None = None
     selection: Mapping[str, Any] | None = None
     public: Mapping[str, Any] | None = None
+    promoted: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def mechanism(self) -> SampledGaussian:
@@ -219,6 +222,7 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
 
     Raises:
         BudgetRefusedError: not even one trial fits the search's own ε.
+        InputError: the shortest trial has too few steps for the levels of what is promoted.
     """
     train_size = public_train_size(request)
     privacy, search = experiment.privacy, experiment.search
@@ -245,6 +249,8 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
             extra |= {"cap_reason": cap.reason, "alternatives": cap.alternatives if len(cap.alternatives) > 1 else ()}
     batch_size, steps, noise = choices.nominal
     rungs = rung_steps(search.rungs, steps)
+    space = experiment.space
+    check_promotion(space, rungs, shortest=min(choice.shortest for choice in choices.menu))
     trials = 1 if privacy.accounting == "public" else search.trials
     claim = allowance.claim(privacy.delta)
     if allowance.kind == "sealed":
@@ -274,7 +280,7 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
         epsilon_planned=epsilon_of_planned(allowance, choices, trials, privacy.delta),
         epsilon_at_cap=claim,
         private=privacy.private,
-        free=tuple(experiment.space.free),
+        free=tuple(space.free),
         unit=privacy.unit,
         accounting=privacy.accounting,
         cap=allowance.kind,
@@ -283,6 +289,10 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
         priced={name: domain.to_spec() for name, domain in asked.searched.items()},
         validation=plan_scores(experiment, request, planned=trials * len(rungs), spare=spare),
         public=proxy(experiment) if privacy.accounting == "public" else None,
+        promoted={
+            name: {"levels": list(levels), "from_step": list(level_steps(len(levels), rungs))}
+            for name, levels in space.promoted.items()
+        },
         **extra,
     )
 
@@ -294,7 +304,7 @@ def _coupons(allowance: Allowance) -> int | None:
 def added_fields() -> dict[str, object]:
     """The fields that plans did not always have, each with the value that means what those plans meant."""
     found: dict[str, object] = {each.name: each.default for each in fields(Plan) if each.default is not MISSING}
-    return {**found, "priced": {}}
+    return {**found, "priced": {}, "promoted": {}}
 
 
 def plan_from(values: Mapping[str, object], *, trials: int) -> Plan:

@@ -14,9 +14,10 @@ from tuner.errors import BudgetRefusedError
 from tuner.experiment import find, load
 from tuner.plan import rung_steps
 from tuner.prepare import Prepared, check_model, prepare, training_spec, users_code
-from tuner.presenting_plan import plan_text, plan_warnings
+from tuner.presenting_plan import plan_text, plan_warnings, search_facts
 from tuner.report.text import console
 from tuner.report.text import plan as plan_panel
+from tuner.search.promotion import each_level
 from tuner.study import check_search
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def plan_command(
                     comparison=modes,
                     user=_user(prepared) if dataset is not None else "",
                     set_cap=_set_cap(prepared),
+                    search=search_facts(prepared.experiment),
                 )
             )
         )
@@ -176,19 +178,23 @@ def split_warnings(prepared: Prepared, dataset: DatasetState | None) -> tuple[st
 def guess_wall_time(prepared: Prepared) -> float:
     """Seconds that the search may take on this machine: the plan's steps, at the speed of a few on random numbers.
 
-    The parameters timed are the dearest of the space (most smoothing samples and views), but pruning, scoring,
+    The parameters timed are the dearest of the space (most smoothing samples and views; where the samples rise within a
+    trial, each level for its share of the steps), but pruning, scoring,
     start-up (about ten seconds) and what concurrent trials take from each other are left out.
     """
     from trainables.timing import seconds_per_step
 
     experiment, plan = prepared.experiment, prepared.plan
     dearest = experiment.space.sample(_Dearest())
-    spec = training_spec(experiment, prepared.request, plan, parameters=dearest, number=0)
-    with users_code(prepared):
-        seconds = statistics.median(seconds_per_step(spec, steps=_TIMED_STEPS, at_most=_TIMED_SECONDS))
+    seconds = 0.0
+    for share, parameters in each_level(dearest, rungs=plan.rungs):
+        spec = training_spec(experiment, prepared.request, plan, parameters=parameters, number=0)
+        with users_code(prepared):
+            taken = statistics.median(seconds_per_step(spec, steps=_TIMED_STEPS, at_most=_TIMED_SECONDS))
+        seconds += share * taken
     trials = plan.trials_at_most or plan.trials_that_fit
     rounds = math.ceil(trials / experiment.resources.concurrent_trials) + (1 if plan.public is not None else 0)
-    return seconds * spec.steps * rounds
+    return seconds * plan.shape_of(dearest).steps * rounds
 
 
 class _Dearest:

@@ -16,6 +16,7 @@ from trainables.hyperparameters import check_augmentation
 from tuner.errors import InputError, TunerError
 from tuner.experiment import Experiment, find, load, yamlfile
 from tuner.plan import Plan, make_plan
+from tuner.search.promotion import with_steps
 
 if TYPE_CHECKING:
     from trainables.training import TrainingSpec
@@ -203,7 +204,11 @@ def training_spec(
         steps=shape.steps,
         noise_multiplier=_given(shape.noise_multiplier),
         sample_rate=_given(shape.sample_rate),
-        parameters={name: value for name, value in parameters.items() if name not in plan.priced},
+        parameters=with_steps(
+            {name: value for name, value in parameters.items() if name not in plan.priced},
+            rungs=plan.rungs,
+            steps=shape.steps,
+        ),
         # As large as a file may write it, so that an export of the trial can be loaded and trained again.
         seed=(experiment.seed + number) % 2**32 if seed is None else seed,
         private=privacy.private,

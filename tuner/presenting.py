@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from search_spaces.domains import Categorical, Integer, LogUniform
 from tuner import sweeps
@@ -24,12 +24,15 @@ if TYPE_CHECKING:
     from tuner.privacy.states import DatasetState
     from tuner.sealed import Winner
     from tuner.search.types import TrialView
+    from tuner.search.unimodal.picture import CurvePicture
     from tuner.sweeps import SweepFolder
 
 __all__ = [
+    "ALL_STARTED",
     "CHARGED",
     "PUBLIC_CLAIM",
     "RUNNING",
+    "NotStarted",
     "dataset_line",
     "next_commands",
     "not_started",
@@ -114,11 +117,27 @@ def on_public(plan: Plan) -> Plan:
     )
 
 
-def not_started(study: Study) -> int:
-    """How many candidates were drawn and did not fit the budget: their numbers are of no trial."""
+class NotStarted(NamedTuple):
+    """How many candidates were drawn and never became trials: their numbers are of none."""
+
+    misfits: int = 0
+    """Did not fit what was left of the budget."""
+    excluded: int = 0
+    """Excluded by the pruner before their first step."""
+
+
+ALL_STARTED = NotStarted()
+"""Where every candidate became a trial."""
+
+
+def not_started(study: Study) -> NotStarted:
+    """The candidates of a study that never became trials."""
+    from tuner.search.drawing import excluded_because
     from tuner.search.views import REJECTED
 
-    return sum(REJECTED in trial.user_attrs for trial in study.get_trials(deepcopy=False))
+    rejected = [trial for trial in study.get_trials(deepcopy=False) if REJECTED in trial.user_attrs]
+    excluded = sum(bool(excluded_because(trial)) for trial in rejected)
+    return NotStarted(len(rejected) - excluded, excluded)
 
 
 def _scale(domain: Domain) -> Scale:
@@ -140,7 +159,8 @@ def sweep_report(
     card: str = "",
     card_picture: str = "",
     claim: str = "",
-    not_started: int = 0,
+    not_started: NotStarted = ALL_STARTED,
+    curves: tuple[CurvePicture, ...] = (),
 ) -> SweepReport:
     """A sweep as the summary and the page show it."""
     rows = tuple(trial if isinstance(trial, TrialRow) else TrialRow.of(trial) for trial in trials)
@@ -165,6 +185,9 @@ def sweep_report(
         facts.append(("score noise", f"± {100 * error:.2g} points (standard error)"))
     if dataset is not None:
         facts.append(("data set", f"{dataset.dataset}: {dataset_line(dataset)}"))
+    if not_started.excluded:
+        each = count(not_started.excluded, "candidate")
+        facts.append(("excluded", f"{each} before the first step, which costs nothing"))
     facts.append(("folder", str(sweep.root)))
     return SweepReport(
         name=experiment.name,
@@ -186,8 +209,9 @@ def sweep_report(
         unit=plan.unit,
         score_error=error,
         scales={name: _scale(domain) for name, domain in experiment.space.parameters if name in plan.searched},
-        not_started=not_started,
+        not_started=not_started.misfits,
         card_picture=card_picture,
+        curves=curves,
     )
 
 

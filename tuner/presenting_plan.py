@@ -10,17 +10,24 @@ from search_spaces.domains import Categorical, show
 from tuner.presenting import dataset_line
 from tuner.report.model import count, format_value
 from tuner.report.text import PlanTable, PlanText
+from tuner.search.names import canonical_sampler
 
 if TYPE_CHECKING:
     from search_spaces import Domain
     from tuner.comparing import ModeRow
+    from tuner.experiment import Experiment
     from tuner.plan import Plan
     from tuner.privacy.states import DatasetState
 
-__all__ = ["plan_text", "plan_warnings"]
+__all__ = ["plan_text", "plan_warnings", "search_facts"]
 
 _LARGE_ERROR = 0.02
 """Above this standard error of a score a warning says so: trials differ by less."""
+
+_WHEN_SURE = {
+    "stop": "stop: it ends when a complete trial is surely near the best, and keeps the rest of its budget",
+    "replicate": "replicate: the two best configurations are run again, to tell them apart",
+}
 
 _RUNGS = " (its rungs, where it is scored)"
 """Behind its reports: what the file and the warnings call them."""
@@ -36,6 +43,7 @@ def plan_text(
     comparison: Sequence[ModeRow] = (),
     user: str = "",
     set_cap: str = "",
+    search: Sequence[tuple[str, str]] = (),
 ) -> PlanText:
     """The plan in words.
 
@@ -48,8 +56,10 @@ def plan_text(
         comparison: what the same budget buys in each mode; empty to leave it out.
         user: who would open the search; their share is told where the cap is divided.
         set_cap: the command that gives the data set its cap; told where it has none, empty to leave it out.
+        search: what `search_facts` says of the file.
     """
     facts = [("file", source), ("trains", _trains(plan)), *_trials(plan), *_batches(plan), _searched(plan)]
+    facts += [*_promoted(plan), *search]
     facts += list(_scores(plan))
     if not plan.private:
         return PlanText(
@@ -73,6 +83,30 @@ def plan_text(
         sentence=_guarantee(plan),
         warnings=tuple(warnings),
     )
+
+
+def search_facts(experiment: Experiment) -> tuple[tuple[str, str], ...]:
+    """What a unimodal search does that a plan's numbers do not show; nothing of another one."""
+    search, space = experiment.search, experiment.space
+    if not search.is_unimodal:
+        return ()
+    facts = [("one top along", ", ".join(space.unimodal))]
+    for name in space.unimodal:
+        scales = [each for each in space.scales(name) if not isinstance(dict(space.parameters)[each], Categorical)]
+        if scales:
+            product = " × ".join((name, *scales))
+            facts.append(
+                ("modelled", f"{product}, an absolute standard deviation: {name} compares only where the rest is equal")
+            )
+    if canonical_sampler(search.sampler.name) == "unimodal":
+        from tuner.search.unimodal.beliefs import Rules
+
+        at_once = search.sampler.options.get("at_once", Rules.at_once)
+        if experiment.resources.concurrent_trials > at_once:
+            facts.append(("at a time", f"{count(at_once, 'trial')} (at_once), fewer than resources.concurrent_trials"))
+    if search.when_sure != "go_on":
+        facts.append(("when sure", _WHEN_SURE[search.when_sure]))
+    return tuple(facts)
 
 
 def plan_warnings(plan: Plan) -> tuple[str, ...]:
@@ -183,6 +217,15 @@ def _among(domain: Domain) -> str:
 def _searched(plan: Plan) -> tuple[str, str]:
     names = [*plan.free, *(f"{name} (priced)" for name in plan.priced)]
     return "searched", ", ".join(names) or "nothing: one configuration"
+
+
+def _promoted(plan: Plan) -> Iterator[tuple[str, str]]:
+    shorter = {"batch_size", "epochs"} & set(plan.priced)
+    fractions = " (and at the same fractions of a shorter trial)" if shorter else ""
+    for name, facts in plan.promoted.items():
+        first, *later = zip(facts["levels"], facts["from_step"], strict=True)
+        rises = ", ".join(f"{level} from step {step}" for level, step in later)
+        yield name, f"promoted: {first[0]} at first, {rises}{fractions}; the same for every trial, and free"
 
 
 def _scores(plan: Plan) -> Iterator[tuple[str, str]]:

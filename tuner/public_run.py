@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["charged_run", "go_on_public", "is_public_search", "run_public"]
 
 _CHARGED = "charged_run"  # in the status: the id of the charged run, from before its folder is made
-_OVER = {StopReason.DONE.value, StopReason.GRID.value}
+_OVER = {StopReason.DONE.value, StopReason.GRID.value, StopReason.FOUND.value}
 
 
 def run_public(prepared: Prepared, options: RunOptions) -> Ended:
@@ -196,6 +196,7 @@ def _charged_file(prepared: Prepared, best: TrialView) -> str:
         "pruner": "none",
         "space": dict(best.parameters),
         "public": None,
+        "when_sure": "go_on",
     }
     values["resources"]["concurrent_trials"] = 1
     return f"# The charged run of {experiment.name}: its best configuration on the public records.\n{dump(values)}"

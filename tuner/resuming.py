@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_same", "is_finished", "located"]
 
-_FINISHED = {StopReason.DONE.value, StopReason.GRID.value}
+_FINISHED = {StopReason.DONE.value, StopReason.GRID.value, StopReason.FOUND.value}
 
 
 def is_finished(sweep: SweepFolder, overrides: Sequence[str] = ()) -> bool:
@@ -73,8 +73,8 @@ def check_same(stored: Experiment, wanted: Experiment) -> None:
     ]
     if changed:
         raise InputError(
-            "a sweep goes on as it was started: only search.trials, resources, tracking, storage and where data lie "
-            f"may change, got: {'; '.join(changed)}. "
+            "a sweep goes on as it was started: only search.trials, search.when_sure, resources, tracking, storage and "
+            f"where data lie may change, got: {'; '.join(changed)}. "
             "Start a new sweep without --resume for another setting; it is charged beside this one."
         )
 

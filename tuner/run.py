@@ -17,7 +17,7 @@ from tuner.executing import Ended, RunOptions
 from tuner.experiment import load
 from tuner.planning import all_warnings, ledger_state
 from tuner.prepare import Prepared, prepare
-from tuner.presenting_plan import plan_text
+from tuner.presenting_plan import plan_text, search_facts
 from tuner.public_run import charged_run, go_on_public, is_public_search, run_public
 from tuner.report.text import console
 from tuner.report.text import plan as plan_panel
@@ -124,5 +124,6 @@ def _show_plan(prepared: Prepared, options: RunOptions) -> None:
             source=prepared.source,
             dataset=dataset,
             warnings=all_warnings(prepared, dataset),
+            search=search_facts(prepared.experiment),
         )
         console().print(plan_panel(words))

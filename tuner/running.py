@@ -6,9 +6,11 @@ import os
 import time
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from trainables.rungs import checkpoint_path, checkpoint_step
+from tuner.curve_view import CurveWatch, curves_of_sweep
 from tuner.entering import leave
 from tuner.errors import BudgetRefusedError, SweepInterrupted, TunerError
 from tuner.executing import Control, Ended, RunOptions, execute, sweep_info
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_open"]
 
-_FOR_PAGES = {"card", "card_picture", "experiment", "facts", "scales"}
+_FOR_PAGES = {"card", "card_picture", "experiment", "facts", "scales", "spending"}
 
 
 def run_open(
@@ -78,6 +80,9 @@ def run_open(
             )
             recorder.artifact(sweep.experiment)
             recorder.artifact(sweep.plan)
+            curve = stack.enter_context(
+                CurveWatch(partial(curves_of_sweep, study, experiment), sweep, metric=metric.name, recorder=recorder)
+            )
             live = stack.enter_context(
                 LiveView(
                     name=sweep.id,
@@ -94,6 +99,7 @@ def run_open(
                     claim=claim,
                     unit=plan.unit,
                     waiting="" if options.local else "starting Ray …",
+                    finding=lambda: curve.line,
                 )
             )
             driver = StudyDriver(
@@ -105,12 +111,13 @@ def run_open(
                 metric=metric.name,
                 mode=metric.mode,
                 budget=budget,
-                observers=(recorder, live, control),
+                observers=(recorder, curve, live, control),
                 shape_of=plan.shape_of,
                 cheapest=plan.cheapest(),
+                when_sure=experiment.search.when_sure,
             )
             control.driver = driver
-            stop = _execute(driver, sweep, prepared, budget, options)
+            stop = _kept(_execute(driver, sweep, prepared, budget, options), budget)
             recorder.finish(stop.reason.value, reason=stop.detail)
             state, detail = stop.reason.value, stop.detail
     except (SweepInterrupted, KeyboardInterrupt) as error:
@@ -218,6 +225,17 @@ def _execute(
     return execute(driver, prepared, options, folder=sweep.root, spec_for=spec_for, charge_for=charge_for)
 
 
+def _kept(stop: Stop, budget: SearchBudget | None) -> Stop:
+    """Say what a search that ended because its best was found has kept. The claim stays the cap."""
+    if stop.reason is not StopReason.FOUND or budget is None:
+        return stop
+    view = budget.view()
+    kept = f"{view.left:.0%} of the budget" if view.left_steps is None else count(view.left_steps, "step")
+    many = "are" if view.left_steps is not None and view.left_steps != 1 else "is"
+    spent = f"ε spent so far (odometer) {view.epsilon_spent:.4g} of at most {view.epsilon_cap:g}"
+    return replace(stop, detail=f"{stop.detail}; {kept} {many} kept ({spent})")
+
+
 def _conclude(
     sweep: SweepFolder,
     prepared: Prepared,
@@ -245,11 +263,13 @@ def _conclude(
         dataset=None if ledger is None else ledger.dataset_state(prepared.owner),
         claim=claim,
         not_started=not_started(study),
+        curves=curves_of_sweep(study, experiment),
     )
     if claim or not options.next_commands:  # what comes next is the charged run, or the export
         report = replace(report, next_commands=())
     values = asdict(report)
     values |= {"folder": str(sweep.root), "plan": plan.as_dict(), "tracking": asdict(sent)}
+    values["curves"] = [curve.as_dict() for curve in report.curves]
     values["best"] = None if report.best is None else asdict(report.best)
     values["claim"] = None if ledger is None else {"epsilon": plan.epsilon, "delta": plan.delta}
     values = {key: value for key, value in values.items() if key not in _FOR_PAGES}

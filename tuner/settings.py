@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["MAY_CHANGE", "file_values", "flat_values", "plan_hash", "settings_hash"]
 
 # All else would change what was claimed, or what the trials that have ended can be compared with. Records may lie
-# elsewhere than before: the ledger knows them by what they are.
-MAY_CHANGE = ("search.trials", "resources.", "tracking.", "storage", "dataset.path")
+# elsewhere than before: the ledger knows them by what they are. A search that ended because its best was found may use
+# what it kept.
+MAY_CHANGE = ("search.trials", "search.when_sure", "resources.", "tracking.", "storage", "dataset.path")
 # What a file could not say when earlier searches were entered, with the value that means what they did. It is left out
 # of the hash, so that they go on and export under it; any other value is hashed like every setting.
 _ADDED: dict[str, object] = {

@@ -42,12 +42,12 @@ privacy:
   noise_multiplier: auto              # the smallest with which all trials fit, or a number
 search:
   trials: 8
-  sampler: tpe                        # tpe, random, grid, gp
-  pruner: median                      # none, median, asha, hyperband, …: a step not taken is ε not spent
+  sampler: tpe                        # tpe, random, grid, gp, unimodal
+  pruner: median                      # none, median, asha, unimodal, …: a step not taken is ε not spent
   rungs: 5                            # reports of a trial, or the fractions of its steps
   space:                              # a number, `default`, or {{uniform: [a, b]}}, {{log_uniform: …}}, {{choice: […]}}
     smoothing_radius: {{log_uniform: [1, 40]}}
-    smoothing_samples: 3
+    smoothing_samples: 3              # K; {{promote: [1, 3]}} lets it rise while a trial goes on
     learning_rate: {{log_uniform: [0.05, 2.0]}}
     schedule: {{choice: [constant, cosine]}}
   metric: {{name: validation_accuracy, mode: max}}

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +14,17 @@ import click
 
 from tuner import sweeps
 from tuner.checking import check_tracking
+from tuner.curve_view import curves_of_sweep, spent_on
 from tuner.entering import STARTING
 from tuner.errors import InputError, TunerError
 from tuner.experiment import load
 from tuner.plan import plan_from
 from tuner.presenting import (
+    ALL_STARTED,
     CHARGED,
     PUBLIC_CLAIM,
     RUNNING,
+    NotStarted,
     not_started,
     resume_command,
     sealed_report,
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.plan import Plan
     from tuner.privacy.budget import SearchBudget
+    from tuner.search.unimodal.picture import CurvePicture
     from tuner.sweeps import SweepFolder
 
 __all__ = [
@@ -52,8 +56,12 @@ __all__ = [
 ]
 
 
-def read_sweep(sweep: SweepFolder) -> SweepReport:
+def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
     """A sweep as its storage and its ledger tell it.
+
+    Args:
+        sweep: the sweep.
+        spent: whether what a unimodal search has saved is told too, which takes the accountant a second.
 
     Raises:
         InputError: it died while its folder was being made.
@@ -80,8 +88,8 @@ def read_sweep(sweep: SweepFolder) -> SweepReport:
     }
     if plan.accounting == "selection":
         return sealed_report(sweep, experiment, plan, winner=read_winner(sweep), **shown)
-    rows, left_out = _rows(sweep, experiment, plan, budget)
-    return sweep_report(
+    rows, left_out, curves = _rows(sweep, experiment, plan, budget)
+    report = sweep_report(
         sweep,
         experiment,
         plan,
@@ -89,20 +97,25 @@ def read_sweep(sweep: SweepFolder) -> SweepReport:
         trials=rows,
         claim=PUBLIC_CLAIM if public else "",
         not_started=left_out,
+        curves=curves,
         **shown,
     )
+    if not (spent and curves):
+        return report
+    spending = spent_on(rows, mode=report.mode, budget=budget, excluded=left_out.excluded, whole=plan.steps_per_trial)
+    return replace(report, spending=spending)
 
 
 def _rows(
     sweep: SweepFolder, experiment: Experiment, plan: Plan, budget: SearchBudget | None
-) -> tuple[list[TrialRow], int]:
-    """The trials, and how many candidates were no trial."""
+) -> tuple[list[TrialRow], NotStarted, tuple[CurvePicture, ...]]:
+    """The trials, how many candidates were no trial, and the curves of a unimodal search."""
     from tuner.search.views import REJECTED, TRIAL_ID, curve_of, view_of
     from tuner.study import open_sweep_study
 
     rows: list[TrialRow] = []
     if not sweep.journal.exists():  # looking makes nothing: a sweep that died before its first trial has no study yet
-        return rows, 0
+        return rows, ALL_STARTED, ()
     study = open_sweep_study(sweep, experiment, plan)
     for stored in study.get_trials(deepcopy=False):
         if TRIAL_ID not in stored.user_attrs or REJECTED in stored.user_attrs:
@@ -110,7 +123,7 @@ def _rows(
         view = view_of(stored, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
         cost = None if budget is None else budget.trial_epsilon(view.id, budget.charged_steps(view.id))
         rows.append(TrialRow.of(view, curve=curve_of(stored), epsilon=cost))
-    return rows, not_started(study)
+    return rows, not_started(study), curves_of_sweep(study, experiment)
 
 
 def _card(sweep: SweepFolder) -> tuple[str, str]:
@@ -180,6 +193,7 @@ def _status(sweep: SweepFolder) -> dict[str, Any]:
         "metric": report.metric,
         "best": None if best is None else {"trial": best.number, "score": best.score},
         "budget": None if report.budget is None else asdict(report.budget),
+        "curves": [curve.line for curve in report.curves],
     }
 
 
@@ -188,6 +202,7 @@ def status_text(values: dict[str, Any]) -> str:
     lines = [f"Sweeps in {values['storage']}:"]
     for sweep in values["sweeps"]:
         lines.append(f"  {sweep['sweep']}  {sweep['state']}  {_sealed(sweep) or _open(sweep)}".rstrip())
+        lines += [f"    {line}" for line in sweep.get("curves", ())]
         if "problem" in sweep:
             lines.append(f"    {sweep['problem']}")
     return "\n".join(lines if values["sweeps"] else [*lines, "  none yet"])
@@ -225,7 +240,9 @@ def trial_values(sweep: SweepFolder, trial: str | None) -> dict[str, Any]:
         if not rows:
             raise InputError(f"a trial must be named by its number or id, got {trial!r}. See: tune show {sweep.name}")
     told: dict[str, Any] = {"sweep": sweep.id, "trials": [vars(row) for row in rows]}
-    return told if trial is not None else {**told, "left_out": report.left_out}
+    if trial is not None:
+        return told
+    return {**told, "left_out": report.left_out, "curves": [curve.as_dict() for curve in report.curves]}
 
 
 def _winner_values(sweep: SweepFolder, report: SweepReport, trial: str | None) -> dict[str, Any]:
@@ -253,6 +270,7 @@ def trial_text(values: dict[str, Any]) -> str:
         )
     if values.get("left_out"):
         lines.append(f"  {values['left_out']}")
+    lines += [f"  {sentence}" for curve in values.get("curves", ()) for sentence in curve["sentences"]]
     return "\n".join(lines if rows else [*lines, "  no trial yet"])
 
 
@@ -288,6 +306,7 @@ def follow(sweep: SweepFolder, *, every: float) -> None:
             line = f"{report.state}: sealed, {f'winner {best}' if report.best else report.without_winner}"
         elif report.budget is not None:
             line += f"; {budget_line(report.budget)}"
+        line = "; ".join([line, *(curve.line for curve in report.curves)])
         if line != last:
             click.echo(line)
             last = line
@@ -330,7 +349,7 @@ def write_report(sweep: SweepFolder, out: Path | None) -> Path:
     from tuner.report.html import write
 
     path = out or sweep.root / "report.html"
-    write(read_sweep(sweep), path)
+    write(read_sweep(sweep, spent=True), path)
     return path
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tuner.experiment import Experiment
     from tuner.plan import Plan
+    from tuner.search.unimodal_options import Unimodality
     from tuner.sweeps import SweepFolder
 
 __all__ = ["check_search", "open_sweep_study"]
@@ -33,7 +34,7 @@ def open_sweep_study(sweep: SweepFolder, experiment: Experiment, plan: Plan) -> 
         open_storage(sweep.work),
         sweep.id,
         mode=experiment.search.metric.mode,
-        sampler=lambda before: _sampler(experiment, before),
+        sampler=lambda before: _sampler(experiment, plan.rungs, before),
         pruner=_pruner(experiment, plan.rungs),
     )
 
@@ -52,7 +53,7 @@ def check_search(experiment: Experiment, rungs: Sequence[int]) -> None:
 
     from tuner.search.suggest import OptunaSuggest
 
-    sampler, pruner = _sampler(experiment, 0), _pruner(experiment, rungs)
+    sampler, pruner = _sampler(experiment, rungs, 0), _pruner(experiment, rungs)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     maximize = experiment.search.metric.mode == "max"
     study = optuna.create_study(direction="maximize" if maximize else "minimize", sampler=sampler, pruner=pruner)
@@ -69,7 +70,7 @@ def check_search(experiment: Experiment, rungs: Sequence[int]) -> None:
         raise InputError(f"the options of {used} must be ones that Optuna takes, it says: {error}.") from error
 
 
-def _sampler(experiment: Experiment, trials_before: int) -> BaseSampler:
+def _sampler(experiment: Experiment, rungs: Sequence[int], trials_before: int) -> BaseSampler:
     from tuner.search.samplers import make_sampler
 
     search = experiment.search
@@ -80,10 +81,22 @@ def _sampler(experiment: Experiment, trials_before: int) -> BaseSampler:
         trials_before=trials_before,
         space=experiment.space,
         secret=experiment.privacy.accounting == "selection",
+        unimodality=_unimodality(experiment, rungs),
     )
 
 
 def _pruner(experiment: Experiment, rungs: Sequence[int]) -> BasePruner:
     from tuner.search.pruners import make_pruner
 
-    return make_pruner(experiment.search.pruner.name, experiment.search.pruner.options, rung_steps=rungs)
+    pruner = experiment.search.pruner
+    return make_pruner(pruner.name, pruner.options, rung_steps=rungs, unimodality=_unimodality(experiment, rungs))
+
+
+def _unimodality(experiment: Experiment, rungs: Sequence[int]) -> Unimodality:
+    """What is unimodal in a search. What matters matters to both: a tolerance of one of the two is also the other's."""
+    from tuner.search.unimodal_options import TOLERANCES, Unimodality, parameters_of
+
+    search = experiment.search
+    told = (part.options.get("tolerance") for part in (search.sampler, search.pruner))
+    tolerance = next((float(each) for each in told if each is not None), TOLERANCES[search.metric.name])
+    return Unimodality(parameters=parameters_of(experiment.space), last_step=rungs[-1], tolerance=tolerance)

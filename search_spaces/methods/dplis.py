@@ -22,6 +22,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         aliases=("K",),
         default=Integer(1, 20, log=True),
         legal=Limits(low=1, integer=True),
+        promotable=True,
         source="DPLIS paper: K = 10 (images), 20 (Reddit); a step costs K times the work",
         description="weight perturbations K of a step",
     ),

@@ -18,6 +18,7 @@ from tuner.shipping import shipped_files
 HEAVY = ("torch", "ray", "mlflow", "optuna", "sklearn", "dp_accounting", "numpy")
 SHIPPED = {
     "digits_dplis.yaml",
+    "fashion_dplis_unimodal.yaml",
     "mnist_dplssgd.yaml",
     "mnist_dplis.yaml",
     "cifar10_dplis.yaml",

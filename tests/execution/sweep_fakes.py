@@ -21,12 +21,14 @@ from tuner.search.driver import StudyDriver
 from tuner.search.pruners import make_pruner
 from tuner.search.samplers import make_sampler
 from tuner.search.storage import open_storage, open_study
-from tuner.search.types import Ask, NullObserver, Stop, Suggestion, TrialView
+from tuner.search.types import Ask, NullObserver, Stop, Suggestion, TrialView, WhenSure
+from tuner.search.unimodal_options import Along, Unimodality
 
 STEPS = 100
 RUNGS = (20, 40, 60, 80, 100)
 METRIC = "validation_accuracy"
 LEASE = 10
+UNIMODALITY = Unimodality(parameters=(Along("smoothing_radius"),), last_step=STEPS, tolerance=0.02)
 
 Entry: TypeAlias = tuple[str, str, int, int, float | None]
 """What a fake ledger holds: kind, trial, steps, scores, sample rate."""
@@ -291,6 +293,7 @@ class Sweep:
     faults: dict[str, object] = field(default_factory=dict)
     storage: object = None
     seed: int = 3
+    when_sure: WhenSure = "go_on"
 
     @property
     def ledger(self) -> FileLedger:
@@ -308,8 +311,10 @@ class Sweep:
             storage,
             "sweep",
             mode="max",
-            sampler=lambda before: make_sampler(self.sampler, seed=self.seed, trials_before=before),
-            pruner=make_pruner(self.pruner[0], self.pruner[1], rung_steps=RUNGS),
+            sampler=lambda before: make_sampler(
+                self.sampler, seed=self.seed, trials_before=before, unimodality=UNIMODALITY
+            ),
+            pruner=make_pruner(self.pruner[0], self.pruner[1], rung_steps=RUNGS, unimodality=UNIMODALITY),
         )
 
     def driver(self) -> StudyDriver:
@@ -323,6 +328,7 @@ class Sweep:
             mode="max",
             budget=self.ledger,
             observers=self.observers,
+            when_sure=self.when_sure,
         )
 
     def spec_for(self, suggestion: Suggestion) -> FakeSpec:

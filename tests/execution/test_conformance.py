@@ -6,11 +6,11 @@ from pathlib import Path
 
 import optuna
 import pytest
-from sweep_fakes import RUNGS, FakeSpace, Sweep, facts, score
+from sweep_fakes import RUNGS, FakeSpace, Recorder, Sweep, facts, score
 
 from tuner.search.pruners import make_pruner
 from tuner.search.samplers import make_sampler
-from tuner.search.types import StopReason
+from tuner.search.types import StopReason, TrialView
 
 PRUNERS = {
     "median": {"n_startup_trials": 3},
@@ -79,6 +79,45 @@ def test_ray_is_study_optimize(tmp_path: Path, ray_two_slots: None, pruner: str)
     driver = ours.driver()
     assert ours.run_ray(driver).reason is StopReason.DONE
     assert facts(driver.study) == expected
+
+
+def unimodal(folder: Path) -> Sweep:
+    storage = optuna.storages.InMemoryStorage()
+    pruner: tuple[str, dict[str, object]] = ("unimodal", {"risk": 0.2})
+    return Sweep(folder, trials=TRIALS, pruner=pruner, sampler="unimodal", storage=storage, when_sure="replicate")
+
+
+def test_a_unimodal_search_is_the_same_on_ray(tmp_path: Path, ray_two_slots: None) -> None:
+    here, there = unimodal(tmp_path / "here"), unimodal(tmp_path / "there")
+    drivers = [here.driver(), there.driver()]
+    assert here.run_local(drivers[0]).reason is StopReason.DONE
+    assert there.run_ray(drivers[1]).reason is StopReason.DONE
+    found = [facts(driver.study) for driver in drivers]
+    assert found[0] == found[1]
+    trials = drivers[0].study.get_trials()
+    assert {trial.state.name for trial in trials} == {"COMPLETE", "PRUNED"}
+    assert any("replica_of" in trial.user_attrs for trial in trials)
+
+
+def test_a_unimodal_search_runs_no_more_at_once_than_teach_each_other(tmp_path: Path, ray_two_slots: None) -> None:
+    most, running = [0], set[str]()
+
+    class Watch(Recorder):
+        def trial_started(self, trial: TrialView) -> None:
+            running.add(trial.id)
+            most[0] = max(most[0], len(running))
+
+        def trial_finished(self, trial: TrialView) -> None:
+            running.discard(trial.id)
+
+    ours = unimodal(tmp_path)
+    ours.observers, ours.trials = (Watch(),), 6
+    driver = ours.driver()
+    for each in driver.study.sampler.each:
+        each._rules["at_once"] = 1
+    assert ours.run_ray(driver, concurrent_trials=2).reason is StopReason.DONE
+    assert most == [1]
+    assert ours.ledger.outstanding() == {}
 
 
 @pytest.mark.parametrize("pruner", PRUNERS)

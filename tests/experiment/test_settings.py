@@ -10,7 +10,9 @@ import pytest
 
 from trainables.hyperparameters import DPSGD, PRICED
 from trainables.training import TrainingSpec
+from tuner.errors import InputError
 from tuner.experiment import Experiment, loads
+from tuner.resuming import check_same
 from tuner.settings import flat_values, settings_hash
 
 FILE = """\
@@ -31,7 +33,7 @@ FIRST_HASHES = {
 ADDED = {
     "privacy.unit", "privacy.cap", "privacy.order", "privacy.accountant", "privacy.runs.law", "privacy.runs.shape",
     "privacy.runs.at_most", "dataset.public_users", "dataset.records_per_user", "dataset.validation.epsilon",
-    "dataset.validation.delta", "dataset.validation.noise", "search.public",
+    "dataset.validation.delta", "dataset.validation.noise", "search.public", "search.when_sure",
 }  # fmt: skip
 SINCE_THE_FIRST = {"max_grad_norm", "learning_rate", "schedule", "optimizer", "momentum"}
 LATER = [
@@ -48,6 +50,7 @@ LATER = [
     "privacy.cap=coupon_book",
     "privacy.cap=fixed_order",
     "dataset.validation.protected=true",
+    "search.space={lr: {log_uniform: [0.01, 2.0], unimodal: true}}",
 ]
 TOGETHER = [
     ["privacy.accounting=selection", "search.sampler=random"],
@@ -109,6 +112,15 @@ def test_every_option_that_is_on_is_in_the_hash() -> None:
 )
 def test_what_changes_no_trial_changes_no_hash(option: str) -> None:
     assert settings_hash(with_options(option)) == settings_hash(with_options())
+
+
+def test_what_a_sure_search_does_may_change_while_it_goes_on() -> None:
+    unimodal = ("search.sampler=unimodal", "search.space={lr: {log_uniform: [0.01, 2.0], unimodal: true}}")
+    on, stopping = with_options(*unimodal), with_options(*unimodal, "search.when_sure=stop")
+    assert settings_hash(on) == settings_hash(stopping)
+    check_same(on, stopping)
+    with pytest.raises(InputError, match=r"only search\.trials, search\.when_sure"):
+        check_same(on, with_options(*unimodal, "search.sampler={name: unimodal, sure: 0.9}"))
 
 
 def test_the_defaults_of_a_training_are_those_of_the_file() -> None:

@@ -165,6 +165,28 @@ def test_what_one_run_cost_is_of_its_own_mechanism(scored: SearchBudget) -> None
         scored.trial_epsilon("a", -1)
 
 
+def test_steps_of_several_trials_are_composed_each_with_its_own_mechanism(scored: SearchBudget) -> None:
+    scored.reserve("a", asked(CHEAP, 20))
+    scored.reserve("b", asked(MECHANISM, 10))
+    scored.charge_for("a").lease(15)
+    scored.charge_for("b").lease(10)
+    assert scored.steps_epsilon({}) == scored.steps_epsilon({"a": 0}) == 0.0
+    assert scored.steps_epsilon({"a": 15, "b": 10}) == scored.view().epsilon_spent
+    assert scored.steps_epsilon({"a": 7}) == accounting.epsilon(CHEAP, 7, 1e-5)
+    more = scored.steps_epsilon({"a": 30, "b": 12})
+    assert more == accounting.epsilon_composed([(CHEAP, 30), (MECHANISM, 12)], 1e-5)
+    assert more > scored.view().epsilon_spent
+    with pytest.raises(LedgerError, match="one mechanism"):
+        scored.steps_epsilon({"a": 15, "unknown": 1})
+    with pytest.raises(InputError):
+        scored.steps_epsilon({"a": -1})
+
+
+def test_where_all_steps_are_alike_trials_need_no_reservation(ledger: Ledger, search: str) -> None:
+    budget = SearchBudget(ledger, search)
+    assert budget.steps_epsilon({"never started": 30, "other": 12}) == accounting.epsilon(MECHANISM, 42, 1e-5)
+
+
 def test_no_number_that_is_shown_of_leased_steps_is_infinite(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     open_search(ledger, "s")
     budget = SearchBudget(ledger, "s")

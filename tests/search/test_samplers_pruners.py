@@ -12,6 +12,7 @@ from tuner.search.driver import StudyDriver
 from tuner.search.pruners import make_pruner
 from tuner.search.samplers import GridPointSampler, grid_points, make_sampler, seed_after
 from tuner.search.types import Stop, StopReason, Suggestion, TrialState
+from tuner.search.unimodal_options import Along, Unimodality
 
 GRID = {
     "learning_rate": [0.1, 0.5],
@@ -19,6 +20,7 @@ GRID = {
     "schedule": ["constant", "inverse_time"],
     "schedule.inverse_time.decay": [1.0, 2.0],
 }
+UNIMODALITY = Unimodality(parameters=(Along("smoothing_radius"),), last_step=STEPS, tolerance=0.002)
 NEEDED = {"percentile": {"percentile": 25.0}, "patient": {"patience": 2}, "threshold": {"lower": 0.1}}
 
 
@@ -39,7 +41,8 @@ def driven(sampler: optuna.samplers.BaseSampler, trials: int, study: optuna.Stud
 @pytest.mark.parametrize("name", names.SAMPLERS)
 def test_every_sampler_drives_a_conditional_space(name: str) -> None:
     options = {"n_startup_trials": 3} if name in ("tpe", "gp") else {}
-    study = driven(make_sampler(name, options, seed=1, space=FakeSpace(), grid=GRID), trials=7)
+    sampler = make_sampler(name, options, seed=1, space=FakeSpace(), grid=GRID, unimodality=UNIMODALITY)
+    study = driven(sampler, trials=7)
     assert [t.state.name for t in study.trials] == ["COMPLETE"] * 7
     assert all(
         ("schedule.inverse_time.decay" in t.params) == (t.params["schedule"] == "inverse_time") for t in study.trials
@@ -112,6 +115,14 @@ def test_the_order_of_a_grid_is_shuffled_by_the_seed() -> None:
         ("tpe", {"multivariate": False, "group": True}, "refuses"),
         ("grid", {"points": 0}, "points"),
         ("grid", {"points": True}, "points"),
+        ("unimodal", {"tolerance": 0.0}, "tolerance must be a number above 0"),
+        ("unimodal", {"tolerance": float("nan")}, "tolerance must be a number above 0"),
+        ("unimodal", {"others": "grid"}, "others must be one of tpe, random, gp"),
+        ("unimodal", {"sure": 1.0}, "sure must be a probability"),
+        ("unimodal", {"at_once": 0}, "at_once must be a whole number"),
+        ("unimodal", {"audits": -1}, "audits must be a whole number"),
+        ("unimodal", {"starts": [1]}, "no option 'starts'"),
+        ("unimodal", {}, "needs a parameter along which"),
     ],
 )
 def test_a_wrong_sampler_is_refused(name: str, options: dict[str, object], words: str) -> None:
@@ -132,8 +143,8 @@ def test_a_grid_without_a_space_or_without_values_is_refused() -> None:
 
 @pytest.mark.parametrize("name", names.PRUNERS)
 def test_every_pruner_is_made(name: str) -> None:
-    pruner = make_pruner(name, NEEDED.get(name), rung_steps=RUNGS)
-    assert type(pruner).__name__ == names.PRUNER_CLASSES[name]
+    pruner = make_pruner(name, NEEDED.get(name), rung_steps=RUNGS, unimodality=UNIMODALITY)
+    assert type(pruner).__name__ == names.PRUNER_CLASSES.get(name, "UnimodalPruners")
 
 
 def test_resources_are_counted_in_steps_between_the_first_and_the_last_rung() -> None:
@@ -163,6 +174,13 @@ def test_a_patient_pruner_wraps_another() -> None:
         ("patient", {"patience": -1}, "refuses"),
         ("patient", {"patience": 1, "wrapped_pruner": 3}, "wrapped_pruner"),
         ("patient", {"patience": 1, "wrapped_pruner": "medium"}, "unknown pruner"),
+        ("patient", {"patience": 1, "wrapped_pruner": "unimodal"}, "needs a parameter along which"),
+        ("unimodal", {}, "needs a parameter along which"),
+        ("unimodal", {"risk": 0}, "risk must be a probability"),
+        ("unimodal", {"strict": 1}, "strict must be true or false"),
+        ("unimodal", {"fallback": 3}, "fallback must be a pruner's name"),
+        ("unimodal", {"fallback": "unimodal"}, "fallback must be another pruner"),
+        ("unimodal", {"fallback": "percentile"}, "needs the option 'percentile'"),
     ],
 )
 def test_a_wrong_pruner_is_refused(name: str, options: dict[str, object], words: str) -> None:

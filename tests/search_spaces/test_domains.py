@@ -9,7 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search_spaces import Categorical, Domain, DomainError, Fixed, Integer, LogUniform, Uniform, parse_domain
+from search_spaces import (
+    Categorical,
+    Domain,
+    DomainError,
+    Fixed,
+    Integer,
+    LogUniform,
+    Promoted,
+    Uniform,
+    parse_domain,
+    promoted_levels,
+)
+from search_spaces.domains import sample_domain
 
 FINITE = st.floats(-1e6, 1e6)
 RANGES = st.tuples(FINITE, FINITE).filter(lambda pair: pair[0] < pair[1])
@@ -22,6 +34,7 @@ DOMAINS: st.SearchStrategy[Domain] = st.one_of(
     INTEGERS.map(lambda pair: Integer(*pair)),
     st.lists(SCALARS, min_size=1, unique_by=lambda value: (type(value), value)).map(lambda v: Categorical(tuple(v))),
     SCALARS.map(Fixed),
+    st.lists(st.integers(1, 99), min_size=2, unique=True).map(lambda levels: Promoted(tuple(sorted(levels)))),
 )
 
 
@@ -77,6 +90,20 @@ WRONG: list[tuple[Any, str]] = [
     ({"choice": [1, 1]}, "once"),
     ({"choice": [[1]]}, "option must be"),
     ({"choice": [math.nan]}, "option must be"),
+    ({"promote": [3]}, "at least two whole numbers"),
+    ({"promote": []}, "at least two whole numbers"),
+    ({"promote": 3}, "at least two whole numbers"),
+    ({"promote": "13"}, "at least two whole numbers"),
+    ({"promote": None}, "at least two whole numbers"),
+    ({"promote": [0, 3]}, "of at least 1"),
+    ({"promote": [3, 3]}, "greater than the one before"),
+    ({"promote": [3, 1]}, "greater than the one before"),
+    ({"promote": [1, 2.5]}, "whole numbers"),
+    ({"promote": [True, 3]}, "whole numbers"),
+    ({"promote": [1, math.nan]}, "whole numbers"),
+    ({"promote": [1, 2**60]}, "whole numbers"),
+    ({"promot": [1, 3]}, "Did you mean 'promote'"),
+    ({"choice": [{"promote": [1, 3]}, 10]}, "option must be"),
     ({"choise": [1]}, "Did you mean 'choice'"),
     ({"uniform": [0, 1], "choice": [1]}, "exactly one key"),
     ({}, "exactly one key"),
@@ -94,6 +121,13 @@ def test_a_wrong_domain_is_refused_with_its_rule_and_value(raw: object, says: st
     assert says in str(caught.value)
     assert ", got " in str(caught.value)
     assert len(str(caught.value)) < 300
+
+
+def test_a_promotion_asks_nobody_and_its_value_tells_its_levels() -> None:
+    plan = Promoted((1, 3, 10))
+    assert sample_domain(plan, "smoothing_samples", None) == plan.to_spec() == {"promote": [1, 3, 10]}  # type: ignore[arg-type]
+    assert promoted_levels(plan.to_spec()) == (1, 3, 10)
+    assert [promoted_levels(other) for other in (3, "promote", None, {}, {"choice": [1, 3]})] == [None] * 5
 
 
 def test_a_grid_needs_a_point() -> None:

@@ -23,7 +23,7 @@ from search_spaces import (
 )
 from search_spaces.schedules import CONDITIONAL, KINDS
 from trainables.engine.schedules import SCHEDULE_KEYS, SCHEDULE_KINDS, ScheduleSettings
-from trainables.hyperparameters import HYPERPARAMETERS, PRICED, from_parameters
+from trainables.hyperparameters import HYPERPARAMETERS, PRICED, Hyperparameters, from_parameters
 
 
 class Recorder:
@@ -146,6 +146,22 @@ def test_free_and_priced_names_leave_out_what_is_fixed() -> None:
     assert space.searched == ("smoothing_radius", "batch_size")
 
 
+def test_what_rises_within_a_trial_is_one_plan_and_nothing_to_search() -> None:
+    space = parse_space({"K": {"promote": [1, 3]}, "R": "default"}, method="dplis")
+    assert space.promoted == {"smoothing_samples": (1, 3)}
+    assert space.searched == space.free == ("smoothing_radius",)
+    assert set(space.grid(2)) == {"smoothing_radius"}
+    asked = Recorder()
+    assert space.sample(asked) == {"smoothing_samples": {"promote": [1, 3]}, "smoothing_radius": 1.0}
+    assert asked.asked == ["smoothing_radius"]
+    assert parse_space(space.to_spec(), method="dplis") == space
+    assert parse_space({"K": 3}, method="dplis").promoted == {}
+
+
+def test_both_sides_promote_the_same() -> None:
+    assert {name for name, parameter in PARAMETERS.items() if parameter.promotable} == Hyperparameters.PROMOTED
+
+
 def test_the_file_form_comes_back_as_the_same_space() -> None:
     space = parse_space(COMPOSED, method="composed")
     assert parse_space(space.to_spec(), method="composed") == space
@@ -190,6 +206,11 @@ def test_a_schedule_may_stand_alone() -> None:
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("dp_sgd", {"smoothing_radius": 3}, "dp_sgd has no parameter smoothing_radius"),
     ("dp_sgd", {"R": 3}, "no parameter smoothing_radius (R)"),
+    ("dp_sgd", {"K": {"promote": [1, 3]}}, "no parameter smoothing_samples (K)"),
+    ("dplis", {"R": {"promote": [1, 3]}}, "only smoothing_samples is promoted"),
+    ("dplis", {"M": {"promote": [1, 3]}}, "only smoothing_samples is promoted"),
+    ("dplis", {"smoothing_reduction": {"promote": [1, 3]}}, "only smoothing_samples is promoted"),
+    ("dplis", {"K": {"promote": [1, 3], "unimodal": True}}, "only a range can be declared unimodal"),
     ("dplis", {"laplacian_sigma": 3}, "Take the method composed or dp_lssgd"),
     ("dplis", {"learning_rat": 3}, "Did you mean 'learning_rate'"),
     ("dplis", {"xyzzy": 3}, "unknown parameter"),

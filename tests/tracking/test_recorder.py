@@ -48,6 +48,20 @@ def metric(server: FakeMLflow, run: str, name: str) -> dict[int, float]:
     return {step: value for step, _, value in points}
 
 
+def test_a_tag_of_the_parent_run_may_change(tmp_path: Path) -> None:
+    budget = FakeBudget()
+    with recorder(tmp_path, URI, budget, send=False) as observer:
+        observer.tag("unimodal", "stands")
+        run_trial(observer, budget, 0)
+        observer.tag("unimodal", "rejected: " + "why " * 4000)
+    state = sent(tmp_path).state()
+    tags = state["-"][2]
+    assert tags["unimodal"].startswith("rejected: why")
+    assert len(tags["unimodal"]) <= 8000
+    assert tags["state"] == "done"
+    assert "unimodal" not in state["t0"][2]
+
+
 def test_every_trial_gets_its_final_status_and_the_parent_its_own(tmp_path: Path) -> None:
     small_sweep(tmp_path)
     state = sent(tmp_path).state()

@@ -8,6 +8,7 @@ In float64 they agree to 1e-12, in float32 to 1e-5 of what a step moves.
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -307,6 +308,47 @@ def test_each_step_over_users_is_that_of_the_naive_loop(
         assert float((moved - expected).norm()) <= TOLERANCE[dtype] * float(expected.norm()) + rounding
     assert min(naive.norms) < clip < max(naive.norms), "the case must clip some users and spare others"
     assert step.noise_draws == STEPS
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("method", ["dplis", "composed"])
+def test_k_that_rises_is_the_k_of_each_step(method: str, kind: str, reduction: str, dtype: torch.dtype) -> None:
+    """The naive loop is told K before every step: 1, 1, 3, 4, 4."""
+    rises = {"promote": [1, 3, 4], "from_step": [0, 2, 3]}
+    choice = {"smoothing_radius": 4.0, "smoothing_samples": rises, "smoothing_reduction": reduction}
+    parameters = {"learning_rate": 0.5, "max_grad_norm": CLIP, "schedule": "cosine", **choice}
+    settings = from_parameters(method, parameters, batch_size=BATCH, steps=5, noise_multiplier=NOISE)
+    model = make_model(kind).to(dtype)
+    layout = Layout.of(model)
+    theta = layout.flatten(model)
+    naive = Naive(make_model(kind), settings, views=None, drawn=dtype)
+    naive.put(theta.double())
+    naive.slack = SMALL_SUMS.slack if dtype == torch.float32 else 0.0
+    step = PrivateStep(
+        mechanism=Mechanism(
+            sample_rate=SAMPLE_RATE, noise_multiplier=NOISE, max_grad_norm=CLIP, expected_batch_size=BATCH
+        ),
+        stages=METHODS[method](settings, layout),
+        source=per_sample_source(model, layout, example=torch.rand(3, 1, 4, 4, dtype=dtype)),
+        update=Sgd(theta),
+        secret=SeededGenerator(SECRET_SEED),
+        public=torch.Generator().manual_seed(PUBLIC_SEED),
+    )
+    inputs, targets = make_records()
+    inputs = inputs.to(dtype)
+    for index, samples in enumerate((1, 1, 3, 4, 4)):
+        rate = settings.learning_rate * factor(settings.schedule, index, 5)
+        naive.settings = replace(settings, smoothing_samples=samples)
+        if dtype == torch.float32:
+            naive.put(theta.double())
+        before, expected_before = theta, naive.theta()
+        theta = step.take(theta, inputs, targets, learning_rate=rate)
+        naive.step(inputs.double(), targets, rate)
+        moved, expected = (theta - before).double(), naive.theta() - expected_before
+        rounding = float(theta.norm()) * torch.finfo(dtype).eps
+        assert float((moved - expected).norm()) <= TOLERANCE[dtype] * float(expected.norm()) + rounding
 
 
 @pytest.mark.parametrize("choice", [{}, *SMOOTHINGS[1:], *DECAYS[1:]])

@@ -91,6 +91,7 @@ class Stages:
 
     Attributes:
         objective: before the clip, from public randomness only.
+        later: (step, objective) each: what takes its place from that step on, rising. Fixed before the first step.
         augmentation: before the clip too, from SECRET randomness: with a public stream a record more or less would
             shift the copies of all others. None leaves the records as they are.
         weight_decay_before_clipping: λ of g_i ← g_i + λθ.
@@ -99,17 +100,23 @@ class Stages:
     """
 
     objective: Objective = field(default_factory=Plain)
+    later: tuple[tuple[int, Objective], ...] = ()
     augmentation: Augmentation | None = None
     weight_decay_before_clipping: float = 0.0
     postprocess: Postprocess = field(default_factory=Identity)
     decoupled_weight_decay: float = 0.0
+
+    def objective_at(self, step: int) -> Objective:
+        """The objective of the step before which `step` steps were taken."""
+        return next((objective for start, objective in reversed(self.later) if start <= step), self.objective)
 
 
 class PrivateStep:
     """Takes private steps; charging for them is its caller's, and comes before.
 
     Attributes:
-        noise_draws: how often noise was added; equals the steps taken, and the ledger's count is compared with it.
+        noise_draws: how often noise was added; equals the steps taken, and the ledger's count is compared with it. It
+            says which objective a step has.
     """
 
     def __init__(
@@ -203,7 +210,8 @@ class PrivateStep:
         mechanism, stages = self.mechanism, self._stages
         b, c = mechanism.expected_batch_size, mechanism.max_grad_norm
         noise_in_theta = learning_rate * mechanism.noise_scale / b
-        points = stages.objective.points(theta, noise_scale=noise_in_theta, public=self._public)
+        objective = stages.objective_at(self.noise_draws)
+        points = objective.points(theta, noise_scale=noise_in_theta, public=self._public)
         if stages.weight_decay_before_clipping:
             points = replace(points, decay=stages.weight_decay_before_clipping)
         samples, copies = len(targets) // records_per_sample, records_per_sample

@@ -8,14 +8,16 @@ from trainables.engine.step import Stages
 from trainables.hyperparameters import Composed
 from trainables.methods.dp_lssgd import postprocess
 from trainables.methods.dp_weight_decay import decays
-from trainables.methods.dplis import objective
+from trainables.methods.dplis import objectives
 
 
 def stages(hyperparameters: Composed, layout: Layout) -> Stages:
     """Smoothed loss, weight decay and Laplacian smoothing together."""
     before, decoupled = decays(hyperparameters)
+    (_, first), *later = objectives(hyperparameters)
     return Stages(
-        objective=objective(hyperparameters),
+        objective=first,
+        later=tuple(later),
         augmentation=random_views(hyperparameters.augmentation, copies=hyperparameters.augmentation_multiplicity),
         weight_decay_before_clipping=before,
         postprocess=postprocess(hyperparameters, layout),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from search_spaces import PARAMETERS, Domain, DomainError, SearchSpace, SpaceError, parse_domain, parse_space
+from search_spaces import PARAMETERS, Domain, DomainError, SearchSpace, SpaceError, parse_declared, parse_space
 from trainables.data import public_train_size
 from trainables.errors import DatasetError
 from trainables.hyperparameters import HYPERPARAMETERS
@@ -64,12 +64,12 @@ def priced_domains(experiment: Experiment) -> dict[str, tuple[Domain, Path]]:
             if key in experiment.search.space:
                 raw = experiment.search.space[key]
                 try:
-                    domain = parameter.default if raw == "default" else parse_domain(raw)
+                    domain = parameter.default if raw == "default" else parse_declared(raw)[0]
                     parameter.check(domain)
                 except (DomainError, SpaceError):
                     continue
                 found[parameter.name] = domain, ("search", "space", key)
     noise = experiment.privacy.noise_multiplier
     if isinstance(noise, Mapping):
-        found["noise_multiplier"] = parse_domain(noise), ("privacy", "noise_multiplier")
+        found["noise_multiplier"] = parse_declared(noise)[0], ("privacy", "noise_multiplier")
     return found

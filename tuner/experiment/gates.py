@@ -17,6 +17,8 @@ from tuner.errors import InputError
 from tuner.experiment.finding import Finding, Gate, priced_domains, public_size, whole_space
 from tuner.experiment.gates_modes import MODE_GATES
 from tuner.experiment.gates_priced import PRICED_GATES
+from tuner.experiment.gates_promotion import PROMOTION_GATES
+from tuner.experiment.gates_unimodal import UNIMODAL_GATES
 from tuner.experiment.model import Component, Experiment
 from tuner.experiment.wording import nearest
 from tuner.experiment.yamlfile import Path
@@ -159,10 +161,6 @@ def _component(
     kind: str, part: Component, canonical: str | None, table: dict[str, tuple[str, ...]]
 ) -> Iterator[Finding]:
     path: Path = ("search", kind)
-    if part.name == "unimodal":
-        mend = f"Take {'tpe' if kind == 'sampler' else 'median or asha'}."
-        yield Finding(path=path, rule=f"the unimodal {kind} is not in this version", mend=mend)
-        return
     if canonical is None:
         aliases = ("asha",) if kind == "pruner" else ()
         yield Finding(path=path, rule=f"unknown {kind}", mend=nearest(part.name, (*table, *aliases)), value=part.name)
@@ -282,6 +280,8 @@ GATES: tuple[tuple[Gate, tuple[Path, ...]], ...] = (
     (_metric, (("search", "metric"),)),
     (_workers, (("resources", "workers_per_trial"),)),
     *PRICED_GATES,
+    *PROMOTION_GATES,
     *MODE_GATES,
+    *UNIMODAL_GATES,
 )
 """Every gate with the keys it looks at: it is asked only when all of these are well formed."""

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 import tuner
+from search_spaces import parse_space
 from search_spaces.domains import show
 from tuner.errors import ExperimentError, InputError, Problem
 from tuner.experiment import yamlfile
@@ -19,6 +20,7 @@ from tuner.experiment.model import Experiment
 from tuner.experiment.resolving import resolved_space
 from tuner.experiment.wording import rule_and_mend
 from tuner.experiment.yamlfile import Document
+from tuner.search.unimodal_options import assumed
 
 __all__ = ["find", "load", "loads", "shipped"]
 
@@ -105,13 +107,15 @@ def loads(text: str, overrides: Sequence[str] = (), *, source: str = "experiment
 def _resolved(experiment: Experiment) -> Experiment:
     """The space with nothing left out is what is stored and compared: a later default changes no earlier search.
 
-    A domain of the noise stands in it with all others.
+    A domain of the noise stands in it with all others, and what is unimodal is declared where that is looked for.
     """
     search, privacy = experiment.search, experiment.privacy
     space = resolved_space(search.space, method=experiment.trainable.method, trials=search.trials)
     if isinstance(privacy.noise_multiplier, dict):
         space["noise_multiplier"] = privacy.noise_multiplier
         privacy = privacy.model_copy(update={"noise_multiplier": "auto"})
+    if search.is_unimodal:
+        space = assumed(parse_space(space, method=experiment.trainable.method)).to_spec()
     return experiment.model_copy(update={"search": search.model_copy(update={"space": space}), "privacy": privacy})
 
 

@@ -28,6 +28,8 @@ from tuner.experiment.values import (
     one_value,
 )
 from tuner.experiment.yamlfile import dump
+from tuner.search.names import canonical_pruner, canonical_sampler
+from tuner.search.types import WhenSure
 
 __all__ = [
     "Component",
@@ -230,6 +232,8 @@ class SearchSection(Section):
         space: what is searched, as in the file; `Experiment.space` is its meaning. `load` adds what was left out.
         metric: the score.
         public: the records to search on with ``accounting: public``.
+        when_sure: what follows when a complete trial is surely near the best: go on, stop and keep the rest of the
+            budget, or replicate the best two configurations to tell them apart. Needs the sampler ``unimodal``.
     """
 
     trials: Count = 20
@@ -239,6 +243,12 @@ class SearchSection(Section):
     space: dict[str, Any] = {}
     metric: MetricSection = MetricSection()
     public: PublicSection | None = None
+    when_sure: WhenSure = "go_on"
+
+    @property
+    def is_unimodal(self) -> bool:
+        """Whether the sampler or the pruner looks for the one top of the score along a parameter."""
+        return "unimodal" in (canonical_sampler(self.sampler.name), canonical_pruner(self.pruner.name))
 
 
 class ResourcesSection(Section):

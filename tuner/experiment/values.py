@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from search_spaces import PARAMETERS, DomainError, parse_domain
+from search_spaces import PARAMETERS, DomainError, parse_declared
 from search_spaces.domains import is_number, show
 
 __all__ = [
@@ -58,7 +58,7 @@ def _noise(value: object) -> object:
     if isinstance(value, Mapping):
         parameter = PARAMETERS["noise_multiplier"]
         try:
-            parameter.check(parse_domain(value))
+            parameter.check(parse_declared(value)[0])
         except DomainError as error:
             raise broken(error.rule, error.mend) from error
         return dict(value)

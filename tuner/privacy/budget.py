@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import expm1
 from typing import Protocol
@@ -12,7 +14,7 @@ from tuner.privacy.accounting import epsilon
 from tuner.privacy.allowances import CouponBook, FixedOrder, Sealed, TotalSteps
 from tuner.privacy.events import SampledGaussian, require_steps
 from tuner.privacy.ledger import Ledger
-from tuner.privacy.odometer import LABEL, Reading, read_search
+from tuner.privacy.odometer import LABEL, Reading, read_search, read_steps
 from tuner.privacy.states import TRAINING, VALIDATION, PoolState, SearchState, TrialState
 
 __all__ = ["Asked", "BudgetView", "LedgerCharge", "Outstanding", "SearchBudget"]
@@ -187,6 +189,26 @@ class SearchBudget:
         mechanism = known.mechanism if known and known.mechanism else state.mechanism
         found = epsilon(mechanism, steps, state.delta)
         return min(found, state.epsilon) if known and steps <= known.leased else found
+
+    def steps_epsilon(self, steps: Mapping[str, int]) -> float:
+        """ε at the search's δ of so many training steps of each trial, had they been fixed in advance: not the claim.
+
+        Args:
+            steps: by trial; of trials with a reservation, or of any where the search has one mechanism.
+
+        Returns:
+            ε; `math.inf` where double precision cannot tell.
+
+        Raises:
+            LedgerError: a trial is unknown, and its mechanism with it.
+        """
+        state = self._ledger.search_state(self.search)
+        parts: Counter[SampledGaussian] = Counter()
+        for trial, taken in steps.items():
+            require_steps(taken, minimum=0)
+            known = state.trials.get(trial)
+            parts[known.mechanism if known and known.mechanism else state.mechanism] += taken
+        return read_steps(parts, state.delta).epsilon
 
     def view(self) -> BudgetView:
         """Where the budget stands; a new number of steps costs about a tenth of a second."""

@@ -7,7 +7,7 @@ reading is an upper bound of ε for the steps that were leased, had they been fi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import floor, inf, log
@@ -19,7 +19,7 @@ from tuner.privacy.entries import canonical
 from tuner.privacy.events import SampledGaussian
 from tuner.privacy.states import DatasetState, PoolState, SearchState, exact_sum
 
-__all__ = ["LABEL", "LABEL_WITHOUT_CAP", "Odometer", "Reading", "read_dataset", "read_search"]
+__all__ = ["LABEL", "LABEL_WITHOUT_CAP", "Odometer", "Reading", "read_dataset", "read_search", "read_steps"]
 
 LABEL = "odometer, not a guarantee: the guarantee is the cap"
 LABEL_WITHOUT_CAP = "odometer, not a guarantee: no cap bounds all searches together"
@@ -109,6 +109,13 @@ def read_dataset(state: DatasetState) -> Odometer:
         open_scores = [spent.unclaimed() for spent in scored if not spent.sealed]
         whole = _read([*trained, *open_scores], delta)
     return Odometer(training, validation, whole)
+
+
+def read_steps(parts: Mapping[SampledGaussian, int], delta: float) -> Reading:
+    """What so many steps of each mechanism would cost, had they been fixed in advance; `inf` where none can tell."""
+    counted = Counter({mechanism: steps for mechanism, steps in parts.items() if steps})
+    found = _composed_epsilon(tuple(_fewer(counted)), (), delta) if counted else 0.0
+    return Reading(found, delta)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,27 @@ from html import escape
 
 from tuner.report.model import CUT_OFF, SweepReport, TrialRow, better, format_value
 
-__all__ = ["curves", "legend", "score_by_parameter", "score_by_trial", "state_class"]
+__all__ = ["CHART_STYLE", "PALETTE", "curves", "legend", "score_by_parameter", "score_by_trial", "state_class"]
+
+PALETTE = """
+:root{--page:#f6f7f9;--box:#fff;--ink:#1b2430;--soft:#5b6776;--line:#e1e5ea;--blue:#2f6fde;--amber:#d98a00;
+--red:#cf3b3b;--green:#1f8a4c;--violet:#7a4fd0;--track:#e8ebef}
+@media (prefers-color-scheme:dark){:root{--page:#12161c;--box:#1a2028;--ink:#e6eaf0;--soft:#97a3b2;--line:#2b343f;
+--blue:#6fa1ff;--amber:#f0b040;--red:#ff7b72;--green:#56c981;--violet:#a98bf0;--track:#2a323c}}
+"""
+"""Colours of a page and of a picture that stands alone, for light and dark screens."""
+
+CHART_STYLE = """
+.complete{color:var(--blue)}.pruned{color:var(--amber)}.failed{color:var(--red)}.running,.cut-off{color:var(--soft)}
+svg .grid{stroke:var(--line)}svg .tick{font-size:11px;fill:var(--soft)}svg .label{font-size:12.5px;fill:var(--ink)}
+svg .point{fill:currentColor;fill-opacity:.75;stroke:var(--box)}
+svg .point.pruned{fill:var(--box);stroke:currentColor;stroke-width:1.8}
+svg .point.best{color:var(--green);fill-opacity:1;stroke-width:2}
+svg .best-line{fill:none;stroke:var(--green);stroke-width:2}
+svg .curve{fill:none;stroke:currentColor;stroke-opacity:.45;stroke-width:1.4}
+svg .curve.best{color:var(--green);stroke-opacity:1;stroke-width:2.6}
+"""
+"""How the parts of a chart look."""
 
 _STATES = ("complete", "pruned", "failed", "running", CUT_OFF)
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 14.0, 12.0, 40.0
@@ -70,11 +90,19 @@ class Frame:
     x: Axis
     y: Axis
 
-    def draw(self, body: str, *, x_label: str, y_label: str, x_ticks: Sequence[tuple[float, str]] | None = None) -> str:
+    def draw(
+        self,
+        body: str,
+        *,
+        x_label: str,
+        y_label: str,
+        x_ticks: Sequence[tuple[float, str]] | None = None,
+        about: str = "",
+    ) -> str:
         bottom = self.height - BOTTOM
         parts = [
             f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img" '
-            f'aria-label="{escape(y_label)} by {escape(x_label)}">'
+            f'aria-label="{escape(about or f"{y_label} by {x_label}")}">'
         ]
         for tick in self.y.ticks():
             y = self.y.at(tick)

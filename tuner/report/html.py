@@ -8,7 +8,17 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tuner.report.charts import curves, legend, score_by_parameter, score_by_trial, state_class
+from tuner.report.charts import (
+    CHART_STYLE,
+    PALETTE,
+    curves,
+    legend,
+    score_by_parameter,
+    score_by_trial,
+    state_class,
+)
+from tuner.report.curve_chart import CURVE_STYLE
+from tuner.report.curve_html import curve_sections, spending_section
 from tuner.report.markdown import to_html
 from tuner.report.model import Shares, SweepReport, TrialRow, count, format_value, with_error
 
@@ -27,12 +37,9 @@ _KINDS = {
     "running": "running",
 }
 
-STYLE = """
-:root{--page:#f6f7f9;--box:#fff;--ink:#1b2430;--soft:#5b6776;--line:#e1e5ea;--blue:#2f6fde;--amber:#d98a00;
---red:#cf3b3b;--green:#1f8a4c;--violet:#7a4fd0;--track:#e8ebef}
-@media (prefers-color-scheme:dark){:root{--page:#12161c;--box:#1a2028;--ink:#e6eaf0;--soft:#97a3b2;--line:#2b343f;
---blue:#6fa1ff;--amber:#f0b040;--red:#ff7b72;--green:#56c981;--violet:#a98bf0;--track:#2a323c}}
-*{box-sizing:border-box}
+STYLE = (
+    PALETTE
+    + """*{box-sizing:border-box}
 body{margin:0;background:var(--page);color:var(--ink);font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
 main{max-width:1160px;margin:0 auto;padding:28px 20px 60px}
 h1{font-size:26px;margin:0 0 2px;overflow-wrap:anywhere}h2{font-size:17px;margin:0 0 12px}
@@ -44,7 +51,6 @@ section{background:var(--box);border:1px solid var(--line);border-radius:10px;pa
 .head b{display:block;font-size:24px;line-height:1.25;overflow-wrap:anywhere}
 .chip{display:inline-block;border-radius:99px;padding:1px 10px;font-size:13px;border:1px solid currentColor;
 white-space:nowrap}
-.complete{color:var(--blue)}.pruned{color:var(--amber)}.failed{color:var(--red)}.running,.cut-off{color:var(--soft)}
 .good,.key .best{color:var(--green)}.bad{color:var(--red)}
 .bar{display:flex;height:22px;border-radius:6px;overflow:hidden;background:var(--track);margin:10px 0 8px}
 .bar i{display:block}.spent{background:var(--violet)}.reserved{background:var(--amber)}
@@ -53,14 +59,10 @@ white-space:nowrap}
 .claim{border-left:3px solid var(--violet);padding-left:12px;margin-top:12px}
 .grid2{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(320px,100%),1fr));gap:8px 18px}
 svg{width:100%;height:auto;display:block}.wide>svg{min-width:560px}
-svg .grid{stroke:var(--line)}svg .tick{font-size:11px;fill:var(--soft)}svg .label{font-size:12.5px;fill:var(--ink)}
-svg .point{fill:currentColor;fill-opacity:.75;stroke:var(--box)}
-svg .point.pruned{fill:var(--box);stroke:currentColor;stroke-width:1.8}
-svg .point.best{color:var(--green);fill-opacity:1;stroke-width:2}
-svg .best-line{fill:none;stroke:var(--green);stroke-width:2}
-svg .curve{fill:none;stroke:currentColor;stroke-opacity:.45;stroke-width:1.4}
-svg .curve.best{color:var(--green);stroke-opacity:1;stroke-width:2.6}
-.wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:14px}
+"""
+    + CHART_STYLE
+    + CURVE_STYLE
+    + """.wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:14px}
 th,td{text-align:right;padding:5px 10px;border-bottom:1px solid var(--line);white-space:nowrap}
 th{color:var(--soft);font-weight:600;white-space:normal;vertical-align:bottom}
 td:last-child,th:last-child{text-align:left;white-space:normal;min-width:170px}
@@ -81,11 +83,14 @@ code{font:.92em ui-monospace,Menlo,Consolas,monospace}
 summary{cursor:pointer;font-weight:600}
 @media print{body{background:#fff}section,.head{break-inside:avoid}}
 """
+)
 
 
 def render(report: SweepReport) -> str:
     """The page. Shows nothing but what is in the report."""
-    trials = () if report.sealed else (_charts(report), _table(report))
+    trials: tuple[str, ...] = ()
+    if not report.sealed:
+        trials = (curve_sections(report), spending_section(report), _charts(report), _table(report))
     body = "".join(
         (
             _heading(report),

@@ -67,6 +67,7 @@ class LiveView:
         claim: what is said of the guarantee of a sweep without a budget; empty where there is none.
         unit: what the guarantee protects: ``record`` or ``user``.
         waiting: what is waited for before the first trial starts here; empty for nothing.
+        finding: what the search believes so far, under the table; empty for nothing.
         clock: seconds that only grow.
     """
 
@@ -87,6 +88,7 @@ class LiveView:
         claim: str = "",
         unit: str = "record",
         waiting: str = "",
+        finding: Callable[[], str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
@@ -102,6 +104,8 @@ class LiveView:
         self._claim = claim
         self._unit = unit
         self._waiting = waiting
+        self._finding = finding
+        self._found = ""  # the last that was said in lines
         self._mutex = threading.RLock()
         self._rows = {trial.id: TrialRow.of(trial) for trial in earlier}
         self._best: TrialRow | None = None
@@ -177,6 +181,10 @@ class LiveView:
                 f"trial {row.number} {row.state}{reason}  {self._metric} {format_value(row.score)}{best}"
                 f"  {done}/{count(self._planned, 'trial')}{budget}"
             )
+            found = "" if self._finding is None or self._quiet else self._finding()
+            if found and found != self._found:
+                self._found = found
+                self._say(found)
 
     def message(self, text: str) -> None:
         """Prints a line, above the table where there is one."""
@@ -196,6 +204,8 @@ class LiveView:
             parts: list[RenderableType] = [self._table(rows)]
             if self._waiting:
                 parts.append(Text(self._waiting, style="cyan"))
+            if self._finding is not None and (found := self._finding()):
+                parts.append(Text(found))
             parts += [Rule(style="dim"), self._progress(done, width)]
             parts += self._budget_parts(width)
             if self._budget_trouble:

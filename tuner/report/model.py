@@ -7,11 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from search_spaces import promoted_levels
 from tuner.claims import budget_sentence
 
 if TYPE_CHECKING:
     from tuner.privacy.budget import BudgetView
+    from tuner.report.spending import Spending
     from tuner.search.types import TrialView
+    from tuner.search.unimodal.picture import CurvePicture
 
 __all__ = [
     "CUT_OFF",
@@ -121,6 +124,8 @@ class SweepReport:
         not_started: candidates that were drawn and did not fit, so that their numbers are of no trial.
         card_picture: the picture beside the card, as SVG; empty where there is none.
         winner_lost: whether the sealed part is gone, so that no winner can come any more.
+        curves: what a unimodal search believes, a picture a parameter; none of another search.
+        spending: steps and ε against the best score; None where it was not asked for.
     """
 
     name: str
@@ -146,6 +151,8 @@ class SweepReport:
     not_started: int = 0
     card_picture: str = ""
     winner_lost: bool = False
+    curves: tuple[CurvePicture, ...] = ()
+    spending: Spending | None = None
 
     @property
     def best(self) -> TrialRow | None:
@@ -222,6 +229,8 @@ def format_value(value: object, digits: int = 4) -> str:
     """A value for a table: numbers to some significant digits, what is missing as a dash."""
     if value is None:
         return "–"
+    if isinstance(value, Mapping) and (levels := promoted_levels(value)) is not None:
+        return "→".join(map(str, levels))
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)
     if isinstance(value, int):

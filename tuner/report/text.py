@@ -128,6 +128,7 @@ def summary(report: SweepReport) -> RenderableType:
         head.append(("best", f"trial {best.number}, {_score(report)}" if best else "no trial ran to its end"))
     if best is not None:
         head += [(f"  {name}", format_value(value, 6)) for name, value in best.parameters.items()]
+    head += [("curve", curve.line) for curve in report.curves]
     parts: list[RenderableType] = [facts_table([*head, *report.facts]), Text()]
     if report.budget is not None and not report.sealed:
         parts.append(budget_bar(report.budget))

@@ -30,7 +30,7 @@ class Active:
         step: the last that it is known to have taken.
         last_score: its last score.
         best_score: the best of its scores.
-        problem: why its last report could not be used.
+        problem: why its last report could not be used, or why the pruner stopped it.
     """
 
     trial: Trial

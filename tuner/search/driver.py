@@ -3,8 +3,9 @@
 The local and the Ray executor are two hands of this one head. Optuna's storage and the ledger are the only truth:
 whatever dies, `reconcile` continues from them. The order of writes makes that possible:
 
-    start    reserve in the ledger → ask Optuna → write our trial id → sample
-             where what a trial takes depends on its parameters: ask Optuna → sample → reserve → write our trial id
+    start    reserve in the ledger → ask Optuna → sample → ask its pruner → write our trial id
+             where what a trial takes depends on its parameters: ask → sample → ask the pruner → reserve → our trial id
+             a configuration that the pruner excludes: write why → tell Optuna; what was reserved serves the next
     report   Optuna's intermediate value → should_prune
     finish   write outcome, steps and reason → tell Optuna → settle in the ledger → tell the observers → mark it
 
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING
 from tuner.search import views
 from tuner.search.active import Active, new_id, stored, trial_of
 from tuner.search.checks import check_settings
+from tuner.search.drawing import REJECTED, TRIES, Drawing, excluded_because, is_waiting
 from tuner.search.room import Room
 from tuner.search.rungs import scaled_rungs
 from tuner.search.suggest import OptunaSuggest, Space
@@ -41,21 +43,19 @@ from tuner.search.types import (
     TrialState,
     TrialView,
     Wait,
+    WhenSure,
 )
 
 if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial, Trial
 
-__all__ = ["StudyDriver"]
+__all__ = ["NO_RESERVATION", "NO_ROOM", "REJECTED", "TRIES", "StudyDriver"]
 
 NO_ROOM = "the steps to repeat after an interruption do not fit in the privacy budget"
-REJECTED = "a trial with these parameters no longer fits in the privacy budget; it was not started"
-TRIES = 20
-"""Configurations that are drawn in search of one that fits what is left of the budget."""
+NO_RESERVATION = "its reservation is gone from the ledger: it was settled while the trial stood as running"
 
 _ANNOUNCED = "announced:"
-NO_RESERVATION = "its reservation is gone from the ledger: it was settled while the trial stood as running"
 
 
 class StudyDriver:
@@ -75,6 +75,8 @@ class StudyDriver:
         max_first_failures: when this many trials have failed and none has ever ended otherwise, no more are started.
         shape_of: what a trial takes, by its parameters; None for `steps_per_trial` steps of the only mechanism.
         cheapest: shapes of which one fits whenever any does; empty where all trials have one shape.
+        when_sure: what follows when a complete trial is surely near the best; other than ``go_on`` only with a sampler
+            that can tell.
 
     Raises:
         tuner.errors.InputError: the numbers above contradict each other.
@@ -95,6 +97,7 @@ class StudyDriver:
         max_first_failures: int = 3,
         shape_of: Shape | None = None,
         cheapest: Sequence[TrialShape] = (),
+        when_sure: WhenSure = "go_on",
     ) -> None:
         check_settings(study, trials, steps_per_trial, rung_steps, mode)
         self.study = study
@@ -108,6 +111,7 @@ class StudyDriver:
         self._shape_of: Shape = shape_of or (lambda _parameters: nominal)
         self._cheapest = tuple(cheapest)
         self._room = Room(budget)
+        self._drawing = Drawing(study, space, when_sure)
         self._full = False  # no configuration that was drawn fitted; until something is given back none is drawn
         self._observers = tuple(observers)
         self._max_first_failures = max_first_failures
@@ -128,12 +132,16 @@ class StudyDriver:
             return Stop(StopReason.FAILING, f"the first {self._failures} trials all failed, so no more are started")
         if self._interrupted:
             return self._continue_interrupted()
-        asked, started = self._counts()
+        asked, started = self._drawing.counts()
         if started >= self.trials:
             return Stop(StopReason.DONE)
-        if asked >= self._grid_size:
+        if self._drawing.is_exhausted():
             return Stop(StopReason.GRID, f"all {asked} points of the grid have been tried")
-        return self._draw() if self._cheapest or not self._room.is_limited else self._ask(started)
+        if self._active and self._drawing.waits():
+            return Wait()
+        if found := self._drawing.found():  # a running trial may still say otherwise
+            return Wait() if self._active else Stop(StopReason.FOUND, found)
+        return self._draw(started) if self._cheapest or not self._room.is_limited else self._ask(started)
 
     def stop(self, detail: str = "") -> None:
         """Start no further trial; those that run go on. `next` answers Stop(reason "stopped") from now on."""
@@ -195,6 +203,7 @@ class StudyDriver:
                 active.trial.report(score, nominal)
             if active.trial.should_prune():
                 decision = Decision.PRUNE
+                active.problem = self._drawing.why(active.trial)
         view = active.view()
         for observer in self._observers:
             observer.trial_reported(view, step, dict(metrics))
@@ -207,7 +216,8 @@ class StudyDriver:
             trial_id: a running trial.
             outcome: COMPLETE, PRUNED or FAILED; COMPLETE without a finite score becomes FAILED.
             steps_taken: steps that the trial's model holds; never more than were leased.
-            reason: shown to analysts, so it holds nothing that depends on records.
+            reason: shown to analysts, so it holds nothing that depends on records but by scores. A pruner's own goes
+                before it.
         """
         active = self._active[trial_id]
         active.step = steps_taken
@@ -215,6 +225,8 @@ class StudyDriver:
             outcome, reason = TrialState.FAILED, f"the score {self.metric!r} was never reported"
         if outcome is TrialState.FAILED:
             reason = reason or active.problem or "no reason was given"
+        if outcome is TrialState.PRUNED:
+            reason = active.problem or reason
         self._close(active, outcome, reason)
 
     # -- after an interruption -------------------------------------------------------------------------------------
@@ -235,7 +247,7 @@ class StudyDriver:
         known = set(self._active)
         for frozen in self.study.get_trials(deepcopy=False):
             trial_id = str(frozen.user_attrs.get(views.TRIAL_ID, ""))
-            if trial_id in self._active:
+            if trial_id in self._active or is_waiting(frozen):  # Optuna's next answer takes what waits
                 continue
             known.add(trial_id)
             if frozen.state.is_finished():
@@ -245,10 +257,10 @@ class StudyDriver:
                     self._announce(views.view_of(frozen, mode=self.mode, steps_planned=self.steps_per_trial))
             elif views.OUTCOME in frozen.user_attrs:
                 self._finish_begun(frozen)
-            elif views.REJECTED in frozen.user_attrs or self._half_drawn(frozen):
+            elif views.REJECTED in frozen.user_attrs or self._drawing.is_half(frozen):
                 if trial_id in outstanding:
                     self._room.settle(trial_id, 0)
-                self._reject(trial_of(self.study, frozen))
+                self._drawing.reject(trial_of(self.study, frozen), excluded_because(frozen))
             else:
                 self._interrupted.append(frozen)
         for trial_id in sorted(set(outstanding) - known):
@@ -256,65 +268,49 @@ class StudyDriver:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    @property
-    def _grid_size(self) -> float:
-        return float(getattr(self.study.sampler, "grid_size", math.inf))
-
-    def _counts(self) -> tuple[int, int]:
-        """How often Optuna was asked, and how many of these became trials."""
-        every = self.study.get_trials(deepcopy=False)
-        return len(every), sum(views.REJECTED not in frozen.user_attrs for frozen in every)
-
-    def _ask(self, number: int) -> Suggestion | Wait | Stop:
+    def _ask(self, started: int) -> Suggestion | Wait | Stop:
         """A new trial, all of which have one shape: nothing is asked of Optuna unless it fits."""
-        trial_id = new_id(number)
+        left, trial_id = self._left(started), new_id(started)
         if not self._room.reserve(trial_id, self._shape_of({}).ask):
             return self._no_room(f"a trial of {self.steps_per_trial} steps no longer fits in the privacy budget")
-        trial = self.study.ask()
-        trial.set_user_attr(views.TRIAL_ID, trial_id)
-        return self._start(trial, trial_id, self.space.sample(OptunaSuggest(trial)), None)
+        for trial, parameters in self._drawing.configurations(left):  # the first is taken
+            trial.set_user_attr(views.TRIAL_ID, trial_id)
+            return self._start(trial, trial_id, parameters, None)
+        self._room.settle(trial_id, 0)
+        return self.next()
 
-    def _draw(self) -> Suggestion | Wait | Stop:
+    def _draw(self, started: int) -> Suggestion | Wait | Stop:
         """A new trial, whose parameters decide what it takes: configurations are drawn until one fits."""
         if self._full or not self._room.holds_any(self._cheapest):
             return self._no_room("not even the cheapest configuration still fits in the privacy budget")
-        for _ in range(TRIES):
-            if self._counts()[0] >= self._grid_size:
-                return self.next()
-            trial = self.study.ask()
-            suggestion = self._start_if_it_fits(trial)
+        for number, (trial, parameters) in enumerate(self._drawing.configurations(self._left(started)), start=1):
+            suggestion = self._start_if_it_fits(trial, parameters)
             if suggestion is not None:
                 return suggestion
-        self._full = True
-        return self._no_room(f"none of {TRIES} configurations that were drawn still fits in the privacy budget")
+            if number == TRIES:
+                self._full = True
+                return self._no_room(f"none of {TRIES} configurations that were drawn still fits in the privacy budget")
+        return self.next()
+
+    def _left(self, started: int) -> float | None:
+        """Whole trials that the budget and their number still allow, the next one included, if anyone asks."""
+        if not self._drawing.needs_left:
+            return None
+        shapes = self._cheapest or ((self._shape_of({}),) if self._room.is_limited else ())
+        return float(self._room.whole(shapes, at_most=self.trials - started))
 
     def _no_room(self, detail: str) -> Wait | Stop:
         # A running trial may be pruned or fail and give its unspent steps back; only when none runs is it over.
         return Wait() if self._active else Stop(StopReason.BUDGET, detail)
 
-    def _start_if_it_fits(self, trial: Trial) -> Suggestion | None:
+    def _start_if_it_fits(self, trial: Trial, parameters: dict[str, object]) -> Suggestion | None:
         """Start a trial that has no id yet; where it does not fit it is told as failed, and is no trial."""
-        parameters = self.space.sample(OptunaSuggest(trial))
         trial_id = new_id(trial.number)
         if self._room.reserve(trial_id, self._shape_of(parameters).ask):
             trial.set_user_attr(views.TRIAL_ID, trial_id)
             return self._start(trial, trial_id, parameters, None)
-        self._reject(trial)
+        self._drawing.reject(trial)
         return None
-
-    def _half_drawn(self, frozen: FrozenTrial) -> bool:
-        """Whether the driver died between two values of a candidate that its sampler draws as a whole.
-
-        Drawn again, the rest would be of another candidate; nothing of the first one ever ran.
-        """
-        whole = getattr(self.study.sampler, "draws_whole", False)
-        return bool(whole and frozen.params and views.PARAMETERS not in frozen.user_attrs)
-
-    def _reject(self, trial: Trial) -> None:
-        import optuna
-
-        trial.set_user_attr(views.REJECTED, REJECTED)
-        self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
 
     def _continue_interrupted(self) -> Suggestion | Wait | Stop:
         for frozen in tuple(self._interrupted):
@@ -342,12 +338,16 @@ class StudyDriver:
         """Start a trial that was cut off, or answer None when its steps do not fit now."""
         trial_id = str(frozen.user_attrs.get(views.TRIAL_ID, ""))
         trial = trial_of(self.study, frozen)
+        parameters = self.space.sample(OptunaSuggest(trial))
+        if not trial_id and (excluded := self._drawing.excluded(trial)):
+            self._drawing.reject(trial, excluded)
+            self._interrupted.remove(frozen)
+            return None
         if not trial_id and self._cheapest:  # the driver died while it drew it: nothing of it ever ran
-            suggestion = self._start_if_it_fits(trial)
+            suggestion = self._start_if_it_fits(trial, parameters)
             if suggestion is None:
                 self._interrupted.remove(frozen)
             return suggestion
-        parameters = self.space.sample(OptunaSuggest(trial))
         shape = self._shape_of(parameters)
         if not trial_id:  # the driver died between Optuna's ask and our id: nothing of it ever ran
             trial_id = new_id(frozen.number)

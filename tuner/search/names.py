@@ -1,7 +1,7 @@
 """The samplers and pruners by name, with the options each takes; imports no Optuna, so files are checked fast.
 
 The options are those of Optuna's constructors (a test compares them), less what the experiment file sets
-itself (`seed`) and what a file cannot hold (callables). `grid` and `bounded` are our own.
+itself (`seed`) and what a file cannot hold (callables). `grid`, `bounded` and `unimodal` are our own.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ SAMPLERS: dict[str, tuple[str, ...]] = {
     "grid": ("points",),
     "gp": ("n_startup_trials", "deterministic_objective"),
     "bounded": ("explore", "ratio"),
+    "unimodal": ("tolerance", "others", "sure", "risk", "at_once", "audits"),
 }
 """Name of each sampler and the options it takes."""
 
@@ -38,6 +39,7 @@ PRUNERS: dict[str, tuple[str, ...]] = {
     "patient": ("wrapped_pruner", "patience", "min_delta"),
     "threshold": ("lower", "upper", "n_warmup_steps", "interval_steps"),
     "wilcoxon": ("p_threshold", "n_startup_steps"),
+    "unimodal": ("tolerance", "risk", "strict", "fallback"),
 }
 """Name of each pruner and the options it takes. Steps are training steps."""
 
@@ -51,6 +53,7 @@ PRUNER_CLASSES: dict[str, str] = {
     "threshold": "ThresholdPruner",
     "wilcoxon": "WilcoxonPruner",
 }
+"""Optuna's class of each pruner that is Optuna's."""
 
 _REQUIRED: dict[str, tuple[str, ...]] = {"percentile": ("percentile",), "patient": ("patience",)}
 
@@ -58,6 +61,7 @@ _PRUNER_ALIASES: dict[str, str] = {
     "asha": "successive_halving",
     "sha": "successive_halving",
     "nop": "none",
+    "unimodalpruner": "unimodal",
     **{class_name.lower(): name for name, class_name in PRUNER_CLASSES.items()},
     **{class_name.lower().removesuffix("pruner"): name for name, class_name in PRUNER_CLASSES.items()},
 }
@@ -67,6 +71,7 @@ _SAMPLER_ALIASES: dict[str, str] = {
     "randomsampler": "random",
     "gridsampler": "grid",
     "gpsampler": "gp",
+    "unimodalsampler": "unimodal",
 }
 
 

@@ -12,12 +12,17 @@ from optuna.pruners import BasePruner
 
 from tuner.errors import InputError
 from tuner.search import names
+from tuner.search.unimodal_options import DEFAULT_FALLBACK, Unimodality, check_options, component
 
 __all__ = ["make_pruner"]
 
 
 def make_pruner(
-    name: str, options: Mapping[str, object] | None = None, *, rung_steps: Sequence[int] = ()
+    name: str,
+    options: Mapping[str, object] | None = None,
+    *,
+    rung_steps: Sequence[int] = (),
+    unimodality: Unimodality | None = None,
 ) -> BasePruner:
     """A pruner by its name.
 
@@ -29,15 +34,19 @@ def make_pruner(
         options: constructor options, checked against `names.PRUNERS`; ``wrapped_pruner`` is itself a name or
             ``{name: …, options}``.
         rung_steps: the steps at which trials report.
+        unimodality: needed by ``unimodal``.
 
     Raises:
-        tuner.errors.InputError: unknown name or option, or a value that Optuna refuses.
+        tuner.errors.InputError: unknown name or option, a value that is refused, or nothing is known of what is
+            unimodal.
     """
     settings: dict[str, Any] = dict(options or {})
     problems = names.pruner_problems(name, settings)
     if problems:
         raise InputError("; ".join(problems))
     canonical = names.canonical_pruner(name) or name
+    if canonical == "unimodal":
+        return _unimodal(settings, rung_steps, unimodality)
     if rung_steps and canonical in ("successive_halving", "hyperband"):
         settings.setdefault("min_resource", rung_steps[0])
     if rung_steps and canonical == "hyperband":
@@ -57,9 +66,35 @@ def make_pruner(
 def _wrapped(inner: object, rung_steps: Sequence[int]) -> BasePruner | None:
     if inner is None:
         return None
-    if isinstance(inner, str):
-        return make_pruner(inner, rung_steps=rung_steps)
-    if isinstance(inner, Mapping) and isinstance(inner.get("name"), str):
-        options = {str(key): value for key, value in inner.items() if key != "name"}
-        return make_pruner(inner["name"], options, rung_steps=rung_steps)
-    raise InputError(f"wrapped_pruner must be a pruner's name or {{name: …, options}}, got {inner!r}")
+    named = component(inner)
+    if named is None:
+        raise InputError(f"wrapped_pruner must be a pruner's name or {{name: …, options}}, got {inner!r}")
+    return make_pruner(*named, rung_steps=rung_steps)
+
+
+def _unimodal(options: Mapping[str, Any], rung_steps: Sequence[int], unimodality: Unimodality | None) -> BasePruner:
+    check_options("pruner", options)
+    if unimodality is None or not unimodality.parameters:
+        raise InputError(
+            "pruner 'unimodal' needs a parameter along which the score has one top, got none. Give it to a search of "
+            "its own, not to another pruner"
+        )
+    from tuner.search.unimodal.beliefs import Rules
+    from tuner.search.unimodal_optuna import UnimodalPruner
+    from tuner.search.unimodal_study import UnimodalPruners
+
+    rules = {name: value for name, value in options.items() if name not in ("tolerance", "fallback")}
+    # Each parameter is a chance to stop the best trial; together they take no more than was allowed.
+    rules["risk"] = options.get("risk", Rules.risk) / len(unimodality.parameters)
+    pruners = [
+        UnimodalPruner(
+            along.name,
+            tolerance=options.get("tolerance", unimodality.tolerance),
+            last_step=unimodality.last_step,
+            scales=along.scales,
+            **(rules if along.starts is None else {**rules, "starts": along.starts}),
+        )
+        for along in unimodality.parameters
+    ]
+    called, settings = component(options.get("fallback", DEFAULT_FALLBACK)) or (DEFAULT_FALLBACK, {})
+    return UnimodalPruners(pruners, make_pruner(called, settings, rung_steps=rung_steps), called=called)

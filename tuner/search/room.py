@@ -29,6 +29,24 @@ class Room:
         """Whether a trial of at least one of these shapes would fit now."""
         return self._budget is None or any(self._budget.fits(shape.ask) for shape in shapes)
 
+    def whole(self, shapes: Sequence[TrialShape], *, at_most: int) -> int:
+        """How many trials of one of these shapes, the smallest of them, would fit together now.
+
+        Args:
+            shapes: at least one where there is a budget.
+            at_most: where to stop counting, and the answer where there is no budget.
+        """
+        return max((self._whole(shape.ask, at_most) for shape in shapes), default=0) if self._budget else at_most
+
+    def _whole(self, ask: Ask, at_most: int) -> int:
+        fits, too_many = 0, at_most + 1
+        while too_many - fits > 1:
+            number = (fits + too_many) // 2
+            together = Ask(ask.steps * number, ask.sample_rate, ask.noise_multiplier, ask.releases * number)
+            enough = self._budget is None or self._budget.fits(together)
+            fits, too_many = (number, too_many) if enough else (fits, number)
+        return fits
+
     def reserve(self, trial_id: str, ask: Ask) -> bool:
         """Reserve all of it, or answer False."""
         if self._budget is None:

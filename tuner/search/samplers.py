@@ -15,6 +15,7 @@ from tuner.errors import InputError
 from tuner.search import names
 from tuner.search.prior import BoundedSampler, PriorSampler
 from tuner.search.ratio import ratio_of
+from tuner.search.unimodal_options import DEFAULT_OTHERS, Along, Unimodality, check_options
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -40,6 +41,7 @@ def make_sampler(
     space: Space | None = None,
     grid: Mapping[str, Sequence[object]] | None = None,
     secret: bool = False,
+    unimodality: Unimodality | None = None,
 ) -> BaseSampler:
     """A sampler by its name.
 
@@ -51,10 +53,11 @@ def make_sampler(
         space: what is searched; needed by ``grid``.
         grid: values of each parameter of the grid; by default the space's own ``grid(points)``.
         secret: whether every value comes from the operating system and none from `seed`, as in a sealed search.
+        unimodality: needed by ``unimodal``.
 
     Raises:
-        tuner.errors.InputError: unknown name or option, a value that is refused, a grid without a space, or a sampler
-            that cannot be secret.
+        tuner.errors.InputError: unknown name or option, a value that is refused, a grid without a space, a sampler
+            that cannot be secret, or nothing is known of what is unimodal.
     """
     options = dict(options or {})
     problems = names.sampler_problems(name, options)
@@ -65,6 +68,8 @@ def make_sampler(
         raise InputError(f"a sealed search takes the sampler random or bounded, got {name!r}")
     if canonical == "grid":
         return _grid(options, seed=seed, space=space, grid=grid)
+    if canonical == "unimodal":
+        return _unimodal(options, seed=seed, trials_before=trials_before, unimodality=unimodality)
     seed = seed_after(seed, trials_before)
     if secret or canonical == "bounded":
         generator = random.SystemRandom() if secret else random.Random(seed)
@@ -201,3 +206,26 @@ def _grid(
     # Shuffled by the public seed, so that a budget that ends early leaves a spread of points and not one corner.
     random.Random(seed).shuffle(points)
     return GridPointSampler(points)
+
+
+def _unimodal(
+    options: Mapping[str, Any], *, seed: int, trials_before: int, unimodality: Unimodality | None
+) -> BaseSampler:
+    check_options("sampler", options)
+    if unimodality is None or not unimodality.parameters:
+        raise InputError("sampler 'unimodal' needs a parameter along which the score has one top, got none")
+    from tuner.search.unimodal_optuna import UnimodalSampler
+    from tuner.search.unimodal_study import UnimodalSamplers
+
+    tolerance, last_step = options.get("tolerance", unimodality.tolerance), unimodality.last_step
+    rules = {name: value for name, value in options.items() if name not in ("tolerance", "others")}
+
+    def make(along: Along, base: BaseSampler) -> UnimodalSampler:
+        own = rules if along.starts is None else {**rules, "starts": along.starts}
+        # The plain seed: its draws depend on the trial's number, and are the same after a resume.
+        return UnimodalSampler(
+            along.name, tolerance=tolerance, last_step=last_step, scales=along.scales, base=base, seed=seed, **own
+        )
+
+    others = make_sampler(options.get("others", DEFAULT_OTHERS), seed=seed, trials_before=trials_before)
+    return UnimodalSamplers(unimodality.parameters, others, make)

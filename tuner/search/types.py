@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 __all__ = [
     "Ask",
@@ -24,7 +24,11 @@ __all__ = [
     "TrialState",
     "TrialView",
     "Wait",
+    "WhenSure",
 ]
+
+WhenSure: TypeAlias = Literal["go_on", "stop", "replicate"]
+"""What a search does when a complete trial is surely near the best, and where that sampler can tell."""
 
 
 class TrialState(StrEnum):
@@ -50,6 +54,7 @@ class StopReason(StrEnum):
     DONE = "done"
     BUDGET = "budget reached"
     GRID = "grid exhausted"
+    FOUND = "best found"
     STOPPED = "stopped"
     FAILING = "the first trials all failed"
 

@@ -10,9 +10,11 @@ interrupted, in whatever storage it lies, and trials may finish in any order. Bo
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
@@ -23,9 +25,15 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tuner.search.unimodal.axis import Axis
 from tuner.search.unimodal.beliefs import Beliefs, Rules, believe
-from tuner.search.unimodal.records import Record, Seen, Standing
+from tuner.search.unimodal.records import Context, Record, Seen, Standing
 
-__all__ = ["UnimodalPruner", "UnimodalSampler", "axis_of", "seen_in"]
+__all__ = ["AUDIT", "UnimodalPruner", "UnimodalSampler", "View", "axis_of"]
+
+AUDIT: Final = "unimodal:audit"
+"""System attribute of a trial that was started where nothing was known."""
+
+_LAST: Final = 3.0
+"""With fewer whole trials left none is an audit."""
 
 _STATES = {TrialState.RUNNING: "running", TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned"}
 
@@ -33,7 +41,9 @@ _STATES = {TrialState.RUNNING: "running", TrialState.COMPLETE: "complete", Trial
 class _Unimodal:
     """What the two share: from a study to beliefs."""
 
-    def __init__(self, parameter: str, tolerance: float, last_step: int | None, rules: dict[str, Any]) -> None:
+    def __init__(
+        self, parameter: str, tolerance: float, last_step: int | None, scales: Sequence[str], rules: dict[str, Any]
+    ) -> None:
         if not (isinstance(parameter, str) and parameter):
             raise ValueError(f"parameter must be the name of a searched parameter, got {parameter!r}")
         if not tolerance > 0:
@@ -41,21 +51,32 @@ class _Unimodal:
         if last_step is not None and not last_step > 0:
             raise ValueError(f"last_step must be above 0, got {last_step!r}")
         self._parameter, self._tolerance, self._last_step, self._rules = parameter, tolerance, last_step, rules
-        Rules(
-            axis=Axis(0.0, 1.0), tolerance=tolerance, **rules
-        )  # an unknown rule is an error now, not at the first trial
+        self._scales = tuple(scales)
+        Rules(axis=Axis(0.0, 1.0), tolerance=tolerance, **rules)  # an unknown rule is an error now, not at a trial
+
+    @property
+    def parameter(self) -> str:
+        """Name of the parameter whose curve is believed."""
+        return self._parameter
+
+    @property
+    def scales(self) -> tuple[str, ...]:
+        """Names of the parameters that multiply it."""
+        return self._scales
 
     def beliefs(self, study: Study, distribution: BaseDistribution | None = None) -> Beliefs | None:
         """What follows from the study as it stands; None before the parameter's bounds are known."""
-        trials = study.get_trials(deepcopy=False)
-        if distribution is None:
-            known = (trial.distributions.get(self._parameter) for trial in trials)
-            distribution = next((found for found in known if found is not None), None)
-        axis = None if distribution is None else axis_of(distribution)
-        if axis is None:
+        view = self._view(study, distribution)
+        if view is None:
             return None
-        seen = seen_in(study, self._parameter, axis, last_step=self._last_step)
-        return believe(seen, Rules(axis=axis, tolerance=self._tolerance, **self._rules))
+        seen = view.seen(study, _last_step(study, self._last_step))
+        return believe(seen, Rules(axis=view.axis, tolerance=self._tolerance, **self._rules))
+
+    def _view(self, study: Study, distribution: BaseDistribution | None = None) -> View | None:
+        distributions = {
+            name: found for trial in study.get_trials(deepcopy=False) for name, found in trial.distributions.items()
+        }
+        return View.of(self._parameter, distribution or distributions.get(self._parameter), distributions, self._scales)
 
 
 class UnimodalSampler(_Unimodal, BaseSampler):
@@ -68,6 +89,8 @@ class UnimodalSampler(_Unimodal, BaseSampler):
         parameter: name of a float or integer parameter.
         tolerance: how much better a score must be to matter, in its own unit.
         last_step: step at which trials end; by default the largest that a complete trial has reported.
+        scales: parameters whose product with ours is what matters, as learning rate, noise multiplier and clipping
+            norm for a smoothing radius: the product is modelled. They must be asked for before ours.
         base: proposes everything else; TPE by default.
         seed: of the draws; the same study and seed give the same proposals.
         rules: see `beliefs.Rules`.
@@ -83,13 +106,16 @@ class UnimodalSampler(_Unimodal, BaseSampler):
         *,
         tolerance: float,
         last_step: int | None = None,
+        scales: Sequence[str] = (),
         base: BaseSampler | None = None,
         seed: int = 0,
         **rules: Any,  # noqa: ANN401 - fields of Rules
     ) -> None:
-        super().__init__(parameter, tolerance, last_step, rules)
+        super().__init__(parameter, tolerance, last_step, scales, rules)
         self._base = base if base is not None else TPESampler(seed=seed)
         self._seed = seed
+        self.left: float | None = None
+        """Whole trials that the rest of the budget pays for, where a driver knows: the last are no audits."""
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """That of the other sampler, without our parameter."""
@@ -99,20 +125,25 @@ class UnimodalSampler(_Unimodal, BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """From the other sampler."""
-        return self._base.sample_relative(study, trial, search_space)
+        """From the other sampler; grouped TPE gives values of parameters that it was not asked for."""
+        found = self._base.sample_relative(study, trial, search_space)
+        return {name: value for name, value in found.items() if name in search_space}
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:  # noqa: ANN401 - Optuna's signature
         """Our parameter by the rules; the others, and one that is no number, from the other sampler."""
-        beliefs = None
-        if param_name == self._parameter and isinstance(param_distribution, FloatDistribution | IntDistribution):
-            beliefs = self.beliefs(study, param_distribution)
-        if beliefs is None or not isinstance(param_distribution, FloatDistribution | IntDistribution):
+        view = self._view(study, param_distribution) if param_name == self._parameter else None
+        beliefs = self.beliefs(study, param_distribution) if view is not None else None
+        if view is None or beliefs is None or not isinstance(param_distribution, FloatDistribution | IntDistribution):
             return self._base.sample_independent(study, trial, param_name, param_distribution)
-        place = beliefs.propose(np.random.default_rng([self._seed, trial.number]))
-        return _rounded(beliefs.rules.axis.value(place), param_distribution)
+        random = np.random.default_rng([self._seed, trial.number])
+        context, ending = view.context(trial), self.left is not None and self.left < _LAST
+        if beliefs.audits() and not ending:
+            # As Optuna's own samplers do; the pruner must not refuse what was started to look.
+            study._storage.set_trial_system_attr(trial._trial_id, AUDIT, value=True)
+        place = beliefs.propose(random, context, audit=not ending)
+        return _rounded(beliefs.rules.axis.value(place) / view.scale(trial), param_distribution)
 
     def waits(self, study: Study) -> bool:
         """Whether no trial should start before a running one has said more; a driver that can wait asks."""
@@ -151,6 +182,7 @@ class UnimodalPruner(_Unimodal, BasePruner):
         tolerance: how much better a score must be to matter, in its own unit.
         last_step: step at which trials end; by default the largest that a complete trial has reported, and nothing is
             pruned before there is one.
+        scales: as the sampler's.
         rules: see `beliefs.Rules`.
 
     Raises:
@@ -164,22 +196,122 @@ class UnimodalPruner(_Unimodal, BasePruner):
         *,
         tolerance: float,
         last_step: int | None = None,
+        scales: Sequence[str] = (),
         **rules: Any,  # noqa: ANN401 - fields of Rules
     ) -> None:
-        super().__init__(parameter, tolerance, last_step, rules)
+        super().__init__(parameter, tolerance, last_step, scales, rules)
 
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
         """Whether the trial cannot be near the best; asked before any report, whether it need not start at all."""
         if self._parameter not in trial.params:
             return False
-        beliefs = self.beliefs(study, trial.distributions[self._parameter])
+        distribution = trial.distributions[self._parameter]
+        view, beliefs = self._view(study, distribution), self.beliefs(study, distribution)
         last = _last_step(study, self._last_step)
-        if beliefs is None or last is None or trial.number in beliefs.first:
+        if view is None or beliefs is None or last is None or trial.number in beliefs.first:
             return False
         step = max(trial.intermediate_values, default=0)
-        if step >= last:
+        if step >= last or (step == 0 and AUDIT in trial.system_attrs):
             return False
-        return beliefs.excluded(beliefs.rules.axis.place(trial.params[self._parameter]), step / last)
+        return beliefs.excluded(view.place(trial), step / last, view.context(trial))
+
+    def why(self, study: Study, trial: FrozenTrial) -> str:
+        """Why `prune` has just said that the trial need not go on, in words that hold scores and parameters alone."""
+        distribution = trial.distributions[self._parameter]
+        view, beliefs = self._view(study, distribution), self.beliefs(study, distribution)
+        last = _last_step(study, self._last_step)
+        if view is None or beliefs is None or last is None:
+            return ""
+        step, value = max(trial.intermediate_values, default=0), f"{trial.params[self._parameter]:.4g}"
+        when = f"after {100 * step / last:.0f} % of its steps" if step else "before its first step"
+        if beliefs.rules.strict:
+            return f"{self._parameter} {value} is outside the bracket of the best at level 5 %, {when}"
+        near = beliefs.near(view.place(trial), view.context(trial))
+        chance = "below 0.01" if near < 0.01 else f"{near:.2f}"
+        return f"{self._parameter} {value} is near the best with probability {chance}, {when}"
+
+
+@dataclass(frozen=True)
+class View:
+    """How the trials of a study are seen: one parameter, on an axis, in the context of the others.
+
+    Attributes:
+        parameter: ours.
+        axis: of the parameter, times the scale.
+        bounds: of the parameter itself.
+        others: distributions of the other searched parameters.
+        scales: of these, those that multiply ours; each counts from the middle of its own range.
+    """
+
+    parameter: str
+    axis: Axis
+    bounds: tuple[float, float]
+    others: Mapping[str, BaseDistribution]
+    scales: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        parameter: str,
+        distribution: BaseDistribution | None,
+        every: Mapping[str, BaseDistribution],
+        scales: Sequence[str] = (),
+    ) -> View | None:
+        """None where the parameter is no number, or holds one value."""
+        axis = None if distribution is None else axis_of(distribution)
+        if axis is None:
+            return None
+        others = {name: found for name, found in every.items() if name != parameter and not found.single()}
+        known = tuple(name for name in scales if (found := _range(others.get(name))) is not None and found[0] > 0)
+        spread = math.prod(math.sqrt(high / low) for low, high in (_range(others[name]) or (1, 1) for name in known))
+        return cls(
+            parameter, Axis(axis.low / spread, axis.high * spread, axis.warp), (axis.low, axis.high), others, known
+        )
+
+    def scale(self, trial: FrozenTrial) -> float:
+        """What the other parameters multiply ours by; 1 in the middle of their ranges."""
+        found = 1.0
+        for name in self.scales:
+            low, high = _range(self.others[name]) or (1.0, 1.0)
+            found *= float(trial.params.get(name, math.sqrt(low * high))) / math.sqrt(low * high)
+        return found
+
+    def place(self, trial: FrozenTrial) -> float:
+        """Of a trial on the axis."""
+        return self.axis.place(trial.params[self.parameter] * self.scale(trial))
+
+    def context(self, trial: FrozenTrial) -> Context:
+        """What else it trains with."""
+        values: list[tuple[str, float | str]] = []
+        for name in sorted(self.others):
+            if name not in trial.params:
+                continue
+            axis, value = axis_of(self.others[name]), trial.params[name]
+            values.append((name, str(value) if axis is None else round(axis.place(value), 9)))
+        scale = self.scale(trial)
+        low, high = (round(min(max(self.axis.place(bound * scale), 0.0), 1.0), 9) for bound in self.bounds)
+        return Context(tuple(values), low, high)
+
+    def seen(self, study: Study, last: int | None) -> Seen:
+        """The records of a study; scores are turned so that larger is better."""
+        sign = 1.0 if study.direction == StudyDirection.MAXIMIZE else -1.0
+        records, standings = [], []
+        for trial in study.get_trials(deepcopy=False):
+            state = _STATES.get(trial.state)
+            if state is None or self.parameter not in trial.params:
+                continue
+            place, context = self.place(trial), self.context(trial)
+            standings.append(Standing(place, trial.number, state, context, AUDIT in trial.system_attrs))
+            scores = dict(trial.intermediate_values)
+            if state == "complete" and last is not None and trial.value is not None:
+                scores[last] = trial.value
+            if last is not None:
+                records += [
+                    Record(place, min(step / last, 1.0), sign * score, trial.number, context)
+                    for step, score in scores.items()
+                    if step > 0 and np.isfinite(score)
+                ]
+        return Seen.of(records, standings)
 
 
 def axis_of(distribution: BaseDistribution) -> Axis | None:
@@ -190,27 +322,12 @@ def axis_of(distribution: BaseDistribution) -> Axis | None:
     return Axis(low, high, "log" if distribution.log else "log1p" if low >= 0 else "linear")
 
 
-def seen_in(study: Study, parameter: str, axis: Axis, *, last_step: int | None) -> Seen:
-    """The records of a study; scores are turned so that larger is better."""
-    last = _last_step(study, last_step)
-    sign = 1.0 if study.direction == StudyDirection.MAXIMIZE else -1.0
-    records, standings = [], []
-    for trial in study.get_trials(deepcopy=False):
-        state = _STATES.get(trial.state)
-        if state is None or parameter not in trial.params:
-            continue
-        place = axis.place(trial.params[parameter])
-        standings.append(Standing(place, trial.number, state))
-        scores = dict(trial.intermediate_values)
-        if state == "complete" and last is not None and trial.value is not None:
-            scores[last] = trial.value
-        if last is not None:
-            records += [
-                Record(place, min(step / last, 1.0), sign * score, trial.number)
-                for step, score in scores.items()
-                if step > 0 and np.isfinite(score)
-            ]
-    return Seen.of(records, standings)
+def _range(distribution: BaseDistribution | None) -> tuple[float, float] | None:
+    return (
+        (float(distribution.low), float(distribution.high))
+        if isinstance(distribution, FloatDistribution | IntDistribution)
+        else None
+    )
 
 
 def _last_step(study: Study, given: int | None) -> int | None:

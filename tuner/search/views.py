@@ -16,6 +16,7 @@ __all__ = [
     "PARAMETERS",
     "REASON",
     "REJECTED",
+    "REPLICA_OF",
     "RUNGS",
     "STEPS_TAKEN",
     "TRIAL_ID",
@@ -35,6 +36,8 @@ RUNGS = "rungs"
 """[nominal step, own step] of every rung, of a trial that is shorter than the nominal one."""
 REJECTED = "rejected"
 """Why a configuration was drawn and never became a trial."""
+REPLICA_OF = "replica_of"
+"""Number of the trial whose configuration was run again, to tell it apart from another."""
 
 _STATES = {"RUNNING": TrialState.RUNNING, "COMPLETE": TrialState.COMPLETE, "PRUNED": TrialState.PRUNED}
 

@@ -186,6 +186,11 @@ class MLflowRecorder:
         """
         self._append({"kind": "artifact", "path": str(path), "under": under})
 
+    def tag(self, name: str, value: str) -> None:
+        """Sets a tag of the parent run."""
+        tags = {key(name): text(value)}
+        self._append({"kind": "metrics", "trial": "", "step": self._history.steps_seen(), "values": {}, "tags": tags})
+
     def finish(self, state: str, *, reason: str = "") -> None:
         """Gives the sweep, and every trial still open, a final status.
 

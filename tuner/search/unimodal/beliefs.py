@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +12,19 @@ from numpy.typing import NDArray
 from tuner.search.unimodal.axis import Axis
 from tuner.search.unimodal.bracket import LOOKS, Bracket, bracket, deviation_of_neighbours, threshold
 from tuner.search.unimodal.model import Posterior, fit
-from tuner.search.unimodal.records import Record, Seen
+from tuner.search.unimodal.records import ALONE, Context, Record, Seen, Standing
 from tuner.search.unimodal.regression import project
+from tuner.search.unimodal.shape import unimodal_mass
 
 __all__ = ["Beliefs", "Rules", "believe"]
 
 Array = NDArray[np.float64]
 
-_TRIES = 10
+_TRIES: Final = 10
 """Curves that are drawn for each that is wanted, when nearly unimodal ones are looked for."""
+
+_CONTEXTS: Final = 3
+"""Contexts besides a trial's own in which the best is looked for: those of the best complete trials."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +46,9 @@ class Rules:
             none.
         audit_from: number of the first trial that may be one.
         draws: curves from the posterior.
-        share: of them that are conditioned on being unimodal: the prior probability of the assumption.
+        share: prior probability that the curve is unimodal.
         final_only: whether scores before the end of training are left out.
+        strict: whether only what the simultaneous bracket excludes is stopped.
     """
 
     axis: Axis
@@ -59,6 +65,7 @@ class Rules:
     draws: int = 200
     share: float = 0.75
     final_only: bool = False
+    strict: bool = False
 
 
 class Beliefs:
@@ -73,124 +80,244 @@ class Beliefs:
         seen = self.seen
         if self.rules.final_only:
             seen = Seen(tuple(record for record in seen.records if record.fraction == 1), seen.trials)
-        if not seen.records:
-            return None
-        return _fitted(seen.records, self.rules.axis, self.rules.tolerance)
+        return _fitted(seen.records, self.rules.tolerance) if seen.records else None
 
     @cached_property
     def bracket(self) -> Bracket:
         """Where the mode of any unimodal curve must be, from the complete trials alone, at level 1 %."""
-        done = {trial.trial for trial in self.seen.standing("complete")}
-        last = [record for record in self.seen.records if record.fraction == 1 and record.trial in done]
-        places, scores = [record.place for record in last], [record.score for record in last]
-        factor = threshold(0.01, max(LOOKS, len(last)), values=len(last))
-        return bracket(places, scores, step=factor * deviation_of_neighbours(places, scores)) if last else Bracket()
+        return self._bracket_at(1.0)
 
     @property
     def unimodal(self) -> bool:
         """Whether the assumption stands: no place is left for a mode only where it is false."""
         return not self.bracket.empty
 
-    @cached_property
+    @property
     def curves(self) -> Array:
-        """Possible curves at the end of training, shape (draws, points)."""
-        if self.posterior is None:
-            raise ValueError("a curve needs at least one record")
-        return _drawn(
-            self.posterior, self.rules.draws, self.rules.share if self.unimodal else 0.0, self.rules.tolerance
-        )
+        """Possible curves at the end of training, of the best complete trial's context, shape (draws, points)."""
+        return self._curves(self._contexts[0] if self._contexts else ALONE)[:, 0]
 
     @property
     def first(self) -> frozenset[int]:
         """The trials that were started first, as many as there are starts: they are never stopped."""
         return frozenset(sorted(trial.trial for trial in self.seen.trials)[: len(self.rules.starts)])
 
-    def near(self, place: float) -> float:
-        """Probability that a trial at this place is within the tolerance of the best."""
-        return float(np.mean(self._at(place) >= self.curves.max(1) - self.rules.tolerance))
+    def near(self, place: float, context: Context = ALONE) -> float:
+        """Probability that a trial at this place is within the tolerance of the best in any context."""
+        values, grid = self._curves(context), self.rules.axis.grid
+        tops = [values[:, number, _eligible(grid, each)].max(1) for number, each in enumerate(self._around(context))]
+        return float(np.mean(self._at(values[:, 0], place) >= np.max(tops, axis=0) - self.rules.tolerance))
 
-    def left_of_best(self, place: float) -> float:
-        """Probability that the best lies to the right of this place."""
-        return float(np.mean(self.rules.axis.grid[self.curves.argmax(1)] > place))
+    def left_of_best(self, place: float, context: Context = ALONE) -> float:
+        """Probability that the best of this context lies to the right of this place."""
+        grid = self.rules.axis.grid
+        eligible = grid[_eligible(grid, context)]
+        curves = self._curves(context)[:, 0][:, _eligible(grid, context)]
+        return float(np.mean(eligible[curves.argmax(1)] > place))
 
-    def excluded(self, place: float, fraction: float = 0.0) -> bool:
+    def excluded(self, place: float, fraction: float = 0.0, context: Context = ALONE) -> bool:
         """Whether a trial at this place, after this fraction of its steps, need not go on."""
-        if self.posterior is None or self.near(place) >= self.rules.risk:
+        if self.posterior is None:
+            return False
+        if self.rules.strict:
+            return not self.strict_bracket.holds(place) and self.unimodal
+        if self.near(place, context) >= self.rules.risk:
             return False
         if fraction < self.rules.early and len(self.seen.standing("complete")) < self.rules.enough:
-            return self.left_of_best(place) >= 1 - self.rules.risk
+            return self.left_of_best(place, context) >= 1 - self.rules.risk
         return True
+
+    @cached_property
+    def strict_bracket(self) -> Bracket:
+        """At level 5 % over all rungs and looks (1 % at each of five rungs); early rungs move its left end alone."""
+        found = self.bracket
+        for fraction in sorted({record.fraction for record in self.seen.records if record.fraction < 1}):
+            found = found.and_also(Bracket(low=self._bracket_at(fraction).low))
+        return found
 
     def best(self) -> int | None:
         """Number of the complete trial that is believed to be the best."""
+        ranked = self.ranked()
+        return ranked[0] if ranked else None
+
+    def ranked(self) -> tuple[int, ...]:
+        """Numbers of the complete trials, the one that is believed to be the best first."""
+        if self.posterior is None:
+            return ()
         done = self.seen.standing("complete")
-        if not done or self.posterior is None:
-            return None
-        mean = self.curves.mean(0)
-        return max(done, key=lambda trial: (np.interp(trial.place, self.rules.axis.grid, mean), -trial.trial)).trial
+        believed = self._means(tuple(dict.fromkeys(trial.context for trial in done)))
+        grid = self.rules.axis.grid
+        by_mean = {trial.trial: float(np.interp(trial.place, grid, believed[trial.context])) for trial in done}
+        return tuple(sorted(by_mean, key=lambda trial: (-by_mean[trial], trial)))
 
     def surely_found(self) -> bool:
         """Whether the best complete trial is near the best with the probability that ends a search."""
         done = {trial.trial: trial for trial in self.seen.standing("complete")}
         best = self.best()
-        return len(done) >= 2 and best is not None and self.near(done[best].place) >= self.rules.sure
+        return len(done) >= 2 and best is not None and self.near_trial(done[best]) >= self.rules.sure
+
+    def near_trial(self, trial: Standing) -> float:
+        """Probability that a trial is within the tolerance of the best."""
+        return self.near(trial.place, trial.context)
 
     def waits(self) -> bool:
         """Whether no trial should start before a running one has said more."""
         return len(self.seen.standing("running")) >= self.rules.at_once
 
-    def propose(self, random: np.random.Generator) -> float:
-        """A place for the next trial: where it is most likely near the best, away from trials that run."""
+    def audits(self) -> bool:
+        """Whether the next trial goes where nothing is known."""
+        rules, started = self.rules, len(self.seen.trials)
+        return rules.audits > 0 and started >= rules.audit_from and (started - rules.audit_from) % rules.audits == 0
+
+    def propose(self, random: np.random.Generator, context: Context = ALONE, *, audit: bool = True) -> float:
+        """A place for the next trial: where it is most likely near the best of its context, away from those that run.
+
+        Args:
+            random: breaks ties, and draws audits.
+            context: what else the trial trains with.
+            audit: whether it may go where nothing is known.
+        """
         rules, started = self.rules, len(self.seen.trials)
         if started < len(rules.starts):
-            return rules.axis.place(min(max(rules.starts[started], rules.axis.low), rules.axis.high))
+            value = min(max(rules.starts[started], rules.axis.low), rules.axis.high)
+            return min(max(rules.axis.place(value), context.low), context.high)
         if self.posterior is None:
-            return float(random.random())
-        if rules.audits and started >= rules.audit_from and (started - rules.audit_from) % rules.audits == 0:
-            return self._audit(random)
-        grid = rules.axis.grid
-        chance = (self.curves >= self.curves.max(1, keepdims=True) - rules.tolerance).mean(0)
-        for trial in self.seen.standing("running"):
-            chance[np.abs(grid - trial.place) < rules.apart] = -1.0
-        return float(grid[random.choice(np.flatnonzero(chance >= chance.max() - 1e-9))])
+            return float(random.uniform(context.low, context.high))
+        if audit and self.audits():
+            return self._audit(random, context)
+        eligible = _eligible(rules.axis.grid, context)
+        grid, curves = rules.axis.grid[eligible], self._curves(context)[:, 0][:, eligible]
+        import os
+        pv = os.environ.get("PV", "base")
+        if pv == "hyb":
+            pv = "base" if len(self.seen.standing("complete")) < int(os.environ.get("HY", "5")) else "cover"
+        near = curves >= curves.max(1, keepdims=True) - rules.tolerance
+        running = self.seen.standing("running")
+        taken = np.zeros(len(curves), dtype=bool)
+        if pv != "base":
+            for trial in running:
+                taken |= near[:, int(np.abs(grid - trial.place).argmin())]
+        if pv in ("chall", "toptwo"):
+            best = self.best()
+            where = {t.trial: t for t in self.seen.trials}
+            if best is not None and (pv == "chall" or started % 2):
+                taken |= near[:, int(np.abs(grid - where[best].place).argmin())]
+        if taken.all():
+            taken[:] = False
+        chance = (near & ~taken[:, None]).mean(0)
+        if pv == "base":
+            for trial in running:
+                chance[np.abs(grid - trial.place) < rules.apart] = -1.0
+        place = float(grid[random.choice(np.flatnonzero(chance >= chance.max() - 1e-9))])
+        return min(max(place, context.low), context.high)
 
-    def _audit(self, random: np.random.Generator) -> float:
+    def _audit(self, random: np.random.Generator, context: Context) -> float:
         """Of eight places, the one that is farthest from every trial."""
         known = np.array([trial.place for trial in self.seen.trials])
-        drawn = random.random(8)
+        drawn = random.uniform(context.low, context.high, 8)
         return float(drawn[np.abs(drawn[:, None] - known[None, :]).min(1).argmax()])
 
-    def _at(self, place: float) -> Array:
+    def _bracket_at(self, fraction: float) -> Bracket:
+        """Of one rung, among trials that differ in nothing else; at the last one from complete trials alone."""
+        done = {trial.trial for trial in self.seen.standing("complete")}
+        rows = [r for r in self.seen.records if r.fraction == fraction and (fraction < 1 or r.trial in done)]
+        if not rows:
+            return Bracket()
+        every = [row.context for row in rows]
+        often = max(sorted(set(every)), key=every.count)
+        places, scores = zip(*((row.place, row.score) for row in rows if row.context == often), strict=True)
+        factor = threshold(0.01, max(LOOKS, len(places)), values=len(places))
+        return bracket(places, scores, step=factor * deviation_of_neighbours(places, scores))
+
+    @cached_property
+    def _contexts(self) -> tuple[Context, ...]:
+        """Those of the complete trials with the best scores."""
+        done = {trial.trial for trial in self.seen.standing("complete")}
+        last = [record for record in self.seen.records if record.fraction == 1 and record.trial in done]
+        ranked = sorted(last, key=lambda record: (-record.score, record.trial))
+        return tuple(dict.fromkeys(record.context for record in ranked))[:_CONTEXTS]
+
+    @property
+    def _known(self) -> Posterior:
+        if self.posterior is None:
+            raise ValueError("a curve needs at least one record")
+        return self.posterior
+
+    def _around(self, context: Context) -> tuple[Context, ...]:
+        return (context, *(other for other in self._contexts if other != context))
+
+    def _curves(self, context: Context) -> Array:
+        """Of this context first and those of the best trials after it, shape (draws, contexts, points)."""
+        every = self._around(context)
+        share = self.rules.share if self.unimodal else 0.0
+        return _drawn(
+            self._known, self.rules.axis.grid.tobytes(), every, self.rules.draws, share, self.rules.tolerance
+        )
+
+    def _means(self, contexts: tuple[Context, ...]) -> dict[Context, Array]:
+        """The believed curve of each context."""
+        if len(contexts) == 1:
+            return {contexts[0]: self._curves(contexts[0])[:, 0].mean(0)}
+        found = self._known.mean(self.rules.axis.grid, contexts)
+        return dict(zip(contexts, found, strict=True))
+
+    def _at(self, curves: Array, place: float) -> Array:
         grid = self.rules.axis.grid
         right = int(np.clip(np.searchsorted(grid, place), 1, grid.size - 1))
         share = float(np.clip((place - grid[right - 1]) / (grid[right] - grid[right - 1]), 0.0, 1.0))
-        found: Array = (1 - share) * self.curves[:, right - 1] + share * self.curves[:, right]
+        found: Array = (1 - share) * curves[:, right - 1] + share * curves[:, right]
         return found
 
 
 # A trial that starts or stops changes no score: what is dear is made once for the same records.
 @lru_cache(maxsize=8)
-def _fitted(records: tuple[Record, ...], axis: Axis, tolerance: float) -> Posterior:
-    return fit(Seen(records, ()), axis.grid, tolerance=tolerance)
+def _fitted(records: tuple[Record, ...], tolerance: float) -> Posterior:
+    return fit(Seen(records, ()), tolerance=tolerance)
 
 
-@lru_cache(maxsize=8)
-def _drawn(posterior: Posterior, draws: int, share: float, tolerance: float) -> Array:
-    """Curves of which a share is conditioned on being unimodal, and the rest is not.
+@lru_cache(maxsize=32)
+def _drawn(
+    posterior: Posterior, places: bytes, contexts: tuple[Context, ...], draws: int, share: float, tolerance: float
+) -> Array:
+    """Curves of which a share is conditioned on being unimodal, and the rest is not, shape (draws, contexts, points).
 
-    Conditioned by weight: of many curves those are kept that are nearly unimodal, to within half the tolerance, and
-    then projected. To project all of them instead would keep the wiggles' height and learn nothing from the shape.
+    Conditioned by weight: of many curves those are kept that are nearly unimodal in the first context, to within half
+    the tolerance, and then projected. To project all of them instead would keep the wiggles' height and learn nothing
+    from the shape. The share is the posterior probability of the shape: what is seen of a second peak lowers it.
     """
-    keep = round(share * draws)
-    every = posterior.draws(_TRIES * draws if keep else draws, np.random.default_rng(0))
-    free = every[:: len(every) // draws][: draws - keep]
+    grid = np.frombuffer(places)
+    every = posterior.draws(grid, contexts, _TRIES * draws if share else draws, np.random.default_rng(0))
+    keep = 0
+    if share:
+        wrong = np.abs(every.values[:, 0] - project(every.values[:, 0])).max(1)
+        weights = np.exp(-0.5 * (wrong / (0.5 * tolerance)) ** 2)
+        # P(data | unimodal) / P(data) is P(unimodal | data) / P(unimodal), for every hyper-parameter.
+        import os
+        mode = os.environ.get("UM", "evid")
+        if mode in ("evid", "w"):
+            ratio = weights / unimodal_mass(every.amplitudes, every.lengths, grid)
+        if mode == "w": weights = ratio
+        if mode in ("evid", "evidonly"):
+            ratio = weights / unimodal_mass(every.amplitudes, every.lengths, grid)
+            odds = share * float(ratio.mean())
+            keep = round(draws * odds / (odds + 1 - share))
+            if mode == "evid": weights = ratio
+        else:
+            keep = round(share*draws)
+    free = every.values[:: len(every.values) // draws][: draws - keep]
     if not keep:
         return free
-    wrong = np.abs(every - project(every)).max(1)
-    weights = np.exp(-0.5 * ((wrong - wrong.min()) / (0.5 * tolerance)) ** 2)
     edges = np.cumsum(weights) / weights.sum()
-    kept = every[np.searchsorted(edges, (np.arange(keep) + 0.5) / keep)]
-    return np.concatenate([free, project(kept)])
+    kept = every.values[np.minimum(np.searchsorted(edges, (np.arange(keep) + 0.5) / keep), len(edges) - 1)]
+    return np.concatenate([free, project(kept.reshape(-1, grid.size)).reshape(kept.shape)])
+
+
+def _eligible(grid: Array, context: Context) -> NDArray[np.bool_]:
+    """Points that a trial of this context can take; at least one."""
+    found: NDArray[np.bool_] = (grid >= context.low - 1e-9) & (grid <= context.high + 1e-9)
+    if not found.any():
+        found[np.abs(grid - (context.low + context.high) / 2).argmin()] = True
+    return found
 
 
 @lru_cache(maxsize=8)

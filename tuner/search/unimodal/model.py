@@ -1,15 +1,18 @@
-"""A Gaussian process of the score over the parameter and the fraction of the steps.
+"""A Gaussian process of the score over the parameter, the fraction of the steps and what else is searched.
 
-    score(trial, x, t) = mean(t) + s(t) g(x − d log t, log t) + effect of the trial + noise
+    score(trial, x, z, t) = mean(t) + s(t) [g(x − d log t, z, log t) + h(z, log t)] + effect of the trial + noise
 
-`mean` is free at each rung; g has a Matérn 5/2 kernel in x and a squared exponential one in log t; s(t) = √t, for the
-curve grows out of the common start; d ≥ 0 is the drift of the optimum to larger values while training goes on. A
-trial's effect has a persistent, a decaying and a fresh part. Hyper-parameters are averaged over a grid by their
-marginal likelihood times prior (Rasmussen & Williams 2006, chapters 2 and 5), in units of the tolerance.
+`mean` is free at each rung; g, the curve, has a Matérn 5/2 kernel in x and a squared exponential one in log t;
+s(t) = √t, for the curve grows out of the common start; d ≥ 0 is the drift of the optimum to larger values while
+training goes on. z are the other searched parameters: h is the level that they give to the whole curve, and half of
+g's variance is common to all of them. A trial's effect has a persistent, a decaying and a fresh part. Hyper-parameters
+are averaged over a grid by their marginal likelihood times prior (Rasmussen & Williams 2006, chapters 2 and 5), in
+units of the tolerance.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Final
@@ -17,30 +20,32 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.search.unimodal.records import Seen
+from tuner.search.unimodal.records import Context, Seen
 
-__all__ = ["HyperGrid", "Posterior", "fit"]
+__all__ = ["Draws", "HyperGrid", "Posterior", "fit"]
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
 class HyperGrid:
-    """Where the hyper-parameters are looked for, and how likely each is before anything is seen.
+    """Where the hyper-parameters are looked for.
 
     Attributes:
         amplitudes: of g, in tolerances.
         lengths: of the kernel in x, in lengths of the axis.
         drifts: d, in lengths of the axis for each unit of log t.
         noises: standard deviation of a trial's whole effect, in tolerances; log-normal around 1.
+        levels: of h, in amplitudes of g; only where something else is searched.
         time_length: of the kernel in log t.
         rough_left: noise at place 0 is 1 + this, times what it is at the other end (DPLIS, Table 10).
     """
 
-    amplitudes: tuple[float, ...] = (2.5, 5.0, 10.0, 20.0, 40.0)
+    amplitudes: tuple[float, ...] = (2.5, 5.0, 10.0, 20.0, 40.0, 80.0)
     lengths: tuple[float, ...] = (0.15, 0.3, 0.6)
     drifts: tuple[float, ...] = (0.0, 0.1, 0.3)
-    noises: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
+    noises: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+    levels: tuple[float, ...] = (0.5, 2.0)
     time_length: float = 1.5
     rough_left: float = 0.8
 
@@ -52,49 +57,105 @@ _DRIFT: Final = 0.15  # exponential
 _MEAN: Final = 30.0
 """Deviation of a rung's mean, in amplitudes: free, but for numbers that a computer can hold."""
 
+_COMMON: Final = 0.5  # of g's variance, to all contexts
+_Z_CURVE, _Z_LEVEL = 1.0, 0.4  # lengths in which a number between 0 and 1 changes the curve, and its level
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Possible curves at the end of training, up to a constant.
+
+    Attributes:
+        values: shape (draws, contexts, places).
+        amplitudes: of g in each draw, in tolerances, shape (draws,).
+        lengths: of its kernel, shape (draws,).
+    """
+
+    values: Array
+    amplitudes: Array
+    lengths: Array
+
+
+@dataclass(frozen=True, eq=False)
+class _Solved:
+    """One point of the hyper-grid."""
+
+    weight: float
+    amplitude: float
+    length: float
+    drift: float
+    level: float
+    lower: Array
+    half: Array
+
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """What is believed of the curve at the end of training, up to a constant.
+    """What is believed of the curve, ready to be asked for.
 
     Attributes:
-        grid: places, shape (n,).
-        weights: of the hyper-parameters that matter, shape (k,), sum 1.
-        means: shape (k, n).
-        roots: of the covariances (`roots[i] @ roots[i].T`), shape (k, n, n).
         noise: standard deviation of a trial's effect, in units of the score, averaged.
-        drift: averaged, in lengths of the axis.
+        drift: averaged, in lengths of the axis for each unit of log t.
     """
 
-    grid: Array
-    weights: Array
-    means: Array
-    roots: Array
     noise: float
     drift: float
+    _seen: Seen
+    _tolerance: float
+    _time_length: float
+    _solved: tuple[_Solved, ...]
 
-    def draws(self, count: int, random: np.random.Generator) -> Array:
-        """Curves from the posterior, shape (count, n); the hyper-parameters in proportion to their weights."""
-        shares = np.floor(self.weights * count + 0.5 * (np.arange(len(self.weights)) == 0)).astype(int)
+    def draws(self, grid: Array, contexts: Sequence[Context], count: int, random: np.random.Generator) -> Draws:
+        """Curves of several contexts, drawn jointly; the hyper-parameters in proportion to their weights.
+
+        Args:
+            grid: places, shape (places,).
+            contexts: at least one.
+            count: draws.
+            random: draws them.
+        """
+        weights = np.array([each.weight for each in self._solved])
+        shares = np.floor(weights * count).astype(int)
         shares[0] += count - shares.sum()
-        normal = random.standard_normal((count, self.grid.size))
-        which = np.repeat(np.arange(len(shares)), np.maximum(shares, 0))[:count]
-        curves: Array = self.means[which] + np.einsum("snm,sm->sn", self.roots[which], normal)
-        return curves
+        normal = random.standard_normal((count, grid.size * len(contexts)))
+        values, begin = np.empty_like(normal), 0
+        for solved, share in zip(self._solved, shares, strict=True):
+            mean, root = self._curve(solved, grid, contexts)
+            values[begin : begin + share] = mean + normal[begin : begin + share] @ root.T
+            begin += share
+        return Draws(
+            values.reshape(count, len(contexts), grid.size),
+            np.repeat([each.amplitude for each in self._solved], shares),
+            np.repeat([each.length for each in self._solved], shares),
+        )
 
-    @property
-    def mean(self) -> Array:
-        """Averaged over the hyper-parameters, shape (n,)."""
-        found: Array = self.weights @ self.means
-        return found
+    def mean(self, grid: Array, contexts: Sequence[Context]) -> Array:
+        """The curve of each context, averaged over the hyper-parameters, shape (contexts, places)."""
+        found: Array = sum(each.weight * self._curve(each, grid, contexts)[0] for each in self._solved)  # type: ignore[assignment]
+        return found.reshape(len(contexts), grid.size)
+
+    def _curve(self, solved: _Solved, grid: Array, contexts: Sequence[Context]) -> tuple[Array, Array]:
+        """Mean and root of the covariance of the curves, one context after the other, in the score's unit."""
+        place, fraction, _, _ = self._seen.arrays
+        log_t = np.log(fraction)
+        to_end = np.exp(-0.5 * (log_t / self._time_length) ** 2) * np.sqrt(fraction)
+        here, known = _distances(contexts, contexts), _distances([r.context for r in self._seen.records], contexts)
+        places, many = np.tile(grid, len(contexts)), np.repeat(np.arange(len(contexts)), grid.size)
+        z = place - solved.drift * log_t
+        cross = _matern(np.abs(z[:, None] - places[None, :]) / solved.length) * _shared(known)[:, many]
+        cross += solved.level**2 * _level(known)[:, many]
+        back = np.linalg.solve(solved.lower, cross * to_end[:, None])
+        prior = _matern(np.abs(places[:, None] - places[None, :]) / solved.length) * _shared(here)[many][:, many]
+        prior += solved.level**2 * _level(here)[many][:, many]
+        root = np.linalg.cholesky(prior - back.T @ back + 1e-6 * np.eye(places.size))
+        return self._tolerance * (back.T @ solved.half), self._tolerance * solved.amplitude * root
 
 
-def fit(seen: Seen, grid: Array, *, tolerance: float, hyper: HyperGrid | None = None) -> Posterior:
+def fit(seen: Seen, *, tolerance: float, hyper: HyperGrid | None = None) -> Posterior:
     """Condition the process on what was seen.
 
     Args:
         seen: at least one record.
-        grid: places at which the curve is wanted.
         tolerance: how much better a score must be to matter; the unit of all priors.
         hyper: where the hyper-parameters are looked for.
 
@@ -114,21 +175,23 @@ def fit(seen: Seen, grid: Array, *, tolerance: float, hyper: HyperGrid | None = 
     rough = 1.0 + hyper.rough_left * np.exp(-place / 0.45)
     effect = (trial[:, None] == trial[None, :]) * np.outer(rough, rough) * (1 + np.exp(-2 * gap)) / 3
     effect += np.diag(rough**2 / 3)
-    to_end = np.exp(-0.5 * (log_t / hyper.time_length) ** 2) * np.sqrt(fraction)
+    contexts = [record.context for record in seen.records]
+    alone = len(set(contexts)) == 1
+    distances = _distances(contexts, contexts)
+    shared, level = in_time * _shared(distances), in_time * _level(distances)
 
     # With the noise as a share of the amplitude, the amplitude is a factor of the whole covariance: it needs no other
     # root.
-    shapes = list(product(hyper.lengths, hyper.drifts))
+    shapes = list(product(hyper.lengths, hyper.drifts, hyper.levels[:1] if alone else hyper.levels))
     scales = np.array(list(product(hyper.amplitudes, hyper.noises)))
     shares, which = np.unique(np.round(scales[:, 1] / scales[:, 0], 12), return_inverse=True)
-    noisy = (shares**2)[:, None, None] * effect + 1e-6 * np.eye(y.size)
+    noisy = (shares**2)[:, None, None] * effect + _MEAN**2 * same_rung + 1e-6 * np.eye(y.size)
     evidence = np.empty((len(shapes), len(scales)))
     solved: list[tuple[Array, Array]] = []
-    for row, (length, drift) in enumerate(shapes):
+    for row, (length, drift, height) in enumerate(shapes):
         z = place - drift * log_t
-        lower = np.linalg.cholesky(
-            _matern(np.abs(z[:, None] - z[None, :]) / length) * in_time + _MEAN**2 * same_rung + noisy
-        )
+        curve = _matern(np.abs(z[:, None] - z[None, :]) / length) * shared
+        lower = np.linalg.cholesky((curve if alone else curve + height**2 * level) + noisy)
         half = np.linalg.solve(lower, np.broadcast_to(y[:, None], (len(shares), y.size, 1)))[..., 0]
         logs = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(1)
         evidence[row] = -0.5 * (half**2).sum(1)[which] / scales[:, 0] ** 2 - logs[which] - y.size * np.log(scales[:, 0])
@@ -136,28 +199,48 @@ def fit(seen: Seen, grid: Array, *, tolerance: float, hyper: HyperGrid | None = 
         solved.append((lower, half))
     weights = np.exp(evidence - evidence.max())
     weights /= weights.sum()
-    order = [flat for flat in np.argsort(-weights, axis=None)[:12] if weights.flat[flat] > 0.01]
-    chosen = np.array([weights.flat[flat] for flat in order])
-    means, roots = [], []
-    apart = np.abs(grid[:, None] - grid[None, :])
+    order = [int(flat) for flat in np.argsort(-weights, axis=None)[:12] if weights.flat[flat] > 0.01]
+    kept = sum(float(weights.flat[flat]) for flat in order)
+    found = []
     for flat in order:
-        row, column = divmod(int(flat), len(scales))
-        length, drift = shapes[row]
+        row, column = divmod(flat, len(scales))
+        length, drift, height = shapes[row]
         lower, half = solved[row][0][which[column]], solved[row][1][which[column]]
-        cross = _matern(np.abs((place - drift * log_t)[:, None] - grid[None, :]) / length) * to_end[:, None]
-        back = np.linalg.solve(lower, cross)
-        means.append(tolerance * (back.T @ half))
-        covariance = _matern(apart / length) - back.T @ back + 1e-6 * np.eye(grid.size)
-        roots.append(tolerance * scales[column, 0] * np.linalg.cholesky(covariance))
+        weight, amplitude = float(weights.flat[flat]) / kept, float(scales[column, 0])
+        found.append(_Solved(weight, amplitude, length, drift, 0.0 if alone else height, lower, half))
     noise = float((weights.sum(0) * scales[:, 1]).sum() * tolerance)
-    drifted = float(sum(weights[row].sum() * drift for row, (_, drift) in enumerate(shapes)))
-    return Posterior(grid, chosen / chosen.sum(), np.array(means), np.array(roots), noise, drifted)
+    drifted = float(sum(weights[row].sum() * drift for row, (_, drift, _) in enumerate(shapes)))
+    return Posterior(noise, drifted, seen, tolerance, hyper.time_length, tuple(found))
 
 
 def _matern(distance: Array) -> Array:
     scaled = np.sqrt(5.0) * distance
     found: Array = (1 + scaled + scaled**2 / 3) * np.exp(-scaled)
     return found
+
+
+def _shared(distances: Array) -> Array:
+    found: Array = _COMMON + (1 - _COMMON) * np.exp(-0.5 * distances / _Z_CURVE**2)
+    return found
+
+
+def _level(distances: Array) -> Array:
+    found: Array = np.exp(-0.5 * distances / _Z_LEVEL**2)
+    return found
+
+
+def _distances(rows: Sequence[Context], columns: Sequence[Context]) -> Array:
+    """Squared, summed over the other parameters; another word, or a parameter that one has and one has not, is 1."""
+    known = list(dict.fromkeys((*rows, *columns)))
+    found, values = np.zeros((len(known), len(known))), [dict(context.values) for context in known]
+    for name in sorted({name for each in values for name in each}):
+        own = [each.get(name, "") for each in values]
+        numbers = np.array([value if isinstance(value, float) else np.nan for value in own])
+        words = np.array([str(value) for value in own], dtype=object)
+        apart = (numbers[:, None] - numbers[None, :]) ** 2
+        found += np.where(np.isnan(apart), words[:, None] != words[None, :], apart)
+    place = {context: number for number, context in enumerate(known)}
+    return found[np.ix_([place[row] for row in rows], [place[column] for column in columns])]
 
 
 def _log_prior(length: float, drift: float, scales: Array) -> Array:

@@ -9,9 +9,28 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Record", "Seen", "Standing"]
+__all__ = ["ALONE", "Context", "Record", "Seen", "Standing"]
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, order=True)
+class Context:
+    """What a trial trains with beside the parameter of the axis.
+
+    Attributes:
+        values: of the other searched parameters, sorted by name: from 0 to 1 where they are numbers, else their words.
+        low: least place on the axis that a trial with these can take; above 0 where they scale the parameter.
+        high: largest such place.
+    """
+
+    values: tuple[tuple[str, float | str], ...] = ()
+    low: float = 0.0
+    high: float = 1.0
+
+
+ALONE = Context()
+"""That of every trial where nothing else is searched."""
 
 
 @dataclass(frozen=True, order=True)
@@ -23,12 +42,14 @@ class Record:
         fraction: of the steps that were taken, above 0, at most 1.
         score: larger is better.
         trial: number of the trial.
+        context: what else it trains with.
     """
 
     place: float
     fraction: float
     score: float
     trial: int
+    context: Context = ALONE
 
 
 @dataclass(frozen=True, order=True)
@@ -39,11 +60,15 @@ class Standing:
         place: on its axis.
         trial: number.
         state: running, complete or pruned; one that failed is none.
+        context: what else it trains with.
+        audit: whether it was started where nothing was known, to see whether there is another peak.
     """
 
     place: float
     trial: int
     state: str
+    context: Context = ALONE
+    audit: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,239 @@
+"""Experiment files with the unimodal sampler and pruner: what they need, what they assume, what they refuse."""
+
+from __future__ import annotations
+
+import pytest
+
+from tuner.errors import ExperimentError
+from tuner.experiment import Experiment, loads
+from tuner.plan import make_plan
+from tuner.presenting_plan import plan_text, search_facts
+from tuner.search.samplers import make_sampler
+from tuner.search.unimodal.beliefs import Rules
+from tuner.search.unimodal_options import TOLERANCES
+from tuner.search.unimodal_study import UnimodalPruners, UnimodalSamplers
+from tuner.study import _pruner, _sampler, check_search
+
+FILE = """\
+name: a-search
+dataset: {name: digits}
+trainable: {method: dplis}
+privacy: {epsilon: 8}
+search:
+  trials: 4
+  sampler: unimodal
+  space:
+    R: {uniform: [0, 100]}
+"""
+RUNGS = (10, 20)
+
+
+def of(*options: str, text: str = FILE) -> Experiment:
+    return loads(text, options, source="e.yaml")
+
+
+def problems_of(*options: str, text: str = FILE) -> list[str]:
+    with pytest.raises(ExperimentError) as caught:
+        of(*options, text=text)
+    return [str(problem) for problem in caught.value.problems]
+
+
+# -- which parameter ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["sampler", "pruner"])
+def test_the_radius_is_the_parameter_when_nothing_is_declared_and_the_resolved_file_says_so(kind: str) -> None:
+    experiment = of("search.sampler=tpe", f"search.{kind}=unimodal")
+    assert experiment.space.unimodal == ("smoothing_radius",)
+    assert experiment.search.space["smoothing_radius"] == {"uniform": [0, 100], "unimodal": True}
+    assert loads(experiment.to_yaml()) == experiment
+    assert of("search.sampler=tpe").space.unimodal == (), "the control"
+
+
+def test_a_declaration_goes_before_what_is_assumed() -> None:
+    rate = "search.space={R: {uniform: [0, 100]}, lr: {log_uniform: [0.1, 1], unimodal: true}}"
+    assert of(rate).space.unimodal == ("learning_rate",)
+    both = "search.space={R: {uniform: [0, 9], unimodal: true}, lr: {log_uniform: [0.1, 1], unimodal: true}}"
+    assert of(both).space.unimodal == ("smoothing_radius", "learning_rate")
+
+
+def test_noise_may_be_the_parameter_where_it_stands_with_the_privacy() -> None:
+    noise = ["search.space={R: 3.0}", "privacy.noise_multiplier={log_uniform: [1, 9], unimodal: true}"]
+    experiment = of(*noise)
+    assert experiment.space.unimodal == ("noise_multiplier",)
+    assert loads(experiment.to_yaml()) == experiment
+    assert make_plan(experiment, experiment.dataset_request()).priced == {"noise_multiplier": {"log_uniform": [1, 9]}}
+    (problem,) = problems_of("privacy.noise_multiplier={choice: [1, 2], unimodal: true}")
+    assert "privacy.noise_multiplier: only a range can be declared unimodal" in problem
+
+
+def test_a_batch_size_may_be_the_parameter_and_stays_priced() -> None:
+    experiment = of("search.space={R: 3.0, batch_size: {log_integer: [32, 256], unimodal: true}}")
+    assert experiment.space.unimodal == ("batch_size",)
+    assert make_plan(experiment, experiment.dataset_request()).priced == {"batch_size": {"log_integer": [32, 256]}}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["search.space={R: 3.0, lr: default}"],
+        ["search.space={R: {choice: [1, 2]}}"],
+        ["search.space={}", "trainable.method=dp_sgd"],
+        ["search.space={}", "search.trials=1"],
+        ["search.sampler=tpe", "search.pruner=unimodal", "search.space={lr: default}"],
+    ],
+)
+def test_without_such_a_parameter_a_gate_says_what_to_write(options: list[str]) -> None:
+    (problem,) = problems_of(*options)
+    kind = "pruner" if "search.pruner=unimodal" in options else "sampler"
+    assert f"search.{kind}: the unimodal {kind} needs a searched range" in problem
+    assert "unimodal: true beside a domain" in problem
+
+
+def test_the_gate_names_the_line_and_is_said_once_for_both() -> None:
+    text = FILE.replace("R: {uniform: [0, 100]}", "lr: default").replace(
+        "sampler: unimodal", "sampler: unimodal\n  pruner: unimodal"
+    )
+    (problem,) = problems_of(text=text)
+    assert problem.startswith("e.yaml:7: search.sampler: ")
+    assert "got learning_rate searched" in problem
+    (problem,) = problems_of(text=FILE.replace("{uniform: [0, 100]}", "{choice: [0, 100], unimodal: true}"))
+    assert problem.startswith("e.yaml:9: search.space.R: only a range can be declared unimodal")
+
+
+def test_the_default_space_of_the_method_counts() -> None:
+    assert of("search.space={}").space.unimodal == ("smoothing_radius",)
+
+
+# -- modes -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_sealed_search_refuses_both_as_it_does_every_one_that_follows_the_scores() -> None:
+    sealed = "privacy.accounting=selection"
+    (problem,) = problems_of(sealed)
+    assert "search.sampler: selection needs candidates drawn independently from one fixed prior" in problem
+    assert "unimodal follows the scores" in problem
+    (problem,) = problems_of(sealed, "search.sampler=random", "search.pruner=unimodal")
+    assert "search.pruner: selection releases the best of independent runs" in problem
+    (problem,) = problems_of(sealed, "search.space={lr: default}")
+    assert "selection needs candidates" in problem
+    assert of(sealed, "search.sampler=random").space.unimodal == (), "the control"
+
+
+@pytest.mark.parametrize("when", ["stop", "replicate"])
+def test_what_follows_when_it_is_sure_needs_the_sampler_that_can_tell(when: str) -> None:
+    option = f"search.when_sure={when}"
+    assert of(option).search.when_sure == when
+    for others in (["search.sampler=tpe"], ["search.sampler=tpe", "search.pruner=unimodal"]):
+        (problem,) = problems_of(option, *others)
+        assert f"search.when_sure: {when} needs a sampler that knows how sure it is, and tpe does not" in problem
+    (problem,) = problems_of(option, "privacy.accounting=selection", "search.sampler=random")
+    assert "search.when_sure: a sealed search hides how many runs it made" in problem
+    assert of("search.sampler=tpe").search.when_sure == "go_on"
+    (problem,) = problems_of("search.when_sure=sometimes")
+    assert "must be one of go_on, stop, replicate" in problem
+
+
+def test_a_public_search_may_use_both() -> None:
+    public = ["privacy.accounting=public", "dataset.name=mnist", "search.public={name: fashion_mnist}"]
+    assert of(*public, "search.pruner=unimodal", "search.when_sure=stop").search.is_unimodal
+
+
+# -- what is built -----------------------------------------------------------------------------------------------------
+
+
+def rules_of(part: UnimodalSamplers | UnimodalPruners) -> list[tuple[str, float, tuple[str, ...]]]:
+    return [(each.parameter, each._tolerance, each.scales) for each in part.each]
+
+
+def test_both_are_told_the_parameter_its_scales_and_a_tolerance() -> None:
+    experiment = of("search.pruner=unimodal", "search.space={R: {uniform: [0, 9]}, lr: default, C: default}")
+    sampler, pruner = _sampler(experiment, RUNGS, 0), _pruner(experiment, RUNGS)
+    assert isinstance(sampler, UnimodalSamplers)
+    assert isinstance(pruner, UnimodalPruners)
+    expected = [("smoothing_radius", TOLERANCES["validation_accuracy"], ("learning_rate", "max_grad_norm"))]
+    assert rules_of(sampler) == rules_of(pruner) == expected
+    assert sampler.each[0]._last_step == pruner.each[0]._last_step == RUNGS[-1]
+    check_search(experiment, RUNGS)
+    loss = of("search.metric={name: validation_loss, mode: min}")
+    assert rules_of(_sampler(loss, RUNGS, 0))[0][1] == TOLERANCES["validation_loss"]  # type: ignore[arg-type]
+
+
+def test_a_tolerance_of_one_is_the_tolerance_of_both_unless_the_other_has_its_own() -> None:
+    def told(*options: str) -> list[float]:
+        experiment = of(*options)
+        return [rules_of(part)[0][1] for part in (_sampler(experiment, RUNGS, 0), _pruner(experiment, RUNGS))]  # type: ignore[arg-type]
+
+    assert told("search.sampler={name: unimodal, tolerance: 0.01}", "search.pruner=unimodal") == [0.01, 0.01]
+    assert told("search.pruner={name: unimodal, tolerance: 0.03}") == [0.03, 0.03]
+    both = ["search.sampler={name: unimodal, tolerance: 0.01}", "search.pruner={name: unimodal, tolerance: 0.03}"]
+    assert told(*both) == [0.01, 0.03]
+
+
+def test_several_share_the_risk_and_what_is_scaled_is_asked_for_last() -> None:
+    both = "search.space={R: {uniform: [0, 9], unimodal: true}, lr: {log_uniform: [0.1, 1], unimodal: true}}"
+    experiment = of(both, "search.pruner={name: unimodal, risk: 0.08}")
+    pruner, sampler = _pruner(experiment, RUNGS), _sampler(experiment, RUNGS, 0)
+    assert isinstance(pruner, UnimodalPruners)
+    assert isinstance(sampler, UnimodalSamplers)
+    assert [each._rules["risk"] for each in pruner.each] == [0.04, 0.04]
+    assert [each.parameter for each in sampler.each] == ["learning_rate", "smoothing_radius"]
+    assert sampler.each[1]._base is sampler.each[0]
+    check_search(experiment, RUNGS)
+
+
+@pytest.mark.parametrize(
+    ("space", "starts"),
+    [
+        ("{R: {uniform: [0, 100]}}", None),
+        ("{R: {log_uniform: [1, 80]}}", None),
+        ("{R: {uniform: [0, 9]}}", (3, 6)),
+        ("{R: {log_uniform: [1, 27]}}", (3, 9)),
+        ("{R: 1.0, lr: {log_uniform: [0.01, 10], unimodal: true}}", (0.1, 1)),
+        ("{R: 1.0, K: {integer: [1, 2], unimodal: true}}", (1, 2)),
+        ("{R: 1.0, K: {log_integer: [1, 27], unimodal: true}}", (3, 9)),
+    ],
+)
+def test_the_first_values_are_usual_radii_or_a_third_and_two_thirds_of_the_way(
+    space: str, starts: tuple[float, ...] | None
+) -> None:
+    experiment = of(f"search.space={space}", "search.pruner=unimodal")
+    sampler, pruner = _sampler(experiment, RUNGS, 0), _pruner(experiment, RUNGS)
+    assert isinstance(sampler, UnimodalSamplers)
+    assert isinstance(pruner, UnimodalPruners)
+    own, others = sampler.each[0]._rules.get("starts"), pruner.each[0]._rules.get("starts")
+    assert own == others == (None if starts is None else pytest.approx(starts))
+    assert Rules.starts == (10.0, 30.0), "the usual ones"
+
+
+def test_ours_keeps_the_seed_after_a_resume_and_the_other_sampler_does_not() -> None:
+    experiment = of("seed=5")
+    new, resumed = _sampler(experiment, RUNGS, 0), _sampler(experiment, RUNGS, 7)
+    assert isinstance(new, UnimodalSamplers)
+    assert isinstance(resumed, UnimodalSamplers)
+    assert new.each[0]._seed == resumed.each[0]._seed == 5
+    states = [each.each[0]._base._rng.rng.get_state()[1].tolist() for each in (new, resumed)]  # type: ignore[attr-defined]
+    assert states[0] != states[1]
+    again = make_sampler("tpe", seed=5, trials_before=7)
+    assert again._rng.rng.get_state()[1].tolist() == states[1]  # type: ignore[attr-defined]
+
+
+# -- the plan ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_plan_says_in_one_line_what_is_modelled() -> None:
+    experiment = of("search.space={R: {uniform: [0, 9]}, lr: default, C: default}", "resources.concurrent_trials=4",
+                    "search.when_sure=stop")  # fmt: skip
+    facts = dict(search_facts(experiment))
+    assert facts["one top along"] == "smoothing_radius"
+    assert facts["modelled"] == (
+        "smoothing_radius × learning_rate × max_grad_norm, an absolute standard deviation: smoothing_radius compares "
+        "only where the rest is equal"
+    )
+    assert facts["at a time"].startswith("2 trials (at_once)")
+    assert "keeps the rest of its budget" in facts["when sure"]
+    plan = make_plan(experiment, experiment.dataset_request())
+    assert set(facts.items()) <= set(plan_text(plan, source="e.yaml", search=search_facts(experiment)).facts)
+    alone = dict(search_facts(of()))
+    assert set(alone) == {"one top along"}, "nothing scales it, nothing runs beside it"
+    assert search_facts(of("search.sampler=tpe")) == ()

@@ -1,0 +1,139 @@
+"""What a space declares unimodal: read, refused, kept, asked for last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from search_spaces import Fixed, Scalar, SearchSpace, SpaceError, Uniform, parse_declared, parse_space
+
+RADIUS = {"uniform": [0, 100], "unimodal": True}
+
+
+class Recorder:
+    """Chooses the first of everything and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def uniform(self, name: str, low: float, high: float, *, log: bool) -> float:
+        self.asked.append(name)
+        return low
+
+    def integer(self, name: str, low: int, high: int, *, log: bool) -> int:
+        self.asked.append(name)
+        return low
+
+    def choice(self, name: str, options: tuple[Scalar, ...]) -> Scalar:
+        self.asked.append(name)
+        return options[0]
+
+
+def space_of(method: str = "dplis", **raw: Any) -> SearchSpace:  # noqa: ANN401
+    return parse_space(raw, method=method)
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "domain"),
+    [
+        ("smoothing_radius", "dplis", {"uniform": [0, 100]}),
+        ("max_grad_norm", "dp_sgd", {"log_uniform": [0.1, 10]}),
+        ("learning_rate", "dp_sgd", {"log_uniform": [0.1, 10]}),
+        ("smoothing_samples", "dplis", {"log_integer": [1, 20]}),
+        ("warmup", "dp_sgd", {"uniform": [0, 0.2]}),
+        ("batch_size", "dp_sgd", {"integer": [32, 64]}),
+        ("weight_decay", "dp_weight_decay", {"log_uniform": [1e-4, 1]}),
+    ],
+)
+def test_any_searched_number_may_be_declared(name: str, method: str, domain: dict[str, list[float]]) -> None:
+    space = parse_space({name: {**domain, "unimodal": True}}, method=method)
+    (flat,) = space.unimodal
+    assert flat.rpartition(".")[2] == name
+    assert space.to_spec()[name] == {**domain, "unimodal": True}
+    assert parse_space(space.to_spec(), method=method) == space
+    assert parse_space({name: {**domain, "unimodal": False}}, method=method) == parse_space(
+        {name: domain}, method=method
+    ), "false says nothing"
+
+
+def test_an_alias_and_a_conditional_parameter_keep_their_declaration() -> None:
+    decay = {"log_uniform": [0.5, 3], "unimodal": True}
+    space = space_of(R=RADIUS, schedule={"choice": ["constant", {"inverse_time": {"decay": decay}}]})
+    assert space.unimodal == ("smoothing_radius", "schedule.inverse_time.decay")
+    assert space.to_spec()["schedule"] == {"choice": ["constant", {"inverse_time": {"decay": decay}}]}
+    assert parse_space(space.to_spec(), method="dplis") == space
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"choice": [1, 2], "unimodal": True},
+        {"choice": [10], "unimodal": True},
+        {"value": 10, "unimodal": True},
+        {"unimodal": True},
+    ],
+)
+def test_only_a_range_is_declared_and_anything_else_is_one_problem(raw: dict[str, object]) -> None:
+    with pytest.raises(SpaceError) as caught:
+        space_of(smoothing_radius=raw)
+    (problem,) = caught.value.problems
+    assert problem.path == ("smoothing_radius",)
+    assert problem.rule.startswith("only a range can be declared unimodal")
+    assert "unimodal: true" in problem.value
+    assert "uniform" in problem.mend
+
+
+def test_a_declaration_is_true_or_false() -> None:
+    with pytest.raises(SpaceError, match="unimodal must be true or false, got 1"):
+        space_of(smoothing_radius={"uniform": [0, 100], "unimodal": 1})
+    with pytest.raises(SpaceError, match="exactly one key"):
+        space_of(smoothing_radius={"uniform": [0, 100], "unimodel": True})
+
+
+def test_a_domain_is_had_without_its_declaration() -> None:
+    assert parse_declared(RADIUS) == (Uniform(0, 100), True)
+    assert parse_declared({"uniform": [0, 100]}) == (Uniform(0, 100), False)
+    assert parse_declared(3) == (Fixed(3), False)
+
+
+def test_what_is_unimodal_is_asked_for_last_and_stands_where_it_stood() -> None:
+    raw = {
+        "smoothing_radius": RADIUS,
+        "learning_rate": {"log_uniform": [0.1, 1], "unimodal": True},
+        "schedule": {"choice": ["inverse_time"]},
+        "smoothing_samples": 3,
+        "max_grad_norm": {"log_uniform": [0.1, 1]},
+    }
+    space, recorder = space_of(**raw), Recorder()
+    chosen = space.sample(recorder)
+    assert recorder.asked == ["schedule", "max_grad_norm", "learning_rate", "smoothing_radius"]
+    assert list(chosen) == list(raw)
+    plain = {**raw, "smoothing_radius": {"uniform": [0, 100]}, "learning_rate": {"log_uniform": [0.1, 1]}}
+    recorder = Recorder()
+    assert space_of(**plain).sample(recorder) == chosen
+    assert recorder.asked == ["smoothing_radius", "learning_rate", "schedule", "max_grad_norm"], "the order of the file"
+
+
+def test_a_radius_is_scaled_by_what_is_searched_of_the_three() -> None:
+    space = space_of(R=RADIUS, learning_rate={"log_uniform": [0.1, 1]}, max_grad_norm=1.0)
+    assert space.scales("smoothing_radius") == ("learning_rate",)
+    assert space.scales("learning_rate") == ()
+    every = space_of(R=RADIUS, lr="default", C="default", noise_multiplier="default")
+    assert every.scales("smoothing_radius") == ("learning_rate", "noise_multiplier", "max_grad_norm")
+
+
+def test_a_grid_walks_the_same_points_whatever_is_unimodal() -> None:
+    from tuner.search.samplers import grid_points
+
+    raw = {"smoothing_radius": RADIUS, "learning_rate": {"uniform": [0.1, 1]}, "schedule": "default"}
+    space = space_of(**raw)
+    plain = space_of(**{**raw, "smoothing_radius": {"uniform": [0, 100]}})
+
+    def points(of: SearchSpace) -> list[list[tuple[str, str]]]:
+        return sorted(
+            sorted((name, str(value)) for name, value in point.items()) for point in grid_points(of, of.grid(3))
+        )
+
+    assert points(space) == points(plain)
+    assert len(points(space)) == 3 * 3 * 3

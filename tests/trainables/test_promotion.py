@@ -1,0 +1,124 @@
+"""K that rises while a trial lasts: the same training as one number until the first rise, whatever cuts it off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from training_fakes import CountingCharge, MakeSpec, raw
+
+from trainables.errors import HyperparameterError
+from trainables.hyperparameters import DPSGD, from_parameters
+from trainables.promotion import Promotion
+from trainables.spec import fingerprint
+from trainables.training import PrivateTraining, TrainingSpec
+
+STEPS, RISES = 12, {"promote": [1, 3, 4], "from_step": [0, 4, 8]}
+
+
+def spec_of(make_spec: MakeSpec, samples: object, **changes: object) -> TrainingSpec:
+    """A study, whose noise is seeded."""
+    parameters = {"smoothing_radius": 5.0, "learning_rate": 0.5, "smoothing_samples": samples}
+    seeded: dict[str, Any] = {"method": "dplis", "private": False, "noise_seed": 1, "steps": STEPS, **changes}
+    return make_spec(parameters=parameters, **seeded)
+
+
+def weights_at(spec: TrainingSpec, *steps: int) -> list[torch.Tensor]:
+    training, found = PrivateTraining(spec, CountingCharge()), []
+    for step in steps:
+        training.run_to(step)
+        found.append(raw(training).clone())
+    return found
+
+
+pytestmark = pytest.mark.usefixtures("fake_data")
+
+
+def test_before_the_first_rise_it_is_one_sample_to_the_bit(make_spec: MakeSpec) -> None:
+    rising = weights_at(spec_of(make_spec, RISES), 1, 4, 5, STEPS)
+    single = weights_at(spec_of(make_spec, 1), 1, 4, 5, STEPS)
+    assert [torch.equal(*pair) for pair in zip(rising, single, strict=True)] == [True, True, False, False]
+    again = weights_at(spec_of(make_spec, RISES), 1, 4, 5, STEPS)
+    assert all(torch.equal(*pair) for pair in zip(rising, again, strict=True))
+
+
+def test_after_a_rise_it_goes_on_as_the_larger_number_would_from_there(make_spec: MakeSpec, tmp_path: Path) -> None:
+    """The same model and the same draws: only K is another."""
+    rising = PrivateTraining(spec_of(make_spec, RISES), CountingCharge())
+    rising.run_to(4)
+    rising.save(tmp_path / "at-the-rise.pt")
+    single = PrivateTraining(spec_of(make_spec, 3), CountingCharge())
+    state = torch.load(tmp_path / "at-the-rise.pt", weights_only=True)
+    single.load_state_dict({**state, "spec": fingerprint(single.spec), "leased": 0})
+    rising.run_to(8)
+    single.run_to(8)
+    assert torch.equal(raw(rising), raw(single))
+
+
+@pytest.mark.parametrize("cut", [1, 4, 6, 8, 11])
+def test_a_training_that_was_cut_off_has_the_k_of_each_step(make_spec: MakeSpec, tmp_path: Path, cut: int) -> None:
+    spec, charge = spec_of(make_spec, RISES), CountingCharge()
+    first = PrivateTraining(spec, charge)
+    first.run_to(cut)
+    first.save(tmp_path / "state.pt")
+    second = PrivateTraining(spec, charge)
+    second.load(tmp_path / "state.pt")
+    second.run_to(STEPS)
+    assert torch.equal(raw(second), weights_at(spec, STEPS)[0])
+
+
+def test_a_rise_at_another_step_is_another_training(make_spec: MakeSpec) -> None:
+    """Its checkpoints must not go on with the stored stream of noise."""
+    later = {**RISES, "from_step": [0, 4, 9]}
+    prints = {fingerprint(spec_of(make_spec, samples)) for samples in (RISES, later, 1, 4)}
+    assert len(prints) == 4
+    assert fingerprint(spec_of(make_spec, dict(RISES))) in prints
+
+
+def test_the_private_mechanism_is_that_of_any_k(make_spec: MakeSpec, charge: CountingCharge) -> None:
+    """One noise draw and one charged step, whatever K is."""
+    training = PrivateTraining(spec_of(make_spec, RISES, private=True, noise_seed=None), charge)
+    training.run_to(STEPS)
+    assert training.noise_draws == charge.leased() == STEPS
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({"promote": [1, 3]}, "needs promote and from_step"),
+        ({"promote": [1, 3], "from_step": [0, 4], "more": 1}, "needs promote and from_step"),
+        ({"promote": [3], "from_step": [0]}, "at least two whole numbers"),
+        ({"promote": [0, 3], "from_step": [0, 4]}, "of at least 1"),
+        ({"promote": [3, 3], "from_step": [0, 4]}, "rising"),
+        ({"promote": [1, 2.5], "from_step": [0, 4]}, "whole numbers"),
+        ({"promote": [True, 3], "from_step": [0, 4]}, "whole numbers"),
+        ({"promote": 3, "from_step": [0, 4]}, "whole numbers"),
+        ({"promote": [1, 3], "from_step": [1, 4]}, "rising from 0"),
+        ({"promote": [1, 3], "from_step": [0, 0]}, "rising from 0"),
+        ({"promote": [1, 3], "from_step": [0, 4, 8]}, "from which each level holds"),
+        ({"promote": [1, 3], "from_step": [0, float("nan")]}, "from which each level holds"),
+        ({"promote": [1, 3], "from_step": [0, 12]}, "before the last of 12 steps; got step 12"),
+    ],
+)
+def test_what_does_not_rise_is_refused(value: dict[str, Any], says: str) -> None:
+    priced: dict[str, Any] = {"batch_size": 4, "steps": STEPS, "noise_multiplier": 1.0}
+    with pytest.raises(HyperparameterError, match=says):
+        from_parameters("dplis", {"smoothing_samples": value}, **priced)
+    made = from_parameters("dplis", {"smoothing_samples": {"promote": [1, 3], "from_step": [0, 11]}}, **priced)
+    assert made.smoothing_samples == Promotion(levels=(1, 3), from_step=(0, 11))  # type: ignore[attr-defined]
+
+
+def test_nothing_else_rises() -> None:
+    rises = Promotion(levels=(1, 3), from_step=(0, 4))
+    with pytest.raises(HyperparameterError, match="learning_rate must be a number"):
+        DPSGD(batch_size=4, steps=STEPS, noise_multiplier=1.0, learning_rate=rises)  # type: ignore[arg-type]
+    with pytest.raises(HyperparameterError, match="augmentation_multiplicity must be a whole number"):
+        from_parameters(
+            "dplis",
+            {"augmentation": "flip", "augmentation_multiplicity": RISES},
+            batch_size=4,
+            steps=STEPS,
+            noise_multiplier=1.0,
+        )

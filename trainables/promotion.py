@@ -1,0 +1,66 @@
+"""A whole number that rises at given steps of a trial: DPLIS' K, of which few are cheap and many are good. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Self
+
+from trainables.errors import HyperparameterError
+
+__all__ = ["Promotion"]
+
+_LEVELS, _FROM_STEP = "promote", "from_step"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promotion:
+    """Levels of one number, each with the step from which it holds.
+
+    Free for the accountant where the number itself is: at which step it rises is fixed before the first one.
+
+    Attributes:
+        levels: the numbers, at least two, of at least 1, rising.
+        from_step: steps taken before the first step of each level; 0 for the first, rising.
+
+    Raises:
+        HyperparameterError: they are not.
+    """
+
+    levels: tuple[int, ...]
+    from_step: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        rules = (
+            (_rising(self.levels, first=1), _LEVELS, "at least two whole numbers of at least 1, rising", self.levels),
+            (
+                _rising(self.from_step, first=0) and self.from_step[0] == 0 and len(self.from_step) == len(self.levels),
+                _FROM_STEP,
+                "the step from which each level holds, rising from 0",
+                self.from_step,
+            ),
+        )
+        problems = [f"{name} must be {rule}; got {value!r}" for holds, name, rule, value in rules if not holds]
+        if problems:
+            raise HyperparameterError("\n".join(problems))
+
+    @classmethod
+    def of(cls, value: Mapping[str, object]) -> Self:
+        """From the plain form that stands in a trial's parameters, ``{promote: [1, 3, 10], from_step: [0, 40, 80]}``.
+
+        Raises:
+            HyperparameterError: it is not of that form.
+        """
+        if set(value) != {_LEVELS, _FROM_STEP}:
+            raise HyperparameterError(f"a number that rises needs {_LEVELS} and {_FROM_STEP}; got {dict(value)!r}")
+        return cls(levels=_numbers(value[_LEVELS]), from_step=_numbers(value[_FROM_STEP]))
+
+
+def _numbers(value: object) -> tuple[int, ...]:
+    return tuple(value) if isinstance(value, list | tuple) else ()
+
+
+def _rising(values: tuple[int, ...], *, first: int) -> bool:
+    whole = all(isinstance(value, int) and not isinstance(value, bool) for value in values)
+    return whole and len(values) >= 2 and values[0] >= first and all(low < high for low, high in pairwise(values))

@@ -1,0 +1,208 @@
+"""The curves of a unimodal search as a sweep shows them: in its report, live, and as files for MLflow."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from tuner.errors import LedgerError
+from tuner.report.curve_chart import standalone
+from tuner.report.spending import Spending, spending
+from tuner.search.names import canonical_pruner, canonical_sampler
+from tuner.search.types import NullObserver, TrialView
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+    from tuner.experiment import Experiment
+    from tuner.privacy.budget import SearchBudget
+    from tuner.report.model import TrialRow
+    from tuner.search.unimodal.picture import CurvePicture
+    from tuner.sweeps import SweepFolder
+    from tuner.tracking.recorder import MLflowRecorder
+
+__all__ = ["FOLDER", "CurveWatch", "curves_of_sweep", "spent_on"]
+
+log = logging.getLogger(__name__)
+
+FOLDER = "curves"
+"""In the sweep's folder, and among the artifacts of its run in MLflow."""
+
+TAG = "unimodal"
+"""Of the parent run: whether the assumption stands."""
+
+_SECONDS = 5.0
+"""Between two writings of the files."""
+
+
+def curves_of_sweep(study: Study, experiment: Experiment) -> tuple[CurvePicture, ...]:
+    """The curves that the search believes; none where it is not unimodal, and none of a sealed search."""
+    if experiment.privacy.accounting == "selection":
+        return ()
+    search = experiment.search
+    if "unimodal" not in (canonical_sampler(search.sampler.name), canonical_pruner(search.pruner.name)):
+        return ()  # what is imported for a curve is not wanted for every `tune status`
+    from tuner.search.unimodal_view import curves_of
+
+    return curves_of(study, fallback=_fallback(experiment))
+
+
+def spent_on(
+    rows: Sequence[TrialRow], *, mode: str, budget: SearchBudget | None, excluded: int = 0, whole: int = 0
+) -> Spending | None:
+    """What the trials took and what they would have taken run whole, by the accountant of the search's ledger.
+
+    Args:
+        rows: the trials as they are shown.
+        mode: ``max`` or ``min``.
+        budget: of the search; None where nothing is charged.
+        excluded: candidates that never started.
+        whole: steps that each of them would have taken.
+
+    Raises:
+        LedgerError: the ledger cannot be read.
+    """
+    if budget is None:
+        return spending(rows, mode=mode, excluded=excluded, whole=whole)
+    view = budget.view()
+    charged = {row.id: budget.charged_steps(row.id) for row in rows}
+
+    def epsilon_of(steps: Mapping[str, int]) -> float | None:
+        if dict(steps) == charged and sum(charged.values()) == view.spent_steps:
+            return view.epsilon_spent  # a Rényi filter may know a smaller one, of all of them only
+        try:
+            return budget.steps_epsilon(steps)
+        except LedgerError:  # one that never started has promised nothing, so that its noise is not in the ledger
+            return None
+
+    return spending(
+        rows,
+        mode=mode,
+        charged=charged.__getitem__,
+        epsilon_of=epsilon_of,
+        excluded=excluded,
+        whole=whole,
+        cap=view.epsilon_cap,
+        delta=view.delta,
+    )
+
+
+class CurveWatch(NullObserver):
+    """Looks at the curves whenever a trial ends. An `Observer` of the search, used in a ``with``.
+
+    The files are written, and spooled for MLflow, at most every few seconds and once more at the end. What goes wrong
+    with a curve is told and stops nothing: the search has its own.
+
+    Args:
+        look: the curves now.
+        sweep: in whose folder the files lie.
+        metric: what is searched for.
+        recorder: told of the files, and whether the assumption stands.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[], tuple[CurvePicture, ...]],
+        sweep: SweepFolder,
+        *,
+        metric: str,
+        recorder: MLflowRecorder,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._look, self._root, self._name = look, sweep.root, sweep.id
+        self._metric, self._recorder, self._clock = metric, recorder, clock
+        self._curves: tuple[CurvePicture, ...] = ()
+        self._written: dict[str, CurvePicture] = {}
+        self._due = -float("inf")
+        self._told = ""
+        self.line = ""
+        """What is believed, a line a parameter; empty before anything is."""
+
+    def __enter__(self) -> Self:
+        self._see()  # a sweep that goes on has trials already
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._write()
+
+    def trial_finished(self, trial: TrialView) -> None:
+        """Look again, and write when it is time."""
+        self._see()
+        if self._clock() >= self._due:
+            self._write()
+
+    def _see(self) -> None:
+        try:
+            self._curves = self._look()
+        except Exception as error:  # noqa: BLE001 - the sampler and the pruner meet the same trouble, and raise it
+            log.warning("the curve cannot be told: %s", type(error).__name__)
+            self.line = f"the curve cannot be told just now ({type(error).__name__})"
+            return
+        self.line = "\n".join(curve.line for curve in self._curves)
+        told = _verdict(self._curves)
+        if told and told != self._told:
+            self._recorder.tag(TAG, told)
+            self._told = told
+
+    def _write(self) -> None:
+        for curve in self._curves:
+            if self._written.get(curve.parameter) == curve:
+                continue
+            name = re.sub(r"[^\w.-]", "_", curve.parameter)
+            try:
+                files = write_curve(curve, self._root / FOLDER, name, sweep=self._name, metric=self._metric)
+            except OSError as error:
+                log.warning("the curve cannot be written: %s", error.strerror)
+                continue
+            for file in files:
+                self._recorder.artifact(file.relative_to(self._root), under=FOLDER)
+            self._written[curve.parameter] = curve
+            self._due = self._clock() + _SECONDS
+
+
+def write_curve(curve: CurvePicture, folder: Path, name: str, *, sweep: str, metric: str) -> tuple[Path, Path]:
+    """Write the picture and its numbers; whoever reads a file meanwhile sees the old one or the new one, whole.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    folder.mkdir(exist_ok=True)
+    numbers = {"sweep": sweep, "metric": metric, **curve.as_dict()}
+    contents = {
+        folder / f"{name}.svg": standalone(curve, metric, f"{curve.parameter} in {sweep}"),
+        folder / f"{name}.json": json.dumps(numbers, ensure_ascii=False, allow_nan=False) + "\n",
+    }
+    for path, text in contents.items():
+        temporary = path.with_name(path.name + ".new")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    picture, values = contents
+    return picture, values
+
+
+def _verdict(curves: Sequence[CurvePicture]) -> str:
+    if not curves:
+        return ""
+    rejected = [curve.rejected for curve in curves if curve.rejected]
+    return f"rejected: {' '.join(rejected)}" if rejected else "stands"
+
+
+def _fallback(experiment: Experiment) -> str:
+    """The name of what prunes where unimodality is rejected; empty where nothing does."""
+    from tuner.search.unimodal_options import DEFAULT_FALLBACK, component
+
+    part = experiment.search.pruner
+    name = canonical_pruner(part.name) or part.name
+    if name == "unimodal":
+        named = component(part.options.get("fallback", DEFAULT_FALLBACK))
+        name = "" if named is None else canonical_pruner(named[0]) or named[0]
+    return "" if name == "none" else name

@@ -1,0 +1,98 @@
+"""Gates of the unimodal sampler and pruner: their options, a parameter along which they can look, and what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from search_spaces import SearchSpace, SpaceError, parse_space
+from search_spaces.domains import is_number
+from trainables.hyperparameters import HYPERPARAMETERS
+from tuner.experiment.finding import Finding, Gate
+from tuner.experiment.model import Experiment
+from tuner.experiment.resolving import resolved_space
+from tuner.experiment.yamlfile import Path
+from tuner.search.names import PRUNERS, SAMPLERS, canonical_pruner, canonical_sampler
+from tuner.search.unimodal_options import assumed, option_problems
+
+__all__ = ["UNIMODAL_GATES"]
+
+
+def _kinds(experiment: Experiment) -> Iterator[str]:
+    """Which of the two is unimodal."""
+    if canonical_sampler(experiment.search.sampler.name) == "unimodal":
+        yield "sampler"
+    if canonical_pruner(experiment.search.pruner.name) == "unimodal":
+        yield "pruner"
+
+
+def _options(experiment: Experiment) -> Iterator[Finding]:
+    for kind in _kinds(experiment):
+        part = experiment.search.sampler if kind == "sampler" else experiment.search.pruner
+        known = (SAMPLERS if kind == "sampler" else PRUNERS)["unimodal"]
+        given = {name: value for name, value in part.options.items() if name in known}
+        # What is not finite is refused of every sampler and pruner.
+        for problem in option_problems({name: value for name, value in given.items() if not _is_wild(value)}):
+            yield Finding(path=("search", kind, problem.option), rule=problem.rule, mend=problem.mend)
+
+
+def _is_wild(value: object) -> bool:
+    return isinstance(value, float) and not is_number(value)
+
+
+def _parameter(experiment: Experiment) -> Iterator[Finding]:
+    kind, space = next(_kinds(experiment), None), _space(experiment)
+    if kind is None or space is None or assumed(space).unimodal or experiment.privacy.accounting == "selection":
+        return  # a sealed search refuses it anyway
+    found = ", ".join(space.searched)
+    yield Finding(
+        path=("search", kind),
+        rule=f"the unimodal {kind} needs a searched range along which the score has one top: smoothing_radius, or one "
+        "that is declared so",
+        value=f"{found} searched" if found else "nothing searched",
+        mend="Write unimodal: true beside a domain, for example learning_rate: {log_uniform: [0.01, 2], unimodal: "
+        "true}, or take another.",
+    )
+
+
+def _space(experiment: Experiment) -> SearchSpace | None:
+    """What is searched, with what the file leaves out; None where another gate says what is wrong with it."""
+    method, search, noise = experiment.trainable.method, experiment.search, experiment.privacy.noise_multiplier
+    if method not in HYPERPARAMETERS:
+        return None
+    try:
+        space = resolved_space(search.space, method=method, trials=search.trials)
+        return parse_space({**space, "noise_multiplier": noise} if isinstance(noise, dict) else space, method=method)
+    except SpaceError:
+        return None
+
+
+def _when_sure(experiment: Experiment) -> Iterator[Finding]:
+    search, path = experiment.search, ("search", "when_sure")
+    if search.when_sure == "go_on":
+        return
+    if experiment.privacy.accounting == "selection":
+        rule = "a sealed search hides how many runs it made, and one that ends or repeats by its scores would show it"
+        yield Finding(path=path, rule=rule, mend="Write go_on.")
+    elif "sampler" not in _kinds(experiment):
+        rule = f"{search.when_sure} needs a sampler that knows how sure it is, and {search.sampler.name} does not"
+        yield Finding(path=path, rule=rule, mend="Write sampler: unimodal, or go_on.")
+
+
+_CHOSEN: tuple[Path, ...] = (("search", "sampler"), ("search", "pruner"))
+
+UNIMODAL_GATES: tuple[tuple[Gate, tuple[Path, ...]], ...] = (
+    (_options, _CHOSEN),
+    (
+        _parameter,
+        (
+            *_CHOSEN,
+            ("search", "space"),
+            ("search", "trials"),
+            ("trainable", "method"),
+            ("privacy", "noise_multiplier"),
+            ("privacy", "accounting"),
+        ),
+    ),
+    (_when_sure, (("search", "sampler"), ("search", "when_sure"), ("privacy", "accounting"))),
+)
+"""Every gate with the keys it looks at."""
