@@ -34,8 +34,8 @@ def open_sweep_study(sweep: SweepFolder, experiment: Experiment, plan: Plan) -> 
         open_storage(sweep.work),
         sweep.id,
         mode=experiment.search.metric.mode,
-        sampler=lambda before: _sampler(experiment, plan.rungs, before),
-        pruner=_pruner(experiment, plan.rungs),
+        sampler=lambda before: _sampler(experiment, plan.rungs, before, plan),
+        pruner=_pruner(experiment, plan.rungs, plan),
     )
 
 
@@ -70,7 +70,7 @@ def check_search(experiment: Experiment, rungs: Sequence[int]) -> None:
         raise InputError(f"the options of {used} must be ones that Optuna takes, it says: {error}.") from error
 
 
-def _sampler(experiment: Experiment, rungs: Sequence[int], trials_before: int) -> BaseSampler:
+def _sampler(experiment: Experiment, rungs: Sequence[int], trials_before: int, plan: Plan | None = None) -> BaseSampler:
     from tuner.search.samplers import make_sampler
 
     search = experiment.search
@@ -81,22 +81,31 @@ def _sampler(experiment: Experiment, rungs: Sequence[int], trials_before: int) -
         trials_before=trials_before,
         space=experiment.space,
         secret=experiment.privacy.accounting == "selection",
-        unimodality=_unimodality(experiment, rungs),
+        unimodality=_unimodality(experiment, rungs, plan),
     )
 
 
-def _pruner(experiment: Experiment, rungs: Sequence[int]) -> BasePruner:
+def _pruner(experiment: Experiment, rungs: Sequence[int], plan: Plan | None = None) -> BasePruner:
     from tuner.search.pruners import make_pruner
 
     pruner = experiment.search.pruner
-    return make_pruner(pruner.name, pruner.options, rung_steps=rungs, unimodality=_unimodality(experiment, rungs))
+    told = _unimodality(experiment, rungs, plan)
+    return make_pruner(pruner.name, pruner.options, rung_steps=rungs, unimodality=told)
 
 
-def _unimodality(experiment: Experiment, rungs: Sequence[int]) -> Unimodality:
+def _unimodality(experiment: Experiment, rungs: Sequence[int], plan: Plan | None) -> Unimodality:
     """What is unimodal in a search. What matters matters to both: a tolerance of one of the two is also the other's."""
-    from tuner.search.unimodal_options import TOLERANCES, Unimodality, parameters_of
+    from tuner.search.promotion import full_fidelity_from
+    from tuner.search.unimodal_options import Unimodality, parameters_of, usual_tolerance
 
     search = experiment.search
     told = (part.options.get("tolerance") for part in (search.sampler, search.pruner))
-    tolerance = next((float(each) for each in told if each is not None), TOLERANCES[search.metric.name])
-    return Unimodality(parameters=parameters_of(experiment.space), last_step=rungs[-1], tolerance=tolerance)
+    usual, share = search.metric.name, experiment.dataset.validation.fraction
+    scored = None if plan is None else plan.train_size * share / (1 - share)
+    blurred = 0.0 if plan is None or plan.validation is None else float(plan.validation["standard_error"])
+    return Unimodality(
+        parameters=parameters_of(experiment.space),
+        last_step=rungs[-1],
+        tolerance=next((float(each) for each in told if each is not None), usual_tolerance(usual, scored, blurred)),
+        full_from=full_fidelity_from(experiment.space, rungs),
+    )

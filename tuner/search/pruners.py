@@ -85,6 +85,7 @@ def _unimodal(options: Mapping[str, Any], rung_steps: Sequence[int], unimodality
 
     rules = {name: value for name, value in options.items() if name not in ("tolerance", "fallback")}
     # Each parameter is a chance to stop the best trial; together they take no more than was allowed.
+    rules["full_from"] = unimodality.full_from
     rules["risk"] = options.get("risk", Rules.risk) / len(unimodality.parameters)
     pruners = [
         UnimodalPruner(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import sqrt
 from typing import Final
 
 from search_spaces import Categorical, Domain, Fixed, SearchSpace
@@ -24,10 +25,11 @@ __all__ = [
     "component",
     "option_problems",
     "parameters_of",
+    "usual_tolerance",
 ]
 
 TOLERANCES: Final[Mapping[str, float]] = {"validation_accuracy": 0.002, "validation_loss": 0.01}
-"""By metric: how much better a score must be to matter where no option says so."""
+"""By metric: how much better a score must be to matter where no option says so, and scores are fine enough."""
 
 OTHERS: Final = ("tpe", "random", "gp")
 """Samplers that may propose everything else."""
@@ -65,11 +67,13 @@ class Unimodality:
         parameters: in the order in which they are asked for.
         last_step: the nominal step at which trials end.
         tolerance: how much better a score must be to matter where no option says so, in the score's own unit.
+        full_from: fraction of the steps up to which trials have fewer smoothing samples than in the end.
     """
 
     parameters: tuple[Along, ...]
     last_step: int
     tolerance: float
+    full_from: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +89,21 @@ class OptionProblem:
     option: str
     rule: str
     mend: str
+
+
+def usual_tolerance(metric: str, scored: float | None, blurred: float = 0.0) -> float:
+    """How much better a score must be to matter where no option says so.
+
+    Half of the standard error of an accuracy near one half: what is less than that, the records cannot tell.
+
+    Args:
+        metric: a key of `TOLERANCES`.
+        scored: validation records; None where their number is not known.
+        blurred: standard error of a protected score.
+    """
+    fine = TOLERANCES[metric]
+    of_records = 0.25 / sqrt(scored) if scored and metric == "validation_accuracy" else 0.0
+    return max(fine, of_records, 0.5 * blurred)
 
 
 def assumed(space: SearchSpace) -> SearchSpace:
@@ -165,7 +184,7 @@ def _broken(option: str, value: object) -> tuple[str, str]:
 
 _EXAMPLES: Final[Mapping[str, str]] = {
     "risk": "Write for example 0.05.",
-    "sure": "Write for example 0.85.",
+    "sure": "Write for example 0.82.",
     "at_once": "Write for example 2.",
     "audits": "Write for example 4.",
 }

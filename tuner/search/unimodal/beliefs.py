@@ -41,7 +41,11 @@ class Rules:
         early: before this fraction of the steps, and until `enough` trials are complete, evidence may only exclude
             what lies to the left of the best: the optimum moves right while training goes on.
         enough: complete trials after which both sides may be excluded.
-        apart: least distance from a running trial, in lengths of the axis.
+        apart: least distance from a running trial, in lengths of the axis, until `spread_until` trials are complete;
+            from then on a new trial goes where the best is if it is near none that runs.
+        spread_until: complete trials.
+        full_from: scores up to this fraction were made with fewer smoothing samples; they only exclude what lies to the
+            left of the best, which moves right with their number.
         audits: every so manieth trial goes where nothing is known, so that a second peak can be seen at all; 0 for
             none.
         audit_from: number of the first trial that may be one.
@@ -54,16 +58,18 @@ class Rules:
     axis: Axis
     tolerance: float
     risk: float = 0.05
-    sure: float = 0.85
+    sure: float = 0.82
     starts: tuple[float, ...] = (10.0, 30.0)
     at_once: int = 2
     early: float = 2 / 3
     enough: int = 3
-    apart: float = 0.07
+    apart: float = 0.05
+    spread_until: int = 4
+    full_from: float = 0.0
     audits: int = 4
-    audit_from: int = 9
-    draws: int = 200
-    share: float = 0.75
+    audit_from: int = 7
+    draws: int = 400
+    share: float = 0.95
     final_only: bool = False
     strict: bool = False
 
@@ -123,7 +129,8 @@ class Beliefs:
             return not self.strict_bracket.holds(place) and self.unimodal
         if self.near(place, context) >= self.rules.risk:
             return False
-        if fraction < self.rules.early and len(self.seen.standing("complete")) < self.rules.enough:
+        early = fraction < self.rules.early and len(self.seen.standing("complete")) < self.rules.enough
+        if early or 0 < fraction <= self.rules.full_from:
             return self.left_of_best(place, context) >= 1 - self.rules.risk
         return True
 
@@ -187,27 +194,16 @@ class Beliefs:
             return self._audit(random, context)
         eligible = _eligible(rules.axis.grid, context)
         grid, curves = rules.axis.grid[eligible], self._curves(context)[:, 0][:, eligible]
-        import os
-        pv = os.environ.get("PV", "base")
-        if pv == "hyb":
-            pv = "base" if len(self.seen.standing("complete")) < int(os.environ.get("HY", "5")) else "cover"
         near = curves >= curves.max(1, keepdims=True) - rules.tolerance
         running = self.seen.standing("running")
-        taken = np.zeros(len(curves), dtype=bool)
-        if pv != "base":
-            for trial in running:
-                taken |= near[:, int(np.abs(grid - trial.place).argmin())]
-        if pv in ("chall", "toptwo"):
-            best = self.best()
-            where = {t.trial: t for t in self.seen.trials}
-            if best is not None and (pv == "chall" or started % 2):
-                taken |= near[:, int(np.abs(grid - where[best].place).argmin())]
-        if taken.all():
-            taken[:] = False
-        chance = (near & ~taken[:, None]).mean(0)
-        if pv == "base":
+        if len(self.seen.standing("complete")) < rules.spread_until:
+            chance = near.mean(0)
             for trial in running:
                 chance[np.abs(grid - trial.place) < rules.apart] = -1.0
+        else:
+            # The curves under which none of the running trials is near the best: those that nobody looks after.
+            served = np.any([near[:, int(np.abs(grid - trial.place).argmin())] for trial in running], axis=0)
+            chance = (near if np.all(served) else near & ~np.reshape(served, (-1, 1))).mean(0)
         place = float(grid[random.choice(np.flatnonzero(chance >= chance.max() - 1e-9))])
         return min(max(place, context.low), context.high)
 
@@ -250,9 +246,7 @@ class Beliefs:
         """Of this context first and those of the best trials after it, shape (draws, contexts, points)."""
         every = self._around(context)
         share = self.rules.share if self.unimodal else 0.0
-        return _drawn(
-            self._known, self.rules.axis.grid.tobytes(), every, self.rules.draws, share, self.rules.tolerance
-        )
+        return _drawn(self._known, self.rules.axis.grid.tobytes(), every, self.rules.draws, share, self.rules.tolerance)
 
     def _means(self, contexts: tuple[Context, ...]) -> dict[Context, Array]:
         """The believed curve of each context."""
@@ -292,18 +286,9 @@ def _drawn(
         wrong = np.abs(every.values[:, 0] - project(every.values[:, 0])).max(1)
         weights = np.exp(-0.5 * (wrong / (0.5 * tolerance)) ** 2)
         # P(data | unimodal) / P(data) is P(unimodal | data) / P(unimodal), for every hyper-parameter.
-        import os
-        mode = os.environ.get("UM", "evid")
-        if mode in ("evid", "w"):
-            ratio = weights / unimodal_mass(every.amplitudes, every.lengths, grid)
-        if mode == "w": weights = ratio
-        if mode in ("evid", "evidonly"):
-            ratio = weights / unimodal_mass(every.amplitudes, every.lengths, grid)
-            odds = share * float(ratio.mean())
-            keep = round(draws * odds / (odds + 1 - share))
-            if mode == "evid": weights = ratio
-        else:
-            keep = round(share*draws)
+        weights /= unimodal_mass(every.amplitudes, every.lengths, grid)
+        odds = share * float(weights.mean())
+        keep = round(draws * odds / (odds + 1 - share))
     free = every.values[:: len(every.values) // draws][: draws - keep]
     if not keep:
         return free

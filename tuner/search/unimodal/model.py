@@ -43,17 +43,17 @@ class HyperGrid:
 
     amplitudes: tuple[float, ...] = (2.5, 5.0, 10.0, 20.0, 40.0, 80.0)
     lengths: tuple[float, ...] = (0.15, 0.3, 0.6)
-    drifts: tuple[float, ...] = (0.0, 0.1, 0.3)
+    drifts: tuple[float, ...] = (0.0, 0.12, 0.35)
     noises: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
     levels: tuple[float, ...] = (0.5, 2.0)
-    time_length: float = 1.5
+    time_length: float = 0.8
     rough_left: float = 0.8
 
 
 _AMPLITUDE: Final = (np.log(8.0), 1.0)  # median and deviation of the logarithm
 _LENGTH: Final = (np.log(0.35), 0.6)
 _NOISE: Final = (0.0, 0.7)
-_DRIFT: Final = 0.15  # exponential
+_DRIFT: Final = 0.3  # exponential
 _MEAN: Final = 30.0
 """Deviation of a rung's mean, in amplitudes: free, but for numbers that a computer can hold."""
 
