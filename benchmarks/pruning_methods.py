@@ -25,6 +25,7 @@ class Played:
     """An Optuna study in memory as a method of a simulated sweep."""
 
     def __init__(self, sampler: BaseSampler, pruner: BasePruner) -> None:
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.study = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
         self._trials: dict[int, optuna.Trial] = {}
 

@@ -15,6 +15,9 @@ from optuna.samplers import RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from tuner.search.unimodal.axis import Axis
+from tuner.search.unimodal.beliefs import Beliefs, Rules
+from tuner.search.unimodal.records import Record, Seen, Standing
 from tuner.search.unimodal_optuna import UnimodalPruner, UnimodalSampler, axis_of
 
 RUNGS = (3, 9, 18, 27)
@@ -214,3 +217,26 @@ def test_bad_settings_are_refused_at_once(make: Callable[[], object], said: str)
 def test_an_unknown_rule_is_refused_at_once() -> None:
     with pytest.raises(TypeError, match="patience"):
         UnimodalPruner("R", tolerance=1.0, patience=3)
+
+
+def peaks(second: float) -> Seen:
+    """Complete trials at nineteen places: a hill, and another one of the given height at the left end."""
+    places = np.linspace(0.05, 0.95, 19)
+    heights = -30.0 * (places - 0.7) ** 2 + second * np.exp(-0.5 * ((places - 0.15) / 0.12) ** 2)
+    noise = np.random.default_rng(8).normal(0, 0.1, places.size)
+    records = [
+        Record(float(p), 1.0, float(h + e), i) for i, (p, h, e) in enumerate(zip(places, heights, noise, strict=True))
+    ]
+    return Seen.of(records, [Standing(record.place, record.trial, "complete") for record in records])
+
+
+def test_a_second_top_lowers_the_probability_that_there_is_one() -> None:
+    rules = Rules(axis=Axis(0.0, 100.0), tolerance=0.2)
+    assert Beliefs(Seen((), ()), rules).one_top == rules.share
+    assert Beliefs(peaks(0.0), rules).one_top > rules.share
+    two = Beliefs(peaks(10.0), rules)
+    assert two.one_top < 0.05
+    best = max(two.seen.records, key=lambda record: record.score)
+    assert best.place < 0.4, "the second top is the higher one"
+    assert two.near(best.place) > 0.2
+    assert two.excluded(0.45), "the control: between the two"

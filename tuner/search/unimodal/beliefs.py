@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.search.unimodal.axis import Axis
+from tuner.search.unimodal.axis import GRID, Axis
 from tuner.search.unimodal.bracket import LOOKS, Bracket, bracket, deviation_of_neighbours, threshold
 from tuner.search.unimodal.model import Posterior, fit
 from tuner.search.unimodal.records import ALONE, Context, Record, Seen, Standing
@@ -99,6 +99,15 @@ class Beliefs:
         return not self.bracket.empty
 
     @property
+    def one_top(self) -> float:
+        """Probability that the curve has one top; `Rules.share` before anything is seen, 0 where that was rejected."""
+        if self.posterior is None or not self.unimodal:
+            return self.rules.share if self.unimodal else 0.0
+        every = self._around(self._contexts[0] if self._contexts else ALONE)
+        grid = self.rules.axis.grid.tobytes()
+        return _drawn(self._known, grid, every, self.rules.draws, self.rules.share, self.rules.tolerance)[1]
+
+    @property
     def curves(self) -> Array:
         """Possible curves at the end of training, of the best complete trial's context, shape (draws, points)."""
         return self._curves(self._contexts[0] if self._contexts else ALONE)[:, 0]
@@ -125,6 +134,8 @@ class Beliefs:
         """Whether a trial at this place, after this fraction of its steps, need not go on."""
         if self.posterior is None:
             return False
+        if self._stands_with_the_best(place, context):
+            return False
         if self.rules.strict:
             return not self.strict_bracket.holds(place) and self.unimodal
         if self.near(place, context) >= self.rules.risk:
@@ -133,6 +144,13 @@ class Beliefs:
         if early or 0 < fraction <= self.rules.full_from:
             return self.left_of_best(place, context) >= 1 - self.rules.risk
         return True
+
+    def _stands_with_the_best(self, place: float, context: Context) -> bool:
+        """Whether a complete trial here has the best score of its context: beside a cliff the model overshoots it."""
+        done = {trial.trial for trial in self.seen.standing("complete")}
+        last = [r for r in self.seen.records if r.fraction == 1 and r.trial in done and r.context == context]
+        best = max((record.score for record in last), default=0.0)
+        return any(abs(record.place - place) < 0.5 / GRID for record in last if record.score == best)
 
     @cached_property
     def strict_bracket(self) -> Bracket:
@@ -246,7 +264,8 @@ class Beliefs:
         """Of this context first and those of the best trials after it, shape (draws, contexts, points)."""
         every = self._around(context)
         share = self.rules.share if self.unimodal else 0.0
-        return _drawn(self._known, self.rules.axis.grid.tobytes(), every, self.rules.draws, share, self.rules.tolerance)
+        grid = self.rules.axis.grid.tobytes()
+        return _drawn(self._known, grid, every, self.rules.draws, share, self.rules.tolerance)[0]
 
     def _means(self, contexts: tuple[Context, ...]) -> dict[Context, Array]:
         """The believed curve of each context."""
@@ -272,29 +291,31 @@ def _fitted(records: tuple[Record, ...], tolerance: float) -> Posterior:
 @lru_cache(maxsize=32)
 def _drawn(
     posterior: Posterior, places: bytes, contexts: tuple[Context, ...], draws: int, share: float, tolerance: float
-) -> Array:
+) -> tuple[Array, float]:
     """Curves of which a share is conditioned on being unimodal, and the rest is not, shape (draws, contexts, points).
 
     Conditioned by weight: of many curves those are kept that are nearly unimodal in the first context, to within half
     the tolerance, and then projected. To project all of them instead would keep the wiggles' height and learn nothing
-    from the shape. The share is the posterior probability of the shape: what is seen of a second peak lowers it.
+    from the shape. The share, which is returned too, is the posterior probability of the shape: a second peak
+    that is seen lowers it.
     """
     grid = np.frombuffer(places)
     every = posterior.draws(grid, contexts, _TRIES * draws if share else draws, np.random.default_rng(0))
-    keep = 0
+    keep, believed = 0, 0.0
     if share:
         wrong = np.abs(every.values[:, 0] - project(every.values[:, 0])).max(1)
         weights = np.exp(-0.5 * (wrong / (0.5 * tolerance)) ** 2)
         # P(data | unimodal) / P(data) is P(unimodal | data) / P(unimodal), for every hyper-parameter.
         weights /= unimodal_mass(every.amplitudes, every.lengths, grid)
         odds = share * float(weights.mean())
-        keep = round(draws * odds / (odds + 1 - share))
+        believed = odds / (odds + 1 - share)
+        keep = round(draws * believed)
     free = every.values[:: len(every.values) // draws][: draws - keep]
     if not keep:
-        return free
+        return free, believed
     edges = np.cumsum(weights) / weights.sum()
     kept = every.values[np.minimum(np.searchsorted(edges, (np.arange(keep) + 0.5) / keep), len(edges) - 1)]
-    return np.concatenate([free, project(kept.reshape(-1, grid.size)).reshape(kept.shape)])
+    return np.concatenate([free, project(kept.reshape(-1, grid.size)).reshape(kept.shape)]), believed
 
 
 def _eligible(grid: Array, context: Context) -> NDArray[np.bool_]:

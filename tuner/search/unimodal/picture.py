@@ -67,6 +67,7 @@ class CurvePicture:
         below: the best value is below this one; None where nothing says so.
         level: probability, over all looks, that `above` or `below` is wrong of a curve with one top.
         unimodal: whether the assumption of one top stands.
+        one_top: probability of it by the model; 0 where it was rejected.
         points: the trials, by number.
         best: the complete trial that is believed to be the best; None while there is none.
         near: probability that it is within the tolerance of the best.
@@ -91,6 +92,7 @@ class CurvePicture:
     below: float | None = None
     level: float = LEVEL
     unimodal: bool = True
+    one_top: float | None = None
     points: tuple[CurvePoint, ...] = ()
     best: int | None = None
     near: float | None = None
@@ -121,9 +123,7 @@ class CurvePicture:
     @property
     def chance(self) -> str:
         """`near` in words; 1 and 0 are not claimed, for it is counted among some hundred curves."""
-        if self.near is None:
-            return ""
-        return "> 0.99" if self.near > 0.99 else "< 0.01" if self.near < 0.01 else f"{self.near:.2f}"
+        return "" if self.near is None else _chance(self.near)
 
     @property
     def rejected(self) -> str:
@@ -141,6 +141,8 @@ class CurvePicture:
     def sentences(self) -> tuple[str, ...]:
         """What is seen."""
         said = [self.rejected] if self.rejected else [self._bracket_sentence]
+        if self.unimodal and self.one_top is not None:
+            said.append(f"That there is one top has probability {_chance(self.one_top)}, by the model.")
         best = self.point(self.best)
         if best is not None and self.near is not None:
             said.append(
@@ -226,6 +228,7 @@ def picture(
         above=_tidy(axis.value(limits.low)) if isfinite(limits.low) else None,
         below=_tidy(axis.value(limits.high)) if isfinite(limits.high) else None,
         unimodal=beliefs.unimodal,
+        one_top=beliefs.one_top if beliefs.posterior is not None else None,
         points=points,
         best=best,
         near=None if standing is None else beliefs.near_trial(standing),
@@ -287,6 +290,10 @@ def _tidy(value: float) -> float:
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def _chance(probability: float) -> str:
+    return "> 0.99" if probability > 0.99 else "< 0.01" if probability < 0.01 else f"{probability:.2f}"
 
 
 def _percent(share: float) -> str:
