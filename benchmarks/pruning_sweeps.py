@@ -98,8 +98,7 @@ def play(problem: Problem, method: Method, random: np.random.Generator, *, budge
         sweep.regrets.append(kept)
         if sweep.stopped is None and last and method.enough():
             sweep.stopped = (spent, kept)
-        if stops or last:
-            launch()
+        launch()  # one that waits is asked again after every report, as the tuner's driver does
     return sweep
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -335,16 +335,24 @@ def report(name: str, out: str | None, storage: str) -> None:
 @cli.command(short_help="The best configuration, its model and its privacy card.")
 @click.argument("name")
 @click.option("--out", type=click.Path(), default=None, help="Folder to write (default: exports/NAME).")
+@click.option(
+    "--by",
+    type=click.Choice(["curve", "score"]),
+    default=None,
+    help="What chooses the trial (default: the curve of a unimodal search whose assumption stands, else the score).",
+)
 @_storage
 @_data
 @_json
-def export(name: str, out: str | None, storage: str, data_dir: str | None, as_json: bool) -> None:
+def export(
+    name: str, out: str | None, by: Literal["curve", "score"] | None, storage: str, data_dir: str | None, as_json: bool
+) -> None:
     """The best configuration as a file that trains again, its model, and its privacy card."""
     from tuner.run import RunOptions, export_command
     from tuner.sweeps import find
 
     options = RunOptions(data_dir=data_dir, as_json=as_json)
-    sys.exit(export_command(find(Path(storage), name), Path(out) if out else None, options))
+    sys.exit(export_command(find(Path(storage), name), Path(out) if out else None, options, by=by))
 
 
 @cli.command(short_help="Train one exported configuration, charged like any run.")

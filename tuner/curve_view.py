@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Self
 from tuner.errors import LedgerError
 from tuner.report.curve_chart import standalone
 from tuner.report.spending import Spending, spending
-from tuner.search.names import canonical_pruner, canonical_sampler
+from tuner.search.names import canonical_pruner
 from tuner.search.types import NullObserver, TrialView
+from tuner.winner import is_unimodal
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tuner.search.unimodal.picture import CurvePicture
     from tuner.sweeps import SweepFolder
     from tuner.tracking.recorder import MLflowRecorder
+    from tuner.winner import Chosen
 
 __all__ = ["FOLDER", "CurveWatch", "curves_of_sweep", "spent_on"]
 
@@ -37,16 +39,16 @@ FOLDER = "curves"
 TAG = "unimodal"
 """Of the parent run: whether the assumption stands."""
 
+BEST_TAG, WHY_TAG = "best_trial", "best_trial_why"
+"""Of the parent run: the trial that wins, which the recorder takes for the one with the best score; and why another."""
+
 _SECONDS = 5.0
 """Between two writings of the files."""
 
 
 def curves_of_sweep(study: Study, experiment: Experiment) -> tuple[CurvePicture, ...]:
     """The curves that the search believes; none where it is not unimodal, and none of a sealed search."""
-    if experiment.privacy.accounting == "selection":
-        return ()
-    search = experiment.search
-    if "unimodal" not in (canonical_sampler(search.sampler.name), canonical_pruner(search.pruner.name)):
+    if not is_unimodal(experiment):
         return ()  # what is imported for a curve is not wanted for every `tune status`
     from tuner.search.unimodal_view import curves_of
 
@@ -103,7 +105,8 @@ class CurveWatch(NullObserver):
         look: the curves now.
         sweep: in whose folder the files lie.
         metric: what is searched for.
-        recorder: told of the files, and whether the assumption stands.
+        recorder: told of the files, whether the assumption stands, and which trial wins.
+        choose: which trial wins now; None where nobody asks.
         clock: seconds that only grow.
     """
 
@@ -114,14 +117,16 @@ class CurveWatch(NullObserver):
         *,
         metric: str,
         recorder: MLflowRecorder,
+        choose: Callable[[], Chosen | None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._look, self._root, self._name = look, sweep.root, sweep.id
-        self._metric, self._recorder, self._clock = metric, recorder, clock
+        self._metric, self._recorder, self._choose, self._clock = metric, recorder, choose, clock
         self._curves: tuple[CurvePicture, ...] = ()
         self._written: dict[str, CurvePicture] = {}
         self._due = -float("inf")
         self._told = ""
+        self._told_why: str | None = None
         self.line = ""
         """What is believed, a line a parameter; empty before anything is."""
 
@@ -143,6 +148,7 @@ class CurveWatch(NullObserver):
     def _see(self) -> None:
         try:
             self._curves = self._look()
+            chosen = self._choose() if self._curves and self._choose is not None else None
         except Exception as error:  # noqa: BLE001 - the sampler and the pruner meet the same trouble, and raise it
             log.warning("the curve cannot be told: %s", type(error).__name__)
             self.line = f"the curve cannot be told just now ({type(error).__name__})"
@@ -152,6 +158,15 @@ class CurveWatch(NullObserver):
         if told and told != self._told:
             self._recorder.tag(TAG, told)
             self._told = told
+        if chosen is not None:
+            self._tell(chosen)
+
+    def _tell(self, chosen: Chosen) -> None:
+        if chosen.why:  # each time: when a trial ends the recorder has just told the best score's
+            self._recorder.tag(BEST_TAG, chosen.trial.id)
+        if chosen.why != self._told_why:
+            self._recorder.tag(WHY_TAG, chosen.why)
+            self._told_why = chosen.why
 
     def _write(self) -> None:
         for curve in self._curves:

@@ -19,6 +19,7 @@ from tuner.plan import Plan, plan_from
 from tuner.prepare import training_spec
 from tuner.sealed import WINNER, read_winner, require_trained
 from tuner.search.promotion import rungs_of_levels
+from tuner.winner import By, winner_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +51,8 @@ class _Best:
         score: its last.
         seed: of its initialisation.
         checkpoint: its state, for the operator alone.
+        by: what chose it; None of a sealed search.
+        why: in words, where another trial has a score that is as good or better.
     """
 
     id: str
@@ -58,10 +61,12 @@ class _Best:
     score: float | None
     seed: int
     checkpoint: Path
+    by: By | None = None
+    why: str = ""
 
 
-def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None) -> dict[str, Any]:
-    """Write the best trial of an ended sweep into a folder, and issue its privacy card.
+def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By | None = None) -> dict[str, Any]:
+    """Write the trial that wins of an ended sweep into a folder, and issue its privacy card.
 
     The test set is scored here and nowhere else, once a sweep: its score is kept in the sweep's folder and used again.
 
@@ -69,13 +74,15 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None) -> dict
         sweep: the sweep.
         out: folder to write; its files of the same names are replaced.
         data_dir: folder with the data sets.
+        by: what chooses the trial; by default the curve of a unimodal search whose assumption stands, else the score.
 
     Returns:
         What was written: ``folder``, ``trial``, ``files``, ``scores``, ``claim``; ``protected`` has (ε, δ) of noised
-        validation scores, or None.
+        validation scores, or None; ``chosen``, by what and why, is not told of a sealed search.
 
     Raises:
-        InputError: the sweep was not private, is still running, or no trial is complete.
+        InputError: the sweep was not private, is still running, no trial is complete, or a curve is to choose where
+            none is believed in.
         TunerError: the winner's checkpoint is gone, or the sweep's files, study or data are not those that the ledger
             was charged for. Then nothing was written.
     """
@@ -113,7 +120,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None) -> dict
     check_present(request)
     hold_to_ledger(ledger.search_state(sweep.id), experiment, plan, request=request)
     charged = ledger.search_state(sweep.id)
-    best = _winner(sweep, charged) if charged.sealed else _best(sweep, experiment, plan, charged)
+    best = _sealed(sweep, charged, by) if charged.sealed else _best(sweep, experiment, plan, charged, by)
     about = info(request)
     training = _load(experiment, request, plan, best)
     if not charged.sealed:
@@ -140,6 +147,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None) -> dict
         "folder": str(out),
         "sweep": sweep.id,
         "trial": {name: value for name, value in trial.items() if value is not None},
+        **({} if best.by is None else {"chosen": {"by": best.by, "why": best.why}}),
         "files": [str(path) for path in files],
         "scores": scores,
         "protected": None if plan.validation_claim is None else dict(zip(_CLAIM, plan.validation_claim, strict=True)),
@@ -204,6 +212,7 @@ def export_text(values: dict[str, Any]) -> str:
     number = values["trial"].get("number")
     what = "the winner" if number is None else f"trial {number}"
     lines = [f"exported {what} of {values['sweep']} to {values['folder']}"]
+    lines += [f"  {why}" for why in [values.get("chosen", {}).get("why")] if why]
     lines += [f"  {path}" for path in values["files"]]
     lines += [
         f"  {name} {score:.4f}  ({_how_scored(name, values['protected'])})" for name, score in values["scores"].items()
@@ -271,24 +280,26 @@ def _round_up(epsilon: float) -> float:
     return math.ceil(epsilon * scale) / scale
 
 
-def _best(sweep: SweepFolder, experiment: Experiment, plan: Plan, charged: SearchState) -> _Best:
-    from tuner.search.views import best_trial, read_trials
+def _best(sweep: SweepFolder, experiment: Experiment, plan: Plan, charged: SearchState, by: By | None) -> _Best:
+    from tuner.search.views import read_trials
     from tuner.study import open_sweep_study
 
-    mode = experiment.search.metric.mode
     study = open_sweep_study(sweep, experiment, plan)
-    trials = read_trials(study, mode=mode, steps_planned=plan.steps_per_trial)
+    trials = read_trials(study, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
     for trial in trials:
         _require_charged(charged, trial.id, trial.number, trial.step)
-    best = best_trial(trials, mode=mode)
-    if best is None:
+    chosen = winner_of(study, trials, experiment, by=by)
+    if chosen is None:
         raise InputError(
             f"a sweep must have a complete trial to be exported, got {sweep.id} with none. See: tune show {sweep.id}"
         )
+    if by == "curve" and chosen.by != by:
+        raise _no_curve(sweep)
+    best = chosen.trial
     path = checkpoint_path(sweep.root, best.id)
     if path is None:
         raise TunerError(
-            f"the best trial's model must lie in {sweep.trials / best.id}, and is gone. Restore the folder from a copy."
+            f"the winner's model must lie in {sweep.trials / best.id}, and is gone. Restore the folder from a copy."
         )
     return _Best(
         id=best.id,
@@ -297,11 +308,22 @@ def _best(sweep: SweepFolder, experiment: Experiment, plan: Plan, charged: Searc
         score=best.last_score,
         seed=(experiment.seed + best.number) % 2**32,  # the trial's own, as `training_spec` counts it
         checkpoint=path,
+        by=chosen.by,
+        why=chosen.why,
     )
 
 
-def _winner(sweep: SweepFolder, charged: SearchState) -> _Best:
+def _no_curve(sweep: SweepFolder) -> InputError:
+    return InputError(
+        "--by curve takes a unimodal search whose assumption of one top stands, and that is not sealed, got "
+        f"{sweep.id}. Leave it out, or give --by score."
+    )
+
+
+def _sealed(sweep: SweepFolder, charged: SearchState, by: By | None) -> _Best:
     """The one run that left a sealed sweep; nothing else of it is looked at."""
+    if by == "curve":
+        raise _no_curve(sweep)
     winner = read_winner(sweep)
     if winner is None:
         raise InputError(
@@ -380,8 +402,9 @@ def _test_score(sweep: SweepFolder, best: _Best, training: PrivateTraining) -> d
         known = sweeps.read_json(path)
         if known.get("trial") != best.id:
             raise InputError(
-                f"the test set is scored once a sweep: it was for {known.get('trial')}, and the best is now {best.id}. "
-                f"Remove {path} only if you accept that its score is then chosen on the test set."
+                f"the test set is scored once a sweep: it was for {known.get('trial')}, and {best.id} is now chosen. "
+                f"Choose as before (--by), or remove {path} only if you accept that its score is then chosen on the "
+                "test set."
             )
         scores = known["scores"]
         if not isinstance(scores, dict):

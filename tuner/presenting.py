@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tuner.search.types import TrialView
     from tuner.search.unimodal.picture import CurvePicture
     from tuner.sweeps import SweepFolder
+    from tuner.winner import Chosen
 
 __all__ = [
     "ALL_STARTED",
@@ -161,6 +162,7 @@ def sweep_report(
     claim: str = "",
     not_started: NotStarted = ALL_STARTED,
     curves: tuple[CurvePicture, ...] = (),
+    chosen: Chosen | None = None,
 ) -> SweepReport:
     """A sweep as the summary and the page show it."""
     rows = tuple(trial if isinstance(trial, TrialRow) else TrialRow.of(trial) for trial in trials)
@@ -212,6 +214,8 @@ def sweep_report(
         not_started=not_started.misfits,
         card_picture=card_picture,
         curves=curves,
+        chosen=None if chosen is None else chosen.trial.number,
+        why="" if chosen is None else chosen.why,
     )
 
 

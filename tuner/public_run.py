@@ -23,6 +23,7 @@ from tuner.search.types import StopReason
 from tuner.starting import go_on, make, make_again, pick_up, settle, start
 from tuner.study import open_sweep_study
 from tuner.sweeps import SweepFolder
+from tuner.winner import winner_of
 
 if TYPE_CHECKING:
     from tuner.experiment import Experiment
@@ -125,7 +126,7 @@ def _both(sweep: SweepFolder, prepared: Prepared, search: Prepared, options: Run
     searched: dict[str, Any] = {"sweep": sweep.id}
     if _charged(sweep) is None:
         ended = run_open(sweep, search, None, options, claim=PUBLIC_CLAIM)
-        searched |= {key: ended.values[key] for key in ("state", "best", "trials")}
+        searched |= {key: ended.values[key] for key in ("state", "best", "chosen", "trials")}
         if ended.state not in _OVER:
             options.say(f"The charged run was not begun. Go on with: {resume_command(sweep)}")
         if ended.code or ended.state not in _OVER:
@@ -144,14 +145,15 @@ def _both(sweep: SweepFolder, prepared: Prepared, search: Prepared, options: Run
 def _begin_charged(
     sweep: SweepFolder, prepared: Prepared, search: Prepared, charged: SweepFolder, options: RunOptions
 ) -> Ended:
-    from tuner.search.views import best_trial, read_trials
+    from tuner.search.views import read_trials
 
     experiment, plan = prepared.experiment, prepared.plan
-    mode = experiment.search.metric.mode
-    trials = read_trials(open_sweep_study(sweep, experiment, plan), mode=mode, steps_planned=plan.steps_per_trial)
-    best = best_trial(trials, mode=mode)
-    if best is None:
+    study = open_sweep_study(sweep, experiment, search.plan)
+    trials = read_trials(study, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
+    chosen = winner_of(study, trials, experiment)
+    if chosen is None:
         raise TunerError(f"a public search must have a complete trial before the charged run, got none in {sweep.id}.")
+    best = chosen.trial
     file = sweep.root / "charged_run.yaml"
     sweeps.write_text(file, _charged_file(prepared, best))
     one = prepare(str(file), (), data_dir=options.data_dir or sweep.data_dir)
@@ -160,7 +162,8 @@ def _begin_charged(
             f"the charged run must be the one that was planned, {plan.steps_per_trial} steps of {plan.mechanism}, got "
             f"{one.plan.steps_per_trial} of {one.plan.mechanism}. Start again with this version of the program."
         )
-    options.say(f"trial {best.number} was the best; it is trained once on the private records, and that is charged")
+    which = chosen.why or f"trial {best.number} was the best"
+    options.say(f"{which}; it is trained once on the private records, and that is charged")
     public = experiment.search.public
     facts: dict[str, object] = {
         "dataset": search.about.name,

@@ -27,6 +27,7 @@ from tuner.starting import go_on, start
 if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.sweeps import SweepFolder
+    from tuner.winner import By
 
 __all__ = ["RunOptions", "export_command", "resume_sweep", "run_file", "train_file"]
 
@@ -73,14 +74,23 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
     return export_command(sweep, out, options) if ended.code == 0 else ended.code
 
 
-def export_command(sweep: SweepFolder, out: Path | None, options: RunOptions) -> int:
-    """`tune export`: the exit code. A tracking server that is down stops no export."""
+def export_command(sweep: SweepFolder, out: Path | None, options: RunOptions, *, by: By | None = None) -> int:
+    """`tune export`: the exit code. A tracking server that is down stops no export.
+
+    Raises:
+        InputError: it cannot be exported, or a public search is to choose again, whose charged run has begun.
+    """
     from tuner.export import export_sweep, export_text
     from tuner.tracking.replay import attach, replay
 
     out = out or Path("exports") / sweep.name
-    sweep = charged_run(sweep)
-    values = export_sweep(sweep, out, data_dir=options.data_dir or sweep.data_dir)
+    named, sweep = sweep, charged_run(sweep)
+    if by is not None and named.root != sweep.root:
+        raise InputError(
+            f"--by chooses among trials on the private records, got {named.id}, which chose before its one charged run "
+            "began. Leave it out."
+        )
+    values = export_sweep(sweep, out, data_dir=options.data_dir or sweep.data_dir, by=by)
     files = [Path(file).resolve() for file in values["files"]]
     test = {name: score for name, score in values["scores"].items() if name.startswith("test_")}
     try:

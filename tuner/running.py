@@ -21,10 +21,13 @@ from tuner.report.text import console, summary
 from tuner.search.types import Stop, StopReason, Suggestion, TrialState
 from tuner.search.views import read_trials
 from tuner.study import open_sweep_study
+from tuner.winner import Chosen, winner_of
 
 if TYPE_CHECKING:
     from optuna.study import Study
 
+    from tuner.experiment import Experiment
+    from tuner.plan import Plan
     from tuner.prepare import Prepared
     from tuner.privacy.budget import SearchBudget
     from tuner.privacy.ledger import Ledger
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_open"]
 
-_FOR_PAGES = {"card", "card_picture", "experiment", "facts", "scales", "spending"}
+_FOR_PAGES = {"card", "card_picture", "experiment", "facts", "scales", "spending", "why"}
 
 
 def run_open(
@@ -81,7 +84,13 @@ def run_open(
             recorder.artifact(sweep.experiment)
             recorder.artifact(sweep.plan)
             curve = stack.enter_context(
-                CurveWatch(partial(curves_of_sweep, study, experiment), sweep, metric=metric.name, recorder=recorder)
+                CurveWatch(
+                    partial(curves_of_sweep, study, experiment),
+                    sweep,
+                    metric=metric.name,
+                    recorder=recorder,
+                    choose=partial(_chosen, study, experiment, plan),
+                )
             )
             live = stack.enter_context(
                 LiveView(
@@ -133,6 +142,11 @@ def run_open(
         sweep.write_status(state=state, detail=detail, trials=plan.trials, ended=time.time(), pid=None)
         leave(ledger, sweep, over=state not in {"interrupted", "failed"})
     return _conclude(sweep, prepared, ledger, options, study=study, stop=stop, sent=recorder.status(), claim=claim)
+
+
+def _chosen(study: Study, experiment: Experiment, plan: Plan) -> Chosen | None:
+    trials = read_trials(study, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
+    return winner_of(study, trials, experiment)
 
 
 def _info(sweep: SweepFolder, prepared: Prepared, *, claim: str) -> SweepInfo:
@@ -252,6 +266,7 @@ def _conclude(
 
     experiment, plan = prepared.experiment, prepared.plan
     trials = read_trials(study, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
+    chosen = winner_of(study, trials, experiment)
     report = sweep_report(
         sweep,
         experiment,
@@ -264,13 +279,15 @@ def _conclude(
         claim=claim,
         not_started=not_started(study),
         curves=curves_of_sweep(study, experiment),
+        chosen=chosen,
     )
     if claim or not options.next_commands:  # what comes next is the charged run, or the export
         report = replace(report, next_commands=())
     values = asdict(report)
     values |= {"folder": str(sweep.root), "plan": plan.as_dict(), "tracking": asdict(sent)}
     values["curves"] = [curve.as_dict() for curve in report.curves]
-    values["best"] = None if report.best is None else asdict(report.best)
+    values["best"] = None if report.winner is None else asdict(report.winner)
+    values["chosen"] = None if chosen is None else chosen.as_dict()
     values["claim"] = None if ledger is None else {"epsilon": plan.epsilon, "delta": plan.delta}
     values = {key: value for key, value in values.items() if key not in _FOR_PAGES}
     if options.summary and not options.as_json:

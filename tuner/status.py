@@ -32,6 +32,7 @@ from tuner.presenting import (
 )
 from tuner.report.model import SweepReport, TrialRow, budget_line, count, format_value, with_error
 from tuner.sealed import WINNER, read_winner
+from tuner.winner import winner_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,8 +40,10 @@ if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.plan import Plan
     from tuner.privacy.budget import SearchBudget
+    from tuner.search.types import TrialView
     from tuner.search.unimodal.picture import CurvePicture
     from tuner.sweeps import SweepFolder
+    from tuner.winner import Chosen
 
 __all__ = [
     "follow",
@@ -88,7 +91,7 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
     }
     if plan.accounting == "selection":
         return sealed_report(sweep, experiment, plan, winner=read_winner(sweep), **shown)
-    rows, left_out, curves = _rows(sweep, experiment, plan, budget)
+    rows, left_out, curves, chosen = _rows(sweep, experiment, plan, budget)
     report = sweep_report(
         sweep,
         experiment,
@@ -98,6 +101,7 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
         claim=PUBLIC_CLAIM if public else "",
         not_started=left_out,
         curves=curves,
+        chosen=chosen,
         **shown,
     )
     if not (spent and curves):
@@ -108,22 +112,25 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
 
 def _rows(
     sweep: SweepFolder, experiment: Experiment, plan: Plan, budget: SearchBudget | None
-) -> tuple[list[TrialRow], NotStarted, tuple[CurvePicture, ...]]:
-    """The trials, how many candidates were no trial, and the curves of a unimodal search."""
+) -> tuple[list[TrialRow], NotStarted, tuple[CurvePicture, ...], Chosen | None]:
+    """The trials, how many candidates were no trial, the curves of a unimodal search, and the trial that wins."""
     from tuner.search.views import REJECTED, TRIAL_ID, curve_of, view_of
     from tuner.study import open_sweep_study
 
     rows: list[TrialRow] = []
+    views: list[TrialView] = []
     if not sweep.journal.exists():  # looking makes nothing: a sweep that died before its first trial has no study yet
-        return rows, ALL_STARTED, ()
+        return rows, ALL_STARTED, (), None
     study = open_sweep_study(sweep, experiment, plan)
     for stored in study.get_trials(deepcopy=False):
         if TRIAL_ID not in stored.user_attrs or REJECTED in stored.user_attrs:
             continue
         view = view_of(stored, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
+        views.append(view)
         cost = None if budget is None else budget.trial_epsilon(view.id, budget.charged_steps(view.id))
         rows.append(TrialRow.of(view, curve=curve_of(stored), epsilon=cost))
-    return rows, not_started(study), curves_of_sweep(study, experiment)
+    chosen = winner_of(study, views, experiment)
+    return rows, not_started(study), curves_of_sweep(study, experiment), chosen
 
 
 def _card(sweep: SweepFolder) -> tuple[str, str]:

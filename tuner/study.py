@@ -101,11 +101,22 @@ def _unimodality(experiment: Experiment, rungs: Sequence[int], plan: Plan | None
     search = experiment.search
     told = (part.options.get("tolerance") for part in (search.sampler, search.pruner))
     usual, share = search.metric.name, experiment.dataset.validation.fraction
-    scored = None if plan is None else plan.train_size * share / (1 - share)
-    blurred = 0.0 if plan is None or plan.validation is None else float(plan.validation["standard_error"])
+    size, blurred = (None, 0.0) if plan is None else _scored_on(plan)
+    scored = None if size is None else size * share / (1 - share)
     return Unimodality(
         parameters=parameters_of(experiment.space),
         last_step=rungs[-1],
         tolerance=next((float(each) for each in told if each is not None), usual_tolerance(usual, scored, blurred)),
         full_from=full_fidelity_from(experiment.space, rungs),
     )
+
+
+def _scored_on(plan: Plan) -> tuple[int, float]:
+    """Training records beside those that score, and the standard error of a score's own noise.
+
+    A public search is on the public records, and scores without noise, whichever of its two plans this is: that of its
+    file, by which it is shown, or that by which it runs.
+    """
+    if plan.public is not None:
+        return int(plan.public["train_size"]), 0.0
+    return plan.train_size, 0.0 if plan.validation is None else float(plan.validation["standard_error"])

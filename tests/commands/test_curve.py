@@ -17,6 +17,7 @@ from tuner.curve_view import CurveWatch, spent_on
 from tuner.report.model import TrialRow
 from tuner.search.types import TrialState, TrialView
 from tuner.search.unimodal.picture import CurvePicture, CurvePoint
+from tuner.winner import Chosen
 
 NOBODY = "http://127.0.0.1:9"
 UNIMODAL: dict[str, Any] = {
@@ -110,6 +111,36 @@ def test_the_verdict_is_a_tag_that_changes_when_it_does(tmp_path: Path) -> None:
         finished(watch)
     assert recorder.tags[1:] == [("unimodal", f"rejected: {shown[1].rejected}")]
     assert "pruning by median" in recorder.tags[1][1]
+
+
+def test_the_trial_that_wins_by_the_curve_is_a_tag_and_so_is_why(tmp_path: Path) -> None:
+    best, curves = TrialView(id="t0", number=0, state=TrialState.COMPLETE), [picture()]
+    chosen = [Chosen(best, "curve")]
+    recorder, sweep = Recorded(), SimpleNamespace(root=tmp_path, id="sweep-1")
+    watch = CurveWatch(
+        lambda: tuple(curves),
+        sweep,  # type: ignore[arg-type]
+        metric="m",
+        recorder=recorder,  # type: ignore[arg-type]
+        choose=lambda: chosen[0],
+    )
+    with watch:
+        finished(watch)
+        assert recorder.tags == [("unimodal", "stands"), ("best_trial_why", "")], "the recorder tells the best score's"
+        recorder.tags.clear()
+        chosen[0] = Chosen(TrialView(id="t4", number=4), "curve", "trial 4 by the curve (…)")
+        finished(watch)
+        finished(watch)
+        told, why = ("best_trial", "t4"), ("best_trial_why", "trial 4 by the curve (…)")
+        assert recorder.tags == [told, why, told], "after each end of a trial, of which the recorder tells first"
+        recorder.tags.clear()
+        chosen[0] = Chosen(best, "score")
+        finished(watch)
+    assert recorder.tags == [("best_trial_why", "")]
+    curves.clear()
+    recorder.tags.clear()
+    with watch:
+        assert recorder.tags == [], "nothing of a search without a curve"
 
 
 def test_what_goes_wrong_with_a_curve_is_told_and_stops_nothing(

@@ -57,6 +57,13 @@ def test_a_declaration_goes_before_what_is_assumed() -> None:
     assert of(both).space.unimodal == ("smoothing_radius", "learning_rate")
 
 
+def test_what_only_some_trials_have_cannot_be_the_parameter() -> None:
+    decays = "{inverse_time: {decay: {uniform: [0.1, 2], unimodal: true}}}"
+    (problem,) = problems_of(f"search.space={{R: 3.0, schedule: {{choice: [constant, {decays}]}}}}")
+    assert "schedule.inverse_time.decay is not of every trial" in problem
+    of(f"search.space={{R: 3.0, schedule: {decays}}}")  # the control: every trial has it
+
+
 def test_noise_may_be_the_parameter_where_it_stands_with_the_privacy() -> None:
     noise = ["search.space={R: 3.0}", "privacy.noise_multiplier={log_uniform: [1, 9], unimodal: true}"]
     experiment = of(*noise)

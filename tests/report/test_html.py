@@ -116,6 +116,27 @@ def test_every_scored_trial_is_a_point_and_the_best_stands_out() -> None:
         assert sorted(circles) == ["best", "complete", "pruned"]
 
 
+def test_the_winner_by_the_curve_stands_out_and_the_best_score_stays_a_fact() -> None:
+    why = "trial 2 by the curve (trial 1 scored higher: 0.9 against 0.8)"
+    shown = report(row(0, 0.5), row(1, 0.9), row(2, 0.8), chosen=2, why=why)
+    page = render(shown)
+    words = check(page)
+    assert "Best configuration, trial 2" in words
+    assert f"Chosen: {why}." in words
+    assert "2 ★" in words
+    assert page.count("★") == 1
+    assert re.search(r"best validation_accuracy\s*0.9\s*trial 1", words)
+    assert "● best by the curve" in legend(shown)
+    assert "— best by the curve" in legend(shown, lines=True)
+    (circle,) = re.findall(r'<circle class="point best".*?</circle>', score_by_trial(shown), re.DOTALL)
+    assert "trial 2" in circle
+    (line,) = re.findall(r'<polyline class="curve best".*?</polyline>', curves(shown), re.DOTALL)
+    assert "trial 2" in line
+    same = check(render(report(row(0, 0.5), row(1, 0.9), chosen=1)))
+    assert "by the curve" not in same
+    assert "Chosen" not in same
+
+
 def test_a_better_score_stands_higher_and_a_larger_value_further_right() -> None:
     shown = report(*(row(number, number / 10, parameters={"a": 10.0**number}) for number in range(1, 6)))
     chart = ElementTree.fromstring(score_by_parameter(shown, "a"))

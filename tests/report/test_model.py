@@ -34,6 +34,15 @@ def test_the_best_is_complete_and_the_first_of_several() -> None:
     assert report(row(0, 0.9, "pruned")).best is None
 
 
+def test_the_winner_is_the_chosen_one_and_else_the_best() -> None:
+    trials = (row(0, 0.7), row(1, 0.9), row(2, 0.8))
+    assert report(*trials).winner is trials[1]
+    chosen = report(*trials, chosen=2, why="trial 2 by the curve (trial 1 scored higher: 0.9 against 0.8)")
+    assert chosen.winner is trials[2]
+    assert chosen.best is trials[1], "a score is a fact"
+    assert report().winner is None
+
+
 @pytest.mark.parametrize(
     ("score", "than", "mode", "expected"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from report_fakes import budget_of_units, budget_with_scores, report, row
@@ -28,6 +29,14 @@ def test_the_summary_has_the_best_the_budget_and_what_to_run_next() -> None:
     assert "The guarantee is the cap" in seen
     for command in commands:
         assert command in seen
+
+
+def test_the_summary_names_the_winner_by_the_curve_and_why() -> None:
+    why = "trial 0 by the curve (trial 1 scored higher: 0.9 against 0.8)"
+    words = shown(summary(report(row(0, 0.8), row(1, 0.9), chosen=0, why=why)))
+    assert re.search(r"best +trial 0, validation_accuracy 0.8", words)
+    assert re.search(rf"chosen +{re.escape(why)}", words)
+    assert "chosen" not in shown(summary(report(row(0, 0.8), row(1, 0.9), chosen=1)))
 
 
 def test_the_table_begins_with_the_best_and_is_cut_at_ten() -> None:

@@ -41,8 +41,19 @@ def _is_wild(value: object) -> bool:
 
 def _parameter(experiment: Experiment) -> Iterator[Finding]:
     kind, space = next(_kinds(experiment), None), _space(experiment)
-    if kind is None or space is None or assumed(space).unimodal or experiment.privacy.accounting == "selection":
+    if kind is None or space is None or experiment.privacy.accounting == "selection":
         return  # a sealed search refuses it anyway
+    sometimes = dict(space.conditions) if "schedule" in space.searched else {}
+    for name in (name for name in space.unimodal if name in sometimes):
+        yield Finding(
+            path=("search", "space"),
+            rule=f"{name} is not of every trial, and a trial without it would have no place on its curve: it can never "
+            "be believed to be the best",
+            value=f"{name} declared unimodal",
+            mend="Leave unimodal out there, or fix the schedule and search what it decays by alone.",
+        )
+    if assumed(space).unimodal:
+        return
     found = ", ".join(space.searched)
     yield Finding(
         path=("search", kind),

@@ -175,13 +175,13 @@ def score_by_parameter(report: SweepReport, name: str) -> str:
 
 
 def curves(report: SweepReport) -> str:
-    """Score by step of every trial that reported at least twice; the best stands out."""
+    """Score by step of every trial that reported at least twice; the one that wins stands out."""
     drawn = [trial for trial in report.trials if len(trial.curve) > 1]
     if not drawn:
         return ""
     points = [point for trial in drawn for point in trial.curve]
     frame = _frame(760.0, 260.0, [float(step) for step, _ in points], [score for _, score in points])
-    best = report.best
+    best = report.winner
     body = ""
     for trial in sorted(drawn, key=lambda trial: trial is best):  # the best last, so on top
         path = " ".join(f"{frame.x.at(step):.1f},{frame.y.at(score):.1f}" for step, score in trial.curve)
@@ -193,9 +193,11 @@ def curves(report: SweepReport) -> str:
 def legend(report: SweepReport, *, lines: bool = False) -> str:
     """The states that a chart shows, each with its mark: a filled or a hollow dot, or a line."""
     drawn = [trial for trial in report.trials if (len(trial.curve) > 1 if lines else trial.score is not None)]
-    there = {"best" if trial is report.best else trial.state for trial in drawn}
+    there = {"best" if trial is report.winner else trial.state for trial in drawn}
+    words = {"best": "best by the curve"} if report.why else {}
     keys = [
-        f'<span class="{state_class(state)}">{"—" if lines else "○" if state == "pruned" else "●"} {state}</span>'
+        f'<span class="{state_class(state)}">{"—" if lines else "○" if state == "pruned" else "●"} '
+        f"{words.get(state, state)}</span>"
         for state in (*_STATES, "best")
         if state in there
     ]
@@ -221,7 +223,7 @@ def _point(trial: TrialRow, x: float, frame: Frame, report: SweepReport) -> str:
         return ""
     y = frame.y.at(trial.score)
     hint = f"<title>{escape(_hint(trial, report))}</title>"
-    if trial is report.best:
+    if trial is report.winner:
         return f'<circle class="point best" cx="{x:.1f}" cy="{y:.1f}" r="6.5">{hint}</circle>'
     return f'<circle class="point {state_class(trial.state)}" cx="{x:.1f}" cy="{y:.1f}" r="4.5">{hint}</circle>'
 

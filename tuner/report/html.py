@@ -190,7 +190,7 @@ def _bar(budget: BudgetView, what: str) -> str:
 
 
 def _best(report: SweepReport) -> str:
-    best = report.best
+    best = report.winner
     rows = [(name, format_value(value, 6)) for name, value in best.parameters.items()] if best else []
     more = ""
     # The reader has this page already.
@@ -201,7 +201,8 @@ def _best(report: SweepReport) -> str:
     title = f"Best configuration, trial {best.number}" if best else "No trial ran to its end"
     if report.sealed:
         title = "The winner" if best else report.without_winner.capitalize()
-    return f"<section><h2>{escape(title)}</h2>{_rows(rows)}{more}</section>"
+    why = f"<p class=soft>Chosen: {escape(report.why)}.</p>" if report.why else ""
+    return f"<section><h2>{escape(title)}</h2>{why}{_rows(rows)}{more}</section>"
 
 
 def _charts(report: SweepReport) -> str:
@@ -236,7 +237,7 @@ def _table(report: SweepReport) -> str:
     ]
     reasons = any(trial.reason for trial in report.trials)
     head = "".join(_head(name) for name in [*names, *(["reason"] if reasons else [])])
-    best = report.best
+    best = report.winner
     rows = "".join(
         _trial(trial, report.parameters, best=trial is best, epsilon=with_epsilon, reasons=reasons)
         for trial in report.trials

@@ -126,6 +126,8 @@ class SweepReport:
         winner_lost: whether the sealed part is gone, so that no winner can come any more.
         curves: what a unimodal search believes, a picture a parameter; none of another search.
         spending: steps and ε against the best score; None where it was not asked for.
+        chosen: number of the trial that wins (`tuner.winner`); None where that is the one with the best score.
+        why: in words, where the one that wins is another than the one with the best score.
     """
 
     name: str
@@ -153,6 +155,13 @@ class SweepReport:
     winner_lost: bool = False
     curves: tuple[CurvePicture, ...] = ()
     spending: Spending | None = None
+    chosen: int | None = None
+    why: str = ""
+
+    @property
+    def winner(self) -> TrialRow | None:
+        """The trial that is named as the result."""
+        return next((trial for trial in self.trials if trial.number == self.chosen), self.best)
 
     @property
     def best(self) -> TrialRow | None:

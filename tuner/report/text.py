@@ -118,7 +118,7 @@ def budget_bar(budget: BudgetView, *, width: int = 40) -> Text:
 def summary(report: SweepReport) -> RenderableType:
     """How a sweep ended: the best trial, what was spent, and the commands to go on with."""
     head = [("ended as", report.state + (f": {report.reason}" if report.reason else ""))]
-    best = report.best
+    best = report.winner
     if report.sealed:
         found = report.without_winner if best is None else _score(report)
         head.append(("winner", "none" if found == "no winner" else found))
@@ -126,6 +126,7 @@ def summary(report: SweepReport) -> RenderableType:
         counts = f" ({report.counts})" if report.counts else ""
         head.append(("trials", f"{report.ended} of {report.trials_planned}{counts}"))
         head.append(("best", f"trial {best.number}, {_score(report)}" if best else "no trial ran to its end"))
+        head += [("chosen", report.why)] * bool(report.why)
     if best is not None:
         head += [(f"  {name}", format_value(value, 6)) for name, value in best.parameters.items()]
     head += [("curve", curve.line) for curve in report.curves]
@@ -146,7 +147,7 @@ def summary(report: SweepReport) -> RenderableType:
 
 
 def _score(report: SweepReport) -> str:
-    best = report.best
+    best = report.winner
     return f"{report.metric} {with_error(best.score if best else None, report.score_error)}"
 
 

@@ -171,6 +171,8 @@ def _broken(option: str, value: object) -> tuple[str, str]:
             return f"{option} must be a probability above 0 and below 1", _EXAMPLES[option]
         case "at_once" if not (whole and value >= 1):  # type: ignore[operator]  # whole says that it is a number
             return "at_once must be a whole number of trials, at least 1", _EXAMPLES[option]
+        case "stagger" if not (is_number(value) and 0 <= value <= 1):
+            return "stagger must be a fraction of a trial's steps, 0 to 1", _EXAMPLES[option]
         case "audits" if not (whole and value >= 0):  # type: ignore[operator]
             return "audits must be a whole number: every so manieth trial is one, and 0 is for none", _EXAMPLES[option]
         case "strict" if not isinstance(value, bool):
@@ -186,6 +188,7 @@ _EXAMPLES: Final[Mapping[str, str]] = {
     "risk": "Write for example 0.05.",
     "sure": "Write for example 0.82.",
     "at_once": "Write for example 2.",
+    "stagger": "Write for example 0.6, or 0 to start as soon as there is room.",
     "audits": "Write for example 4.",
 }
 

@@ -32,6 +32,9 @@ __all__ = ["AUDIT", "UnimodalPruner", "UnimodalSampler", "View", "axis_of"]
 AUDIT: Final = "unimodal:audit"
 """System attribute of a trial that was started where nothing was known."""
 
+Told = tuple[Standing, tuple[Record, ...]]
+"""Where a trial stands, and its records."""
+
 _LAST: Final = 3.0
 """With fewer whole trials left none is an audit."""
 
@@ -46,12 +49,14 @@ class _Unimodal:
     ) -> None:
         if not (isinstance(parameter, str) and parameter):
             raise ValueError(f"parameter must be the name of a searched parameter, got {parameter!r}")
-        if not tolerance > 0:
-            raise ValueError(f"tolerance must be above 0, in the score's own unit, got {tolerance!r}")
+        if not 0 < tolerance < math.inf:
+            raise ValueError(f"tolerance must be above 0 and finite, in the score's own unit, got {tolerance!r}")
         if last_step is not None and not last_step > 0:
             raise ValueError(f"last_step must be above 0, got {last_step!r}")
         self._parameter, self._tolerance, self._last_step, self._rules = parameter, tolerance, last_step, rules
         self._scales = tuple(scales)
+        # What ended trials said, for it cannot change: nothing is decided by it that does not follow from the study.
+        self._ended: tuple[object, dict[int, Told]] = (None, {})
         Rules(axis=Axis(0.0, 1.0), tolerance=tolerance, **rules)  # an unknown rule is an error now, not at a trial
 
     @property
@@ -69,7 +74,11 @@ class _Unimodal:
         view = self._view(study, distribution)
         if view is None:
             return None
-        seen = view.seen(study, _last_step(study, self._last_step))
+        last = _last_step(study, self._last_step)
+        of = (id(study._storage), study.study_name, view, last)
+        if self._ended[0] != of:
+            self._ended = (of, {})
+        seen = view.seen(study, last, self._ended[1])
         return believe(seen, Rules(axis=view.axis, tolerance=self._tolerance, **self._rules))
 
     def _view(self, study: Study, distribution: BaseDistribution | None = None) -> View | None:
@@ -144,6 +153,11 @@ class UnimodalSampler(_Unimodal, BaseSampler):
             study._storage.set_trial_system_attr(trial._trial_id, AUDIT, value=True)
         place = beliefs.propose(random, context, audit=not ending)
         return _rounded(beliefs.rules.axis.value(place) / view.scale(trial), param_distribution)
+
+    @property
+    def sure(self) -> float:
+        """Probability that ends a search."""
+        return float(self._rules.get("sure", Rules.sure))
 
     def waits(self, study: Study) -> bool:
         """Whether no trial should start before a running one has said more; a driver that can wait asks."""
@@ -264,9 +278,8 @@ class View:
         others = {name: found for name, found in every.items() if name != parameter and not found.single()}
         known = tuple(name for name in scales if (found := _range(others.get(name))) is not None and found[0] > 0)
         spread = math.prod(math.sqrt(high / low) for low, high in (_range(others[name]) or (1, 1) for name in known))
-        return cls(
-            parameter, Axis(axis.low / spread, axis.high * spread, axis.warp), (axis.low, axis.high), others, known
-        )
+        ends = [bound * scale for bound in (axis.low, axis.high) for scale in (spread, 1 / spread)]
+        return cls(parameter, Axis(min(ends), max(ends), axis.warp), (axis.low, axis.high), others, known)
 
     def scale(self, trial: FrozenTrial) -> float:
         """What the other parameters multiply ours by; 1 in the middle of their ranges."""
@@ -292,26 +305,40 @@ class View:
         low, high = (round(min(max(self.axis.place(bound * scale), 0.0), 1.0), 9) for bound in self.bounds)
         return Context(tuple(values), low, high)
 
-    def seen(self, study: Study, last: int | None) -> Seen:
-        """The records of a study; scores are turned so that larger is better."""
+    def seen(self, study: Study, last: int | None, ended: dict[int, Told] | None = None) -> Seen:
+        """The records of a study; scores are turned so that larger is better.
+
+        Args:
+            study: any.
+            last: step at which trials end; None where it is not known: there are no records then.
+            ended: of trials that ended, by their numbers, what was seen before; it is added to.
+        """
         sign = 1.0 if study.direction == StudyDirection.MAXIMIZE else -1.0
-        records, standings = [], []
+        ended = {} if ended is None else ended
+        records: list[Record] = []
+        standings: list[Standing] = []
         for trial in study.get_trials(deepcopy=False):
-            state = _STATES.get(trial.state)
-            if state is None or self.parameter not in trial.params:
+            if trial.state not in _STATES or self.parameter not in trial.params:
                 continue
-            place, context = self.place(trial), self.context(trial)
-            standings.append(Standing(place, trial.number, state, context, AUDIT in trial.system_attrs))
-            scores = dict(trial.intermediate_values)
-            if state == "complete" and last is not None and trial.value is not None:
-                scores[last] = trial.value
-            if last is not None:
-                records += [
-                    Record(place, min(step / last, 1.0), sign * score, trial.number, context)
-                    for step, score in scores.items()
-                    if step > 0 and np.isfinite(score)
-                ]
+            told = ended.get(trial.number) or self._told(trial, last, sign)
+            if trial.state.is_finished():
+                ended[trial.number] = told
+            standings.append(told[0])
+            records += told[1]
         return Seen.of(records, standings)
+
+    def _told(self, trial: FrozenTrial, last: int | None, sign: float) -> Told:
+        """Where one trial stands and what it said."""
+        place, context, state = self.place(trial), self.context(trial), _STATES[trial.state]
+        scores = dict(trial.intermediate_values)
+        if state == "complete" and last is not None and trial.value is not None:
+            scores[last] = trial.value
+        records = tuple(
+            Record(place, min(step / last, 1.0), sign * score, trial.number, context)
+            for step, score in (scores.items() if last is not None else ())
+            if last is not None and step > 0 and np.isfinite(score)
+        )
+        return Standing(place, trial.number, state, context, AUDIT in trial.system_attrs), records
 
 
 def axis_of(distribution: BaseDistribution) -> Axis | None:

@@ -6,7 +6,7 @@ of a trial. Like these two, nothing here keeps a state: all of it follows from t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optuna.pruners import BasePruner
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial, TrialState
 
+    from tuner.search.unimodal.beliefs import Beliefs
     from tuner.search.unimodal_options import Along
 
-__all__ = ["UnimodalPruners", "UnimodalSamplers"]
+__all__ = ["UnimodalPruners", "UnimodalSamplers", "ranking"]
 
 
 class UnimodalSamplers(BaseSampler):
@@ -50,6 +51,7 @@ class UnimodalSamplers(BaseSampler):
         for along in parameters:
             layers.append(make(along, layers[-1] if layers else base))
         self._layers = tuple(layers)
+        self._sure = max(layer.sure for layer in layers)
 
     @property
     def each(self) -> tuple[UnimodalSampler, ...]:
@@ -71,14 +73,13 @@ class UnimodalSamplers(BaseSampler):
         return any(layer.waits(study) for layer in self._layers)
 
     def is_over(self, study: Study) -> bool:
-        """Whether, along every parameter, a complete trial is surely within the tolerance of the best."""
-        return all(layer.is_over(study) for layer in self._layers)
+        """Whether one complete trial is surely within the tolerance of the best, along all parameters together."""
+        best = self.best(study)
+        return best is not None and best[1] >= self._sure and all(layer.is_over(study) for layer in self._layers)
 
     def ranked(self, study: Study) -> tuple[int, ...]:
         """Numbers of the complete trials, the one that is believed to be the best first; none before one is known."""
-        orders = [believed.ranked() for layer in self._layers if (believed := layer.beliefs(study)) is not None]
-        every = {number for order in orders for number in order}
-        return tuple(sorted(every, key=lambda number: (sum(_rank(order, number) for order in orders), number)))
+        return ranking(layer.beliefs(study) for layer in self._layers)
 
     def best(self, study: Study) -> tuple[int, float] | None:
         """The complete trial that is believed to be the best, and a lower bound on the probability that it is near it.
@@ -160,6 +161,13 @@ class UnimodalPruners(BasePruner):
             if _holds(pruner, study) and pruner.prune(study, trial):
                 return pruner.why(study, trial)
         return f"the score has more than one top, and the pruner {self._called} stopped the trial"
+
+
+def ranking(beliefs: Iterable[Beliefs | None]) -> tuple[int, ...]:
+    """Numbers of the complete trials, by the sum of their ranks along each parameter, of equals the first one first."""
+    orders = [believed.ranked() for believed in beliefs if believed is not None]
+    every = {number for order in orders for number in order}
+    return tuple(sorted(every, key=lambda number: (sum(_rank(order, number) for order in orders), number)))
 
 
 def _holds(pruner: UnimodalPruner, study: Study) -> bool:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from tuner.search.unimodal_optuna import UnimodalPruner, UnimodalSampler
 
-__all__ = ["curves_of"]
+__all__ = ["believed_order", "curves_of"]
 
 
 def curves_of(study: Study, *, fallback: str = "") -> tuple[CurvePicture, ...]:
@@ -29,6 +29,17 @@ def curves_of(study: Study, *, fallback: str = "") -> tuple[CurvePicture, ...]:
             made = picture(believed, each.parameter, maximize=maximize, fallback=fallback, scaled_by=each.scales)
             found.append(made)
     return tuple(found)
+
+
+def believed_order(study: Study) -> tuple[int, ...]:
+    """Numbers of the complete trials, the one that is believed to be the best first.
+
+    None where one top was rejected along any parameter: what is believed then is of curves of any shape.
+    """
+    from tuner.search.unimodal_study import ranking
+
+    every = [believed for each in _believers(study) if (believed := each.beliefs(study)) is not None]
+    return ranking(every) if all(believed.unimodal for believed in every) else ()
 
 
 def _believers(study: Study) -> tuple[UnimodalSampler | UnimodalPruner, ...]:

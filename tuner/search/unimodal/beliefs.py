@@ -15,6 +15,7 @@ from tuner.search.unimodal.model import Posterior, fit
 from tuner.search.unimodal.records import ALONE, Context, Record, Seen, Standing
 from tuner.search.unimodal.regression import project
 from tuner.search.unimodal.shape import unimodal_mass
+from tuner.search.unimodal.thinning import thinned
 
 __all__ = ["Beliefs", "Rules", "believe"]
 
@@ -38,6 +39,8 @@ class Rules:
         sure: the search is over when the best complete trial is near the best with at least this probability.
         starts: values of the first trials, which are never stopped.
         at_once: trials that run at a time, at most: what a trial teaches is lost on those that already run.
+        stagger: a trial starts when those that run have taken this fraction of their steps: it is placed by what they
+            said on the way.
         early: before this fraction of the steps, and until `enough` trials are complete, evidence may only exclude
             what lies to the left of the best: the optimum moves right while training goes on.
         enough: complete trials after which both sides may be excluded.
@@ -61,6 +64,7 @@ class Rules:
     sure: float = 0.82
     starts: tuple[float, ...] = (10.0, 30.0)
     at_once: int = 2
+    stagger: float = 0.6
     early: float = 2 / 3
     enough: int = 3
     apart: float = 0.05
@@ -173,7 +177,9 @@ class Beliefs:
         believed = self._means(tuple(dict.fromkeys(trial.context for trial in done)))
         grid = self.rules.axis.grid
         by_mean = {trial.trial: float(np.interp(trial.place, grid, believed[trial.context])) for trial in done}
-        return tuple(sorted(by_mean, key=lambda trial: (-by_mean[trial], trial)))
+        # Of repetitions, which the curve believes alike, the one that scored best: none that collapsed.
+        scores = {record.trial: record.score for record in self.seen.records if record.fraction == 1}
+        return tuple(sorted(by_mean, key=lambda trial: (-by_mean[trial], -scores.get(trial, -np.inf), trial)))
 
     def surely_found(self) -> bool:
         """Whether the best complete trial is near the best with the probability that ends a search."""
@@ -187,11 +193,16 @@ class Beliefs:
 
     def waits(self) -> bool:
         """Whether no trial should start before a running one has said more."""
-        return len(self.seen.standing("running")) >= self.rules.at_once
+        running = {trial.trial for trial in self.seen.standing("running")}
+        full = len(running) >= self.rules.at_once
+        if full or not self.rules.stagger or len(self.seen.trials) < len(self.rules.starts):
+            return full
+        told = {record.trial for record in self.seen.records if record.fraction >= self.rules.stagger}
+        return not running <= told
 
     def audits(self) -> bool:
         """Whether the next trial goes where nothing is known."""
-        rules, started = self.rules, len(self.seen.trials)
+        rules, started = self.rules, self._started
         return rules.audits > 0 and started >= rules.audit_from and (started - rules.audit_from) % rules.audits == 0
 
     def propose(self, random: np.random.Generator, context: Context = ALONE, *, audit: bool = True) -> float:
@@ -237,11 +248,19 @@ class Beliefs:
         rows = [r for r in self.seen.records if r.fraction == fraction and (fraction < 1 or r.trial in done)]
         if not rows:
             return Bracket()
+        # Of one place in the order of their numbers: by their scores they would rise there, and lie closer than chance.
+        rows.sort(key=lambda row: (row.place, row.trial))
         every = [row.context for row in rows]
         often = max(sorted(set(every)), key=every.count)
         places, scores = zip(*((row.place, row.score) for row in rows if row.context == often), strict=True)
         factor = threshold(0.01, max(LOOKS, len(places)), values=len(places))
         return bracket(places, scores, step=factor * deviation_of_neighbours(places, scores))
+
+    @cached_property
+    def _started(self) -> int:
+        """Trials that took a step, or may yet: what was excluded before its first step is none."""
+        scored = {record.trial for record in self.seen.records}
+        return sum(trial.state != "pruned" or trial.trial in scored for trial in self.seen.trials)
 
     @cached_property
     def _contexts(self) -> tuple[Context, ...]:
@@ -285,7 +304,7 @@ class Beliefs:
 # A trial that starts or stops changes no score: what is dear is made once for the same records.
 @lru_cache(maxsize=8)
 def _fitted(records: tuple[Record, ...], tolerance: float) -> Posterior:
-    return fit(Seen(records, ()), tolerance=tolerance)
+    return fit(Seen(thinned(records), ()), tolerance=tolerance)
 
 
 @lru_cache(maxsize=32)
@@ -310,7 +329,8 @@ def _drawn(
         odds = share * float(weights.mean())
         believed = odds / (odds + 1 - share)
         keep = round(draws * believed)
-    free = every.values[:: len(every.values) // draws][: draws - keep]
+    # Draws lie one hyper-parameter after the other: an even share of each.
+    free = every.values[((np.arange(draws - keep) + 0.5) * len(every.values) / max(draws - keep, 1)).astype(int)]
     if not keep:
         return free, believed
     edges = np.cumsum(weights) / weights.sum()

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from math import inf, isinf, sqrt
+from math import ceil, inf, isinf, log2, sqrt
 from typing import Final
 
 import numpy as np
@@ -28,7 +28,7 @@ BLOCK: Final = 3
 """Neighbours in a block, at most."""
 
 LOOKS: Final = 40
-"""Complete trials that the critical value is made for; a search with more looks at every second, third, … one."""
+"""Complete trials that the critical value is made for at least."""
 
 LEAST: Final = 5
 """Values from which on a deviation is estimated: with fewer nothing is excluded."""
@@ -114,7 +114,7 @@ def threshold(alpha: float, looks: int, *, values: int, known: bool = False) -> 
         The factor; inf while there are too few scores to estimate from.
     """
     made = min((most for level, most in _MADE if level == alpha and most >= looks), default=None)
-    normal = critical_value(alpha, looks, known=known) if made is None else _MADE[alpha, made][0 if known else 1]
+    normal = _bonferroni(alpha, looks) if made is None else _MADE[alpha, made][0 if known else 1]
     if known:
         return normal
     if values < LEAST:
@@ -151,11 +151,22 @@ def critical_value(alpha: float, looks: int, *, known: bool = True) -> float:
     return float(np.quantile(largest, min(sure, 1.0)))
 
 
+def _bonferroni(alpha: float, looks: int) -> float:
+    """A bound on the same quantile where it would take too long to simulate, rounded up to a doubling of looks.
+
+    A new score makes at most BLOCK (BLOCK + 1) / 2 new blocks of neighbours, so over n looks there are at most
+    m = 6 n blocks and m²/2 pairs of one on the left and one on the right, each a normal contrast.
+    """
+    blocks = BLOCK * (BLOCK + 1) / 2 * 2 ** ceil(log2(looks))
+    return float(stats.norm.isf(alpha / (blocks**2 / 2)))
+
+
 def deviation_of_neighbours(places: ArrayLike, scores: ArrayLike) -> float:
     """The standard deviation of a score from differences of neighbours (von Neumann 1941); slopes add to it."""
     order = np.argsort(np.asarray(places, dtype=float), kind="stable")
-    steps = np.diff(np.asarray(scores, dtype=float)[order])
-    return sqrt(0.5 * float(np.mean(steps**2))) if steps.size else inf
+    with np.errstate(over="ignore"):
+        steps = np.diff(np.asarray(scores, dtype=float)[order])
+        return sqrt(0.5 * float(np.mean(steps**2))) if steps.size else inf
 
 
 def _degrees(values: int) -> float:

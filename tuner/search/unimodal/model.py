@@ -57,6 +57,12 @@ _DRIFT: Final = 0.3  # exponential
 _MEAN: Final = 30.0
 """Deviation of a rung's mean, in amplitudes: free, but for numbers that a computer can hold."""
 
+FAR: Final = 15.0
+"""Tolerances below the best score of a rung from which on it does not matter how far below."""
+
+FAR_AMONG: Final = 40.0
+"""The same among trials that differ in more than the parameter: how much the level changes is learned too."""
+
 _COMMON: Final = 0.5  # of g's variance, to all contexts
 _Z_CURVE, _Z_LEVEL = 1.0, 0.4  # lengths in which a number between 0 and 1 changes the curve, and its level
 
@@ -131,23 +137,33 @@ class Posterior:
 
     def mean(self, grid: Array, contexts: Sequence[Context]) -> Array:
         """The curve of each context, averaged over the hyper-parameters, shape (contexts, places)."""
-        found: Array = sum(each.weight * self._curve(each, grid, contexts)[0] for each in self._solved)  # type: ignore[assignment]
+        found = np.zeros(grid.size * len(contexts))
+        for each in self._solved:  # without the covariance, whose root would be cubic in the number of contexts
+            whole = np.linalg.solve(each.lower.T, each.half)
+            found += each.weight * self._tolerance * (self._cross(each, grid, contexts).T @ whole)
         return found.reshape(len(contexts), grid.size)
 
-    def _curve(self, solved: _Solved, grid: Array, contexts: Sequence[Context]) -> tuple[Array, Array]:
-        """Mean and root of the covariance of the curves, one context after the other, in the score's unit."""
+    def _cross(self, solved: _Solved, grid: Array, contexts: Sequence[Context]) -> Array:
+        """Covariance of the records and the curves, one context after the other, shape (records, …)."""
         place, fraction, _, _ = self._seen.arrays
         log_t = np.log(fraction)
         to_end = np.exp(-0.5 * (log_t / self._time_length) ** 2) * np.sqrt(fraction)
-        here, known = _distances(contexts, contexts), _distances([r.context for r in self._seen.records], contexts)
+        known = _distances([r.context for r in self._seen.records], contexts)
         places, many = np.tile(grid, len(contexts)), np.repeat(np.arange(len(contexts)), grid.size)
         z = place - solved.drift * log_t
         cross = _matern(np.abs(z[:, None] - places[None, :]) / solved.length) * _shared(known)[:, many]
         cross += solved.level**2 * _level(known)[:, many]
-        back = np.linalg.solve(solved.lower, cross * to_end[:, None])
+        found: Array = cross * to_end[:, None]
+        return found
+
+    def _curve(self, solved: _Solved, grid: Array, contexts: Sequence[Context]) -> tuple[Array, Array]:
+        """Mean and root of the covariance of the curves, one context after the other, in the score's unit."""
+        here = _distances(contexts, contexts)
+        places, many = np.tile(grid, len(contexts)), np.repeat(np.arange(len(contexts)), grid.size)
+        back = np.linalg.solve(solved.lower, self._cross(solved, grid, contexts))
         prior = _matern(np.abs(places[:, None] - places[None, :]) / solved.length) * _shared(here)[many][:, many]
         prior += solved.level**2 * _level(here)[many][:, many]
-        root = np.linalg.cholesky(prior - back.T @ back + 1e-6 * np.eye(places.size))
+        root = np.asarray(np.linalg.cholesky(prior - back.T @ back + 1e-6 * np.eye(places.size)), dtype=np.float64)
         return self._tolerance * (back.T @ solved.half), self._tolerance * solved.amplitude * root
 
 
@@ -167,15 +183,18 @@ def fit(seen: Seen, *, tolerance: float, hyper: HyperGrid | None = None) -> Post
     hyper = hyper or HyperGrid()
     place, fraction, score, trial = seen.arrays
     log_t = np.log(fraction)
-    y = score / tolerance
+    contexts = [record.context for record in seen.records]
     same_rung = fraction[:, None] == fraction[None, :]
+    y = _without_cliffs(score, tolerance, same_rung, contexts)
     y = y - np.array([y[row].mean() for row in same_rung])  # only for the sake of the digits: the means are free
     gap = np.abs(log_t[:, None] - log_t[None, :])
     in_time = np.exp(-0.5 * (gap / hyper.time_length) ** 2) * np.sqrt(np.outer(fraction, fraction))
     rough = 1.0 + hyper.rough_left * np.exp(-place / 0.45)
     effect = (trial[:, None] == trial[None, :]) * np.outer(rough, rough) * (1 + np.exp(-2 * gap)) / 3
     effect += np.diag(rough**2 / 3)
-    contexts = [record.context for record in seen.records]
+    # Of a mean of several trials; of two such means over the same trials, or over those that were left of them.
+    count = np.array([record.count for record in seen.records], dtype=float)
+    effect /= np.maximum(count[:, None], count[None, :])
     alone = len(set(contexts)) == 1
     distances = _distances(contexts, contexts)
     shared, level = in_time * _shared(distances), in_time * _level(distances)
@@ -211,6 +230,22 @@ def fit(seen: Seen, *, tolerance: float, hyper: HyperGrid | None = None) -> Post
     noise = float((weights.sum(0) * scales[:, 1]).sum() * tolerance)
     drifted = float(sum(weights[row].sum() * drift for row, (_, drift, _) in enumerate(shapes)))
     return Posterior(noise, drifted, seen, tolerance, hyper.time_length, tuple(found))
+
+
+def _without_cliffs(score: Array, tolerance: float, same_rung: NDArray[np.bool_], contexts: list[Context]) -> Array:
+    """Scores in tolerances, those far below the best of their rung taken for far below and no more.
+
+    A smooth curve through a cliff, of trials that collapsed for example, overshoots beside it, and no place that was
+    tried would be near such a top. What is unimodal stays so.
+    """
+    number = {context: place for place, context in enumerate(dict.fromkeys(contexts))}
+    own = np.array([number[context] for context in contexts])
+    with np.errstate(over="ignore"):
+        known: Array = (score - score.max()) / tolerance
+        for group, far in ((same_rung, FAR_AMONG), (same_rung & (own[:, None] == own[None, :]), FAR)):
+            top = np.array([score[row].max() for row in group])
+            known = np.maximum(known, np.maximum((top - score.max()) / tolerance, -1e9) - far)
+    return known
 
 
 def _matern(distance: Array) -> Array:

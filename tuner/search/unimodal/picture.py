@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tuner.search.unimodal.axis import Axis, Warp
 from tuner.search.unimodal.beliefs import Beliefs
+from tuner.search.unimodal.model import FAR
 from tuner.search.unimodal.records import Record
 
 __all__ = ["LEVEL", "NEVER_STARTED", "CurvePicture", "CurvePoint", "picture"]
@@ -271,7 +272,9 @@ def _at_height(beliefs: Beliefs) -> tuple[Array, float, int]:
     reached = max(record.fraction for record in records)
     there = [record for record in records if record.fraction == reached]
     best = min(there, key=lambda record: (-record.score, record.trial))
-    like = [record for record in there if record.context == best.context]
+    # What is far below the best is so in the curve as well, but not how far.
+    least = best.score - FAR * beliefs.rules.tolerance
+    like = [record for record in there if record.context == best.context and record.score >= least]
     grid, curves = beliefs.rules.axis.grid, beliefs.curves
     places = np.array([record.place for record in like])
     scores = np.array([record.score for record in like])

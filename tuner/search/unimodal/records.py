@@ -43,6 +43,7 @@ class Record:
         score: larger is better.
         trial: number of the trial.
         context: what else it trains with.
+        count: trials of which it is the mean; see `thinning`.
     """
 
     place: float
@@ -50,6 +51,11 @@ class Record:
     score: float
     trial: int
     context: Context = ALONE
+    count: int = 1
+
+    def __hash__(self) -> int:
+        """Of what tells records apart: those of a large study are looked up at every decision."""
+        return hash((self.place, self.fraction, self.score, self.trial))
 
 
 @dataclass(frozen=True, order=True)
@@ -70,6 +76,10 @@ class Standing:
     context: Context = ALONE
     audit: bool = False
 
+    def __hash__(self) -> int:
+        """As a record's."""
+        return hash((self.place, self.trial, self.state))
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -86,7 +96,8 @@ class Seen:
     @classmethod
     def of(cls, records: Iterable[Record], trials: Iterable[Standing]) -> Seen:
         """In any order."""
-        return cls(tuple(sorted(records)), tuple(sorted(trials)))
+        by_place = sorted(records, key=lambda r: (r.place, r.fraction, r.score, r.trial))
+        return cls(tuple(by_place), tuple(sorted(trials, key=lambda t: (t.place, t.trial))))
 
     @cached_property
     def arrays(self) -> tuple[Array, Array, Array, Array]:
