@@ -88,11 +88,10 @@ def _believed(study: Study, trials: Sequence[TrialView]) -> TrialView | None:
 
 def _why(winner: TrialView, best: TrialView, mode: str) -> str:
     own, other = _apart(winner.last_score, best.last_score)
-    again = ", the same configuration," if winner.parameters == best.parameters else ""
     scored = f"{'higher' if mode == 'max' else 'lower'}: {other} against {own}"
     if winner.last_score == best.last_score:
         scored = f"the same: {own}"
-    return f"trial {winner.number} by the curve (trial {best.number}{again} scored {scored})"
+    return f"trial {winner.number} by the curve (trial {best.number} scored {scored})"
 
 
 def _apart(*scores: float | None) -> list[str]:
