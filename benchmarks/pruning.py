@@ -164,7 +164,7 @@ def _shapes(settings: Settings, results: Results) -> None:
     if settings.quick:
         results.remarks.append("shapes: left out")
         return
-    for shape in ("drifting", "plateau", "best_at_zero", "best_at_the_end", "bump"):
+    for shape in ("drifting", "plateau", "best_at_zero", "best_at_the_end", "bump", "collapsing"):
         _table(shape, methods, settings, results)
     wide = _table("wide_second_peak", methods, settings, results)
     narrow = _table("narrow_second_peak", methods, settings, results)

@@ -242,6 +242,15 @@ def _bump(setting: Setting, move: float, gain: float, noise: float, random: np.r
     return Problem(_rung_values(setting, gain, side, move), _deviation(setting, _top(setting, move), noise))
 
 
+def _collapsing(setting: Setting, move: float, gain: float, noise: float, random: np.random.Generator) -> Problem:
+    """From three times the best R on training collapses: sixty points, not three gains."""
+
+    def side(ten: float, best: float, top: float) -> Array:
+        return _hill(ten, best, top) - 60.0 / (1 + np.exp(-20.0 * (_POINTS - top - np.log(3.0))))
+
+    return Problem(_rung_values(setting, gain, side, move), _deviation(setting, _top(setting, move), noise))
+
+
 def _drifting(setting: Setting, move: float, gain: float, noise: float, random: np.random.Generator) -> Problem:
     return _unimodal(SETTINGS[-1], move, gain, noise, random)
 
@@ -252,6 +261,7 @@ SHAPES: Final[Mapping[str, Callable[..., Problem]]] = {
     "best_at_zero": _best_at_zero,
     "best_at_the_end": _best_at_the_end,
     "bump": _bump,
+    "collapsing": _collapsing,
     "wide_second_peak": _another_peak(above=0.25, width=0.45),
     "narrow_second_peak": _another_peak(above=0.25, width=0.12),
     "drifting": _drifting,

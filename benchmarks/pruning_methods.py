@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import optuna
 from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner, SuccessiveHalvingPruner
-from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
 
 from benchmarks.pruning_curves import DOMAIN, EPOCHS, RUNGS
 from tuner.search.unimodal_optuna import UnimodalPruner, UnimodalSampler
@@ -19,13 +19,14 @@ TOLERANCE: Final = 0.2
 """Points: nearer than this to the best is as good as the best."""
 
 _R = "R"
+_FOUR: Final = (10.0, 30.0, 4.0, 60.0)
 
 
 class Played:
     """An Optuna study in memory as a method of a simulated sweep."""
 
     def __init__(self, sampler: BaseSampler, pruner: BasePruner) -> None:
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
         self.study = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
         self._trials: dict[int, optuna.Trial] = {}
 
@@ -81,6 +82,16 @@ def _random(seed: int) -> BaseSampler:
     return RandomSampler(seed=seed)
 
 
+def _gp(seed: int) -> BaseSampler:
+    return GPSampler(seed=seed, n_startup_trials=len(_FOUR), deterministic_objective=False)
+
+
+def _started(played: Played) -> Played:
+    for radius in _FOUR:
+        played.study.enqueue_trial({_R: radius})
+    return played
+
+
 def _asha() -> BasePruner:
     return SuccessiveHalvingPruner(min_resource=RUNGS[0], reduction_factor=3)
 
@@ -104,13 +115,15 @@ METHODS: Final[Mapping[str, Callable[[int], Played]]] = {
     "tpe+asha": _played(_tpe, _asha),
     "hyperband": _played(_random, _hyperband),
     "bohb": _played(_tpe, _hyperband),
-    "gp": lambda seed: Played(
+    "gp": lambda seed: _started(_played(_gp, NopPruner)(seed)),
+    "ours, any shape": lambda seed: Played(
         UnimodalSampler(
             _R, seed=seed, tolerance=TOLERANCE, last_step=EPOCHS, share=0.0, final_only=True, at_once=4, audits=0,
-            starts=(10.0, 30.0, 4.0, 60.0), base=RandomSampler(seed=seed),
+            starts=_FOUR, base=RandomSampler(seed=seed),
         ),
         NopPruner(),
     ),
     "ours": _ours(),
 }  # fmt: skip
-"""By name, each made from a seed. `bohb` is TPE with Hyperband; `gp` is a Gaussian process of the final scores."""
+"""By name, each made from a seed. `bohb` is TPE with Hyperband; `gp` is Optuna's Gaussian process sampler, begun at
+four radii; `ours, any shape` is our own model of the final scores, without the shape and a pruner, begun at the same."""

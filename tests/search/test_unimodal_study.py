@@ -214,6 +214,26 @@ def test_bad_settings_are_refused_at_once(make: Callable[[], object], said: str)
         make()
 
 
+@pytest.mark.parametrize(
+    ("rule", "value"),
+    [("share", 1.0), ("risk", float("nan")), ("sure", 1.5), ("draws", 0), ("at_once", 0), ("starts", ()),
+     ("starts", (float("nan"),))],
+)  # fmt: skip
+def test_a_rule_that_cannot_be_is_refused_at_once(rule: str, value: object) -> None:
+    with pytest.raises(ValueError, match=rule):
+        pruner(**{rule: value})
+
+
+def test_a_start_that_failed_is_made_up_for() -> None:
+    made = optuna.create_study(direction="maximize", sampler=sampler())
+    first, second = made.ask(), made.ask()
+    asked = [trial.suggest_float("R", 0.0, 100.0) for trial in (first, second)]
+    made.tell(first, state=TrialState.FAIL)
+    again = made.ask().suggest_float("R", 0.0, 100.0)
+    assert asked == pytest.approx([10.0, 30.0])
+    assert again == pytest.approx(10.0)
+
+
 def test_an_unknown_rule_is_refused_at_once() -> None:
     with pytest.raises(TypeError, match="patience"):
         UnimodalPruner("R", tolerance=1.0, patience=3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from math import isfinite
 from typing import Final
 
 import numpy as np
@@ -56,6 +57,9 @@ class Rules:
         share: prior probability that the curve is unimodal.
         final_only: whether scores before the end of training are left out.
         strict: whether only what the simultaneous bracket excludes is stopped.
+
+    Raises:
+        ValueError: a probability, a count or a start that is none.
     """
 
     axis: Axis
@@ -76,6 +80,17 @@ class Rules:
     share: float = 0.95
     final_only: bool = False
     strict: bool = False
+
+    def __post_init__(self) -> None:
+        shares = {"risk": self.risk, "sure": self.sure, "share": self.share}
+        for name, value in shares.items():
+            if not 0 <= value < 1:
+                raise ValueError(f"{name} must be a probability of at least 0 and below 1, got {value!r}")
+        for name, count in (("at_once", self.at_once), ("draws", self.draws)):
+            if count < 1:
+                raise ValueError(f"{name} must be at least 1, got {count!r}")
+        if not self.starts or not all(isfinite(value) for value in self.starts):
+            raise ValueError(f"starts must be at least one finite value, got {self.starts!r}")
 
 
 class Beliefs:
@@ -215,8 +230,7 @@ class Beliefs:
         """
         rules, started = self.rules, len(self.seen.trials)
         if started < len(rules.starts):
-            value = min(max(rules.starts[started], rules.axis.low), rules.axis.high)
-            return min(max(rules.axis.place(value), context.low), context.high)
+            return self._start(context)
         if self.posterior is None:
             return float(random.uniform(context.low, context.high))
         if audit and self.audits():
@@ -235,6 +249,14 @@ class Beliefs:
             chance = (near if np.all(served) else near & ~np.reshape(served, (-1, 1))).mean(0)
         place = float(grid[random.choice(np.flatnonzero(chance >= chance.max() - 1e-9))])
         return min(max(place, context.low), context.high)
+
+    def _start(self, context: Context) -> float:
+        """The first start at which no trial is; one that failed is made up for."""
+        axis, known = self.rules.axis, [trial.place for trial in self.seen.trials]
+        values = [min(max(value, axis.low), axis.high) for value in self.rules.starts]
+        places = [min(max(axis.place(value), context.low), context.high) for value in values]
+        free = (place for place in places if all(abs(place - other) > 1 / GRID for other in known))
+        return next(free, places[len(known)])
 
     def _audit(self, random: np.random.Generator, context: Context) -> float:
         """Of eight places, the one that is farthest from every trial."""
