@@ -126,4 +126,4 @@ METHODS: Final[Mapping[str, Callable[[int], Played]]] = {
     "ours": _ours(),
 }  # fmt: skip
 """By name, each made from a seed. `bohb` is TPE with Hyperband; `gp` is Optuna's Gaussian process sampler, begun at
-four radii; `ours, any shape` is our own model of the final scores, without the shape and a pruner, begun at the same."""
+four radii; `ours, any shape` is our own model of the final scores, without the shape and a pruner, begun likewise."""

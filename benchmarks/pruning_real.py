@@ -22,7 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.budget_common import Results, Table, count
-from benchmarks.budget_report import as_json, as_text
+from benchmarks.budget_report import as_json, table_text
 from benchmarks.engine import processor
 from benchmarks.engine_bars import judge
 from benchmarks.engine_measure import Figure
@@ -84,7 +84,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results.remarks.append(f"--quick: {FASHION.name} was left out; digits says nothing about which method is good")
     note_tables(read(path), workload, searches, results)
     results.remarks.append("told, not judged: there are no bars")
-    verdict = judge(results.figures, ())
     environment = {
         "machine": processor(),
         "versions": f"python {platform.python_version()}, torch {version('torch')}, optuna {version('optuna')}",
@@ -92,10 +91,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "command": "python -m benchmarks.pruning_real " + " ".join(sys.argv[1:]),
         "seconds": round(time.perf_counter() - started),
     }
-    # The figures are what the tables hold, and are for programs.
-    print(as_text(Results(tables=results.tables, remarks=results.remarks), verdict, environment, ()))
+    lines = [f"{name}: {value}" for name, value in environment.items()]
+    for title, table in results.tables.items():
+        lines += ["", title, "", *table_text(table)]
+    print("\n".join([*lines, "", *results.remarks]))
     if options.json:
-        print(as_json(results, verdict, environment, ()))
+        print(as_json(results, judge(results.figures, ()), environment, ()))
     return 0
 
 
