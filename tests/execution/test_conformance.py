@@ -87,6 +87,7 @@ def unimodal(folder: Path) -> Sweep:
     return Sweep(folder, trials=TRIALS, pruner=pruner, sampler="unimodal", storage=storage, when_sure="replicate")
 
 
+@pytest.mark.slow
 def test_a_unimodal_search_is_the_same_on_ray(tmp_path: Path, ray_two_slots: None) -> None:
     here, there = unimodal(tmp_path / "here"), unimodal(tmp_path / "there")
     drivers = [here.driver(), there.driver()]
