@@ -1,7 +1,8 @@
 """Which trial of a search wins: the one that its curve believes in where it has one, else the one with the best score.
 
-Of many trials the one with the highest score is often only the luckiest. A unimodal search knows how much of a score is
-luck, and so whoever names ONE trial as its result asks here. Which score is the best so far stays a fact about scores.
+The curve judges the configuration: of many trials the one with the highest score is often only the luckiest. What it
+does not see is that the luck of a trial may be its model's own, and last (docs/unimodal.md, "On real data"): `score` is
+for that. Whoever names ONE trial as the result asks here. Which score is the best so far stays a fact about scores.
 """
 
 from __future__ import annotations
