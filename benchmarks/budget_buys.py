@@ -9,17 +9,18 @@ nothing.
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from benchmarks import kept
 from benchmarks.budget_common import Results, Table, count
 from benchmarks.engine_measure import Figure
+from benchmarks.kept import append
 
 __all__ = [
     "ARMS",
@@ -196,24 +197,9 @@ def note_tables(known: Mapping[Run, Outcome], results: Results) -> None:
         results.tables[f"{workload.name}: noise multiplier"] = Table(("", *heads), tuple(noises))
 
 
-def append(path: Path, run: Run, outcome: Outcome) -> None:
-    """Add one result as one line of JSON; after a crash in the middle of a line the next begins on its own."""
-    with path.open("a+b") as file:
-        if file.tell() and not path.read_bytes().endswith(b"\n"):
-            file.write(b"\n")
-        file.write(json.dumps({"run": asdict(run), "outcome": asdict(outcome)}).encode() + b"\n")
-
-
 def read(path: Path) -> dict[Run, Outcome]:
-    """All results of a file; none when there is no file. A line cut short by a crash is left out."""
-    found = {}
-    for line in path.read_text().splitlines() if path.exists() else ():
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        found[Run(**row["run"])] = Outcome(**row["outcome"])
-    return found
+    """All results of a file."""
+    return kept.read(path, Run, Outcome)
 
 
 def file_of(workload: Workload, run: Run) -> dict[str, Any]:

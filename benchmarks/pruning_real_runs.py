@@ -14,11 +14,14 @@ import json
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
+
+from benchmarks import kept
+from benchmarks.kept import append
 
 __all__ = [
     "FASHION",
@@ -274,24 +277,9 @@ def file_of(run: Run, workload: Workload, dataset: Mapping[str, object], folder:
     }
 
 
-def append(path: Path, run: Run, outcome: Outcome) -> None:
-    """Add one result as one line of JSON; after a crash in the middle of a line the next begins on its own."""
-    with path.open("a+b") as file:
-        if file.tell() and not path.read_bytes().endswith(b"\n"):
-            file.write(b"\n")
-        file.write(json.dumps({"run": asdict(run), "outcome": asdict(outcome)}).encode() + b"\n")
-
-
 def read(path: Path) -> dict[Run, Outcome]:
-    """All results of a file; none when there is no file. A line cut short by a crash is left out."""
-    found = {}
-    for line in path.read_text().splitlines() if path.exists() else ():
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        found[Run(**row["run"])] = Outcome(**row["outcome"])
-    return found
+    """All results of a file."""
+    return kept.read(path, Run, Outcome)
 
 
 def _one(task: tuple[Run, Workload, Mapping[str, object], Path, str | None]) -> tuple[Run, Outcome]:
