@@ -7,15 +7,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from sweep_fakes import LEASE, RUNGS, STEPS, FakeTraining, Recorder, Sweep
 
 from tuner.errors import InputError, LedgerError, SweepInterrupted, TunerError
 from tuner.execution import ray_runner
-from tuner.search.types import Ask, StopReason, TrialView
+from tuner.search.types import Ask, Decision, Stop, StopReason, Suggestion, TrialShape, TrialView
 
 SECRET = "record 17 says secret"
 
@@ -217,29 +215,114 @@ def test_the_runner_gives_no_driver_to_rays_files(ray_two_slots: None) -> None:
     assert cloudpickle.loads(cloudpickle.dumps(bridge)) is None
 
 
-def test_a_trial_that_loses_worker_after_worker_waits_for_ray_to_notice(monkeypatch: pytest.MonkeyPatch) -> None:
-    slept: list[float] = []
-    monkeypatch.setattr(ray_runner.time, "sleep", slept.append)
-    driver = SimpleNamespace(is_running=lambda _: True, restarted=lambda _: True)
-    nothing: Any = None
-    bridge = ray_runner._Bridge(
-        driver,
-        nothing,
-        nothing,
-        folder=Path(),
-        make_training=nothing,
-        concurrent_trials=1,  # type: ignore[arg-type]
-    )
-    bridge._ours["r"] = "ours"
-    for _ in range(1 + ray_runner.MAX_LOST_WORKERS):
-        bridge.added("r")
-    assert len(slept) == ray_runner.MAX_LOST_WORKERS
-    assert slept == sorted(slept)
-    assert slept[0] == 0.0, "one loss costs nobody a second"
-    assert sum(slept) >= 10.0, "a machine that is gone is noticed within seconds, not at once"
-    bridge._lost_in_a_row.pop("r")  # as a report does
-    bridge.added("r")
-    assert slept[-1] == 0.0
+class OneTrial:
+    """A driver with one trial, which is the bridge's whole world."""
+
+    def __init__(self, *, fits: bool = True) -> None:
+        self.ended: list[str] = []
+        self.restarts = 0
+        self._asked = False
+        self._fits = fits
+
+    @property
+    def running(self) -> int:
+        return int(self.is_running("ours"))
+
+    def is_running(self, _: str) -> bool:
+        return self._asked and not self.ended
+
+    def next(self) -> Suggestion | Stop:
+        if self._asked:
+            return Stop(StopReason.DONE, "")
+        self._asked = True
+        return Suggestion("ours", 0, {}, self.shape_of_trial("ours"))
+
+    def restarted(self, trial_id: str) -> bool:
+        self.restarts += 1
+        if not self._fits:
+            self.ended.append("no room")
+        return self._fits
+
+    def step_of(self, _: str) -> int:
+        return 0
+
+    def finish(self, _: str, *, reason: str = "", **__: object) -> None:
+        self.ended.append(reason)
+
+    def report(self, *_: object) -> object:
+        return Decision.CONTINUE
+
+    def shape_of_trial(self, _: str) -> TrialShape:
+        return TrialShape(steps=RUNGS[-1], rungs=RUNGS)
+
+    def bridge(self) -> ray_runner._Bridge:
+        return ray_runner._Bridge(
+            self,  # type: ignore[arg-type]
+            lambda _: None,
+            lambda _: None,  # type: ignore[arg-type, return-value]
+            folder=Path(),
+            make_training=FakeTraining,  # type: ignore[arg-type]
+            concurrent_trials=2,
+        )
+
+
+def test_a_trial_that_ray_gives_up_is_asked_for_again_after_growing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(ray_runner.time, "monotonic", lambda: clock[0])
+    driver = OneTrial()
+    bridge = driver.bridge()
+    asked = bridge.suggest("r0")
+    assert isinstance(asked, dict)
+    assert bridge.suggest("-") is None, "nothing is left to begin, but what runs may have to be asked for again"
+    pauses = []
+    for loss in range(1, 1 + ray_runner.MAX_LOST_WORKERS):
+        bridge.lost(f"r{loss - 1}")
+        assert not driver.ended
+        begun = clock[0]
+        while (again := bridge.suggest(f"r{loss}")) is None:
+            clock[0] += 0.5
+        assert again == asked, "the same trial, and never the end of the search while it waits"
+        pauses.append(clock[0] - begun)
+    assert pauses == sorted(pauses)
+    assert pauses[0] == 0.0, "one loss costs nobody a second"
+    assert sum(pauses) >= 60.0, "a machine that is gone is noticed within a minute, not at once"
+    assert driver.restarts == ray_runner.MAX_LOST_WORKERS, "each time what is repeated is reserved again"
+    bridge.lost(f"r{ray_runner.MAX_LOST_WORKERS}")
+    assert driver.ended == [ray_runner._LOST]
+    assert bridge.suggest("last") == "FINISHED"
+    assert bridge.stop is not None
+
+
+def test_a_report_between_two_losses_ends_the_pauses_growth() -> None:
+    bridge = OneTrial().bridge()
+    bridge.suggest("r0")
+    bridge.lost("r0")
+    assert isinstance(bridge.suggest("r1"), dict)
+    bridge.result("r1", {"trial_step": RUNGS[0]})
+    bridge.lost("r1")
+    assert isinstance(bridge.suggest("r2"), dict), "at once again"
+    bridge.lost("r2")
+    assert bridge.suggest("r3") is None, "two in a row"
+
+
+def test_a_lost_trial_whose_repetition_does_not_fit_is_not_given_to_ray_again() -> None:
+    driver = OneTrial(fits=False)
+    bridge = driver.bridge()
+    bridge.suggest("r0")
+    bridge.lost("r0")
+    assert bridge.suggest("r1") is None
+    assert driver.ended == ["no room"]
+    assert bridge.suggest("r2") == "FINISHED"
+
+
+def test_a_trial_that_is_moved_with_notice_pays_again_too() -> None:
+    driver = OneTrial()
+    bridge = driver.bridge()
+    bridge.suggest("r0")
+    bridge.added("r0")
+    assert driver.restarts == 0
+    bridge.added("r0")
+    assert driver.restarts == 1
 
 
 def test_the_trainable_saves_and_continues_through_rays_own_interface(tmp_path: Path) -> None:

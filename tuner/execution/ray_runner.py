@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,14 @@ __all__ = ["DriverScheduler", "DriverSearcher", "run"]
 
 _NAMESPACE = "dp-tuner"
 _LOST = "its worker was lost, and again after every restart that is allowed"
-_PATIENCE = (0.0, 1.0, 2.0, 4.0, 8.0)
-"""Seconds before a trial that lost its worker once, twice, … in a row without a report begins again."""
+_PATIENCE = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+"""Seconds before a trial that lost its worker once, twice, … in a row without a report begins again.
 
-MAX_LOST_WORKERS = 5
+Until Ray notices that a machine is gone (up to a minute) it sends trials back to it, and without a pause all restarts
+pass in a second.
+"""
+
+MAX_LOST_WORKERS = 7
 """How often a trial may lose its worker and go on from its checkpoint; each time it pays again for what it repeats."""
 
 
@@ -105,13 +110,26 @@ def run(
         raise bridge.error
     if bridge.interrupted:
         raise interrupted()
-    if bridge.stop is None:
+    if bridge.stop is None or driver.running:
         raise TunerError("Ray ended the sweep before the driver did; resume it, and please report this as a bug")
     return check_stop(bridge.stop, folder)
 
 
+@dataclass
+class _Placed:
+    """A trial that Ray was given: how often it lost its worker, and when it may be given again if it waits for that."""
+
+    suggestion: Suggestion
+    lost: int = 0
+    lost_in_a_row: int = 0  # since it last reported
+    again_at: float | None = None
+
+
 class _Bridge:
     """What the searcher, the scheduler and the stopper share: the driver, and which Ray trial is which of ours.
+
+    Ray is told to restart nothing: it gives a trial up at once when the actor that it wanted to use again is gone, and
+    only it knows which case it was. A trial that lost its worker is asked for again here, as a new trial of Ray's.
 
     Whatever the driver raises is kept in `error` and ends the run; Ray would turn it into text.
     """
@@ -137,8 +155,8 @@ class _Bridge:
         self._make_training = make_training
         self._concurrent = concurrent_trials
         self._ours: dict[str, str] = {}  # Ray's trial id → ours
+        self._placed: dict[str, _Placed] = {}  # by our id
         self._added: set[str] = set()
-        self._lost_in_a_row: dict[str, int] = {}  # since the trial last reported
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Ray pickles its arguments into files that nobody reads; nothing of the driver belongs there."""
@@ -157,26 +175,44 @@ class _Bridge:
         """A configuration, ``FINISHED``, or None for "ask again"."""
         if self.over:
             return str(Searcher.FINISHED)
+        waiting = [placed for placed in self._placed.values() if placed.again_at is not None]
+        if waiting:
+            return self._again(ray_id, min(waiting, key=lambda placed: placed.again_at or 0.0))
         if self.driver.running >= self._concurrent:
             return None  # Ray asks ahead of time; a trial is asked for only when there is a slot for it
+        if self.stop is not None:
+            # Once told so, Ray asks for nothing any more; a running trial may still lose its worker.
+            return None if self.driver.running else str(Searcher.FINISHED)
         with self._guard():
             decision = self.driver.next()
             if isinstance(decision, Stop):
                 self.stop = decision
-                return str(Searcher.FINISHED)
+                return None if self.driver.running else str(Searcher.FINISHED)
             if isinstance(decision, Suggestion):
-                self._ours[ray_id] = decision.trial_id
-                return {REQUEST: self._request(decision)}
+                self._placed[decision.trial_id] = _Placed(decision)
+                return self._place(ray_id, decision)
             return None
         return str(Searcher.FINISHED)
 
+    def _again(self, ray_id: str, placed: _Placed) -> dict[str, object] | None:
+        """The trial that lost its worker, when its pause is over; nothing new is begun while one waits."""
+        if placed.again_at is None or time.monotonic() < placed.again_at:
+            return None
+        placed.again_at = None
+        with self._guard():
+            if self.driver.restarted(placed.suggestion.trial_id):
+                return self._place(ray_id, placed.suggestion)
+            self._placed.pop(placed.suggestion.trial_id)  # finished by the driver: no room for what it repeats
+        return None
+
+    def _place(self, ray_id: str, suggestion: Suggestion) -> dict[str, object]:
+        self._ours[ray_id] = suggestion.trial_id
+        return {REQUEST: self._request(suggestion)}
+
     def added(self, ray_id: str) -> None:
-        """Ray queued a trial; the second time because it lost its worker."""
+        """Ray queued a trial; the second time because its machine went with notice, which Ray does not count."""
         trial_id = self._ours[ray_id]
         if ray_id in self._added and self.driver.is_running(trial_id):
-            # Until Ray notices that a machine is gone it sends the trial back to it, and all restarts pass in a second.
-            lost = self._lost_in_a_row[ray_id] = self._lost_in_a_row.get(ray_id, 0) + 1
-            time.sleep(_PATIENCE[min(lost, len(_PATIENCE)) - 1])
             with self._guard():
                 # When refused the trial is FAILED and settled; should Ray start it all the same, its lease is refused.
                 self.driver.restarted(trial_id)
@@ -185,9 +221,9 @@ class _Bridge:
     def result(self, ray_id: str, result: Mapping[str, Any]) -> bool:
         """Act on what a worker returned; whether the trial goes on."""
         trial_id = self._ours[ray_id]
-        self._lost_in_a_row.pop(ray_id, None)
         if self.over or not self.driver.is_running(trial_id):
             return False
+        self._placed[trial_id].lost_in_a_row = 0
         with self._guard():
             step = int(result[STEP])
             if FAILED in result:
@@ -201,13 +237,20 @@ class _Bridge:
         return False
 
     def lost(self, ray_id: str) -> None:
-        """Ray gave a trial up."""
+        """Ray gave a trial up, for its worker is gone."""
         trial_id = self._ours[ray_id]
-        if self.driver.is_running(trial_id) and not self.over:
-            with self._guard():
-                self.driver.finish(
-                    trial_id, outcome=TrialState.FAILED, steps_taken=self.driver.step_of(trial_id), reason=_LOST
-                )
+        if self.over or not self.driver.is_running(trial_id):
+            return
+        placed = self._placed[trial_id]
+        placed.lost += 1
+        placed.lost_in_a_row += 1
+        if placed.lost <= MAX_LOST_WORKERS:
+            placed.again_at = time.monotonic() + _PATIENCE[min(placed.lost_in_a_row, len(_PATIENCE)) - 1]
+            return
+        with self._guard():
+            self.driver.finish(
+                trial_id, outcome=TrialState.FAILED, steps_taken=self.driver.step_of(trial_id), reason=_LOST
+            )
 
     def _request(self, suggestion: Suggestion) -> TrialRequest:
         charge = self._charge_for(suggestion.trial_id)
@@ -307,7 +350,7 @@ def _fit(bridge: _Bridge, resources: Mapping[str, float], *, debug: bool) -> Non
             name=uuid.uuid4().hex,
             storage_path=str(scratch),
             stop=_Stopper(bridge),
-            failure_config=tune.FailureConfig(max_failures=MAX_LOST_WORKERS),
+            failure_config=tune.FailureConfig(max_failures=0),  # the bridge asks for a lost trial again
             # Checkpoints are the trainable's own; Ray's default would save once more at the end of every trial.
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
             verbose=1 if debug else 0,

@@ -75,6 +75,8 @@ def ray_session(
     """
     variables = {**_QUIET, "TUNE_MAX_PENDING_TRIALS_PG": str(concurrent_trials)}
     with environment(variables), contextlib.ExitStack() as stack:
+        if not debug:
+            stack.enter_context(_without_rays_summary())
         joined = ray.is_initialized()
         if not joined:
             level = logging.INFO if debug else logging.ERROR
@@ -97,6 +99,18 @@ def ray_session(
         finally:
             if not joined:
                 ray.shutdown()
+
+
+@contextlib.contextmanager
+def _without_rays_summary() -> Iterator[None]:
+    """At its end Ray names as incomplete, by names that nobody else uses, trials that have long gone on elsewhere."""
+    logger = logging.getLogger("ray.tune.tune")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 @contextlib.contextmanager
