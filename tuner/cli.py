@@ -339,7 +339,7 @@ def report(name: str, out: str | None, storage: str) -> None:
     "--by",
     type=click.Choice(["curve", "score"]),
     default=None,
-    help="What chooses the trial (default: the curve of a unimodal search whose assumption stands, else the score).",
+    help="What chooses the trial (default: the score). The curve is that of a unimodal search, while one top stands.",
 )
 @_storage
 @_data

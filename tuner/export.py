@@ -74,7 +74,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         sweep: the sweep.
         out: folder to write; its files of the same names are replaced.
         data_dir: folder with the data sets.
-        by: what chooses the trial; by default the curve of a unimodal search whose assumption stands, else the score.
+        by: what chooses the trial; by default the score. A curve is that of a unimodal search, while one top stands.
 
     Returns:
         What was written: ``folder``, ``trial``, ``files``, ``scores``, ``claim``; ``protected`` has (ε, δ) of noised

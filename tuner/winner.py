@@ -1,8 +1,10 @@
-"""Which trial of a search wins: the one that its curve believes in where it has one, else the one with the best score.
+"""Which trial of a search wins: as a model the one with the best score, as a configuration the one of the curve.
 
-The curve judges the configuration: of many trials the one with the highest score is often only the luckiest. What it
-does not see is that the luck of a trial may be its model's own, and last (docs/unimodal.md, "On real data"): `score` is
-for that. Whoever names ONE trial as the result asks here. Which score is the best so far stays a fact about scores.
+Of many trials the one with the highest score is often only the luckiest, and who trains its configuration again does
+not get its luck again: a public search, which does just that, is decided by the curve where it has one. But the luck
+of a trial is in its model, and stays there (docs/unimodal.md, "On real data"): where the model itself is what leaves,
+the score decides. Whoever names ONE trial as the result asks here. Which score is the best so far stays a fact about
+scores.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ class Chosen:
     Attributes:
         trial: it.
         by: what decided.
-        why: in words, where another trial has a score that is as good or better; else empty.
+        why: in words, where the curve and the scores prefer different trials; else empty.
     """
 
     trial: TrialView
@@ -61,8 +63,9 @@ def winner_of(
         study: with its sampler and pruner.
         trials: of the study.
         experiment: the search.
-        by: what is to decide; by default the curve where one is believed in. Where it was rejected that there is one
-            top, and where nothing is believed yet, the best score decides, whatever is asked for.
+        by: what is to decide; by default the curve in a public search, whose models are thrown away, and else the
+            score. Where no curve is believed in, where it was rejected that there is one top, and where nothing is
+            believed yet, the best score decides, whatever is asked for.
     """
     from tuner.search.views import best_trial
 
@@ -70,10 +73,14 @@ def winner_of(
     best = best_trial(trials, mode=mode)
     if best is None:
         return None
-    believed = None if by == "score" or not is_unimodal(experiment) else _believed(study, trials)
+    believed = _believed(study, trials) if is_unimodal(experiment) else None
     if believed is None:
         return Chosen(best, "score")
-    return Chosen(believed, "curve", "" if believed.number == best.number else _why(believed, best, mode))
+    by = by or ("curve" if experiment.privacy.accounting == "public" else "score")
+    differ = believed.number != best.number
+    if by == "curve":
+        return Chosen(believed, by, _by_curve(believed, best, mode) if differ else "")
+    return Chosen(best, by, _by_score(believed, best) if differ else "")
 
 
 def _believed(study: Study, trials: Sequence[TrialView]) -> TrialView | None:
@@ -87,12 +94,17 @@ def _believed(study: Study, trials: Sequence[TrialView]) -> TrialView | None:
     return next((complete[number] for number in believed_order(study) if number in complete), None)
 
 
-def _why(winner: TrialView, best: TrialView, mode: str) -> str:
+def _by_curve(winner: TrialView, best: TrialView, mode: str) -> str:
     own, other = _apart(winner.last_score, best.last_score)
     scored = f"{'higher' if mode == 'max' else 'lower'}: {other} against {own}"
     if winner.last_score == best.last_score:
         scored = f"the same: {own}"
     return f"trial {winner.number} by the curve (trial {best.number} scored {scored})"
+
+
+def _by_score(believed: TrialView, best: TrialView) -> str:
+    own, other = _apart(best.last_score, believed.last_score)
+    return f"trial {best.number} by its score, {own} (the curve believes in trial {believed.number}: {other})"
 
 
 def _apart(*scores: float | None) -> list[str]:

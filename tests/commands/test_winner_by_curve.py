@@ -1,8 +1,9 @@
-"""The winner of a unimodal search: by its curve wherever one trial is named, by its score where none is believed."""
+"""The winner of a unimodal search: the model by its score, the configuration of a public search by its curve."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,7 @@ def lucky_scores(luck: Sequence[float] = LUCK, radii: Sequence[float] = KNOWN) -
 def test_the_curve_chooses_and_says_which_trial_scored_higher(bare: Tune, by: str) -> None:
     experiment, scores = experiment_of(bare, **NAMES[by]), lucky_scores()
     assert max(range(10), key=scores.__getitem__) == 0
-    found = chosen(study(scores, by=by), experiment)
+    found = chosen(study(scores, by=by), experiment, by="curve")
     assert found is not None
     assert (found.trial.number, found.by) != (0, "curve")
     assert 20.0 <= found.trial.parameters[RADIUS] <= 30.0  # type: ignore[operator]
@@ -109,31 +110,36 @@ def test_the_curve_chooses_and_says_which_trial_scored_higher(bare: Tune, by: st
         found.why
         == f"trial {found.trial.number} by the curve (trial 0 scored higher: {scores[0]:.4g} against {own:.4g})"
     )
-    assert chosen(study(scores, by=by), experiment) == found, "the study alone decides"
+    assert chosen(study(scores, by=by), experiment, by="curve") == found, "the study alone decides"
     (curve,) = curves_of(study(scores, by=by))
     assert curve.best == found.trial.number, "what the picture names"
-    by_score = chosen(study(scores, by=by), experiment, by="score")
-    assert by_score is not None
-    assert (by_score.trial.number, by_score.by, by_score.why) == (0, "score", "")
+    model = chosen(study(scores, by=by), experiment)
+    assert model is not None
+    assert (model.trial.number, model.by) == (0, "score"), "a trial's luck is in its model"
+    assert model.why == (
+        f"trial 0 by its score, {scores[0]:.4g} (the curve believes in trial {found.trial.number}: {own:.4g})"
+    )
+    assert chosen(study(scores, by=by), experiment, by="score") == model
 
 
 def test_a_loss_scores_lower_and_where_both_agree_nothing_is_said(bare: Tune) -> None:
     loss = experiment_of(bare, search__metric={"name": "validation_loss", "mode": "min"})
     losses = [1.0 - score for score in lucky_scores()]
-    found = chosen(study(losses, maximize=False), loss)
+    found = chosen(study(losses, maximize=False), loss, by="curve")
     assert found is not None
     assert f"(trial 0 scored lower: {losses[0]:.4g} against " in found.why
     steep = [25.0, 0.0, 1.0, 3.0, 70.0, 90.0, 100.0]
-    plain = chosen(study(lucky_scores([0.0] * 7, steep), steep), experiment_of(bare))
-    assert plain is not None
-    assert (plain.trial.number, plain.by, plain.why) == (0, "curve", "")
+    for by in (None, "curve"):
+        plain = chosen(study(lucky_scores([0.0] * 7, steep), steep), experiment_of(bare), by=by)
+        assert plain is not None
+        assert (plain.trial.number, plain.by, plain.why) == (0, by or "score", "")
 
 
 def test_of_one_configuration_the_best_run_wins(bare: Tune) -> None:
     radii = [10.0, 60.0, 25.0, 25.0, 3.0, 30.0]
     for lucky in (2, 3):
         luck = [0.004 if number == lucky else 0.0 for number in range(6)]
-        found = chosen(study(lucky_scores(luck, radii), radii), experiment_of(bare))
+        found = chosen(study(lucky_scores(luck, radii), radii), experiment_of(bare), by="curve")
         assert found is not None
         assert (found.trial.number, found.by, found.why) == (lucky, "curve", "")
 
@@ -142,7 +148,7 @@ def test_digits_are_told_until_scores_differ_and_equal_ones_are_called_so(bare: 
     assert _apart(0.80001, 0.8) == ["0.80001", "0.8"]
     assert _apart(0.8, 0.8, None) == ["0.8", "0.8", "–"]
     scores = [min(score, 0.79) for score in lucky_scores()]  # the top is flat
-    same = chosen(study(scores), experiment_of(bare))
+    same = chosen(study(scores), experiment_of(bare), by="curve")
     assert same is not None
     assert same.why == f"trial {same.trial.number} by the curve (trial 0 scored the same: 0.79)"
 
@@ -157,7 +163,7 @@ def test_where_one_top_is_rejected_the_best_score_decides(bare: Tune) -> None:
     assert curve.best != 2, "what is believed of a curve of any shape does not decide"
     found = chosen(made, experiment)
     assert found is not None
-    assert (found.trial.number, found.by, found.why) == (2, "score", "")
+    assert (found.trial.number, found.by, found.why) == (2, "score", ""), "no word of a curve that is not believed"
     asked = chosen(made, experiment, by="curve")
     assert asked is not None
     assert asked.by == "score", "the caller sees that no curve decided"
@@ -208,8 +214,8 @@ def test_of_several_parameters_a_pruner_ranks_as_a_sampler_does(bare: Tune) -> N
             )
     assert isinstance(samplers.sampler, UnimodalSamplers)
     first = samplers.sampler.ranked(samplers)[0]
-    ours = chosen(samplers, experiment_of(bare, search__space=space))
-    theirs = chosen(pruners, experiment_of(bare, search__space=space, **NAMES["pruner"]))
+    ours = chosen(samplers, experiment_of(bare, search__space=space), by="curve")
+    theirs = chosen(pruners, experiment_of(bare, search__space=space, **NAMES["pruner"]), by="curve")
     assert ours == theirs
     assert ours is not None
     assert (ours.trial.number, ours.by) == (first, "curve")
@@ -248,41 +254,45 @@ def test_summary_report_tracking_export_and_card_name_the_same_trial(tune: Tune)
     rows = tune("show", "tiny", "--json").json["trials"]
     best = lucky_one(rows)
     exported = tune("export", "tiny", "--json").json
-    winner, why = exported["trial"]["number"], exported["chosen"]["why"]
-    assert winner != best
-    assert exported["chosen"]["by"] == "curve"
-    assert why.startswith(
-        f"trial {winner} by the curve (trial {best} scored higher: {rows[best]['score']:.4g} against "
+    why = exported["chosen"]["why"]
+    believed = int(re.search(r"the curve believes in trial (\d+)", why)[1])  # type: ignore[index]
+    assert believed != best
+    assert why == (
+        f"trial {best} by its score, {rows[best]['score']:.4g} "
+        f"(the curve believes in trial {believed}: {rows[believed]['score']:.4g})"
     )
-    assert exported["scores"]["validation_accuracy"] == rows[winner]["score"]
+    assert (exported["trial"]["number"], exported["chosen"]["by"]) == (best, "score")
+    assert exported["scores"]["validation_accuracy"] == rows[best]["score"]
     own = yaml.safe_load(Path("exports/tiny/experiment.yaml").read_text())
-    assert own["search"]["space"][RADIUS] == rows[winner]["parameters"][RADIUS]
-    assert own["seed"] == winner
-    assert json.loads(Path(CARD).read_text())["winner"]["trial"] == rows[winner]["id"]
+    assert own["search"]["space"][RADIUS] == LUCKY_RADIUS
+    assert json.loads(Path(CARD).read_text())["winner"]["trial"] == rows[best]["id"]
     assert tune("verify", CARD, "--json").json["answer"] == "yes"
 
-    assert f"best trial {winner}, validation_accuracy {rows[winner]['score']:.4g} chosen {why}" in said
-    assert f"{RADIUS} {rows[winner]['parameters'][RADIUS]:.6g}" in said
+    assert f"best trial {best}, validation_accuracy {rows[best]['score']:.4g} chosen {why}" in said
+    assert f"{RADIUS} {LUCKY_RADIUS:.6g}" in said
     (status,) = tune("status", "tiny", "--json").json["sweeps"]
-    assert status["best"] == {"trial": best, "score": rows[best]["score"]}, "a score is a fact"
+    assert status["best"] == {"trial": best, "score": rows[best]["score"]}
     tune("report", "tiny")
     page = (folder / "report.html").read_text()
-    assert f"<h2>Best configuration, trial {winner}</h2><p class=soft>Chosen: {why}.</p>" in page
-    assert f"<td>{winner} ★</td>" in page
+    assert f"<h2>Best configuration, trial {best}</h2><p class=soft>Chosen: {why}.</p>" in page
+    assert f"<td>{best} ★</td>" in page
     assert page.count("★") == 1
     (parent,) = (run for run in tune.mlflow_runs() if run.data.tags["dp_tuner.trial"] == "-")
-    assert parent.data.tags["best_trial"] == rows[winner]["id"]
+    assert parent.data.tags["best_trial"] == rows[best]["id"]
     assert parent.data.tags["best_trial_why"] == why
-    assert parent.data.metrics["best_validation_accuracy"] == rows[best]["score"]
 
-    again = tune("export", "tiny", "--by", "curve").text
-    assert f"exported trial {winner} of {folder.name} to exports/tiny {why}" in again
-    refused = tune("export", "tiny", "--by", "score", "--out", "exports/other", code=2).err
+    again = tune("export", "tiny", "--by", "score").text
+    assert f"exported trial {best} of {folder.name} to exports/tiny {why}" in again
+    refused = tune("export", "tiny", "--by", "curve", "--out", "exports/other", code=2).err
     assert "the test set is scored once a sweep" in refused
     assert not Path("exports/other/model.safetensors").exists()
     (folder / "test_scores.json").unlink()
-    other = tune("export", "tiny", "--by", "score", "--out", "exports/other", "--json").json
-    assert (other["trial"]["number"], other["chosen"]) == (best, {"by": "score", "why": ""})
+    other = tune("export", "tiny", "--by", "curve", "--out", "exports/other", "--json").json
+    assert (other["trial"]["number"], other["chosen"]["by"]) == (believed, "curve")
+    assert other["chosen"]["why"].startswith(f"trial {believed} by the curve (trial {best} scored higher: ")
+    own = yaml.safe_load(Path("exports/other/experiment.yaml").read_text())
+    assert own["search"]["space"][RADIUS] == rows[believed]["parameters"][RADIUS]
+    assert own["seed"] == believed
     assert tune("verify", "exports/other/privacy_card.json", "--json").json["answer"] == "yes"
 
 

@@ -126,8 +126,8 @@ def test_the_winner_by_the_curve_stands_out_and_the_best_score_stays_a_fact() ->
     assert "2 ★" in words
     assert page.count("★") == 1
     assert re.search(r"best validation_accuracy\s*0.9\s*trial 1", words)
-    assert "● best by the curve" in legend(shown)
-    assert "— best by the curve" in legend(shown, lines=True)
+    assert "● winner" in legend(shown)
+    assert "— winner" in legend(shown, lines=True)
     (circle,) = re.findall(r'<circle class="point best".*?</circle>', score_by_trial(shown), re.DOTALL)
     assert "trial 2" in circle
     (line,) = re.findall(r'<polyline class="curve best".*?</polyline>', curves(shown), re.DOTALL)

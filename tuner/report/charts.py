@@ -194,7 +194,7 @@ def legend(report: SweepReport, *, lines: bool = False) -> str:
     """The states that a chart shows, each with its mark: a filled or a hollow dot, or a line."""
     drawn = [trial for trial in report.trials if (len(trial.curve) > 1 if lines else trial.score is not None)]
     there = {"best" if trial is report.winner else trial.state for trial in drawn}
-    words = {"best": "best by the curve"} if report.why else {}
+    words = {"best": "winner"} if report.why else {}
     keys = [
         f'<span class="{state_class(state)}">{"—" if lines else "○" if state == "pruned" else "●"} '
         f"{words.get(state, state)}</span>"

@@ -39,7 +39,7 @@ PRUNERS: dict[str, tuple[str, ...]] = {
     "patient": ("wrapped_pruner", "patience", "min_delta"),
     "threshold": ("lower", "upper", "n_warmup_steps", "interval_steps"),
     "wilcoxon": ("p_threshold", "n_startup_steps"),
-    "unimodal": ("tolerance", "risk", "strict", "fallback"),
+    "unimodal": ("tolerance", "risk", "strict", "runs", "fallback"),
 }
 """Name of each pruner and the options it takes. Steps are training steps."""
 

@@ -86,7 +86,8 @@ def _unimodal(options: Mapping[str, Any], rung_steps: Sequence[int], unimodality
     rules = {name: value for name, value in options.items() if name not in ("tolerance", "fallback")}
     # Each parameter is a chance to stop the best trial; together they take no more than was allowed.
     rules["full_from"] = unimodality.full_from
-    rules["risk"] = options.get("risk", Rules.risk) / len(unimodality.parameters)
+    for each in ("risk", "runs"):
+        rules[each] = options.get(each, getattr(Rules, each)) / len(unimodality.parameters)
     pruners = [
         UnimodalPruner(
             along.name,

@@ -169,6 +169,8 @@ def _broken(option: str, value: object) -> tuple[str, str]:
             return "tolerance must be a number above 0, in the score's own unit", "Write for example 0.002."
         case "risk" | "sure" if not (is_number(value) and 0 < value < 1):
             return f"{option} must be a probability above 0 and below 1", _EXAMPLES[option]
+        case "runs" if not (is_number(value) and 0 <= value < 1):
+            return "runs must be a probability of at least 0 and below 1", _EXAMPLES[option]
         case "at_once" if not (whole and value >= 1):  # type: ignore[operator]  # whole says that it is a number
             return "at_once must be a whole number of trials, at least 1", _EXAMPLES[option]
         case "stagger" if not (is_number(value) and 0 <= value <= 1):
@@ -187,6 +189,7 @@ def _broken(option: str, value: object) -> tuple[str, str]:
 _EXAMPLES: Final[Mapping[str, str]] = {
     "risk": "Write for example 0.05.",
     "sure": "Write for example 0.82.",
+    "runs": "Write for example 0.1, or 0 to judge configurations alone.",
     "at_once": "Write for example 2.",
     "stagger": "Write for example 0.6, or 0 to start as soon as there is room.",
     "audits": "Write for example 4.",

@@ -227,7 +227,10 @@ class UnimodalPruner(_Unimodal, BasePruner):
         step = max(trial.intermediate_values, default=0)
         if step >= last or (step == 0 and AUDIT in trial.system_attrs):
             return False
-        return beliefs.excluded(view.place(trial), step / last, view.context(trial))
+        place, context, runs = view.place(trial), view.context(trial), beliefs.rules.runs
+        if beliefs.excluded(place, step / last, context):
+            return True
+        return step > 0 and runs > 0 and beliefs.ahead(trial.number, place, context) < runs
 
     def why(self, study: Study, trial: FrozenTrial) -> str:
         """Why `prune` has just said that the trial need not go on, in words that hold scores and parameters alone."""
@@ -238,11 +241,14 @@ class UnimodalPruner(_Unimodal, BasePruner):
             return ""
         step, value = max(trial.intermediate_values, default=0), f"{trial.params[self._parameter]:.4g}"
         when = f"after {100 * step / last:.0f} % of its steps" if step else "before its first step"
+        place, context = view.place(trial), view.context(trial)
+        if not beliefs.excluded(place, step / last, context):
+            ahead = beliefs.ahead(trial.number, place, context)
+            return f"this run ends above the best one with probability {_told(ahead)}, {when}"
         if beliefs.rules.strict:
             return f"{self._parameter} {value} is outside the bracket of the best at level 5 %, {when}"
-        near = beliefs.near(view.place(trial), view.context(trial))
-        chance = "below 0.01" if near < 0.01 else f"{near:.2f}"
-        return f"{self._parameter} {value} is near the best with probability {chance}, {when}"
+        near = _told(beliefs.near(place, context))
+        return f"{self._parameter} {value} is near the best with probability {near}, {when}"
 
 
 @dataclass(frozen=True)
@@ -339,6 +345,10 @@ class View:
             if last is not None and step > 0 and np.isfinite(score)
         )
         return Standing(place, trial.number, state, context, AUDIT in trial.system_attrs), records
+
+
+def _told(probability: float) -> str:
+    return "below 0.01" if probability < 0.01 else f"{probability:.2f}"
 
 
 def axis_of(distribution: BaseDistribution) -> Axis | None:

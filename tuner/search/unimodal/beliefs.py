@@ -57,6 +57,8 @@ class Rules:
         share: prior probability that the curve is unimodal.
         final_only: whether scores before the end of training are left out.
         strict: whether only what the simultaneous bracket excludes is stopped.
+        runs: a run is stopped, too, when it will end above the best complete one with less than this probability, by
+            its own scores: for who keeps the best run and its luck with it. 0 for who asks for a configuration.
 
     Raises:
         ValueError: a probability, a count or a start that is none.
@@ -80,9 +82,10 @@ class Rules:
     share: float = 0.95
     final_only: bool = False
     strict: bool = False
+    runs: float = 0.0
 
     def __post_init__(self) -> None:
-        shares = {"risk": self.risk, "sure": self.sure, "share": self.share}
+        shares = {"risk": self.risk, "sure": self.sure, "share": self.share, "runs": self.runs}
         for name, value in shares.items():
             if not 0 <= value < 1:
                 raise ValueError(f"{name} must be a probability of at least 0 and below 1, got {value!r}")
@@ -163,6 +166,10 @@ class Beliefs:
         if early or 0 < fraction <= self.rules.full_from:
             return self.left_of_best(place, context) >= 1 - self.rules.risk
         return True
+
+    def ahead(self, trial: int, place: float, context: Context = ALONE) -> float:
+        """Probability that a run that goes on ends above the best complete one; 1 before anything is known."""
+        return 1.0 if self.posterior is None else self.posterior.ahead(trial, place, context)
 
     def _stands_with_the_best(self, place: float, context: Context) -> bool:
         """Whether a complete trial here has the best score of its context: beside a cliff the model overshoots it."""

@@ -19,6 +19,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from tuner.search.unimodal.records import Context, Seen
 
@@ -84,10 +85,11 @@ class Draws:
 
 @dataclass(frozen=True, eq=False)
 class _Solved:
-    """One point of the hyper-grid."""
+    """One point of the hyper-grid; `noise` is in amplitudes."""
 
     weight: float
     amplitude: float
+    noise: float
     length: float
     drift: float
     level: float
@@ -108,7 +110,7 @@ class Posterior:
     drift: float
     _seen: Seen
     _tolerance: float
-    _time_length: float
+    _hyper: HyperGrid
     _solved: tuple[_Solved, ...]
 
     def draws(self, grid: Array, contexts: Sequence[Context], count: int, random: np.random.Generator) -> Draws:
@@ -143,11 +145,40 @@ class Posterior:
             found += each.weight * self._tolerance * (self._cross(each, grid, contexts).T @ whole)
         return found.reshape(len(contexts), grid.size)
 
+    def ahead(self, trial: int, place: float, context: Context) -> float:
+        """Probability that a trial's own last score will be above the best that any trial ended with.
+
+        Of the run, with the luck that its scores so far have shown, where a curve is of all runs of a configuration.
+        The curve is of any shape. 1 where no trial ended.
+
+        Args:
+            trial: number of a trial that has not ended.
+            place: its own.
+            context: its own.
+        """
+        at, fraction, score, number = self._seen.arrays
+        ends = np.flatnonzero(fraction == 1)
+        if not ends.size:
+            return 1.0
+        best, log_t = int(ends[score[ends].argmax()]), np.log(fraction)
+        rough, own = _rough(self._hyper, np.array([place]))[0], number == trial
+        effect = np.where(own, _rough(self._hyper, at) * rough * (1 + np.exp(2 * log_t)) / 3, 0.0)
+        found = 0.0
+        for each in self._solved:
+            cross = self._cross(each, np.array([place]), (context,))[:, 0] + each.noise**2 * effect
+            cross += _MEAN**2 * (fraction == 1)
+            back = np.linalg.solve(each.lower, cross)
+            prior = 1.0 + each.level**2 + (each.noise * rough) ** 2 + _MEAN**2
+            spread = each.amplitude * np.sqrt(max(prior - float(back @ back), 1e-12))
+            lead = float(back @ each.half) - float(each.lower[best] @ each.half)
+            found += each.weight * float(ndtr(lead / spread))
+        return found
+
     def _cross(self, solved: _Solved, grid: Array, contexts: Sequence[Context]) -> Array:
         """Covariance of the records and the curves, one context after the other, shape (records, …)."""
         place, fraction, _, _ = self._seen.arrays
         log_t = np.log(fraction)
-        to_end = np.exp(-0.5 * (log_t / self._time_length) ** 2) * np.sqrt(fraction)
+        to_end = np.exp(-0.5 * (log_t / self._hyper.time_length) ** 2) * np.sqrt(fraction)
         known = _distances([r.context for r in self._seen.records], contexts)
         places, many = np.tile(grid, len(contexts)), np.repeat(np.arange(len(contexts)), grid.size)
         z = place - solved.drift * log_t
@@ -189,7 +220,7 @@ def fit(seen: Seen, *, tolerance: float, hyper: HyperGrid | None = None) -> Post
     y = y - np.array([y[row].mean() for row in same_rung])  # only for the sake of the digits: the means are free
     gap = np.abs(log_t[:, None] - log_t[None, :])
     in_time = np.exp(-0.5 * (gap / hyper.time_length) ** 2) * np.sqrt(np.outer(fraction, fraction))
-    rough = 1.0 + hyper.rough_left * np.exp(-place / 0.45)
+    rough = _rough(hyper, place)
     effect = (trial[:, None] == trial[None, :]) * np.outer(rough, rough) * (1 + np.exp(-2 * gap)) / 3
     effect += np.diag(rough**2 / 3)
     # Of a mean of several trials; of two such means over the same trials, or over those that were left of them.
@@ -226,10 +257,11 @@ def fit(seen: Seen, *, tolerance: float, hyper: HyperGrid | None = None) -> Post
         length, drift, height = shapes[row]
         lower, half = solved[row][0][which[column]], solved[row][1][which[column]]
         weight, amplitude = float(weights.flat[flat]) / kept, float(scales[column, 0])
-        found.append(_Solved(weight, amplitude, length, drift, 0.0 if alone else height, lower, half))
+        noise = float(scales[column, 1] / scales[column, 0])
+        found.append(_Solved(weight, amplitude, noise, length, drift, 0.0 if alone else height, lower, half))
     noise = float((weights.sum(0) * scales[:, 1]).sum() * tolerance)
     drifted = float(sum(weights[row].sum() * drift for row, (_, drift, _) in enumerate(shapes)))
-    return Posterior(noise, drifted, seen, tolerance, hyper.time_length, tuple(found))
+    return Posterior(noise, drifted, seen, tolerance, hyper, tuple(found))
 
 
 def _without_cliffs(score: Array, tolerance: float, same_rung: NDArray[np.bool_], contexts: list[Context]) -> Array:
@@ -246,6 +278,12 @@ def _without_cliffs(score: Array, tolerance: float, same_rung: NDArray[np.bool_]
             top = np.array([score[row].max() for row in group])
             known = np.maximum(known, np.maximum((top - score.max()) / tolerance, -1e9) - far)
     return known
+
+
+def _rough(hyper: HyperGrid, place: Array) -> Array:
+    """Of a trial's effect, how much larger it is at a place than far to the right."""
+    found: Array = 1.0 + hyper.rough_left * np.exp(-place / 0.45)
+    return found
 
 
 def _matern(distance: Array) -> Array:
