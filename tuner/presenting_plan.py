@@ -86,10 +86,11 @@ def plan_text(
 
 
 def search_facts(experiment: Experiment) -> tuple[tuple[str, str], ...]:
-    """What a unimodal search does that a plan's numbers do not show; nothing of another one."""
+    """What a unimodal search does that a plan's numbers do not show; of another one only what it leaves unused."""
     search, space = experiment.search, experiment.space
     if not search.is_unimodal:
-        return ()
+        unused = f"{', '.join(space.unimodal)}: neither sampler nor pruner is unimodal, so the declaration does nothing"
+        return (("one top along", unused),) if space.unimodal else ()
     facts = [("one top along", ", ".join(space.unimodal))]
     for name in space.unimodal:
         scales = [each for each in space.scales(name) if not isinstance(dict(space.parameters)[each], Categorical)]

@@ -112,6 +112,17 @@ def test_the_default_space_of_the_method_counts() -> None:
     assert of("search.space={}").space.unimodal == ("smoothing_radius",)
 
 
+@pytest.mark.parametrize("name", ["R", "smoothing_radius"])
+def test_a_radius_that_is_said_to_have_several_tops_is_not_assumed_to_have_one(name: str) -> None:
+    space = f"search.space={{{name}: {{uniform: [0, 9], unimodal: false}}, lr: {{log_uniform: [0.1, 1]}}}}"
+    (problem,) = problems_of(space)
+    assert f"search.space.{name}: the search looks along the smoothing radius" in problem
+    assert "got unimodal: false" in problem
+    other = of(space.replace("[0.1, 1]}", "[0.1, 1], unimodal: true}"))
+    assert other.space.unimodal == ("learning_rate",)
+    assert of(space, "search.sampler=tpe").space.unimodal == ()
+
+
 # -- modes -------------------------------------------------------------------------------------------------------------
 
 
@@ -166,7 +177,7 @@ def test_both_are_told_the_parameter_its_scales_and_a_tolerance() -> None:
     assert rules_of(_sampler(loss, RUNGS, 0))[0][1] == TOLERANCES["validation_loss"]  # type: ignore[arg-type]
 
 
-def test_a_tolerance_of_one_is_the_tolerance_of_both_unless_the_other_has_its_own() -> None:
+def test_a_tolerance_of_one_is_the_tolerance_of_both_and_two_are_refused() -> None:
     def told(*options: str) -> list[float]:
         experiment = of(*options)
         return [rules_of(part)[0][1] for part in (_sampler(experiment, RUNGS, 0), _pruner(experiment, RUNGS))]  # type: ignore[arg-type]
@@ -174,16 +185,20 @@ def test_a_tolerance_of_one_is_the_tolerance_of_both_unless_the_other_has_its_ow
     assert told("search.sampler={name: unimodal, tolerance: 0.01}", "search.pruner=unimodal") == [0.01, 0.01]
     assert told("search.pruner={name: unimodal, tolerance: 0.03}") == [0.03, 0.03]
     both = ["search.sampler={name: unimodal, tolerance: 0.01}", "search.pruner={name: unimodal, tolerance: 0.03}"]
-    assert told(*both) == [0.01, 0.03]
+    (problem,) = problems_of(*both)
+    assert "search.pruner.tolerance: the sampler's tolerance is 0.01" in problem
+    assert told(both[0], both[1].replace("0.03", "0.01")) == [0.01, 0.01]
+    of(both[0], "search.pruner=median")  # the control: another pruner has none
 
 
 def test_several_share_the_risk_and_what_is_scaled_is_asked_for_last() -> None:
     both = "search.space={R: {uniform: [0, 9], unimodal: true}, lr: {log_uniform: [0.1, 1], unimodal: true}}"
-    experiment = of(both, "search.pruner={name: unimodal, risk: 0.08}")
+    experiment = of(both, "search.pruner={name: unimodal, risk: 0.08, runs: 0.2}")
     pruner, sampler = _pruner(experiment, RUNGS), _sampler(experiment, RUNGS, 0)
     assert isinstance(pruner, UnimodalPruners)
     assert isinstance(sampler, UnimodalSamplers)
     assert [each._rules["risk"] for each in pruner.each] == [0.04, 0.04]
+    assert [each._rules["runs"] for each in pruner.each] == [0.1, 0.1]
     assert [each.parameter for each in sampler.each] == ["learning_rate", "smoothing_radius"]
     assert sampler.each[1]._base is sampler.each[0]
     check_search(experiment, RUNGS)
@@ -244,3 +259,9 @@ def test_the_plan_says_in_one_line_what_is_modelled() -> None:
     alone = dict(search_facts(of()))
     assert set(alone) == {"one top along"}, "nothing scales it, nothing runs beside it"
     assert search_facts(of("search.sampler=tpe")) == ()
+    declared = of("search.sampler=tpe", "search.space={R: {uniform: [0, 9], unimodal: true}}")
+    ((said, why),) = search_facts(declared)
+    assert (said, why) == (
+        "one top along",
+        "smoothing_radius: neither sampler nor pruner is unimodal, so the declaration does nothing",
+    )

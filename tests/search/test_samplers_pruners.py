@@ -177,6 +177,8 @@ def test_a_patient_pruner_wraps_another() -> None:
         ("patient", {"patience": 1, "wrapped_pruner": "unimodal"}, "needs a parameter along which"),
         ("unimodal", {}, "needs a parameter along which"),
         ("unimodal", {"risk": 0}, "risk must be a probability"),
+        ("unimodal", {"runs": 1.0}, "runs must be a probability of at least 0 and below 1"),
+        ("unimodal", {"runs": True}, "runs must be a probability"),
         ("unimodal", {"strict": 1}, "strict must be true or false"),
         ("unimodal", {"fallback": 3}, "fallback must be a pruner's name"),
         ("unimodal", {"fallback": "unimodal"}, "fallback must be another pruner"),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from search_spaces import SearchSpace, SpaceError, parse_space
-from search_spaces.domains import is_number
+from search_spaces import PARAMETERS, SearchSpace, SpaceError, parse_space
+from search_spaces.domains import UNIMODAL, is_number
 from trainables.hyperparameters import HYPERPARAMETERS
 from tuner.experiment.finding import Finding, Gate
 from tuner.experiment.model import Experiment
 from tuner.experiment.resolving import resolved_space
 from tuner.experiment.yamlfile import Path
 from tuner.search.names import PRUNERS, SAMPLERS, canonical_pruner, canonical_sampler
-from tuner.search.unimodal_options import assumed, option_problems
+from tuner.search.unimodal_options import BY_ITSELF, assumed, option_problems
 
 __all__ = ["UNIMODAL_GATES"]
 
@@ -35,6 +35,18 @@ def _options(experiment: Experiment) -> Iterator[Finding]:
             yield Finding(path=("search", kind, problem.option), rule=problem.rule, mend=problem.mend)
 
 
+def _tolerances(experiment: Experiment) -> Iterator[Finding]:
+    search = experiment.search
+    told = [part.options.get("tolerance") for part in (search.sampler, search.pruner)]
+    if len(list(_kinds(experiment))) < 2 or None in told or told[0] == told[1]:
+        return
+    yield Finding(
+        path=("search", "pruner", "tolerance"),
+        rule=f"the sampler's tolerance is {told[0]}, and how much better a score must be to matter is one question",
+        mend="Write it beside one of the two: it is the other's too.",
+    )
+
+
 def _is_wild(value: object) -> bool:
     return isinstance(value, float) and not is_number(value)
 
@@ -53,6 +65,10 @@ def _parameter(experiment: Experiment) -> Iterator[Finding]:
             mend="Leave unimodal out there, or fix the schedule and search what it decays by alone.",
         )
     if assumed(space).unimodal:
+        if not space.unimodal and (denied := _denied(experiment)):
+            rule = f"the search looks along the smoothing radius where nothing else is declared, by the unimodal {kind}"
+            mend = "Declare another range unimodal: true, or take another sampler and pruner."
+            yield Finding(path=("search", "space", denied), rule=rule, value="unimodal: false", mend=mend)
         return
     found = ", ".join(space.searched)
     yield Finding(
@@ -63,6 +79,18 @@ def _parameter(experiment: Experiment) -> Iterator[Finding]:
         mend="Write unimodal: true beside a domain, for example learning_rate: {log_uniform: [0.01, 2], unimodal: "
         "true}, or take another.",
     )
+
+
+def _denied(experiment: Experiment) -> str | None:
+    """How the file calls the smoothing radius, where it says that the score is not unimodal along it."""
+    for name, value in experiment.search.space.items():
+        if (
+            name in (BY_ITSELF, *PARAMETERS[BY_ITSELF].aliases)
+            and isinstance(value, dict)
+            and value.get(UNIMODAL) is False
+        ):
+            return name
+    return None
 
 
 def _space(experiment: Experiment) -> SearchSpace | None:
@@ -93,6 +121,7 @@ _CHOSEN: tuple[Path, ...] = (("search", "sampler"), ("search", "pruner"))
 
 UNIMODAL_GATES: tuple[tuple[Gate, tuple[Path, ...]], ...] = (
     (_options, _CHOSEN),
+    (_tolerances, _CHOSEN),
     (
         _parameter,
         (

@@ -26,7 +26,7 @@ SAMPLERS: dict[str, tuple[str, ...]] = {
     "grid": ("points",),
     "gp": ("n_startup_trials", "deterministic_objective"),
     "bounded": ("explore", "ratio"),
-    "unimodal": ("tolerance", "others", "sure", "risk", "at_once", "stagger", "audits"),
+    "unimodal": ("tolerance", "others", "sure", "at_once", "stagger", "audits"),
 }
 """Name of each sampler and the options it takes."""
 

@@ -13,6 +13,7 @@ from tuner.errors import InputError
 from tuner.search import names
 
 __all__ = [
+    "BY_ITSELF",
     "DEFAULT_FALLBACK",
     "DEFAULT_OTHERS",
     "OTHERS",
@@ -37,7 +38,7 @@ OTHERS: Final = ("tpe", "random", "gp")
 DEFAULT_OTHERS: Final = "tpe"
 DEFAULT_FALLBACK: Final = "median"
 
-_BY_ITSELF: Final = "smoothing_radius"
+BY_ITSELF: Final = "smoothing_radius"
 """Unimodal without a declaration."""
 
 _USUAL: Final = (10.0, 30.0)
@@ -108,10 +109,10 @@ def usual_tolerance(metric: str, scored: float | None, blurred: float = 0.0) -> 
 
 def assumed(space: SearchSpace) -> SearchSpace:
     """The space with what is unimodal written out: as it declares it, else the smoothing radius where it is a range."""
-    domain = dict(space.parameters).get(_BY_ITSELF)
+    domain = dict(space.parameters).get(BY_ITSELF)
     if space.unimodal or domain is None or isinstance(domain, Fixed | Categorical):
         return space
-    return replace(space, unimodal=(_BY_ITSELF,))
+    return replace(space, unimodal=(BY_ITSELF,))
 
 
 def parameters_of(space: SearchSpace) -> tuple[Along, ...]:
@@ -123,7 +124,7 @@ def parameters_of(space: SearchSpace) -> tuple[Along, ...]:
 
 def _starts(name: str, domain: Domain) -> tuple[float, ...] | None:
     """A third and two thirds of the way along, as the domain is drawn; of a radius that holds both what is usual."""
-    if name == _BY_ITSELF and all(map(domain.contains, _USUAL)):
+    if name == BY_ITSELF and all(map(domain.contains, _USUAL)):
         return None
     thirds = domain.grid(4)
     inner = thirds[1:3] if len(thirds) == 4 else thirds
