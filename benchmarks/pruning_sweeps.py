@@ -92,11 +92,11 @@ def play(problem: Problem, method: Method, random: np.random.Generator, *, budge
             sweep.pruned.add(trial)
         elif not last:
             heapq.heappush(events, (now + RUNGS[rung + 1] - RUNGS[rung], next(order), trial, rung + 1))
-        if last and (best := method.keep()) is not None:
+        if (best := method.keep()) is not None:
             kept = problem.regret(sweep.launched[best])
         sweep.epochs.append(spent)
         sweep.regrets.append(kept)
-        if sweep.stopped is None and last and method.enough():
+        if sweep.stopped is None and method.enough():  # asked after every report, as the driver does
             sweep.stopped = (spent, kept)
         launch()  # one that waits is asked again after every report, as the tuner's driver does
     return sweep

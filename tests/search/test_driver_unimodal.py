@@ -484,14 +484,28 @@ def test_a_search_that_is_sure_stops_and_keeps_its_budget(path: str) -> None:
     assert started(driver).number == 2, "the control"
 
 
-def test_while_a_trial_runs_a_sure_search_waits_for_what_it_says() -> None:
-    study, driver = ended((10.0, 20.0), "stop")
+@pytest.mark.parametrize("path", PATHS)
+def test_a_trial_that_runs_is_stopped_at_its_next_rung_once_the_search_is_sure(path: str) -> None:
+    ledger = MemoryLedger("")
+    study, driver = ended((10.0, 20.0, 30.0), "stop", ledger, **PATHS[path])
     study.sampler.over = False
-    running = started(driver)
+    running, other = started(driver), started(driver)
     study.sampler.over = True
     assert isinstance(driver.next(), Wait)
-    run_through(driver, None, running)
+    ledger.lease(running.trial_id, RUNGS[0])
+    assert not act(driver, running.trial_id, RUNGS[0], {METRIC: 0.5})
+    stopped = study.trials[running.number]
+    assert stopped.state.name == "PRUNED"
+    assert stopped.user_attrs[views.REASON].startswith("the search is over: trial 1 is within the tolerance")
+    study.sampler.over = False
+    ledger.lease(other.trial_id, RUNGS[0])
+    assert act(driver, other.trial_id, RUNGS[0], {METRIC: 0.5}), "the control: what it says changes the belief"
+    study.sampler.over = True
+    ledger.lease(other.trial_id, RUNGS[-1] - RUNGS[0])
+    assert not act(driver, other.trial_id, RUNGS[-1], {METRIC: 0.5})
+    assert study.trials[other.number].state.name == "COMPLETE", "at its end there is nothing to stop"
     assert driver.next().reason is StopReason.FOUND
+    assert ledger.outstanding() == {}
 
 
 def test_a_search_that_goes_on_is_not_asked_whether_it_is_sure() -> None:

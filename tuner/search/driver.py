@@ -139,7 +139,7 @@ class StudyDriver:
             return Stop(StopReason.GRID, f"all {asked} points of the grid have been tried")
         if self._active and self._drawing.waits():
             return Wait()
-        if found := self._drawing.found():  # a running trial may still say otherwise
+        if found := self._drawing.found():  # what a running trial says at its next rung may still change that
             return Wait() if self._active else Stop(StopReason.FOUND, found)
         return self._draw(started) if self._cheapest or not self._room.is_limited else self._ask(started)
 
@@ -204,6 +204,9 @@ class StudyDriver:
             if active.trial.should_prune():
                 decision = Decision.PRUNE
                 active.problem = self._drawing.why(active.trial)
+            elif nominal < self.rung_steps[-1] and (found := self._drawing.found()):
+                decision = Decision.PRUNE  # a step that nobody needs is not taken
+                active.problem = f"the search is over: {found}"
         view = active.view()
         for observer in self._observers:
             observer.trial_reported(view, step, dict(metrics))
