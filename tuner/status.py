@@ -64,7 +64,7 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
 
     Args:
         sweep: the sweep.
-        spent: whether what a unimodal search has saved is told too, which takes the accountant a second.
+        spent: whether what was spent for the best score is told too, which takes the accountant a second.
 
     Raises:
         InputError: it died while its folder was being made.
@@ -104,7 +104,7 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
         chosen=chosen,
         **shown,
     )
-    if not (spent and curves):
+    if not (spent and rows):
         return report
     spending = spent_on(rows, mode=report.mode, budget=budget, excluded=left_out.excluded, whole=plan.steps_per_trial)
     return replace(report, spending=spending)

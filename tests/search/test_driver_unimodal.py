@@ -529,6 +529,20 @@ def test_when_sure_the_best_two_are_run_again_by_turns(path: str) -> None:
     assert states(study) == ["COMPLETE"] * 6
 
 
+def test_a_repetition_that_does_not_fit_is_asked_for_once_and_leaves_room_for_what_fits() -> None:
+    def dear(parameters: dict[str, object]) -> TrialShape:
+        steps = STEPS if parameters.get("radius", 0.0) in (10.0, 20.0) else RUNGS[0]
+        return TrialShape(steps=steps, rungs=tuple(rung for rung in RUNGS if rung <= steps))
+
+    ledger, cheap = MemoryLedger("", cap=2 * STEPS + RUNGS[0]), dear({})
+    radii = (10.0, 20.0, 0.0, 0.0, 40.0)  # the third and the fourth are replicas
+    study, driver = ended(radii, "replicate", ledger, shape_of=dear, cheapest=(cheap,))
+    trial = started(driver)
+    assert trial.parameters == {"radius": 40.0}
+    rejected = [each.user_attrs.get(views.REPLICA_OF) for each in study.trials if views.REJECTED in each.user_attrs]
+    assert sorted(rejected) == [0, 1], "each of the two once"
+
+
 def test_an_unsure_search_replicates_with_its_last_trials() -> None:
     study, driver = ended((10.0, 20.0, 40.0), "replicate", MemoryLedger("", cap=5 * STEPS), trials=50)
     study.sampler.over = False

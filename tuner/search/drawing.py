@@ -15,7 +15,7 @@ from tuner.search.active import stored
 from tuner.search.suggest import OptunaSuggest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from optuna.study import Study
     from optuna.trial import FrozenTrial, Trial
@@ -90,8 +90,9 @@ class Drawing:
                 nothing `needs_left`.
         """
         exclusions = 0
+        refused: list[dict[str, object]] = []  # configurations whose repetition did not fit
         while not self.is_exhausted():
-            trial = self._ask(left)
+            trial = self._ask(left, refused)
             parameters = self._space.sample(OptunaSuggest(trial))
             excluded = self.excluded(trial) if exclusions < TRIES else ""
             if excluded:
@@ -99,6 +100,8 @@ class Drawing:
                 exclusions += 1
             else:
                 yield trial, parameters
+                if views.REPLICA_OF in trial.user_attrs:
+                    refused.append(trial.params)
 
     def excluded(self, trial: Trial) -> str:
         """Why a trial that was drawn need not start; empty where it is to. A replica always is."""
@@ -129,22 +132,24 @@ class Drawing:
         whole = getattr(self._sampler, "draws_whole", False)
         return bool(whole and frozen.params and views.PARAMETERS not in frozen.user_attrs)
 
-    def _ask(self, left: float | None) -> Trial:
+    def _ask(self, left: float | None, refused: Sequence[dict[str, object]]) -> Trial:
         """The next of Optuna's trials; one of the best two again where the search replicates."""
         if hasattr(self._sampler, "left"):
             self._sampler.left = left
         trials = self._study.get_trials(deepcopy=False)
         # What a driver that died had put into the queue is taken first, so that the queue never holds more than one.
         if self._when_sure == "replicate" and left is not None and not any(map(is_waiting, trials)):
-            again = self._to_replicate(trials, left)
+            again = self._to_replicate(trials, left, refused)
             if again is not None:
                 self._study.enqueue_trial(again.params, user_attrs={views.REPLICA_OF: again.number})
         return self._study.ask()
 
-    def _to_replicate(self, trials: list[FrozenTrial], left: float) -> FrozenTrial | None:
+    def _to_replicate(
+        self, trials: list[FrozenTrial], left: float, refused: Sequence[dict[str, object]]
+    ) -> FrozenTrial | None:
         """Of the two configurations that are believed to be the best, the one that was run less often.
 
-        Of equals the better one. None where the search still looks for them.
+        Of equals the better one. None where the search still looks for them, or where neither fits any more.
         """
         if left >= _FEW and not self._sampler.is_over(self._study):
             return None
@@ -155,7 +160,8 @@ class Drawing:
                 best.append(by_number[number])
         if len(best) < 2:
             return None
-        return min(best[:2], key=lambda one: sum(frozen.params == one.params for frozen in trials))
+        fitting = [one for one in best[:2] if one.params not in refused]
+        return min(fitting, key=lambda one: sum(frozen.params == one.params for frozen in trials), default=None)
 
 
 def is_waiting(frozen: FrozenTrial) -> bool:
