@@ -208,6 +208,7 @@ def test_hooks_passes_are_not_k_times_as_many_samples() -> None:
     assert float((summed - tripled).norm()) > 0.5 * float(summed.norm())
 
 
+@pytest.mark.slow
 @hooks_warn
 def test_a_quick_run_measures_the_bars_it_promises_and_says_what_it_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     alone: list[str] = []

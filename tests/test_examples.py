@@ -18,7 +18,10 @@ assert not {"ray", "torch", "mlflow"} & set(sys.modules), "a plain study needs n
 """
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if "unimodal" in name else ()) for name in EXAMPLES],
+)
 def test_an_example_runs_and_needs_neither_ray_nor_torch(name: str, tmp_path: Path) -> None:
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     done = subprocess.run(

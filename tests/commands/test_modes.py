@@ -180,7 +180,8 @@ def test_one_that_was_cut_off_goes_on_under_its_cap(
     assert tune("verify", "exports/tiny/privacy_card.json").code == 0
 
 
-@pytest.mark.parametrize("mode", [pytest.param("coupon_book", marks=pytest.mark.slow), "protected"])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["coupon_book", "protected"])
 def test_on_ray(tune: Tune, mode: str) -> None:
     """The cashier charges each trial by its own mechanism, and each score before it is drawn."""
     process = tune.process("run", tune.write(**{**MODES[mode], "resources__concurrent_trials": 2}), "--json")

@@ -285,6 +285,7 @@ def test_a_search_that_is_stopped_charges_nothing(tune: Tune, public: dict[str, 
     assert tune.search_state(both(tune)[1].id).leased_steps == STEPS
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_the_search_ends_in_130(tune: Tune, public: dict[str, object]) -> None:
     process = tune.process("run", tune.write(**{**public, "search__trials": 500}), "--local")
     assert process.stdout is not None

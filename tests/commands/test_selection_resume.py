@@ -74,6 +74,7 @@ def test_a_search_that_was_cut_off_releases_nothing_and_goes_on_with_its_number(
     assert made(sweep) == 3
 
 
+@pytest.mark.slow
 def test_ctrl_c_and_stop_reach_it_and_kill_9_loses_nothing(tune: Tune) -> None:
     file = tune.write(**{**SEALED, "search__trials": 60, "privacy__noise_multiplier": 6.0, "trainable__epochs": 6})
 

@@ -72,7 +72,9 @@ def test_local_is_study_optimize(tmp_path: Path, pruner: str, sampler: str) -> N
     assert facts(driver.study) == expected
 
 
-@pytest.mark.parametrize("pruner", PRUNERS)
+@pytest.mark.parametrize(
+    "pruner", [pytest.param(name, marks=() if name == "median" else pytest.mark.slow) for name in PRUNERS]
+)
 def test_ray_is_study_optimize(tmp_path: Path, ray_two_slots: None, pruner: str) -> None:
     expected = facts(plain(pruner, "tpe"))
     ours = sweep(tmp_path, pruner, "tpe")

@@ -53,6 +53,7 @@ def victim(own_server: PostgresServer) -> PostgresServer:
 # What it survives.
 
 
+@pytest.mark.slow
 def test_a_server_killed_amid_leases_loses_nothing_that_was_answered(victim: PostgresServer) -> None:
     """Three kills, hard and harder; the sweep stops each time, and goes on when the server is back."""
     url = victim.emptied()

@@ -75,6 +75,7 @@ def misses(alpha: float, *, known: bool, runs: int, looks: int = 40, factor: flo
     return count / runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [True, False])
 def test_over_all_looks_the_mode_is_missed_with_the_probability_that_is_claimed(known: bool) -> None:
     runs = 300
