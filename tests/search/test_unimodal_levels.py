@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -103,6 +104,18 @@ def layered(points: list[tuple[float, float]], scores: list[float]) -> tuple[Uni
     for (x, y), score in zip(points, scores, strict=True):
         study.add_trial(create_trial(params={"x": x, "y": y}, distributions={"x": UNIT, "y": UNIT}, value=score))
     return sampler, study
+
+
+def test_what_may_end_a_search_is_asked_of_more_curves_and_all_else_of_few() -> None:
+    places = np.linspace(0.0, 1.0, 7)
+    scores = 0.6 - 0.02 * (places - 0.5) ** 2
+    for sure, times in ((0.05, 4), (0.9999, 1)):
+        rules = Rules(axis=WHOLE, tolerance=0.002, sure=sure, draws=100)
+        believed = flat(places, scores, rules)
+        trial = Standing(0.5, 3, "complete")
+        assert 0.05 < believed.near(0.5) < 0.89
+        assert believed.near_trial(trial) == flat(places, scores, replace(rules, draws=times * 100)).near(0.5)
+    assert believed.near(0.5) != flat(places, scores, replace(rules, draws=400)).near(0.5), "the control"
 
 
 def test_several_parameters_are_sure_together_and_of_one_trial() -> None:

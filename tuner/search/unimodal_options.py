@@ -189,7 +189,7 @@ def _broken(option: str, value: object) -> tuple[str, str]:
 
 _EXAMPLES: Final[Mapping[str, str]] = {
     "risk": "Write for example 0.05.",
-    "sure": "Write for example 0.82.",
+    "sure": "Write for example 0.85.",
     "runs": "Write for example 0.1, or 0 to judge configurations alone.",
     "at_once": "Write for example 2.",
     "stagger": "Write for example 0.6, or 0 to start as soon as there is room.",
