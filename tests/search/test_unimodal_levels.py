@@ -108,7 +108,7 @@ def layered(points: list[tuple[float, float]], scores: list[float]) -> tuple[Uni
 
 def test_what_may_end_a_search_is_asked_of_more_curves_and_all_else_of_few() -> None:
     places = np.linspace(0.0, 1.0, 7)
-    scores = 0.6 - 0.02 * (places - 0.5) ** 2
+    scores = 0.6 - 0.01 * (places - 0.5) ** 2 + 0.003 * np.cos(9 * places)
     for sure, times in ((0.05, 4), (0.9999, 1)):
         rules = Rules(axis=WHOLE, tolerance=0.002, sure=sure, draws=100)
         believed = flat(places, scores, rules)
