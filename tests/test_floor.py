@@ -11,6 +11,7 @@ import pytest
 HERE = Path(__file__).parent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("floor", "exit_code"), [(1, 0), (2, 1)])
 def test_a_suite_below_its_floor_fails(tmp_path: Path, floor: int, exit_code: int) -> None:
     for name in ("conftest.py", "postgres_server.py"):

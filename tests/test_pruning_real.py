@@ -59,6 +59,7 @@ def test_the_sweeps_of_a_search_differ_in_how_they_search_alone(tmp_path: Path, 
         assert all(each == rest[0] for each in rest)
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_on_until_its_cap_and_is_exported(tmp_path: Path) -> None:
     run = next(runs_of(TINY))
     folder = tmp_path / "sweep"

@@ -100,6 +100,7 @@ def test_ctrl_c_on_ray_ends_in_130_and_the_sweep_goes_on(tune: Tune) -> None:
     assert after["trials"] == {"planned": begun, "complete": begun}
 
 
+@pytest.mark.slow
 def test_one_process_drives_a_sweep_and_stop_reaches_it(tune: Tune) -> None:
     process = tune.process("run", tune.write(search__trials=200, privacy__epsilon=60.0), "--local")
     until(process, "trial 0 step 5/10")

@@ -40,6 +40,7 @@ def test_faults_budget_and_concurrency_together(tmp_path: Path, ray_two_slots: N
     assert not (tmp_path / "ray").exists()
 
 
+@pytest.mark.slow
 def test_two_trials_run_side_by_side_and_not_more(tmp_path: Path, ray_two_slots: None) -> None:
     recorder = Recorder()
     running: set[str] = set()
@@ -68,6 +69,7 @@ def test_a_lost_worker_goes_on_from_its_checkpoint_and_pays_again(tmp_path: Path
     assert sweep.ledger.outstanding() == {}
 
 
+@pytest.mark.slow
 def test_a_lost_worker_whose_repetition_does_not_fit_is_failed(tmp_path: Path, ray_two_slots: None) -> None:
     sweep = Sweep(tmp_path, trials=2, cap=STEPS, faults={"kill_once_at": 50})
     assert sweep.run_ray().reason is StopReason.BUDGET

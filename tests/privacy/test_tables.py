@@ -18,10 +18,12 @@ def computed() -> list[Row]:
     return rows()
 
 
+@pytest.mark.slow
 def test_every_printed_figure_is_reproduced_to_its_digits(computed: list[Row]) -> None:
     assert [(row.what, row.printed, row.shown) for row in computed if not row.agrees] == []
 
 
+@pytest.mark.slow
 def test_no_figure_is_left_out(computed: list[Row]) -> None:
     # §2: three rows of eight, two that do not hide K, four quantiles. §3: four of a menu, five of the counter-example.
     assert [sum(row.table == table for row in computed) for table in ("§2", "§3", "§5")] == [24 + 2 + 4, 4 + 5, 2]
