@@ -295,6 +295,30 @@ def test_a_trial_that_ray_gives_up_is_asked_for_again_after_growing_pauses(monke
     assert bridge.stop is not None
 
 
+def test_while_a_lost_trial_waits_other_slots_are_filled_and_ctrl_c_ends_all() -> None:
+    class Two(OneTrial):
+        more = 1
+
+        def next(self) -> Suggestion | Stop:
+            if self._asked and self.more:
+                self.more -= 1
+                return Suggestion("another", 1, {}, self.shape_of_trial("another"))
+            return super().next()
+
+    bridge = Two().bridge()
+    bridge.suggest("r0")
+    for loss in range(2):  # the second pause is one of a second
+        bridge.lost(f"r{loss}")
+        if not loss:
+            assert isinstance(bridge.suggest("r1"), dict)
+    asked = bridge.suggest("r2")
+    assert isinstance(asked, dict)
+    assert asked["request"].trial_id == "another"
+    assert bridge.suggest("r3") is None
+    bridge.interrupt()
+    assert bridge.suggest("r4") == "FINISHED"
+
+
 def test_a_report_between_two_losses_ends_the_pauses_growth() -> None:
     bridge = OneTrial().bridge()
     bridge.suggest("r0")
@@ -312,9 +336,8 @@ def test_a_lost_trial_whose_repetition_does_not_fit_is_not_given_to_ray_again() 
     bridge = driver.bridge()
     bridge.suggest("r0")
     bridge.lost("r0")
-    assert bridge.suggest("r1") is None
+    assert bridge.suggest("r1") == "FINISHED"
     assert driver.ended == ["no room"]
-    assert bridge.suggest("r2") == "FINISHED"
 
 
 def test_a_trial_that_is_moved_with_notice_pays_again_too() -> None:

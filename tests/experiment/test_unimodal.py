@@ -112,6 +112,14 @@ def test_the_default_space_of_the_method_counts() -> None:
     assert of("search.space={}").space.unimodal == ("smoothing_radius",)
 
 
+def test_repetitions_and_the_judging_of_runs_are_refused_together() -> None:
+    runs = "search.pruner={name: unimodal, runs: 0.1}"
+    (problem,) = problems_of(runs, "search.when_sure=replicate")
+    assert "search.pruner.runs: repetitions tell two configurations apart" in problem
+    of(runs, "search.when_sure=stop")
+    of(runs.replace("0.1", "0.0"), "search.when_sure=replicate")
+
+
 @pytest.mark.parametrize("name", ["R", "smoothing_radius"])
 def test_a_radius_that_is_said_to_have_several_tops_is_not_assumed_to_have_one(name: str) -> None:
     space = f"search.space={{{name}: {{uniform: [0, 9], unimodal: false}}, lr: {{log_uniform: [0.1, 1]}}}}"

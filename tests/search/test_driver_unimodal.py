@@ -493,7 +493,7 @@ def test_a_trial_that_runs_is_stopped_at_its_next_rung_once_the_search_is_sure(p
     study.sampler.over = True
     assert isinstance(driver.next(), Wait)
     ledger.lease(running.trial_id, RUNGS[0])
-    assert not act(driver, running.trial_id, RUNGS[0], {METRIC: 0.5})
+    assert not act(driver, running.trial_id, RUNGS[0], {METRIC: 0.01})
     stopped = study.trials[running.number]
     assert stopped.state.name == "PRUNED"
     assert stopped.user_attrs[views.REASON].startswith("the search is over: trial 1 is within the tolerance")
@@ -502,6 +502,7 @@ def test_a_trial_that_runs_is_stopped_at_its_next_rung_once_the_search_is_sure(p
     assert act(driver, other.trial_id, RUNGS[0], {METRIC: 0.5}), "the control: what it says changes the belief"
     study.sampler.over = True
     ledger.lease(other.trial_id, RUNGS[-1] - RUNGS[0])
+    assert act(driver, other.trial_id, RUNGS[1], {METRIC: 2.0}), "it is ahead of all others: it may be the best model"
     assert not act(driver, other.trial_id, RUNGS[-1], {METRIC: 0.5})
     assert study.trials[other.number].state.name == "COMPLETE", "at its end there is nothing to stop"
     assert driver.next().reason is StopReason.FOUND

@@ -177,7 +177,9 @@ class _Bridge:
             return str(Searcher.FINISHED)
         waiting = [placed for placed in self._placed.values() if placed.again_at is not None]
         if waiting:
-            return self._again(ray_id, min(waiting, key=lambda placed: placed.again_at or 0.0))
+            again = self._again(ray_id, min(waiting, key=lambda placed: placed.again_at or 0.0))
+            if again is not None or self.over:
+                return again
         if self.driver.running >= self._concurrent:
             return None  # Ray asks ahead of time; a trial is asked for only when there is a slot for it
         if self.stop is not None:
@@ -195,7 +197,7 @@ class _Bridge:
         return str(Searcher.FINISHED)
 
     def _again(self, ray_id: str, placed: _Placed) -> dict[str, object] | None:
-        """The trial that lost its worker, when its pause is over; nothing new is begun while one waits."""
+        """The trial that lost its worker, when its pause is over and what it will repeat fits."""
         if placed.again_at is None or time.monotonic() < placed.again_at:
             return None
         placed.again_at = None

@@ -115,6 +115,9 @@ def _when_sure(experiment: Experiment) -> Iterator[Finding]:
     elif "sampler" not in _kinds(experiment):
         rule = f"{search.when_sure} needs a sampler that knows how sure it is, and {search.sampler.name} does not"
         yield Finding(path=path, rule=rule, mend="Write sampler: unimodal, or go_on.")
+    elif search.when_sure == "replicate" and "pruner" in _kinds(experiment) and search.pruner.options.get("runs"):
+        rule = "repetitions tell two configurations apart, and where runs are judged only the lucky ones come to an end"
+        yield Finding(path=("search", "pruner", "runs"), rule=rule, mend="Leave it out, or write when_sure: stop.")
 
 
 _CHOSEN: tuple[Path, ...] = (("search", "sampler"), ("search", "pruner"))
@@ -133,6 +136,6 @@ UNIMODAL_GATES: tuple[tuple[Gate, tuple[Path, ...]], ...] = (
             ("privacy", "accounting"),
         ),
     ),
-    (_when_sure, (("search", "sampler"), ("search", "when_sure"), ("privacy", "accounting"))),
+    (_when_sure, (*_CHOSEN, ("search", "when_sure"), ("privacy", "accounting"))),
 )
 """Every gate with the keys it looks at."""

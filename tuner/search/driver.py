@@ -204,8 +204,8 @@ class StudyDriver:
             if active.trial.should_prune():
                 decision = Decision.PRUNE
                 active.problem = self._drawing.why(active.trial)
-            elif nominal < self.rung_steps[-1] and (found := self._drawing.found()):
-                decision = Decision.PRUNE  # a step that nobody needs is not taken
+            elif nominal < self.rung_steps[-1] and (found := self._found_without(active.trial.number, nominal, score)):
+                decision = Decision.PRUNE
                 active.problem = f"the search is over: {found}"
         view = active.view()
         for observer in self._observers:
@@ -270,6 +270,15 @@ class StudyDriver:
             self._room.settle(trial_id, 0)
 
     # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _found_without(self, number: int, nominal: int, score: float) -> str:
+        """In words, that the best is found and a run need not go on; empty where it is to.
+
+        What is found is a configuration: a run that is ahead of all others at its rung may be the best model.
+        """
+        others = [t.intermediate_values for t in self.study.get_trials(deepcopy=False) if t.number != number]
+        leads = score == views.better([score, *(each[nominal] for each in others if nominal in each)], self.mode)
+        return "" if leads else self._drawing.found()
 
     def _ask(self, started: int) -> Suggestion | Wait | Stop:
         """A new trial, all of which have one shape: nothing is asked of Optuna unless it fits."""

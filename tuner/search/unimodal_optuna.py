@@ -227,10 +227,10 @@ class UnimodalPruner(_Unimodal, BasePruner):
         step = max(trial.intermediate_values, default=0)
         if step >= last or (step == 0 and AUDIT in trial.system_attrs):
             return False
-        place, context, runs = view.place(trial), view.context(trial), beliefs.rules.runs
+        place, context = view.place(trial), view.context(trial)
         if beliefs.excluded(place, step / last, context):
             return True
-        return step > 0 and runs > 0 and beliefs.ahead(trial.number, place, context) < runs
+        return step > 0 and beliefs.beaten(trial.number, place, step / last, context)
 
     def why(self, study: Study, trial: FrozenTrial) -> str:
         """Why `prune` has just said that the trial need not go on, in words that hold scores and parameters alone."""

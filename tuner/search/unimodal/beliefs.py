@@ -114,7 +114,7 @@ class Beliefs:
         seen = self.seen
         if self.rules.final_only:
             seen = Seen(tuple(record for record in seen.records if record.fraction == 1), seen.trials)
-        return _fitted(seen.records, self.rules.tolerance) if seen.records else None
+        return _fitted(seen.records, self.rules.tolerance, self._runs) if seen.records else None
 
     @cached_property
     def bracket(self) -> Bracket:
@@ -176,6 +176,22 @@ class Beliefs:
     def ahead(self, trial: int, place: float, context: Context = ALONE) -> float:
         """Probability that a run that goes on ends above the best complete one; 1 before anything is known."""
         return 1.0 if self.posterior is None else self.posterior.ahead(trial, place, context)
+
+    def beaten(self, trial: int, place: float, fraction: float, context: Context = ALONE) -> bool:
+        """Whether a run, after this fraction of its steps, need not go on for what its own scores say."""
+        early = fraction < self.rules.early and len(self.seen.standing("complete")) < self.rules.enough
+        if not self.rules.runs or early or fraction <= self.rules.full_from:
+            return False
+        return self.ahead(trial, place, context) < self.rules.runs
+
+    @property
+    def _runs(self) -> frozenset[int]:
+        """Trials whose own luck is asked for where runs are judged: those that run, and the best that ended."""
+        if not self.rules.runs:
+            return frozenset()
+        ends = [(record.score, -record.trial) for record in self.seen.records if record.fraction == 1]
+        best = {-max(ends)[1]} if ends else set()
+        return frozenset(best.union(trial.trial for trial in self.seen.standing("running")))
 
     def _stands_with_the_best(self, place: float, context: Context) -> bool:
         """Whether a complete trial here has the best score of its context: beside a cliff the model overshoots it."""
@@ -343,8 +359,8 @@ class Beliefs:
 
 # A trial that starts or stops changes no score: what is dear is made once for the same records.
 @lru_cache(maxsize=8)
-def _fitted(records: tuple[Record, ...], tolerance: float) -> Posterior:
-    return fit(Seen(thinned(records), ()), tolerance=tolerance)
+def _fitted(records: tuple[Record, ...], tolerance: float, runs: frozenset[int]) -> Posterior:
+    return fit(Seen(thinned(records, keep=runs), ()), tolerance=tolerance)
 
 
 @lru_cache(maxsize=32)

@@ -61,6 +61,9 @@ _MEAN: Final = 30.0
 FAR: Final = 15.0
 """Tolerances below the best score of a rung from which on it does not matter how far below."""
 
+FAR_OF_RUNS: Final = 60.0
+"""The same where runs are compared: a run may lead by more than `FAR`, and by luck alone."""
+
 FAR_AMONG: Final = 40.0
 """The same among trials that differ in more than the parameter: how much the level changes is learned too."""
 
@@ -149,7 +152,7 @@ class Posterior:
         """Probability that a trial's own last score will be above the best that any trial ended with.
 
         Of the run, with the luck that its scores so far have shown, where a curve is of all runs of a configuration.
-        The curve is of any shape. 1 where no trial ended.
+        The curve is of any shape. 1 where no trial ended, or where this one said nothing.
 
         Args:
             trial: number of a trial that has not ended.
@@ -157,20 +160,23 @@ class Posterior:
             context: its own.
         """
         at, fraction, score, number = self._seen.arrays
-        ends = np.flatnonzero(fraction == 1)
-        if not ends.size:
+        ends, own = np.flatnonzero(fraction == 1), number == trial
+        if not (ends.size and own.any()):
             return 1.0
         best, log_t = int(ends[score[ends].argmax()]), np.log(fraction)
-        rough, own = _rough(self._hyper, np.array([place]))[0], number == trial
+        same_rung = fraction[:, None] == fraction[None, :]
+        y = _centred(_not_far_below(score, self._tolerance, (same_rung, FAR_OF_RUNS)), same_rung)
+        rough = _rough(self._hyper, np.array([place]))[0]
         effect = np.where(own, _rough(self._hyper, at) * rough * (1 + np.exp(2 * log_t)) / 3, 0.0)
         found = 0.0
         for each in self._solved:
             cross = self._cross(each, np.array([place]), (context,))[:, 0] + each.noise**2 * effect
             cross += _MEAN**2 * (fraction == 1)
             back = np.linalg.solve(each.lower, cross)
+            half = np.linalg.solve(each.lower, y)
             prior = 1.0 + each.level**2 + (each.noise * rough) ** 2 + _MEAN**2
             spread = each.amplitude * np.sqrt(max(prior - float(back @ back), 1e-12))
-            lead = float(back @ each.half) - float(each.lower[best] @ each.half)
+            lead = float(back @ half) - float(y[best])
             found += each.weight * float(ndtr(lead / spread))
         return found
 
@@ -217,7 +223,7 @@ def fit(seen: Seen, *, tolerance: float, hyper: HyperGrid | None = None) -> Post
     contexts = [record.context for record in seen.records]
     same_rung = fraction[:, None] == fraction[None, :]
     y = _without_cliffs(score, tolerance, same_rung, contexts)
-    y = y - np.array([y[row].mean() for row in same_rung])  # only for the sake of the digits: the means are free
+    y = _centred(y, same_rung)
     gap = np.abs(log_t[:, None] - log_t[None, :])
     in_time = np.exp(-0.5 * (gap / hyper.time_length) ** 2) * np.sqrt(np.outer(fraction, fraction))
     rough = _rough(hyper, place)
@@ -272,12 +278,23 @@ def _without_cliffs(score: Array, tolerance: float, same_rung: NDArray[np.bool_]
     """
     number = {context: place for place, context in enumerate(dict.fromkeys(contexts))}
     own = np.array([number[context] for context in contexts])
+    return _not_far_below(score, tolerance, (same_rung, FAR_AMONG), (same_rung & (own[:, None] == own[None, :]), FAR))
+
+
+def _not_far_below(score: Array, tolerance: float, *groups: tuple[NDArray[np.bool_], float]) -> Array:
+    """Scores in tolerances, each at most so far below the best of its group."""
     with np.errstate(over="ignore"):
         known: Array = (score - score.max()) / tolerance
-        for group, far in ((same_rung, FAR_AMONG), (same_rung & (own[:, None] == own[None, :]), FAR)):
+        for group, far in groups:
             top = np.array([score[row].max() for row in group])
             known = np.maximum(known, np.maximum((top - score.max()) / tolerance, -1e9) - far)
     return known
+
+
+def _centred(y: Array, same_rung: NDArray[np.bool_]) -> Array:
+    """Less the mean of their rung, only for the sake of the digits: the means are free."""
+    found: Array = y - np.array([y[row].mean() for row in same_rung])
+    return found
 
 
 def _rough(hyper: HyperGrid, place: Array) -> Array:

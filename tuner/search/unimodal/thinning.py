@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from tuner.search.unimodal.records import Context, Record, Seen
@@ -20,7 +20,7 @@ _BEST: Final = 0.6
 """Share of what is kept that the best take, where cells are not enough."""
 
 
-def thinned(records: Sequence[Record], most: int = MOST) -> tuple[Record, ...]:
+def thinned(records: Sequence[Record], most: int = MOST, keep: Collection[int] = ()) -> tuple[Record, ...]:
     """At most `most` records.
 
     Records of one rung and one context that lie in one cell of the axis become one: their mean, counted as so many.
@@ -30,9 +30,14 @@ def thinned(records: Sequence[Record], most: int = MOST) -> tuple[Record, ...]:
     Args:
         records: any number, sorted as `Seen` has them: so the same trials give the same.
         most: at least 1.
+        keep: numbers of trials whose records stay as they are, as long as they are less than half of all that is kept.
     """
     if len(records) <= most:
         return tuple(records)
+    whole = [record for record in records if record.trial in keep]
+    if 0 < len(whole) < most / 2:
+        others = [record for record in records if record.trial not in keep]
+        return Seen.of((*whole, *thinned(others, most - len(whole))), ()).records
     cells: dict[tuple[Context, int, float], list[Record]] = defaultdict(list)
     for record in records:
         cells[record.context, min(int(record.place * _CELLS), _CELLS - 1), record.fraction].append(record)
