@@ -332,7 +332,7 @@ def report(name: str, out: str | None, storage: str) -> None:
     click.echo(f"wrote {write_report(find(Path(storage), name), Path(out) if out else None)}")
 
 
-@cli.command(short_help="The best configuration, its model and its privacy card.")
+@cli.command(short_help="The best trial's model, its configuration and its privacy card.")
 @click.argument("name")
 @click.option("--out", type=click.Path(), default=None, help="Folder to write (default: exports/NAME).")
 @click.option(
@@ -347,7 +347,7 @@ def report(name: str, out: str | None, storage: str) -> None:
 def export(
     name: str, out: str | None, by: Literal["curve", "score"] | None, storage: str, data_dir: str | None, as_json: bool
 ) -> None:
-    """The best configuration as a file that trains again, its model, and its privacy card."""
+    """The best trial's model, its configuration as a file that trains again, and its privacy card."""
     from tuner.run import RunOptions, export_command
     from tuner.sweeps import find
 

@@ -1,4 +1,4 @@
-"""What leaves a sweep: the best configuration as a file that trains again, its model, and its privacy card."""
+"""What leaves a sweep: the best trial's model, its configuration as a file that trains again, and its privacy card."""
 
 from __future__ import annotations
 
@@ -269,9 +269,13 @@ def standalone_yaml(experiment: Experiment, plan: Plan, best: _Best) -> str:
     values["resources"]["concurrent_trials"] = 1
     head = (
         f"# tune train {_EXPERIMENT}\n#\n"
-        f"# The best configuration of {experiment.name}. Training it is a NEW charge of epsilon = "
+        f"# The configuration of the best trial of {experiment.name}. Training it is a NEW charge of epsilon = "
         f"{values['privacy']['epsilon']:g} on the data;\n# the exported model was paid for by the search.\n"
     )
+    if best.why:
+        head += f"# Chosen: {best.why}.\n"
+        if best.by == "score":
+            head += "# Trained again it may well score less; what the curve believes in is exported by --by curve.\n"
     return head + dump(values)
 
 

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 from command_fakes import TINY, Tune
+from sealed_fakes import sealed
 
 from tuner.curve_view import CurveWatch, spent_on
 from tuner.report.model import TrialRow
@@ -277,3 +278,18 @@ def test_a_sealed_search_has_none_of_it(tune: Tune, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("tuner.search.unimodal_view.curves_of", lambda *_args, **_more: (picture(),))
     assert curve_view.curves_of_sweep(None, experiment) == (picture(),)  # type: ignore[arg-type]
     assert curve_view.curves_of_sweep(None, sealed) == ()  # type: ignore[arg-type]
+
+
+def test_every_searchs_report_shows_what_was_spent(look: Tune, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    look("report", "tiny", "--out", str(page))
+    assert "ε spent against the best validation_accuracy" in page.read_text()
+    assert "Curve of" not in page.read_text()
+
+
+def test_a_sealed_searchs_report_shows_nothing_of_it(tune: Tune, tmp_path: Path) -> None:
+    sealed(tune, 2, "--quiet")
+    page = tmp_path / "page.html"
+    tune("report", "tiny", "--out", str(page))
+    assert "The winner" in page.read_text()
+    assert "spent against" not in page.read_text()

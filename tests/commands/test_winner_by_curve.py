@@ -263,7 +263,9 @@ def test_summary_report_tracking_export_and_card_name_the_same_trial(tune: Tune)
     )
     assert (exported["trial"]["number"], exported["chosen"]["by"]) == (best, "score")
     assert exported["scores"]["validation_accuracy"] == rows[best]["score"]
-    own = yaml.safe_load(Path("exports/tiny/experiment.yaml").read_text())
+    file = Path("exports/tiny/experiment.yaml").read_text()
+    assert f"# Chosen: {why}.\n# Trained again it may well score less" in file
+    own = yaml.safe_load(file)
     assert own["search"]["space"][RADIUS] == LUCKY_RADIUS
     assert json.loads(Path(CARD).read_text())["winner"]["trial"] == rows[best]["id"]
     assert tune("verify", CARD, "--json").json["answer"] == "yes"
@@ -274,7 +276,7 @@ def test_summary_report_tracking_export_and_card_name_the_same_trial(tune: Tune)
     assert status["best"] == {"trial": best, "score": rows[best]["score"]}
     tune("report", "tiny")
     page = (folder / "report.html").read_text()
-    assert f"<h2>Best configuration, trial {best}</h2><p class=soft>Chosen: {why}.</p>" in page
+    assert f"<h2>Best trial: {best}</h2><p class=soft>Chosen: {why}.</p>" in page
     assert f"<td>{best} ★</td>" in page
     assert page.count("★") == 1
     (parent,) = (run for run in tune.mlflow_runs() if run.data.tags["dp_tuner.trial"] == "-")
@@ -325,7 +327,7 @@ def test_a_public_search_charges_the_configuration_of_its_curve(tune: Tune) -> N
     believed = [curves_of(open_sweep_study(search, experiment, each)) for each in (plan, on_public(plan))]
     assert believed[0] == believed[1], "what is shown of it afterwards is what it ran by"
     page = Path(tune("report", search.id).out.split()[-1]).read_text()
-    assert f"<h2>Best configuration, trial {winner}</h2>" in page
+    assert f"<h2>Best trial: {winner}</h2>" in page
     for by in ("curve", "score"):
         assert "which chose before its one charged run began" in tune("export", "tiny", "--by", by, code=2).err
     assert tune("export", "tiny", "--json").json["trial"]["parameters"] == rows[winner]["parameters"]

@@ -81,7 +81,7 @@ def test_the_page_needs_nothing_else_and_says_what_matters() -> None:
     words = check(whole())
     for expected in (
         "The guarantee is the cap: ε = 8 at δ = 1e-05",
-        "Best configuration, trial 1",
+        "Best trial: 1",
         "4 of 5",
         "2 complete, 1 pruned, 1 failed",
         "below <the> median",
@@ -121,7 +121,7 @@ def test_the_winner_by_the_curve_stands_out_and_the_best_score_stays_a_fact() ->
     shown = report(row(0, 0.5), row(1, 0.9), row(2, 0.8), chosen=2, why=why)
     page = render(shown)
     words = check(page)
-    assert "Best configuration, trial 2" in words
+    assert "Best trial: 2" in words
     assert f"Chosen: {why}." in words
     assert "2 ★" in words
     assert page.count("★") == 1

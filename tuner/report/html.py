@@ -198,7 +198,7 @@ def _best(report: SweepReport) -> str:
         more = "<pre>" + "\n".join(map(escape, commands)) + "</pre>"
     if not rows and not more:
         return ""
-    title = f"Best configuration, trial {best.number}" if best else "No trial ran to its end"
+    title = f"Best trial: {best.number}" if best else "No trial ran to its end"
     if report.sealed:
         title = "The winner" if best else report.without_winner.capitalize()
     why = f"<p class=soft>Chosen: {escape(report.why)}.</p>" if report.why else ""
