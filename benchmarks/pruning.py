@@ -264,6 +264,7 @@ def _table(
             job = partial(one_sweep, shape=shape, method=method, seed=settings.seed, noise=noise, slots=slots)
             played = list(pool.map(job, range(settings.sweeps), chunksize=5))
             found[method] = played
+            print(f"{name}: {method}", file=sys.stderr, flush=True)  # a whole run takes most of an hour
             rows.append((method, *_note(f"{name}.{method}", played, results)))
     heads = (
         "method", *(f"{share:.0%}" for share in SHARES), *(f"ε at {share:.0%}" for share in SHARES),
