@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -35,7 +38,7 @@ from tuner.sealed import WINNER, read_winner
 from tuner.winner import winner_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from tuner.experiment import Experiment
     from tuner.plan import Plan
@@ -49,6 +52,7 @@ __all__ = [
     "follow",
     "read_sweep",
     "request_stop",
+    "serve",
     "serve_ui",
     "status_text",
     "status_values",
@@ -57,6 +61,9 @@ __all__ = [
     "trial_values",
     "write_report",
 ]
+
+_ENDS_WITHIN = 5.0
+"""Seconds that a server has to end by itself."""
 
 
 def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
@@ -376,10 +383,34 @@ def serve_ui(uri: str, *, port: int) -> int:
     # MLflow opens as for language models, where an experiment has no runs, unless its address says otherwise.
     click.echo(f"http://127.0.0.1:{port}/#/experiments?workflowType=machine_learning   (Ctrl-C ends)")
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", store, "--host", "127.0.0.1"]
+    return serve([*command, "--port", str(port)])
+
+
+def serve(command: Sequence[str]) -> int:
+    """Run a server until it ends, or until Ctrl-C or a termination ends it and all that it started.
+
+    MLflow's has a dozen processes, and those that are not told of the end outlive it.
+
+    Returns:
+        Its exit code; 0 when it was ended here.
+    """
+    server = subprocess.Popen(command, start_new_session=True)
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
     try:
-        return subprocess.call([*command, "--port", str(port)])
+        return server.wait()
     except KeyboardInterrupt:
         return 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        for sign in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):  # nobody is left
+                os.killpg(server.pid, sign)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(timeout=_ENDS_WITHIN)
 
 
 def _require_free(port: int) -> None:

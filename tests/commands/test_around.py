@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from command_fakes import Tune
 
 from tuner import doctor
 from tuner.shipping import shipped_files
+from tuner.status import serve
 
 HEAVY = ("torch", "ray", "mlflow", "optuna", "sklearn", "dp_accounting", "numpy")
 SHIPPED = {
@@ -276,3 +279,35 @@ def test_the_commands_that_follow_a_run_need_no_data_dir(
     tune("run", file, "--local", "--quiet", "--data-dir", str(data_dir))
     assert tune("export", "tiny", "--json").json["scores"]["test_accuracy"] > 0
     tune("resume", "tiny", "--local", "--quiet")
+
+
+SERVER = """
+import subprocess, sys, time
+child = [sys.executable, "-c", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(300)"]
+print(subprocess.Popen(child).pid, flush=True)
+time.sleep(300)
+"""
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_ends_with_all_that_it_started(sign: signal.Signals) -> None:
+    code = f"import sys; from tuner.status import serve; sys.exit(serve([sys.executable, '-c', {SERVER!r}]))"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        os.kill(child, 0)
+        process.send_signal(sign)
+        assert process.wait(timeout=30) == 0
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{child}/stat").read_text().split(")")[1].split()[0]
+        except FileNotFoundError:
+            return
+        if state == "Z":  # its new parent has not asked for it yet
+            return
+        time.sleep(0.05)
+    pytest.fail("what the server started outlived it")
+
+
+def test_a_server_that_ends_by_itself_has_its_exit_code() -> None:
+    assert serve([sys.executable, "-c", "raise SystemExit(3)"]) == 3
