@@ -37,7 +37,7 @@ from benchmarks.pruning_sweeps import Sweep, play
 __all__ = ["BARS", "SECTIONS", "main"]
 
 BUDGET: Final = 540
-SWEEPS, QUICK_SWEEPS = 200, 30
+SWEEPS, QUICK_SWEEPS = 200, 90
 LOOKS_AT: Final = (108, 270, 540)
 SHARES: Final = (0.5, 0.8, 0.9)
 _QUICK_SECONDS: Final = 280.0
