@@ -370,18 +370,24 @@ def write_report(sweep: SweepFolder, out: Path | None) -> Path:
 def serve_ui(uri: str, *, port: int) -> int:
     """MLflow's own pages for a tracking store, on this machine only; the exit code of its server.
 
+    A tracking server shows its pages itself: for its address nothing is started, and its page is told.
+
     Raises:
         InputError: the store is a file that is not there, which looking must not make; or the port is in use.
     """
     from tuner.tracking.store import absolute_uri, connect
 
     store = absolute_uri(uri)
+    # MLflow opens as for language models, where an experiment has no runs, unless its address says otherwise.
+    page = "#/experiments?workflowType=machine_learning"
+    if store.startswith(("http://", "https://")):
+        click.echo(f"{store.rstrip('/')}/{page}   (a tracking server shows its own pages; none is started here)")
+        return 0
     if store.startswith("sqlite:///") and not Path(store.removeprefix("sqlite:///")).exists():
         raise InputError(f"a tracking store must be there to be shown, got {uri}. Run a search first, or give --uri.")
     _require_free(port)
     connect(store)  # makes or migrates the database alone, before the server's several processes open it
-    # MLflow opens as for language models, where an experiment has no runs, unless its address says otherwise.
-    click.echo(f"http://127.0.0.1:{port}/#/experiments?workflowType=machine_learning   (Ctrl-C ends)")
+    click.echo(f"http://127.0.0.1:{port}/{page}   (Ctrl-C ends)")
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", store, "--host", "127.0.0.1"]
     return serve([*command, "--port", str(port)])
 

@@ -125,23 +125,38 @@ def test_all_files_are_checked_and_the_bad_ones_named(bare: Tune) -> None:
     bare("validate", good)
 
 
-def test_a_port_that_is_in_use_is_refused(bare: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pages_are_served_at_a_free_port_and_one_in_use_is_refused(
+    bare: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import tuner.status
     import tuner.tracking.store
 
     monkeypatch.setattr(tuner.tracking.store, "connect", lambda _uri: None)
-    calls: list[list[str]] = []
-    monkeypatch.setattr(tuner.status.subprocess, "call", lambda command: calls.append(command) or 0)
+    commands: list[list[str]] = []
+    monkeypatch.setattr(tuner.status, "serve", lambda command: commands.append(list(command)) or 0)
+    (tmp_path / "mlflow.db").touch()
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=f"port {port} is in use.*--port N"):
-            serve_ui("http://127.0.0.1:9", port=port)
-    assert calls == []
-    said = bare("ui", "--uri", "http://127.0.0.1:9", "--port", str(port))
-    assert f"http://127.0.0.1:{port}/#/experiments?workflowType=machine_learning" in said.out
-    assert str(port) in calls[0]
+            serve_ui(uri, port=port)
+    assert commands == []
+    said = bare("ui", "--uri", uri, "--port", str(port))
+    assert said.out.startswith(f"http://127.0.0.1:{port}/#/experiments?workflowType=machine_learning ")
+    (command,) = commands
+    assert command[1:4] == ["-m", "mlflow", "ui"]
+    assert uri in command
+    assert str(port) in command
+
+
+def test_a_tracking_server_shows_its_own_pages(bare: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tuner.status
+
+    monkeypatch.setattr(tuner.status, "serve", lambda _command: pytest.fail("a server was started"))
+    said = bare("ui", "--uri", "http://127.0.0.1:9/")
+    assert said.out.startswith("http://127.0.0.1:9/#/experiments?workflowType=machine_learning ")
 
 
 def test_a_score_says_whether_it_is_inside_the_guarantee() -> None:
