@@ -194,7 +194,8 @@ def test_samplers_take_trials_that_were_excluded_without_a_score(name: str, opti
     study = make_study(sampler=make_sampler(name, options, seed=1, unimodality=ABOUT))
     driver = make_driver(study, trials=5)
     while isinstance(trial := driver.next(), Suggestion):
-        run_through(driver, None, trial, score=float(str(trial.parameters["radius"])))  # drawn to what is excluded
+        score = float(str(trial.parameters["radius"])) / 100  # they are drawn to what is excluded
+        run_through(driver, None, trial, score=score)
     assert trial == Stop(StopReason.DONE)
     assert len(views.read_trials(study, mode="max", steps_planned=STEPS)) == 5
     assert len(study.trials) > 5

@@ -52,7 +52,7 @@ class Rules:
             what lies to the left of the best: the optimum moves right while training goes on.
         enough: complete trials after which both sides may be excluded.
         apart: least distance from a running trial, in lengths of the axis, until `spread_until` trials are complete;
-            from then on a new trial goes where the best is if it is near none that runs.
+            from then on a new trial goes where the best is if neither one that runs nor the best complete one is near.
         spread_until: complete trials.
         full_from: scores up to this fraction were made with fewer smoothing samples; they only exclude what lies to the
             left of the best, which moves right with their number.
@@ -255,7 +255,7 @@ class Beliefs:
         return rules.audits > 0 and started >= rules.audit_from and (started - rules.audit_from) % rules.audits == 0
 
     def propose(self, random: np.random.Generator, context: Context = ALONE, *, audit: bool = True) -> float:
-        """A place for the next trial: where it is most likely near the best of its context, away from those that run.
+        """A place for the next trial: where it is most likely near the best of its context if no trial is yet.
 
         Args:
             random: breaks ties, and draws audits.
@@ -272,17 +272,26 @@ class Beliefs:
         eligible = _eligible(rules.axis.grid, context)
         grid, curves = rules.axis.grid[eligible], self._curves(context)[:, 0][:, eligible]
         near = curves >= curves.max(1, keepdims=True) - rules.tolerance
-        running = self.seen.standing("running")
         if len(self.seen.standing("complete")) < rules.spread_until:
             chance = near.mean(0)
-            for trial in running:
+            for trial in self.seen.standing("running"):
                 chance[np.abs(grid - trial.place) < rules.apart] = -1.0
         else:
-            # The curves under which none of the running trials is near the best: those that nobody looks after.
-            served = np.any([near[:, int(np.abs(grid - trial.place).argmin())] for trial in running], axis=0)
+            # The curves under which no trial is near the best yet: those that nobody looks after.
+            served = np.any([near[:, int(np.abs(grid - at).argmin())] for at in self._looked_after(context)], axis=0)
             chance = (near if np.all(served) else near & ~np.reshape(served, (-1, 1))).mean(0)
+            chance[near.mean(0) < min(rules.risk, near.mean(0).max())] = -1.0  # it would be stopped at once
         place = float(grid[random.choice(np.flatnonzero(chance >= chance.max() - 1e-9))])
         return min(max(place, context.low), context.high)
+
+    def _looked_after(self, context: Context) -> list[float]:
+        """Places of the trials that run, and of the one that is believed to be the best of this context.
+
+        Without the latter a search with one trial at a time asks for the same place again and again.
+        """
+        ranked, done = self.ranked(), {trial.trial: trial for trial in self.seen.standing("complete")}
+        best = [done[number].place for number in ranked if done[number].context == context][:1]
+        return [trial.place for trial in self.seen.standing("running")] + best
 
     def _start(self, context: Context) -> float:
         """The first start at which no trial is; one that failed is made up for."""
