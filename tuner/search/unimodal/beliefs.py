@@ -289,9 +289,9 @@ class Beliefs:
 
         Without the latter a search with one trial at a time asks for the same place again and again.
         """
-        ranked, done = self.ranked(), {trial.trial: trial for trial in self.seen.standing("complete")}
-        best = [done[number].place for number in ranked if done[number].context == context][:1]
-        return [trial.place for trial in self.seen.standing("running")] + best
+        own = {trial.trial: trial.place for trial in self.seen.standing("complete") if trial.context == context}
+        best = next((own[number] for number in self.ranked() if number in own), None) if own else None
+        return [trial.place for trial in self.seen.standing("running")] + ([] if best is None else [best])
 
     def _start(self, context: Context) -> float:
         """The first start at which no trial is; one that failed is made up for."""
