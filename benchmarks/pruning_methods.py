@@ -23,11 +23,15 @@ _FOUR: Final = (10.0, 30.0, 4.0, 60.0)
 
 
 class Played:
-    """An Optuna study in memory as a method of a simulated sweep."""
+    """An Optuna study in memory as a method of a simulated sweep.
 
-    def __init__(self, sampler: BaseSampler, pruner: BasePruner) -> None:
+    Named by its seed, for Hyperband takes a trial's bracket from the study's name, which is random where none is given.
+    """
+
+    def __init__(self, seed: int, sampler: BaseSampler, pruner: BasePruner) -> None:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self.study = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
+        name = f"sweep {seed}"
+        self.study = optuna.create_study(study_name=name, direction="maximize", sampler=sampler, pruner=pruner)
         self._trials: dict[int, optuna.Trial] = {}
 
     def start(self, running: int) -> tuple[int, float] | None:
@@ -69,7 +73,7 @@ def _played(sampler: Callable[[int], BaseSampler], pruner: Callable[[], BasePrun
     def make(seed: int) -> Played:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return Played(sampler(seed), pruner())
+            return Played(seed, sampler(seed), pruner())
 
     return make
 
@@ -103,7 +107,7 @@ def _hyperband() -> BasePruner:
 def _ours(**rules: Any) -> Callable[[int], Played]:  # noqa: ANN401 - fields of Rules
     known: dict[str, Any] = {"tolerance": TOLERANCE, "last_step": EPOCHS, **rules}
     return lambda seed: Played(
-        UnimodalSampler(_R, seed=seed, base=RandomSampler(seed=seed), **known), UnimodalPruner(_R, **known)
+        seed, UnimodalSampler(_R, seed=seed, base=RandomSampler(seed=seed), **known), UnimodalPruner(_R, **known)
     )
 
 
@@ -117,6 +121,7 @@ METHODS: Final[Mapping[str, Callable[[int], Played]]] = {
     "bohb": _played(_tpe, _hyperband),
     "gp": lambda seed: _started(_played(_gp, NopPruner)(seed)),
     "ours, any shape": lambda seed: Played(
+        seed,
         UnimodalSampler(
             _R, seed=seed, tolerance=TOLERANCE, last_step=EPOCHS, share=0.0, final_only=True, at_once=4, audits=0,
             starts=_FOUR, base=RandomSampler(seed=seed),
