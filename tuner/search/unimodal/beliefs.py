@@ -73,7 +73,7 @@ class Rules:
     axis: Axis
     tolerance: float
     risk: float = 0.05
-    sure: float = 0.85
+    sure: float = 0.87
     starts: tuple[float, ...] = (10.0, 30.0)
     at_once: int = 2
     stagger: float = 0.6
