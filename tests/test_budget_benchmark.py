@@ -355,9 +355,11 @@ def test_an_arm_is_a_search_of_the_product_and_scores_the_test_set_once(
 
 @pytest.mark.data
 @pytest.mark.parametrize("arm", ["selection", "public"])
-def test_the_other_searches_train_as_they_say(tmp_path: Path, arm: str) -> None:
+def test_the_other_searches_train_as_they_say(tmp_path: Path, data_dir: Path, arm: str) -> None:
     small = replace(WORKLOADS[0], epochs=0.5, trials=3)
-    outcome = budget_buys_runs.train(small, Run(workload=small.name, arm=arm, epsilon=8.0, seed=1), tmp_path, None)
+    outcome = budget_buys_runs.train(
+        small, Run(workload=small.name, arm=arm, epsilon=8.0, seed=1), tmp_path, str(data_dir)
+    )
     assert outcome.claim <= 8.0
     assert outcome.test > 20
     assert set(outcome.parameters) == set(small.space)
