@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from math import inf
-from typing import Final
 
 from trainables.data import DatasetRequest
 from trainables.errors import GateError
 
 __all__ = ["TrainingSpec", "check_privacy", "fingerprint"]
-
-_ADDED: Final[Mapping[str, object]] = {"score_noise": None}
-_ADDED_TO_DATASET: Final[Mapping[str, object]] = {"unit": "record", "records_per_user": 16, "public_users": None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,16 +92,9 @@ def check_privacy(spec: TrainingSpec) -> None:
 
 
 def fingerprint(spec: TrainingSpec) -> str:
-    """Of all that a step depends on. Where it runs, where the files lie, and secrets are not part of it.
-
-    Nor is what came with a later version and is left at its default, so that a checkpoint of an earlier one still fits.
-    """
+    """Of all that a step depends on. Where it runs, where the files lie, and secrets are not part of it."""
     values = asdict(spec)
     for name in ("threads", "device", "replay_key"):
         del values[name]
-    values["dataset"].pop("data_dir", None)
-    for owner, added in ((values, _ADDED), (values["dataset"], _ADDED_TO_DATASET)):
-        for name, default in added.items():
-            if owner[name] == default:
-                del owner[name]
+    del values["dataset"]["data_dir"]
     return hashlib.sha256(repr(sorted(values.items())).encode()).hexdigest()

@@ -302,7 +302,7 @@ class PrivateTraining:
         self._secret.load_state_dict(state["secret"])
         charged = (self._charge.leased(), self._released())
         # A run of a sealed search is made again as it was: nobody saw any of it.
-        lost = charged != (state["leased"], state.get("released", 0)) and self.spec.replay_key is None
+        lost = charged != (state["leased"], state["released"]) and self.spec.replay_key is None
         if lost or state["spec"] != fingerprint(self.spec):
             self._secret.rekey()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.search.types import TrialShape
 
-__all__ = ["Plan", "added_fields", "make_plan", "plan_from", "rung_steps", "steps_per_trial"]
+__all__ = ["Plan", "make_plan", "plan_from", "rung_steps", "steps_per_trial"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class Plan:
         cap: ``total_steps``, ``coupon_book``, ``fixed_order`` or ``sealed``.
         cap_reason: why this cap.
         alternatives: the caps that were looked at: cap, noise_multiplier, trials (that fit), epsilon (of the planned).
-        allowance: the cap as the ledger keeps it; None for `step_cap` steps of the one mechanism.
+        allowance: the cap as the ledger keeps it.
         trials_at_most: how many of the trials fit when all choose what is cheapest; None where all cost the same.
         epochs: passes of a trial; None where nothing priced is searched.
         priced: the domains of what is searched and priced, as they stand in the file.
@@ -91,20 +91,19 @@ class Plan:
     epsilon_at_cap: float
     private: bool
     free: tuple[str, ...]
-    # What plans could not say before; the defaults mean what those plans meant.
-    unit: str = "record"
-    accounting: str = "composition"
-    cap: str = "total_steps"
-    cap_reason: str = ""
+    unit: str
+    accounting: str
+    cap: str
+    cap_reason: str
     alternatives: tuple[Mapping[str, Any], ...] = ()
-    allowance: Mapping[str, Any] | None = None
-    trials_at_most: int | None = None
-    epochs: float | None = None
-    priced: Mapping[str, Any] = field(default_factory=dict)
-    validation: Mapping[str, Any] | None = None
+    allowance: Mapping[str, Any]
+    trials_at_most: int | None
+    epochs: float | None
+    priced: Mapping[str, Any]
+    validation: Mapping[str, Any] | None
     selection: Mapping[str, Any] | None = None
-    public: Mapping[str, Any] | None = None
-    promoted: Mapping[str, Any] = field(default_factory=dict)
+    public: Mapping[str, Any] | None
+    promoted: Mapping[str, Any]
 
     @property
     def mechanism(self) -> SampledGaussian:
@@ -120,11 +119,7 @@ class Plan:
     @cached_property
     def training_allowance(self) -> Allowance:
         """The cap of what trains."""
-        if self.allowance is not None:
-            return from_body(self.allowance)
-        if self.step_cap is None:
-            raise TunerError("a plan must have an allowance or a cap on steps, got neither. Restore it from a copy.")
-        return TotalSteps(self.mechanism, self.step_cap)
+        return from_body(self.allowance)
 
     @property
     def validation_allowance(self) -> Allowance | None:
@@ -256,7 +251,6 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
     if allowance.kind == "sealed":
         extra["selection"] = sealed_facts(allowance, claim=claim, delta=privacy.delta)  # type: ignore[arg-type]
     least, most = trials_within(allowance, choices, trials)
-    steps_capped = isinstance(allowance, TotalSteps)
     spare = experiment.resources.concurrent_trials
     return Plan(
         name=experiment.name,
@@ -284,7 +278,7 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
         unit=privacy.unit,
         accounting=privacy.accounting,
         cap=allowance.kind,
-        allowance=None if steps_capped else allowance.body(),
+        allowance=allowance.body(),
         epochs=experiment.trainable.epochs if asked.searched else None,
         priced={name: domain.to_spec() for name, domain in asked.searched.items()},
         validation=plan_scores(experiment, request, planned=trials * len(rungs), spare=spare),
@@ -301,27 +295,21 @@ def _coupons(allowance: Allowance) -> int | None:
     return sum(steps for _, steps in allowance.quotas) if isinstance(allowance, CouponBook) else None
 
 
-def added_fields() -> dict[str, object]:
-    """The fields that plans did not always have, each with the value that means what those plans meant."""
-    found: dict[str, object] = {each.name: each.default for each in fields(Plan) if each.default is not MISSING}
-    return {**found, "priced": {}, "promoted": {}}
-
-
 def plan_from(values: Mapping[str, object], *, trials: int) -> Plan:
     """A stored plan again, for a sweep that goes on to `trials` trials: noise, steps and cap stay as they were.
 
     Args:
-        values: what `Plan.as_dict` gave, after JSON; that of an earlier version may lack what it could not say.
+        values: what `Plan.as_dict` gave, after JSON.
         trials: how many trials the sweep now has in all.
 
     Raises:
-        TunerError: the stored plan lacks a value.
+        TunerError: the stored values are not those of a plan.
     """
     known = {each.name for each in fields(Plan)}
-    filled: dict[str, Any] = {**added_fields(), **values}
-    if set(filled) != known:
-        raise TunerError(f"a stored plan must have the values of a plan, got {sorted(set(filled) ^ known)} apart.")
-    plan = Plan(**{**filled, **{name: tuple(filled[name]) for name in ("rungs", "free", "alternatives")}})
+    if set(values) != known:
+        raise TunerError(f"a stored plan must have the values of a plan, got {sorted(set(values) ^ known)} apart.")
+    stored: dict[str, Any] = dict(values)
+    plan = Plan(**{**stored, **{name: tuple(stored[name]) for name in ("rungs", "free", "alternatives")}})
     private = 1 if plan.accounting == "public" else trials
     least, most = trials_within(plan.training_allowance, plan.choices, private)
     return replace(

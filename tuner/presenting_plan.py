@@ -257,13 +257,13 @@ def _cap(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.cap == "coupon_book":
         kind = "coupon book (so many steps of every kind are paid for in advance, and each step takes one of its kind)"
     yield "cap", f"{kind}: {plan.cap_reason}" if plan.cap_reason else kind
-    if plan.allowance is not None and plan.cap == "coupon_book":
+    if plan.cap == "coupon_book":
         share = [
             f"{coupon['sample_rate'] * plan.train_size:.0f}: {coupon['steps']}" for coupon in plan.allowance["coupons"]
         ]
         noisy = "noise_multiplier" in plan.priced
         yield "quotas", f"{count(len(share), 'kind')} of steps" if noisy else f"steps by batch size: {', '.join(share)}"
-    if plan.allowance is not None and plan.cap == "fixed_order":
+    if plan.cap == "fixed_order":
         yield "order", f"{plan.allowance['order']:g}"
     for row in plan.alternatives:
         noise = "searched" if row["noise_multiplier"] is None else f"{row['noise_multiplier']:g}"

@@ -6,8 +6,6 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from tuner.plan import added_fields
-
 if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.plan import Plan
@@ -18,28 +16,6 @@ __all__ = ["MAY_CHANGE", "file_values", "flat_values", "plan_hash", "settings_ha
 # elsewhere than before: the ledger knows them by what they are. A search that ended because its best was found may use
 # what it kept.
 MAY_CHANGE = ("search.trials", "search.when_sure", "resources.", "tracking.", "storage", "dataset.path")
-# What a file could not say when earlier searches were entered, with the value that means what they did. It is left out
-# of the hash, so that they go on and export under it; any other value is hashed like every setting.
-_ADDED: dict[str, object] = {
-    "search.space.clipping": "flat",
-    "search.space.augmentation": "none",
-    "search.space.augmentation_multiplicity": 1,
-    "search.space.ema_decay": 0.0,
-    "trainable.precision": "float32",
-    "privacy.unit": "record",
-    "privacy.cap": "auto",
-    "privacy.order": "auto",
-    "privacy.accountant": "pld",
-    "privacy.runs.law": "geometric",
-    "privacy.runs.shape": None,
-    "privacy.runs.at_most": "auto",
-    "dataset.public_users": None,
-    "dataset.records_per_user": 16,
-    "dataset.validation.epsilon": None,
-    "dataset.validation.delta": None,
-    "dataset.validation.noise": "auto",
-    "search.public": None,
-}
 _BY_TRIALS = ("trials", "trials_that_fit", "trials_at_most", "epsilon_planned")
 # Words and figures beside the cap; what is claimed does not hang on them.
 _BESIDE = ("cap_reason", "alternatives")
@@ -51,23 +27,12 @@ def settings_hash(experiment: Experiment) -> str:
     Where the files lie is left out: the data are held by their fingerprint, and the ledger knows its own searches.
     """
     elsewhere = (*MAY_CHANGE, "ledger")
-    values = {key: value for key, value in flat_values(experiment).items() if not key.startswith(elsewhere)}
-    return _sha256({key: value for key, value in values.items() if key not in _ADDED or value != _ADDED[key]})
+    return _sha256({key: value for key, value in flat_values(experiment).items() if not key.startswith(elsewhere)})
 
 
 def plan_hash(plan: Plan) -> str:
-    """SHA-256 of all of a plan but what follows from the number of trials, for the ledger: a card quotes the rest.
-
-    What plans could not say when earlier searches were entered is left out where it means what they did.
-    """
-    added = added_fields()
-    return _sha256(
-        {
-            key: value
-            for key, value in plan.as_dict().items()
-            if key not in (*_BY_TRIALS, *_BESIDE) and (key not in added or value != added[key])
-        }
-    )
+    """SHA-256 of all of a plan but what follows from the number of trials, for the ledger: a card quotes the rest."""
+    return _sha256({key: value for key, value in plan.as_dict().items() if key not in (*_BY_TRIALS, *_BESIDE)})
 
 
 def _sha256(values: dict[str, object]) -> str:

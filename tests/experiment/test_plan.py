@@ -79,7 +79,6 @@ def test_one_mechanism_is_a_cap_on_total_steps() -> None:
     steps = steps_per_trial(epochs=4, train_size=N, batch_size=128)
     assert (plan.cap, plan.step_cap, plan.steps_per_trial) == ("total_steps", 6 * steps, steps)
     assert plan.training_allowance == TotalSteps(plan.mechanism, 6 * steps)
-    assert plan.allowance is None
     assert plan.noise_multiplier == calibrate_noise(sample_rate=128 / N, steps=6 * steps, epsilon=3.0, delta=1e-5)
     assert plan.epsilon_planned == plan.epsilon_at_cap <= 3.0
     assert not plan.shapes_vary

@@ -1,23 +1,18 @@
-"""The card of a search with protected scores: one unit, everywhere the same; and those issued before still verify."""
+"""The card of a search with protected scores: one unit, everywhere the same."""
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from card_fakes import FACTS, KINDS, MECHANISM, charged
 
-from tuner.privacy.card import card_hash, card_text, issue_card, parse_card
+from tuner.privacy.card import card_hash, card_text, issue_card
 from tuner.privacy.ledger import Ledger
 from tuner.privacy.markdown import render_markdown
 from tuner.privacy.verify import verify
 
-KEPT = Path(__file__).parent / "schema2"
-"""One that an earlier version issued, with its page, its curve and its ledger."""
-CARD, PAGE = (KEPT / "privacy_card.json").read_text(), (KEPT / "privacy_card.md").read_text()
 BOTH = "one record, whether it trains or validates"
 
 
@@ -58,24 +53,3 @@ def test_without_protected_scores_the_unit_is_what_trains(ledger: Ledger) -> Non
     report = verify(forged, ledger)
     assert report.answer == "no"
     assert "claim.unit" in str(report)
-
-
-@pytest.fixture
-def kept(tmp_path: Path) -> Ledger:
-    path = tmp_path / "ledger.db"
-    with sqlite3.connect(path) as raw:
-        raw.executescript((KEPT / "ledger.sql").read_text())
-    return Ledger.open(f"sqlite:///{path}", create=False)
-
-
-def test_one_that_was_issued_before_verifies_with_its_page_and_its_curve(kept: Ledger) -> None:
-    report = verify(CARD, kept, markdown=PAGE, svg=(KEPT / "privacy_curve.svg").read_text())
-    assert report.ok, str(report)
-    assert {"card page", "card curve"} <= {check.name for check in report.checks}
-    assert parse_card(CARD)["claim"]["unit"] == "one training record"
-    assert render_markdown(parse_card(CARD)) == PAGE
-
-
-def test_its_page_with_the_words_of_another_card_is_a_no(kept: Ledger) -> None:
-    report = verify(CARD, kept, markdown=PAGE.replace("one training record", BOTH))
-    assert report.answer == "no"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime, timedelta
 from math import inf, nan
 from pathlib import Path
 
 import pytest
-from ledgers import MECHANISM, open_search
+from ledgers import MECHANISM, folded, open_search
 
 from tuner.errors import BudgetRefusedError, InputError, LedgerError
-from tuner.privacy import accounting
+from tuner.privacy import accounting, chain
 from tuner.privacy.allowances import TotalSteps
 from tuner.privacy.budget import LedgerCharge
+from tuner.privacy.entries import GENESIS, Entry, entry_hash
 from tuner.privacy.events import SampledGaussian
 from tuner.privacy.ledger import Ledger
 from tuner.privacy.states import Cap
@@ -200,3 +203,43 @@ def test_states_that_were_read_stay_as_they_were(ledger: Ledger, search: str) ->
         ledger.reserve(search, f"t{number % 7}", 1)
     assert (before.seq, dict(before.searches[0].trials), before.committed) == told
     assert len(ledger.search_state(search).trials) == 7
+
+
+def test_times_that_jump_back_change_nothing(ledger: Ledger, search: str) -> None:
+    ledger.set_cap("digits", 8.0, 1e-4)
+    ledger.reserve(search, "a", 100)
+    ledger.lease(search, "a", 60)
+    ledger.settle(search, "a", 55)
+    ledger.close_search(search)
+    ledger.reopen_search(search)
+    written = [entry for entry, _ in ledger.entries("digits")]
+    times = ("9999-12-31T23:59:59+00:00", "1970-01-01T00:00:00+00:00", "", "no time at all", "2025-03-01T12:00:00")
+    entries: list[Entry] = []
+    for number, entry in enumerate(written):
+        said = {
+            "dataset": entry.dataset, "seq": entry.seq, "time": times[number % 5], "kind": entry.kind,
+            "body": entry.body, "previous": entries[-1].hash if entries else GENESIS,
+        }  # fmt: skip
+        entries.append(Entry(**said, hash=entry_hash(**said)))
+    there, here = folded(written), folded(entries)
+    assert here.head != there.head  # the note is in the hash
+    for old, new in zip(there.searches, here.searches, strict=True):
+        assert replace(new, opened_time=old.opened_time) == old
+    assert (here.cap, here.committed, here.epsilon_spent) == (there.cap, there.committed, there.epsilon_spent)
+
+
+def test_a_clock_that_jumps_while_it_is_written_changes_nothing(
+    ledger: Ledger, search: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Jumping(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:
+            return datetime.now() - timedelta(days=2000)
+
+    monkeypatch.setattr(chain, "datetime", Jumping)
+    ledger.reserve(search, "a", 10)
+    ledger.lease(search, "a", 10)
+    monkeypatch.undo()
+    ledger.reserve(search, "b", 990)
+    ledger.verify_chain()
+    assert Ledger.open(ledger.url).search_state(search).left_steps == 0

@@ -119,8 +119,8 @@ def test_every_changed_digit_of_the_card_is_refused(ledger: Ledger, issued: dict
         ),
         (("dataset_budget", "user"), "nobody", "dataset_budget.user is 'nobody'"),
         (("ledger", "head_hash"), "0" * 64, "ledger head"),
-        (("schema",), 3, "schema 1 or 2"),
-        (("schema",), 1, "missing or mistyped"),
+        (("schema",), 2, "format of a card must be 1 (got 2)"),
+        (("schema",), "1", "format of a card must be 1 (got '1')"),
     ],
 )
 def test_it_says_which_number_and_what_it_should_be(

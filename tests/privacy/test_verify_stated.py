@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import copy
-import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from card_fakes import FACTS, KINDS, MECHANISM, charged
 
-from tuner.privacy import card_schema1
 from tuner.privacy import verify as verifying
-from tuner.privacy.card import card_hash, card_text, issue_card, parse_card
+from tuner.privacy.card import card_hash, card_text, issue_card
 from tuner.privacy.ledger import Ledger
 from tuner.privacy.markdown import render_markdown
 from tuner.privacy.verify import Report, verify
 
-SCHEMA_1 = Path(__file__).parent / "schema1"
 COVERED = "covered: a score is the number of right answers, plus noise, and charged before it was drawn"
 
 
@@ -114,57 +110,6 @@ def test_what_lies_beside_a_card_is_what_it_was_issued_for(ledger: Ledger, besid
     found = {check.name: check for check in report.checks}["file model.safetensors"]
     assert report.ok == found.ok == (beside.get("model.safetensors", "a" * 64) == "a" * 64)
     assert ("not beside the card" in found.detail) == (not beside)
-
-
-def test_a_card_that_names_no_file_says_so(ledger: Ledger, issued: dict[str, Any]) -> None:
-    assert "exported_files" not in issued
-    report = verify(issued, ledger, beside={"model.safetensors": "a" * 64})
-    assert report.ok
-    assert "the card names none" in str(report)
-
-
-@pytest.fixture
-def schema_1(tmp_path: Path) -> Ledger:
-    path = tmp_path / "kept.db"
-    with sqlite3.connect(path) as raw:
-        raw.executescript((SCHEMA_1 / "ledger.sql").read_text())
-    return Ledger.open(f"sqlite:///{path}", create=False)
-
-
-def test_the_words_of_schema_1_are_held_too(schema_1: Ledger) -> None:
-    card = parse_card((SCHEMA_1 / "privacy_card.json").read_text())
-    for path, value in (
-        ("validation.protected", True),
-        ("assumptions", card["assumptions"][:-2]),
-        ("not_proved", []),
-        ("records.public_size", 128_000),
-    ):
-        assert forged(schema_1, card, (path, value)).answer == "no", path
-    # Cards from before there were augmented views have one assumption in shorter words.
-    former = copy.deepcopy(card["assumptions"])
-    former[1]["why"] = "clipped per record; what mixes records is refused"
-    assert forged(schema_1, card, ("assumptions", former)).ok
-
-
-@pytest.mark.parametrize("kind", ["user", "validation", "public", "total_steps"])
-def test_a_card_of_schema_1_is_for_searches_of_its_time_alone(ledger: Ledger, kind: str, monkeypatch: Any) -> None:  # noqa: ANN401
-    """It would promise a record what is promised to a user, or leave out the cap of the scores or what is assumed."""
-    card = issue_card(ledger, charged(ledger, kind))
-    state = ledger.dataset_state("digits")
-    found = state.by_name["first"]
-    with monkeypatch.context() as patch:
-        patch.setattr(card_schema1, "_require_plain", lambda _found: None)
-        sections = card_schema1.sections(state, found, "a", found.trials["a"])
-    gone = {"training_cap", "validation_cap", "public_search", "data_accesses"}
-    old = {**{name: card[name] for name in card.keys() - gone}, **sections, "schema": 1}
-    old["records"] = {name: value for name, value in card["records"].items() if name != "records_per_user"}
-    old["assumptions"] = card_schema1.assumptions(
-        generator=FACTS.random_generator, preprocessing=FACTS.preprocessing, size_is_public=True, former=False
-    )
-    ledger.record_card("first", card_hash(old), "forged")
-    report = verify(card_text(old), ledger)
-    assert report.answer == ("yes" if kind == "total_steps" else "no"), str(report)
-    assert ("a card of schema 1 must be for" in str(report)) == (kind != "total_steps")
 
 
 def _cannot(*_: object, **__: object) -> None:

@@ -74,7 +74,7 @@ def admit(
         delta: what is added.
         what: names it in the message.
         units: Rényi units that are added, at the order of the cap; None when not finite.
-        user: whose share must hold it too; None for a search from before users were noted.
+        user: whose share must hold it too; None leaves the shares out.
 
     Raises:
         BudgetRefusedError: it does not fit.

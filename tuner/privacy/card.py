@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import InputError, VerificationError
-from tuner.privacy import card_schema1
 from tuner.privacy.allowances import CouponBook, FixedOrder, Sealed, TotalSteps
 from tuner.privacy.card_sections import SCHEMA, SCORES, Winner, ledger_sections, mode_of
 from tuner.privacy.entries import canonical
@@ -157,7 +156,7 @@ def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
         "scores": {**facts.scores, **stated["scores"]},
         "not_proved": [*stated["not_proved"], *facts.notes],
         "versions": dict(facts.versions),
-        **({"exported_files": dict(facts.files)} if facts.files else {}),
+        "exported_files": dict(facts.files),
     }
     canonical(card)
     return card
@@ -220,7 +219,7 @@ def given_of(card: Mapping[str, Any]) -> Given:
         random_generator=card["randomness"]["generator"],
         preprocessing=records["preprocessing"],
         public_size_is_public=records["public_size_is_public"],
-        records_per_user=None if card["schema"] == 1 else records["records_per_user"],
+        records_per_user=records["records_per_user"],
     )
     bound = given.records_per_user
     if not (
@@ -233,21 +232,19 @@ def given_of(card: Mapping[str, Any]) -> Given:
     return given
 
 
-def stated_sections(found: SearchState, given: Given, *, schema: int = SCHEMA, former: bool = False) -> dict[str, Any]:
+def stated_sections(found: SearchState, given: Given) -> dict[str, Any]:
     """Every word of a card that follows from the search, or is constant: `verify` calls this again and compares.
 
     Args:
         found: the search.
         given: what the words take from the exporter.
-        schema: of the card.
-        former: of schema 1, whether its assumptions are in the words of the first cards.
 
     Returns:
         Sections by name; `validation`, `scores` and `not_proved` are the parts that no exporter adds to or changes.
     """
     protected = found.validation is not None
     return {
-        "schema": schema,
+        "schema": SCHEMA,
         "setting": _SETTING,
         **_shown(found),
         "validation": {
@@ -271,14 +268,7 @@ def stated_sections(found: SearchState, given: Given, *, schema: int = SCHEMA, f
             "timing_side_channel": "not covered: step times are kept from analysts, not made constant"
             + ("; who knows when a sealed search began can guess the number of its runs from the hours" * found.sealed),
         },
-        "assumptions": _assumptions(given, found)
-        if schema == SCHEMA
-        else card_schema1.assumptions(
-            generator=given.random_generator,
-            preprocessing=given.preprocessing,
-            size_is_public=given.public_size_is_public,
-            former=former,
-        ),
+        "assumptions": _assumptions(given, found),
         "not_proved": [
             "that the code does what this card says: tested against references, not formally verified",
             "the rounding of double precision in the accountant: taken out of delta with a margin from measurement",

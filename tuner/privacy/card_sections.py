@@ -8,7 +8,6 @@ from math import exp
 from typing import Any
 
 from tuner.errors import BudgetRefusedError, VerificationError
-from tuner.privacy import card_schema1
 from tuner.privacy.accounting import discretisation_error, epsilon
 from tuner.privacy.admission import admit
 from tuner.privacy.allowances import Allowance, CouponBook, FixedOrder, Sealed, TotalSteps
@@ -20,7 +19,8 @@ from tuner.privacy.states import DatasetState, PoolState, SearchState
 
 __all__ = ["SCHEMA", "SCORES", "Winner", "ledger_sections", "mode_of", "winner_of"]
 
-SCHEMA = 2
+SCHEMA = 1
+"""The format of the card."""
 
 _UNITS = {"record": "one training record", "user": "one user with all of that user's records"}
 _UNITS_OF_BOTH = {
@@ -71,40 +71,27 @@ def winner_of(card: Mapping[str, Any]) -> Winner:
         TypeError: a field is not of its type.
     """
     said = card["winner"]
-    if card["schema"] == 1 or card["claim"]["mode"] != "selection":
+    if card["claim"]["mode"] != "selection":
         return Winner(said["trial"])
     return Winner(said["trial"], (SampledGaussian(said["sample_rate"], said["noise_multiplier"]), said["steps"]))
 
 
-def ledger_sections(
-    state: DatasetState, search: str, winner: Winner, *, schema: int = SCHEMA, unit: object = None
-) -> dict[str, Any]:
+def ledger_sections(state: DatasetState, search: str, winner: Winner) -> dict[str, Any]:
     """Every number of a card that follows from the ledger: `verify` calls this again and compares.
 
     Args:
         state: of the data set when the card was made.
         search: whose card.
         winner: the exported trial.
-        schema: of the card.
-        unit: the words for the unit that an issued card has. With protected scores earlier cards named the record that
-            trains alone, which promises less than holds: they stay true, and verify as they are.
 
     Raises:
-        VerificationError: the search or the winner is not there, or the schema is unknown.
-        LedgerError: a card of schema 1 for a search that it cannot describe.
+        VerificationError: the search or the winner is not there.
     """
     found = next((known for known in state.searches if known.search == search), None)
     if found is None:
         raise VerificationError(f"the card's search must be in the ledger, {search!r} is not on {state.dataset!r}.")
-    if schema == 1:
-        _, trial = _leased(found, winner)
-        return card_schema1.sections(state, found, winner.trial, trial)
-    if schema != SCHEMA:
-        raise VerificationError(
-            f"a card must be of schema 1 or {SCHEMA}, got {schema!r}; was it made by a later version?"
-        )
     return {
-        "claim": _claim(found, winner, unit),
+        "claim": _claim(found, winner),
         "data_accesses": _data_accesses(state, found),
         "training_cap": _cap(found.training, (found.epsilon, found.delta), _UNITS[found.unit]),
         "validation_cap": _validation_cap(found),
@@ -131,9 +118,8 @@ def mode_of(found: SearchState) -> str:
     return "public" if found.details.get("public_search") else "composition"
 
 
-def _claim(found: SearchState, winner: Winner, unit: object) -> dict[str, Any]:
+def _claim(found: SearchState, winner: Winner) -> dict[str, Any]:
     mode, protected = mode_of(found), found.validation is not None
-    former = unit == _UNITS[found.unit]
     pair = {"epsilon": found.epsilon, "delta": found.delta}
     single = {"epsilon": _single_run(found, winner), "delta": found.delta}
     return {
@@ -151,7 +137,7 @@ def _claim(found: SearchState, winner: Winner, unit: object) -> dict[str, Any]:
         "model_alone": {**pair, "status": "guaranteed: the claim"}
         if mode == "public"
         else {**single, "status": "NOT a guarantee: the model was chosen among others; see the exported trial"},
-        "unit": _UNITS_OF_BOTH[found.unit] if protected and not former else _UNITS[found.unit],
+        "unit": (_UNITS_OF_BOTH if protected else _UNITS)[found.unit],
         "adjacency": f"add_or_remove_one{'_user' if found.unit == 'user' else ''}",
         "mode": mode,
         "law_of_the_number_of_runs": _law(found),
@@ -303,8 +289,7 @@ def _single_run(found: SearchState, winner: Winner) -> float:
 def _run(found: SearchState, winner: Winner) -> tuple[SampledGaussian, int]:
     """The winner's mechanism and the steps that were charged to it; of a sealed search those of one of its runs."""
     if not isinstance(found.allowance, Sealed):
-        mechanism, trial = _leased(found, winner)
-        return mechanism, trial.leased
+        return _leased(found, winner)
     if not found.begun:
         raise VerificationError(f"the exported run must have been charged, sealed search {found.search!r} never began.")
     if winner.run is None or not _made(winner.run, found.allowance.runs):
@@ -319,19 +304,18 @@ def _made(run: tuple[SampledGaussian, int], runs: Iterable[tuple[SampledGaussian
     return any(run[0] == mechanism and 1 <= run[1] <= most for mechanism, most in runs)
 
 
-def _leased(found: SearchState, winner: Winner) -> tuple[SampledGaussian, Any]:
+def _leased(found: SearchState, winner: Winner) -> tuple[SampledGaussian, int]:
     trial = found.trials.get(winner.trial)
     if trial is None or not trial.leased or trial.mechanism is None:
         raise VerificationError(
             f"the exported trial must have leased steps, {winner.trial!r} of search {found.search!r} has none."
         )
-    return trial.mechanism, trial
+    return trial.mechanism, trial.leased
 
 
 def _dataset_budget(state: DatasetState, search: SearchState) -> dict[str, Any]:
     cap, user = state.cap, search.user
-    share = state.grants.get(user) if user is not None else None
-    by_user = state.committed_by(user) if user is not None else None
+    share, by_user = state.grants.get(user), state.committed_by(user)
     spent = read_dataset(state)
     return {
         "dataset": state.dataset,
@@ -342,7 +326,7 @@ def _dataset_budget(state: DatasetState, search: SearchState) -> dict[str, Any]:
         "within_cap": _within(state),
         "user": user,
         "share": {"epsilon": share.epsilon, "delta": share.delta} if share else None,
-        "committed_by_user": {"epsilon": by_user[0], "delta": by_user[1]} if by_user else None,
+        "committed_by_user": {"epsilon": by_user[0], "delta": by_user[1]},
         "label": "committed = sum of the searches' caps, a guarantee for all of them together, for records that "
         "trained in each, or validated where that is protected: what validated without noise was scored outside any "
         "guarantee; spent = ODOMETER, not one",

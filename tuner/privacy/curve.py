@@ -50,7 +50,7 @@ def curve_of(allowance: Allowance, delta: float) -> list[dict[str, float]]:
 
 
 def render_svg(card: Mapping[str, Any]) -> str:
-    """The curve of a card of schema 2 as a picture: ε to the right, δ upwards on a logarithmic axis.
+    """The curve of a card as a picture: ε to the right, δ upwards on a logarithmic axis.
 
     Args:
         card: what `build_card` made, or `parse_card` read.

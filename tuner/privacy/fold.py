@@ -195,17 +195,14 @@ def _grant(state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
 
 
 def _open(state: DatasetState, data: Mapping[str, Any], entry: Entry) -> DatasetState:
-    name, unit, user = data["search"], data.get("unit", "record"), data.get("user")
+    name, unit, user = data["search"], data["unit"], data["user"]
     require_epsilon(data["epsilon"])
     require_delta(data["delta"])
     if unit not in UNIT_NAMES:
         raise InputError(f"unit must be record or user, got {unit!r}. Write one of them.")
-    if "allowance" in data:
-        allowance = from_body(data["allowance"])
-    else:  # version 1 knew no other
-        allowance = TotalSteps(SampledGaussian(data["sample_rate"], data["noise_multiplier"]), data["step_cap"])
+    allowance = from_body(data["allowance"])
     pools, claim = {TRAINING: PoolState(allowance=allowance)}, None
-    if (validation := data.get("validation")) is not None:
+    if (validation := data["validation"]) is not None:
         pools[VALIDATION] = PoolState(allowance=from_body(validation["allowance"]))
         claim = validation["epsilon"], validation["delta"]
         require_epsilon(claim[0])
@@ -265,10 +262,7 @@ def _reserve(state: DatasetState, search: SearchState, data: Mapping[str, Any]) 
     pool_name, pool = _pool(search, data, "reserve steps")
     before = _unsettled(search, pool, name, "reserve steps")
     admit(state, 0.0, 0.0, units=0, user=search.user, what=f"trial {name!r}")
-    if "mechanism" in data:
-        mechanism = SampledGaussian(data["mechanism"]["sample_rate"], data["mechanism"]["noise_multiplier"])
-    else:
-        (mechanism,) = pool.allowance.mechanisms
+    mechanism = SampledGaussian(data["mechanism"]["sample_rate"], data["mechanism"]["noise_multiplier"])
     if before.mechanism not in {None, mechanism}:
         raise LedgerError(
             f"a trial must keep its mechanism: {name!r} of {search.search!r} has {before.mechanism!r}, "
@@ -359,8 +353,8 @@ def _reopen(state: DatasetState, search: SearchState, data: Mapping[str, Any]) -
 
 
 def _units(data: Mapping[str, Any]) -> int | None:
-    """Rényi units of a search that begins to count; None, as in version 1, where they are not finite."""
-    units: int | None = data.get("units")
+    """Rényi units of a search that begins to count; None where they are not finite."""
+    units: int | None = data["units"]
     if units is not None:
         require_steps(units, minimum=0, name="units")
     return units
@@ -374,7 +368,7 @@ def _pool(search: SearchState, data: Mapping[str, Any], what: str) -> tuple[str,
         )
     if search.status != "open":
         raise LedgerError(f"only an open search may {what}, {search.search!r} is {search.status}. Resume it.")
-    name = data.get("pool", TRAINING)
+    name = data["pool"]
     if name not in search.pools:
         raise LedgerError(f"search {search.search!r} must have the pool that is charged, it has no {name!r}.")
     return name, search.pools[name]

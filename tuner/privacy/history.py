@@ -62,7 +62,7 @@ class SearchLine:
 
     Attributes:
         search: name.
-        user: who opened it; None when it is older than users.
+        user: who opened it.
         unit: `record` or `user`.
         mode: `composition` or `sealed selection`.
         cap_kind: `total_steps`, `coupon_book`, `fixed_order` or `sealed`.
@@ -80,7 +80,7 @@ class SearchLine:
     """
 
     search: str
-    user: str | None
+    user: str
     unit: str
     mode: str
     cap_kind: str
@@ -159,7 +159,7 @@ def search_lines(state: DatasetState) -> list[SearchLine]:
 
 def share_lines(state: DatasetState) -> list[ShareLine]:
     """Every user who has a share or a search, by name."""
-    users = {*state.grants, *(search.user for search in state.searches if search.user is not None)}
+    users = {*state.grants, *(search.user for search in state.searches)}
     found = []
     for user in sorted(users):
         share = state.grants.get(user)

@@ -68,7 +68,7 @@ def recount(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str,
             case "reserve":
                 _name_mechanism(found[body["search"]], body)
             case "lease":
-                search, pool = found[body["search"]], body.get("pool", "training")
+                search, pool = found[body["search"]], body["pool"]
                 mechanism = search.mechanisms.get((pool, body["trial"]))
                 if mechanism is None:
                     raise ValueError(f"trial {body['trial']!r} leased steps of no mechanism")
@@ -96,23 +96,12 @@ def may_make(body: Mapping[str, Any], run: tuple[float, float, int]) -> bool:
 
 
 def _opened(body: Mapping[str, Any]) -> Counted:
-    # Before there were several kinds of allowance, an entry named its one mechanism and its cap on steps.
-    training = body.get("allowance") or {
-        "kind": "total_steps",
-        "sample_rate": body["sample_rate"],
-        "noise_multiplier": body["noise_multiplier"],
-        "step_cap": body["step_cap"],
-    }
-    allowances = {"training": training}
-    if body.get("validation"):
+    allowances = {"training": body["allowance"]}
+    if body["validation"] is not None:
         allowances["validation"] = body["validation"]["allowance"]
     return Counted(body["epsilon"], body["delta"], allowances)
 
 
 def _name_mechanism(search: Counted, body: Mapping[str, Any]) -> None:
-    pool = body.get("pool", "training")
-    said = body.get("mechanism")
-    if said is None and search.allowances[pool]["kind"] == "total_steps":
-        said = search.allowances[pool]
-    if said is not None:
-        search.mechanisms.setdefault((pool, body["trial"]), (said["sample_rate"], said["noise_multiplier"]))
+    said = body["mechanism"]
+    search.mechanisms.setdefault((body["pool"], body["trial"]), (said["sample_rate"], said["noise_multiplier"]))

@@ -69,8 +69,8 @@ class Ledger:
         return self._chain.store.url
 
     @property
-    def id(self) -> str | None:
-        """Random, given when the ledger was made; None for a file of version 1 that may only be read."""
+    def id(self) -> str:
+        """Random, given when the ledger was made."""
         return self._chain.store.ledger_id
 
     def user(self) -> str:

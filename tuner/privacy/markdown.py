@@ -8,7 +8,6 @@ from typing import Any
 
 from tuner.privacy.card import card_hash
 from tuner.privacy.markdown_labels import CODES, LABELS, TITLES
-from tuner.privacy.markdown_schema1 import render_schema1
 from tuner.privacy.markdown_words import (
     count,
     factor,
@@ -36,7 +35,7 @@ def render_markdown(card: Mapping[str, Any]) -> str:
     is; the details have every figure as the JSON has it.
 
     Args:
-        card: what `build_card` made, or `parse_card` read; of schema 1 or 2.
+        card: what `build_card` made, or `parse_card` read.
 
     Returns:
         Markdown of headings, paragraphs, flat lists, a table and a picture (`tuner.report.markdown` shows it); ends in
@@ -46,8 +45,6 @@ def render_markdown(card: Mapping[str, Any]) -> str:
         KeyError: the card lacks a field.
         ValueError: its ε or δ is none.
     """
-    if card["schema"] == 1:
-        return render_schema1(card, card_hash(card))
     claim = card["claim"]
     open_ends = [plain(row["assumption"]) for row in card["assumptions"] if row["status"] == "not covered"]
     parts = [
@@ -119,7 +116,7 @@ def _extent(card: Mapping[str, Any]) -> str:
             "shown nowhere: with the winner it would tell more of the records than is charged here."
         )
     scores = ""
-    if _covers_both(card):
+    if card["validation_cap"] is not None:
         scores = f" and {count(spent['released_scores'], 'score')}"
     so_far = (
         f"{count(spent['leased_steps'], 'step')}{scores} in {count(spent['trials'], 'trial')} had been charged when "
@@ -136,17 +133,8 @@ def _extent(card: Mapping[str, Any]) -> str:
     )
 
 
-def _covers_both(card: Mapping[str, Any]) -> bool:
-    """Whether the unit is a record on either side of the split.
-
-    Earlier cards with protected scores named only the record that trains; the page of a card that was issued stays as
-    it was, letter for letter, and so the card itself has to say which words are its own.
-    """
-    return card["validation_cap"] is not None and card["claim"]["unit"] != card["training_cap"]["protects"]
-
-
 def _scores_allowed(card: Mapping[str, Any]) -> str:
-    if not _covers_both(card):
+    if card["validation_cap"] is None:
         return ""
     allowance = card["validation_cap"]["allowance"]
     if allowance["kind"] != "total_steps":
@@ -203,7 +191,7 @@ def _numbers(card: Mapping[str, Any]) -> list[str]:
     training, validation, mode = card["training_cap"], card["validation_cap"], claim["mode"]
     delta = number(claim["delta"])
     most = "the best of a hidden number of runs" if mode == "selection" else _allowed(training).removeprefix("at most ")
-    trains = ", for a record that trains" if _covers_both(card) else ""
+    trains = "" if validation is None else ", for a record that trains"
     rows = [
         ("**claimed**", number(claim["epsilon"]), delta, "the guarantee, for the whole search"),
         ("at the cap", up(training["epsilon_at_cap"]), delta, f"the most that may be taken{trains}: {most}"),

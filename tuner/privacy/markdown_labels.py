@@ -1,4 +1,4 @@
-"""Words for the sections and the fields of a privacy card of schema 2."""
+"""Words for the sections and the fields of a privacy card."""
 
 from __future__ import annotations
 

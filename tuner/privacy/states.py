@@ -176,7 +176,7 @@ class SearchState:
         pools: `training`, and `validation` where scores are inside the guarantee.
         validation_claim: the (ε, δ) of the pool `validation`, or None.
         unit: `record` or `user`: what a neighbour has one more or less of.
-        user: who opened it; None when it is older than users.
+        user: who opened it.
         fingerprint: of the data, or None.
         details: what the caller noted when it was opened.
         status: `open` or `closed`.
@@ -194,7 +194,7 @@ class SearchState:
     pools: Mapping[str, PoolState]
     validation_claim: tuple[float, float] | None = None
     unit: str = "record"
-    user: str | None = None
+    user: str
     fingerprint: str | None = None
     details: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     status: str = "open"
@@ -394,8 +394,7 @@ class DatasetState:
             # What a search holds is noted when it begins to count, so that the same is taken off again.
             if search is not None and search.counts and not (before and after.counts and before.counts):
                 committed = committed.adding(search, sign)
-                if search.user is not None:
-                    of = of.having(search.user, of.get(search.user, Committed()).adding(search, sign))
+                of = of.having(search.user, of.get(search.user, Committed()).adding(search, sign))
         known, named = self.fingerprints, after.fingerprint
         return replace(
             self,

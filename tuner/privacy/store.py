@@ -22,7 +22,7 @@ def open_store(url: str, *, create: bool) -> Store:
 
     Raises:
         InputError: the URL is of neither, or the driver is not installed.
-        LedgerError: there is none and none may be made, it cannot be opened, or is of a newer version.
+        LedgerError: there is none and none may be made, it cannot be opened, or is of another format.
         LedgerCorruptError: what is there is no ledger.
     """
     return PostgresStore(url, create=create) if _is_postgres(url) else SqliteStore(url, create=create)

@@ -11,10 +11,10 @@ from sqlalchemy import Connection, text
 from tuner.errors import LedgerCorruptError, LedgerError
 from tuner.privacy.entries import GENESIS, Entry
 
-__all__ = ["BUSY_SECONDS", "SCHEMA", "Store", "masked", "unknown_format"]
+__all__ = ["BUSY_SECONDS", "SCHEMA", "Store", "masked"]
 
-SCHEMA = 2
-"""The format of the tables that this version writes."""
+SCHEMA = 1
+"""The format of the tables and of the entries."""
 
 BUSY_SECONDS = 60
 """How long a writer waits for another one."""
@@ -35,12 +35,11 @@ class Store(ABC):
 
     Attributes:
         url: absolute; what another process opens.
-        ledger_id: random, given when the ledger was made: two ledgers are the same one if and only if it is. None for
-            a file of version 1 that this user may only read.
+        ledger_id: random, given when the ledger was made: two ledgers are the same one if and only if it is.
     """
 
     url: str
-    ledger_id: str | None = None
+    ledger_id: str
     _meta_table = "meta"
 
     @abstractmethod
@@ -67,25 +66,37 @@ class Store(ABC):
             LedgerCorruptError: it is damaged.
         """
 
-    def _check_meta(self, connection: Connection) -> str:
-        """Hold the ledger against the one that was opened, in every transaction; its id.
+    def _read_id(self, connection: Connection) -> str:
+        """Return the id of the ledger, if its format is ours.
 
         Raises:
             LedgerCorruptError: it has lost its id.
-            LedgerError: another ledger has taken its place, or a newer version has changed its format.
+            LedgerError: it is of another format.
         """
         row = connection.execute(text(f"SELECT schema, ledger FROM {self._meta_table}")).one_or_none()
         if row is None:
             raise LedgerCorruptError(f"the id of the ledger {self.url} is missing. Restore the ledger from a backup.")
         schema, found = row
         if schema != SCHEMA:
-            raise unknown_format(schema, self.url)
-        if self.ledger_id not in {None, found}:
+            raise LedgerError(
+                f"The format of the ledger must be {SCHEMA} (got {schema} in {self.url}). Nothing was changed. Open it "
+                "with the version of dp-tuner that wrote it."
+            )
+        return str(found)
+
+    def _check_id(self, connection: Connection) -> None:
+        """Hold the ledger against the one that was opened, in every transaction.
+
+        Raises:
+            LedgerCorruptError: it has lost its id.
+            LedgerError: another ledger has taken its place, or another version has changed its format.
+        """
+        found = self._read_id(connection)
+        if found != self.ledger_id:
             raise LedgerError(
                 f"the ledger must stay the same one while it is used, but {self.url} was replaced: its id was "
                 f"{self.ledger_id} and is {found}. Put the original back; what was charged stands only there."
             )
-        return str(found)
 
     @staticmethod
     def after(connection: Connection, last: int) -> list[tuple[int, Entry]]:
@@ -123,14 +134,6 @@ class Store(ABC):
                 )
             connection.execute(_BEGIN, vars(entry))
         return row
-
-
-def unknown_format(found: object, where: object) -> LedgerError:
-    """What to say of a ledger that a newer version wrote."""
-    return LedgerError(
-        f"the ledger's format must be at most {SCHEMA}, got {found} in {where}: a newer version of dp-tuner wrote it. "
-        "Nothing was changed. Install the version that wrote it."
-    )
 
 
 def masked(url: str) -> str:

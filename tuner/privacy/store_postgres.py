@@ -66,7 +66,7 @@ CREATE TRIGGER meta_is_final BEFORE UPDATE OR DELETE OR TRUNCATE ON {_NAMESPACE}
 # The server's own word for who charges, whatever program writes and whatever its search_path: `session_user` is who
 # logged in, whatever role was put on since. What is null is refused.
 _VOUCH = f"""
-CREATE OR REPLACE FUNCTION {_NAMESPACE}.vouch() RETURNS trigger LANGUAGE plpgsql
+CREATE FUNCTION {_NAMESPACE}.vouch() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$ BEGIN
     IF NEW.kind IN ('cap', 'grant', 'revoke') AND
         (SELECT pg_has_role(session_user, relowner, 'MEMBER') FROM pg_class WHERE oid = TG_RELID) IS NOT TRUE
@@ -93,11 +93,10 @@ _GUARDS = text(
 )
 _FINAL = {"entries_are_final", "heads_stay", "meta_is_final"}
 _VOUCHED = "entries_are_vouched_for"
-# Whether this session may set caps and shares, and whether it can make a trigger that a ledger of before has not.
+# Whether this session may set caps and shares.
 _OWNS = text(
-    "SELECT pg_has_role(session_user, c.relowner, 'MEMBER'), pg_has_role(c.relowner, 'USAGE') "
-    "AND has_schema_privilege(n.oid, 'CREATE') AND NOT pg_is_in_recovery() "
-    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "SELECT pg_has_role(session_user, c.relowner, 'MEMBER') FROM pg_class c "
+    "JOIN pg_namespace n ON n.oid = c.relnamespace "
     f"WHERE n.nspname = '{_NAMESPACE}' AND c.relname = 'entries'"
 )
 
@@ -115,7 +114,7 @@ class PostgresStore(Store):
 
     Raises:
         InputError: the URL is malformed, or psycopg is not installed.
-        LedgerError: there is no ledger and none may be made, the server cannot be used, or the format is newer.
+        LedgerError: there is no ledger and none may be made, the server cannot be used, or the format is another.
         LedgerCorruptError: a part of the ledger is missing.
     """
 
@@ -135,11 +134,8 @@ class PostgresStore(Store):
                     "restored from a backup, never started afresh."
                 )
             self._create()
-        with self.reading() as connection:
-            self.ledger_id = self._check_meta(connection)
-            lacking = _VOUCHED not in self._guards(connection) and self._owns(connection)[1]
-        if lacking:
-            self._vouch()
+        with self._transaction(_READ) as connection:
+            self.ledger_id = self._read_id(connection)
 
     @classmethod
     def exists(cls, url: str) -> bool:
@@ -162,7 +158,7 @@ class PostgresStore(Store):
     def reading(self) -> Iterator[Connection]:
         """One consistent snapshot."""
         with self._transaction(_READ) as connection:
-            self._check_meta(connection)
+            self._check_id(connection)
             yield connection
 
     @contextmanager
@@ -173,7 +169,7 @@ class PostgresStore(Store):
             LedgerError: this role may only look, or the write failed.
         """
         with self._transaction(_WRITE) as connection:
-            self._check_meta(connection)
+            self._check_id(connection)
             if connection.exec_driver_sql("SHOW fsync").scalar_one() != "on":
                 raise LedgerError(
                     f"a charge must survive a crash, but the server of {self.url} runs with fsync = off. Nothing is "
@@ -198,8 +194,7 @@ class PostgresStore(Store):
         if not guards.get(_VOUCHED):
             raise LedgerCorruptError(
                 f"the server must vouch for who charges, but the trigger {_VOUCHED} of {self.url} was dropped or "
-                "disabled, or the ledger is of a version that made none. Who owns its tables opens it once "
-                "(tune budget show), or enables it again; compare caps, shares and users with what was agreed."
+                "disabled. Put it back, and compare caps, shares and users with what was agreed."
             )
 
     def append(self, connection: Connection, entry: Entry) -> int:
@@ -208,31 +203,21 @@ class PostgresStore(Store):
         Raises:
             LedgerError: a cap or a share by who does not own the tables, or a search of another user.
         """
-        if entry.kind in {"cap", "grant"} and not self._owns(connection)[0]:
+        if entry.kind in {"cap", "grant"} and not connection.execute(_OWNS).scalar_one():
             raise LedgerError(
                 f"only who owns the tables of {self.url} sets caps and shares, got {entry.kind} by {self._user}. "
                 "Nothing is written. Let the owner of the data do it."
             )
-        if entry.kind == "open_search" and (user := entry.data.get("user")) != self._user:
+        if entry.kind == "open_search" and (user := entry.data["user"]) != self._user:
             raise LedgerError(
                 f"a search in {self.url} is of who opens it, got one of {user!r} by {self._user}. Nothing is charged. "
                 "Connect as that role."
             )
         return super().append(connection, entry)
 
-    def _vouch(self) -> None:
-        with self._transaction(_WRITE) as connection:
-            if _VOUCHED not in self._guards(connection):  # another process was first
-                connection.exec_driver_sql(_VOUCH)
-
     def _guards(self, connection: Connection) -> dict[str, bool]:
         """The triggers that are there, and whether each is enabled."""
         return {str(name): bool(enabled) for name, enabled in connection.execute(_GUARDS)}
-
-    def _owns(self, connection: Connection) -> tuple[bool, bool]:
-        """Whether this role may set caps and shares, and whether it can make triggers."""
-        owner, makes = connection.execute(_OWNS).one()
-        return bool(owner), bool(makes)
 
     def _create(self) -> None:
         with self._transaction(_WRITE) as connection:

@@ -19,13 +19,13 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from tuner.errors import InputError, LedgerCorruptError, LedgerError
-from tuner.privacy.store_base import BUSY_SECONDS, SCHEMA, Store, masked, unknown_format
+from tuner.privacy.store_base import BUSY_SECONDS, SCHEMA, Store, masked
 
 __all__ = ["SqliteStore", "path_of"]
 
 _WRITE = "BEGIN IMMEDIATE"
 _MAGIC = 0x44505442  # "DPTB", in the header of the file: another program's database is never written to
-_ENTRIES = (
+_TABLES = (
     "CREATE TABLE entries ("
     " id INTEGER PRIMARY KEY AUTOINCREMENT,"
     " dataset TEXT NOT NULL, seq INTEGER NOT NULL, time TEXT NOT NULL, kind TEXT NOT NULL,"
@@ -34,13 +34,11 @@ _ENTRIES = (
     "CREATE TRIGGER entries_are_final BEFORE UPDATE ON entries"
     " BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
     "CREATE TRIGGER entries_stay BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
-    f"PRAGMA application_id = {_MAGIC}",
-)
-_META = (  # what version 2 has over version 1
     "CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), schema INTEGER NOT NULL, ledger TEXT NOT NULL)",
     "CREATE TRIGGER meta_stays BEFORE DELETE ON meta BEGIN SELECT RAISE(ABORT, 'the ledger keeps its id'); END",
     "CREATE TRIGGER meta_is_final BEFORE UPDATE OF ledger ON meta"
     " BEGIN SELECT RAISE(ABORT, 'the ledger keeps its id'); END",
+    f"PRAGMA application_id = {_MAGIC}",
 )
 
 
@@ -51,7 +49,6 @@ class SqliteStore(Store):
     takes longer than the transaction. After an error, and after a fork, the next transaction begins with a fresh one.
 
     Who may not write the file or its folder can still read, as long as SQLite can: `budget` and `verify` need no more.
-    A file of version 1 is brought to version 2 by the first who opens it and may write; its entries stay as they are.
 
     Args:
         url: `sqlite:///relative/path.db` or `sqlite:////absolute/path.db`; made absolute at once.
@@ -60,7 +57,7 @@ class SqliteStore(Store):
 
     Raises:
         InputError: the URL is not an SQLite file.
-        LedgerError: the file is absent and may not be created, cannot be opened, or is of a newer version.
+        LedgerError: the file is absent and may not be created, cannot be opened, or is of another format.
         LedgerCorruptError: the file is not a ledger.
     """
 
@@ -74,15 +71,9 @@ class SqliteStore(Store):
         self._process = os.getpid()
         self._engine = _engine(self.path)
         weakref.finalize(self, self._engine.dispose)
-        self._has_meta = False
-        version = self._version()
-        if version == 1 and _may_write(self.path):
-            self._migrate()
-            version = self._version()
-        if version == SCHEMA:
-            self._has_meta = True
-            with self.reading() as connection:
-                self.ledger_id = self._check_meta(connection)
+        with self._transaction("BEGIN") as connection:
+            self._require_ledger(connection)
+            self.ledger_id = self._read_id(connection)
 
     def user(self) -> str:
         """The account of the operating system under which this process runs."""
@@ -92,33 +83,17 @@ class SqliteStore(Store):
         except KeyError:  # a container without a line for this user
             return f"uid {number}"
 
-    def _version(self) -> int:
-        with self.reading() as connection:
-            magic = connection.execute(text("PRAGMA application_id")).scalar_one()
-            version: int = connection.execute(text("PRAGMA user_version")).scalar_one()
-        if magic != _MAGIC:
+    def _require_ledger(self, connection: Connection) -> None:
+        if connection.execute(text("PRAGMA application_id")).scalar_one() != _MAGIC:
             raise LedgerCorruptError(
                 f"{self.path} must be a ledger of dp-tuner, but is another database. Name another file."
             )
-        if version > SCHEMA:
-            raise unknown_format(version, self.path)
-        if version < 1:
-            raise LedgerCorruptError(
-                f"the ledger's format must be 1 to {SCHEMA}, got {version} in {self.path}. Restore it from a backup."
-            )
-        return version
-
-    def _migrate(self) -> None:
-        """From version 1 to 2, all or nothing; the chain is not touched."""
-        with self._transaction(_WRITE) as connection:
-            if connection.execute(text("PRAGMA user_version")).scalar_one() == 1:  # else another process was faster
-                for statement in (*_META, *_identified()):
-                    connection.exec_driver_sql(statement)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """One consistent snapshot."""
         with self._transaction("BEGIN") as connection:
+            self._check_id(connection)
             yield connection
 
     @contextmanager
@@ -134,6 +109,7 @@ class SqliteStore(Store):
                 "Nothing is charged. Give this user the right to write the file and its folder."
             )
         with self._transaction(_WRITE) as connection:
+            self._check_id(connection)
             yield connection
 
     def check_pages(self) -> None:
@@ -164,8 +140,6 @@ class SqliteStore(Store):
             with self._engine.connect() as connection:
                 try:
                     connection.exec_driver_sql(begin)
-                    if self._has_meta:
-                        self._check_meta(connection)
                     yield connection
                     connection.exec_driver_sql("COMMIT")
                     if begin == _WRITE:
@@ -226,8 +200,9 @@ def _create(path: Path) -> None:
             try:
                 raw.execute("PRAGMA journal_mode=WAL")
                 raw.execute("PRAGMA synchronous=FULL")
-                for statement in (*_ENTRIES, *_META, *_identified()):
+                for statement in _TABLES:
                     raw.execute(statement)
+                raw.execute("INSERT INTO meta VALUES (1, ?, ?)", (SCHEMA, str(uuid4())))
                 raw.commit()
             finally:
                 raw.close()
@@ -242,13 +217,6 @@ def _create(path: Path) -> None:
                 os.close(parent)
     except (OSError, sqlite3.Error) as error:
         raise LedgerError(f"the ledger must be in a folder that can be written, but {path}: {error}.") from error
-
-
-def _identified() -> tuple[str, str]:
-    return (
-        f"INSERT INTO meta VALUES (1, {SCHEMA}, '{uuid4()}')",
-        f"PRAGMA user_version = {SCHEMA}",
-    )
 
 
 def _engine(path: Path) -> Engine:

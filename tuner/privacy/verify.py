@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from math import inf, isfinite, log, sqrt
 from typing import Any
 
-from tuner.errors import LedgerError, TunerError
+from tuner.errors import LedgerError, TunerError, VerificationError
 from tuner.privacy.accounting import epsilon
 from tuner.privacy.card import card_hash, parse_card
-from tuner.privacy.card_sections import ledger_sections, winner_of
+from tuner.privacy.card_sections import SCHEMA, ledger_sections, winner_of
 from tuner.privacy.curve import render_svg
 from tuner.privacy.events import SampledGaussian
 from tuner.privacy.independent import Bracket, TooLargeError, brackets, brackets_of_steps, judge, within
@@ -115,6 +115,11 @@ def _checks(
     if isinstance(card, str):
         card = parse_card(card)
         yield Check("card text", ok=True, detail="byte for byte as export writes it")
+    if card["schema"] != SCHEMA:
+        raise VerificationError(
+            f"The format of a card must be {SCHEMA} (got {card['schema']!r}). Verify it with the version of dp-tuner "
+            "that wrote it."
+        )
     try:
         ledger.verify_chain()
     except LedgerError as error:
@@ -129,9 +134,8 @@ def _checks(
     there = f"the card names entry {seq} of the ledger, {head}"
     detail = f"{there}, and it is there" if on_chain else f"{there}; the ledger has entry {state.seq}, {state.head}"
     yield Check("ledger head", ok=on_chain, detail=detail)
-    unit = card["claim"].get("unit")
     try:
-        expected = ledger_sections(state, search, winner_of(card), schema=card["schema"], unit=unit)
+        expected = ledger_sections(state, search, winner_of(card))
     except ArithmeticError as error:
         yield Check("numbers from the ledger", ok=None, detail=_not_judged(error))
         return
@@ -181,9 +185,6 @@ class _Pool:
 
 
 def _pools(card: Mapping[str, Any]) -> list[_Pool]:
-    claim = card["claim"]
-    if card["schema"] == 1:
-        return [_Pool("training", claim["epsilon"], claim["delta"], claim["epsilon_at_step_cap"], claim["curve"])]
     said = {"training": card["training_cap"], "validation": card["validation_cap"]}
     return [
         _Pool(name, cap["epsilon"], cap["delta"], cap["epsilon_at_cap"], cap["curve"])
@@ -279,19 +280,16 @@ def _runs(card: Mapping[str, Any], found: Counted) -> Iterator[Check]:
     delta, winner = card["claim"]["delta"], card["winner"]
     name = "independent accountant, one run"
     body = found.allowances["training"]
+    run = (winner["sample_rate"], winner["noise_multiplier"], winner["steps"])
     if body["kind"] == "sealed":
-        made = may_make(body, (winner["sample_rate"], winner["noise_multiplier"], winner["steps"]))
+        made = may_make(body, run)
         yield Check(
             "exported run was charged",
             ok=made,
             detail="a run of the search's own, or a shorter one" if made else "no run of the search is as long as it",
         )
-    if found.allowances["training"]["kind"] == "sealed" or card["schema"] != 1:
-        run = (winner["sample_rate"], winner["noise_multiplier"], winner["steps"])
-    else:
-        run = (*found.mechanisms["training", winner["trial"]], winner["leased_steps"])
     yield _opinion(name, winner["single_run_epsilon"], [run], delta)
-    if found.allowances["training"]["kind"] in {"total_steps", "coupon_book"}:
+    if body["kind"] in {"total_steps", "coupon_book"}:
         spent = card["spent"]["epsilon_spent"]
         name = "independent accountant, spent"
         # Bounded by the claim of the ledger's entry: the card's own may be what was tampered with.

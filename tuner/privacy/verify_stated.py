@@ -12,9 +12,8 @@ from tuner.privacy.verify_words import Difference, differences
 __all__ = ["beside_it", "stated_wrong"]
 
 _RATE_TOLERANCE = 1e-6
-_GIVEN = ("configuration", "records", "versions")
+_GIVEN = ("configuration", "records", "versions", "exported_files")
 """Sections that the exporter fills."""
-_FILES = "exported_files"
 _ABOUT = "card"
 
 
@@ -31,11 +30,9 @@ def stated_wrong(card: Mapping[str, Any], found: SearchState, expected: Mapping[
         TypeError, ValueError: a field is not of its type.
     """
     given = given_of(card)
-    wanted = stated_sections(found, given, schema=card["schema"])
-    if card["schema"] == 1 and card["assumptions"] != wanted["assumptions"]:
-        wanted = stated_sections(found, given, schema=1, former=True)
+    wanted = stated_sections(found, given)
     names = {*wanted, *expected, *_GIVEN}
-    wrong = [_unknown(_ABOUT, name) for name in sorted(card.keys() - names - {_FILES})]
+    wrong = [_unknown(_ABOUT, name) for name in sorted(card.keys() - names)]
     for name, value in wanted.items():
         said = card.get(name)
         if name in {"validation", "scores"} and isinstance(said, Mapping):
@@ -50,7 +47,7 @@ def stated_wrong(card: Mapping[str, Any], found: SearchState, expected: Mapping[
     ]
     if (found.unit == "user") != (given.records_per_user is not None):
         wrong += differences("records.records_per_user", given.records_per_user, f"for the unit {found.unit}")
-    return [*wrong, *_sizes(card, found, expected), *_details(card, found)]
+    return [*wrong, *_sizes(card, expected), *_details(card, found)]
 
 
 def beside_it(card: Mapping[str, Any], beside: Mapping[str, str]) -> Iterator[tuple[str, bool, str]]:
@@ -63,11 +60,7 @@ def beside_it(card: Mapping[str, Any], beside: Mapping[str, str]) -> Iterator[tu
     Yields:
         (name of the check, whether nothing speaks against it, what was found).
     """
-    named = card.get(_FILES)
-    if named is None:
-        yield "exported files", True, "the card names none (earlier cards do not): that they are its own is not shown"
-        return
-    for name, digest in sorted(named.items()):
+    for name, digest in sorted(card["exported_files"].items()):
         there = beside.get(name)
         if there is None:
             yield f"file {name}", True, "it is not beside the card, and was not compared"
@@ -77,9 +70,9 @@ def beside_it(card: Mapping[str, Any], beside: Mapping[str, str]) -> Iterator[tu
             yield f"file {name}", False, f"it hashes to {there}; the card was issued for {digest}"
 
 
-def _sizes(card: Mapping[str, Any], found: SearchState, expected: Mapping[str, Any]) -> Iterator[Difference]:
+def _sizes(card: Mapping[str, Any], expected: Mapping[str, Any]) -> Iterator[Difference]:
     """The batch, n and the rate hang together: of three numbers the ledger has one."""
-    rate = found.mechanism.sample_rate if card["schema"] == 1 else expected["winner"]["sample_rate"]
+    rate = expected["winner"]["sample_rate"]
     batch, size = card["configuration"]["batch_size_expected"], card["records"]["public_size"]
     for path, value in (("configuration.batch_size_expected", batch), ("records.public_size", size)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:

@@ -275,7 +275,7 @@ def _proof(values: Values) -> str:
         ("chain of the ledger", f"read from the first entry and unbroken, on {values['made']} UTC"),
         ("entries", hidden if entries is None else str(entries)),
         ("head (SHA-256)", values["head"]),
-        ("id of the ledger", values["ledger_id"] or "none: written by version 1"),
+        ("id of the ledger", values["ledger_id"]),
         (
             "spent so far",
             f"ε = {odometer['epsilon_spent']:.4g} at δ = {odometer['delta']:g}, {odometer['delta_is']} "
