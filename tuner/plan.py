@@ -157,11 +157,6 @@ class Plan:
         """All that is searched, what is priced last."""
         return (*self.free, *self.priced)
 
-    @property
-    def shapes_vary(self) -> bool:
-        """Whether what a trial takes depends on its parameters."""
-        return bool(self.priced)
-
     def shape_of(self, parameters: Mapping[str, object]) -> TrialShape:
         """What a trial with these parameters takes, and where it reports.
 

@@ -65,7 +65,7 @@ def compose(
     """
     kinds = _kinds(choices, cap, trials)
     found = {kind: _filter(kind, choices, trials, epsilon, delta, order) for kind in kinds}
-    best = min(found, key=lambda kind: _looseness(*found[kind], trials))
+    best = min(found, key=lambda kind: _looseness(*found[kind]))
     allowance, chosen = found[best]
     rows = tuple(
         {
@@ -129,7 +129,7 @@ def _kinds(choices: Choices, cap: str, trials: int) -> tuple[str, ...]:
     return ("coupon_book", "fixed_order") if small else ("fixed_order",)
 
 
-def _looseness(allowance: Allowance, choices: Choices, trials: int) -> tuple[float, float]:
+def _looseness(allowance: Allowance, choices: Choices) -> tuple[float, float]:
     """What is least for the tighter filter: the noise that it needs, or minus the trials that it holds."""
     held = trials_within(allowance, choices, 10**9)[0]
     return (choices.noise or 0.0), -float(held)

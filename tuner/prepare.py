@@ -185,7 +185,7 @@ def training_spec(
         parameters: what was chosen for the trial, the priced ones included.
         number: the trial's number; moves the public seed, so that trials differ in initialisation too.
         seed: the public seed itself, in the place of the experiment's and the number. A sealed search draws it
-            (`tuner.search.prior.secret_seed`): a seed that is counted up would tell which of its runs won.
+            (`tuner.sealed`): a seed that is counted up would tell which of its runs won.
     """
     from trainables.training import TrainingSpec
 

@@ -1,4 +1,4 @@
-"""Data sets: the contract of every registered one, stable splits, checksums, fetching, and a user's own file."""
+"""Data sets: the contract of every registered one, stable splits, checksums, and a user's own file."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ import struct
 import subprocess
 import sys
 import tarfile
-import urllib.error
-import zipfile
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 import pytest
@@ -25,11 +22,8 @@ from hypothesis import strategies as st
 from trainables import data
 from trainables.data import (
     DATASETS,
-    DatasetInfo,
     DatasetRequest,
-    FileInfo,
     check_present,
-    fetch,
     files,
     fingerprint,
     images,
@@ -192,81 +186,6 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     assert files.checksum(path) == hashlib.sha256(b"three").hexdigest() != first
 
 
-# fetching, with a stand-in for the network
-
-CSV = b"1000025,5,1,1,1,2,1,3,1,1,2\n1,5,1,1,1,2,?,3,1,1,4\n"
-
-
-def tiny(member: str = "", sha256: str = hashlib.sha256(CSV).hexdigest()) -> DatasetInfo:
-    file = FileInfo(name="tiny/rows.csv", sha256=sha256, url="https://example.org/rows", member=member)
-    return replace(DATASETS["breast_cancer_wisconsin"], files=(file,), forms=((file,),))
-
-
-def answer(monkeypatch: pytest.MonkeyPatch, content: bytes | Exception) -> list[str]:
-    asked: list[str] = []
-
-    def opened(url: str) -> IO[bytes]:
-        asked.append(url)
-        if isinstance(content, Exception):
-            raise content
-        return io.BytesIO(content)
-
-    monkeypatch.setattr(files, "_open", opened)
-    return asked
-
-
-def zipped(name: str, content: bytes) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr(name, content)
-    return out.getvalue()
-
-
-def test_fetching_puts_the_checked_file_there_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = answer(monkeypatch, CSV)
-    files.fetch_files(tiny(), tmp_path)
-    files.fetch_files(tiny(), tmp_path)
-    assert (tmp_path / "tiny/rows.csv").read_bytes() == CSV
-    assert asked == ["https://example.org/rows"]
-    files.locate(tiny(), tmp_path)
-
-
-def test_fetching_takes_a_member_out_of_its_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer(monkeypatch, zipped("inner/rows.csv", CSV))
-    files.fetch_files(tiny(member="inner/rows.csv"), tmp_path)
-    assert (tmp_path / "tiny/rows.csv").read_bytes() == CSV
-
-
-@pytest.mark.parametrize(
-    ("content", "member", "says"),
-    [
-        (b"<html>moved</html>", "", "must have the checksum"),
-        (b"no archive", "rows.csv", "could not be fetched"),
-        (zipped("other", CSV), "rows.csv", "could not be fetched"),
-        (urllib.error.URLError("no route"), "", "Where the network is closed, put rows.csv there by hand"),
-        (TimeoutError("timed out"), "", "could not be fetched"),
-    ],
-)
-def test_a_failed_fetch_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | Exception, member: str, says: str
-) -> None:
-    answer(monkeypatch, content)
-    with pytest.raises(DatasetError) as caught:
-        files.fetch_files(tiny(member=member), tmp_path)
-    assert says in str(caught.value)
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-
-
-def test_only_https_is_fetched_and_a_set_without_address_says_so(tmp_path: Path) -> None:
-    plain = replace(tiny(), files=(replace(tiny().files[0], url="http://example.org/rows"),))
-    with pytest.raises(DatasetError, match="https only"):
-        files.fetch_files(plain, tmp_path)
-    with pytest.raises(DatasetError, match="Put there cifar10_10k2k"):
-        fetch(DatasetRequest(name="cifar10_10k2k", data_dir=str(tmp_path)))
-    fetch(DatasetRequest(name="iris", data_dir=str(tmp_path / "not-made")))
-    assert not (tmp_path / "not-made").exists()
-
-
 # formats
 
 
@@ -335,6 +254,9 @@ def test_tables_use_only_public_words_and_scales() -> None:
     alone, _ = tabular.encode(tabular.ADULT, row)
     among, _ = tabular.encode(tabular.ADULT, row * 2 + row.replace("50,", "17,", 1))
     assert np.array_equal(alone[0], among[0])
+
+
+CSV = b"1000025,5,1,1,1,2,1,3,1,1,2\n1,5,1,1,1,2,?,3,1,1,4\n"
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,6 @@ def test_one_mechanism_is_a_cap_on_total_steps() -> None:
     assert plan.training_allowance == TotalSteps(plan.mechanism, 6 * steps)
     assert plan.noise_multiplier == calibrate_noise(sample_rate=128 / N, steps=6 * steps, epsilon=3.0, delta=1e-5)
     assert plan.epsilon_planned == plan.epsilon_at_cap <= 3.0
-    assert not plan.shapes_vary
     assert plan.cheapest() == ()
     assert plan.shape_of({"learning_rate": 0.1}).ask == Ask(steps, 128 / N, plan.noise_multiplier)
 

@@ -187,13 +187,13 @@ def test_a_worker_never_starts_a_ledger_afresh(tmp_path: Path) -> None:
 
 
 def test_the_history_of_caps_stays(ledger: Ledger) -> None:
-    assert ledger.cap_history("digits") == ()
     for epsilon in (8.0, 2.0, 4.0):
         ledger.set_cap("digits", epsilon, 1e-5)
         ledger.set_cap("other", 1.0, 1e-6)
     open_search(ledger, "one")
-    assert ledger.cap_history("digits") == (Cap(8.0, 1e-5), Cap(2.0, 1e-5), Cap(4.0, 1e-5))
-    assert ledger.cap_history("digits")[-1] == ledger.cap("digits")
+    caps = [state.cap for entry, state in ledger.entries("digits") if entry.kind == "cap"]
+    assert caps == [Cap(8.0, 1e-5), Cap(2.0, 1e-5), Cap(4.0, 1e-5)]
+    assert caps[-1] == ledger.cap("digits")
 
 
 def test_states_that_were_read_stay_as_they_were(ledger: Ledger, search: str) -> None:
@@ -225,7 +225,7 @@ def test_times_that_jump_back_change_nothing(ledger: Ledger, search: str) -> Non
     assert here.head != there.head  # the note is in the hash
     for old, new in zip(there.searches, here.searches, strict=True):
         assert replace(new, opened_time=old.opened_time) == old
-    assert (here.cap, here.committed, here.epsilon_spent) == (there.cap, there.committed, there.epsilon_spent)
+    assert (here.cap, here.committed) == (there.cap, there.committed)
 
 
 def test_a_clock_that_jumps_while_it_is_written_changes_nothing(

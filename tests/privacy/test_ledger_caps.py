@@ -134,7 +134,13 @@ def test_the_order_is_fixed_while_a_search_counts(ledger: Ledger) -> None:
     ledger.close_search("s")
     with pytest.raises(BudgetRefusedError):
         ledger.set_cap("digits", 6.0, 1e-4)
-    assert [cap.order for cap in ledger.cap_history("digits")] == [None, 4.0, ORDER, ORDER, 4.0]
+    assert [state.cap.order for entry, state in ledger.entries("digits") if entry.kind == "cap"] == [
+        None,
+        4.0,
+        ORDER,
+        ORDER,
+        4.0,
+    ]
     ledger.verify_chain()
 
 

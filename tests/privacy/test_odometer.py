@@ -30,10 +30,10 @@ def composed(*parts: tuple[SampledGaussian, int], delta: float = 1e-5) -> float:
 
 
 def test_it_reads_the_composition_of_what_was_leased(ledger: Ledger, search: str) -> None:
-    assert ledger.dataset_state("digits").epsilon_spent == 0.0
+    assert read_dataset(ledger.dataset_state("digits")).epsilon == 0.0
     took(ledger, search, 120)
     ledger.reserve(search, "promised", 500)
-    assert ledger.dataset_state("digits").epsilon_spent == accounting.epsilon(MECHANISM, 120, 1e-5)
+    assert read_dataset(ledger.dataset_state("digits")).epsilon == accounting.epsilon(MECHANISM, 120, 1e-5)
     reading = read_search(ledger.search_state(search))
     assert (reading.epsilon, reading.delta) == (accounting.epsilon(MECHANISM, 120, 1e-5), 1e-5)
     assert reading.label == reading.training.label == LABEL
@@ -47,8 +47,8 @@ def test_it_reads_at_the_cap_of_the_data_set_or_at_what_is_committed(ledger: Led
     assert read_dataset(ledger.dataset_state("digits")).delta == pytest.approx(1.3e-5)
     ledger.set_cap("digits", 100.0, 2e-6)
     state = ledger.dataset_state("digits")
-    assert state.odometer_delta == 2e-6
-    assert state.epsilon_spent == accounting.epsilon(MECHANISM, 10, 2e-6)
+    assert read_dataset(state).delta == 2e-6
+    assert read_dataset(state).epsilon == accounting.epsilon(MECHANISM, 10, 2e-6)
     assert read_dataset(ledger.dataset_state("never used")).epsilon == 0.0
 
 
@@ -57,7 +57,7 @@ def test_several_searches_are_composed_and_not_added_up(ledger: Ledger) -> None:
         open_search(ledger, name, mechanism=mechanism, delta=1e-5 / 3)
         took(ledger, name, 10)
     ledger.set_cap("digits", 100.0, 1e-5)
-    found = ledger.dataset_state("digits").epsilon_spent
+    found = read_dataset(ledger.dataset_state("digits")).epsilon
     assert found == composed((MECHANISM, 20), (CHEAP, 10))
     assert found < composed((MECHANISM, 10)) * 2 + composed((CHEAP, 10))
 
@@ -101,11 +101,11 @@ def test_fewer_mechanisms_are_never_better_ones() -> None:
 
 def test_a_sealed_search_reads_as_its_claim_once_it_began(ledger: Ledger) -> None:
     open_search(ledger, "s", 2.0, allowance=SEALED)
-    assert ledger.dataset_state("digits").epsilon_spent == 0.0
+    assert read_dataset(ledger.dataset_state("digits")).epsilon == 0.0
     ledger.begin_sealed("s")
-    assert ledger.dataset_state("digits").epsilon_spent == 2.0
+    assert read_dataset(ledger.dataset_state("digits")).epsilon == 2.0
     ledger.close_search("s")
-    assert ledger.dataset_state("digits").epsilon_spent == 2.0
+    assert read_dataset(ledger.dataset_state("digits")).epsilon == 2.0
 
 
 def test_a_sealed_search_is_composed_with_the_others(ledger: Ledger) -> None:
@@ -115,7 +115,7 @@ def test_a_sealed_search_is_composed_with_the_others(ledger: Ledger) -> None:
     open_search(ledger, "s", step_cap=200, epsilon=4.0)
     took(ledger, "s", 200)
     ledger.set_cap("digits", 100.0, 1e-5)
-    found = ledger.dataset_state("digits").epsilon_spent
+    found = read_dataset(ledger.dataset_state("digits")).epsilon
     alone = accounting.epsilon(MECHANISM, 200, 1e-5)
     basic = 2.0 + accounting.epsilon(MECHANISM, 200, 9e-6)
     assert max(alone, 2.0) < found < basic
@@ -150,7 +150,7 @@ def test_every_reading_is_finite(ledger: Ledger, monkeypatch: pytest.MonkeyPatch
     odometer._composed_epsilon.cache_clear()
     monkeypatch.setattr(odometer, "epsilon", lambda *_: inf)
     state = ledger.dataset_state("digits")
-    assert (state.epsilon_spent, state.odometer_delta) == (4.0, 1e-5)
+    assert (read_dataset(state).epsilon, read_dataset(state).delta) == (4.0, 1e-5)
     assert isfinite(read_search(ledger.search_state("s")).epsilon)
     odometer._composed_epsilon.cache_clear()
 
@@ -227,6 +227,6 @@ def test_a_sealed_search_counts_once_for_either_side(ledger: Ledger) -> None:
 def test_a_data_set_reads_its_odometer_once(ledger: Ledger, search: str, monkeypatch: pytest.MonkeyPatch) -> None:
     took(ledger, search, 10)
     state = ledger.dataset_state("digits")
-    first = state.epsilon_spent
+    first = read_dataset(state).epsilon
     monkeypatch.setattr(odometer, "read_dataset", lambda _: pytest.fail("read twice"))
-    assert (state.epsilon_spent, state.odometer_delta) == (first, 1e-5)
+    assert (read_dataset(state).epsilon, read_dataset(state).delta) == (first, 1e-5)

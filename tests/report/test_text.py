@@ -63,7 +63,6 @@ def test_the_plan_says_that_nothing_was_run(width: int) -> None:
         facts=(("trials", "24"), ("noise [auto]", "1.234")),
         sentence="The guarantee is the cap.",
         warnings=("δ is above n^-1.1",),
-        commands=("tune run digits.yaml",),
     )
     seen = shown(plan(text), width)
     for expected in ("plan", "24", "noise [auto]", "1.234", "The guarantee", "! δ is above", "tune run"):

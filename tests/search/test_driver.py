@@ -16,7 +16,7 @@ from tuner.search import views
 from tuner.search.driver import NO_RESERVATION, NO_ROOM, StudyDriver
 from tuner.search.prior import BoundedSampler
 from tuner.search.ratio import ratio_of
-from tuner.search.types import Ask, Checkpoint, Decision, Stop, StopReason, Suggestion, TrialState, TrialView, Wait
+from tuner.search.types import Ask, Decision, Stop, StopReason, Suggestion, TrialState, TrialView, Wait
 
 
 def make_study() -> optuna.Study:
@@ -261,7 +261,6 @@ def test_a_crash_while_starting_loses_neither_a_trial_nor_a_reservation(where: s
     again.reconcile()
     trial = started(again)
     assert trial.number == 0
-    assert trial.restore_from is None
     assert ledger.held() == {trial.trial_id: STEPS}
     run_through(again, ledger, trial.trial_id)
     assert again.next() == Stop(StopReason.DONE)
@@ -294,11 +293,10 @@ def test_an_interrupted_trial_continues_and_pays_again_only_for_what_it_repeats(
     trial = started(make_driver(study, ledger))
     ledger.lease(trial.trial_id, 50)
     again = make_driver(study, ledger)
-    again.reconcile(lambda trial_id: Checkpoint(f"{trial_id}.pt", 40))
+    again.reconcile(lambda trial_id: 40)
     continued = started(again)
     assert (continued.trial_id, continued.number) == (trial.trial_id, 0)
     assert continued.parameters == trial.parameters
-    assert continued.restore_from == f"{trial.trial_id}.pt"
     assert ledger.held() == {trial.trial_id: 60}
     assert ledger.reserved(trial.trial_id) == STEPS + 10
 
@@ -309,7 +307,7 @@ def test_an_interrupted_trial_that_fits_no_more_is_failed_with_the_reason_and_re
     ledger.lease(trial.trial_id, 50)
     recorder = Recorder()
     again = make_driver(study, ledger, observers=[recorder])
-    again.reconcile(lambda _: Checkpoint("x", 40))
+    again.reconcile(lambda _: 40)
     assert again.next().reason is StopReason.BUDGET
     assert state_of(study, 0) == "FAIL"
     assert recorder.finished[0].reason == NO_ROOM
@@ -325,7 +323,7 @@ def test_an_interrupted_trial_waits_for_a_refund_that_may_come() -> None:
     ledger.lease(second.trial_id, 40)
     again = make_driver(study, ledger)
     steps = {first.trial_id: 40, second.trial_id: 40}
-    again.reconcile(lambda trial_id: Checkpoint("x", steps[trial_id]))
+    again.reconcile(lambda trial_id: steps[trial_id])
     assert started(again).trial_id == second.trial_id
     assert isinstance(again.next(), Wait)
     again.report(second.trial_id, 40, {METRIC: 0.1})
@@ -403,7 +401,7 @@ def test_reconcile_twice_hands_a_trial_out_once() -> None:
 def test_a_worker_that_is_lost_extends_the_reservation_or_ends_the_trial() -> None:
     study, ledger = make_study(), MemoryLedger("", cap=STEPS + 10)
     driver = make_driver(study, ledger)
-    driver.reconcile(lambda _: Checkpoint("x", 40))
+    driver.reconcile(lambda _: 40)
     trial = started(driver)
     ledger.lease(trial.trial_id, 50)
     assert driver.restarted(trial.trial_id)
@@ -427,7 +425,7 @@ def test_under_any_interleaving_the_cap_holds_and_every_trial_is_settled_once(
 
     def fresh() -> StudyDriver:
         driver = make_driver(study, ledger, trials=8, max_first_failures=99)
-        driver.reconcile(lambda trial_id: Checkpoint("x", saved[trial_id]) if trial_id in saved else None)
+        driver.reconcile(saved.get)
         return driver
 
     driver, running = fresh(), {}

@@ -15,7 +15,7 @@ from search_spaces.domains import Suggest
 from tuner.search import views
 from tuner.search.driver import REJECTED, TRIES, StudyDriver
 from tuner.search.rungs import scaled_rungs
-from tuner.search.types import Ask, Checkpoint, Decision, Stop, StopReason, Suggestion, TrialShape, TrialState, Wait
+from tuner.search.types import Ask, Decision, Stop, StopReason, Suggestion, TrialShape, TrialState, Wait
 
 STEPS = 80
 RUNGS = (20, 40, 60, 80)
@@ -273,7 +273,7 @@ def test_a_restored_trial_reserves_the_score_that_it_draws_again() -> None:
     ledger.lease(trial.trial_id, 40)
     ledger.release(trial.trial_id, 2)
     again = make_driver(study, ledger, **options)
-    again.reconcile(lambda _: Checkpoint("x", 40))
+    again.reconcile(lambda _: 40)
     assert started(again).shape == trial.shape
     assert ledger.outstanding() == {trial.trial_id: Held(40, 3)}, "the score at 40 again, and those at 60 and 80"
 
@@ -285,7 +285,7 @@ def test_a_restored_trial_whose_score_does_not_fit_is_ended() -> None:
     ledger.lease(trial.trial_id, 40)
     ledger.release(trial.trial_id, 2)
     again = make_driver(study, ledger, **options)
-    again.reconcile(lambda _: Checkpoint("x", 40))
+    again.reconcile(lambda _: 40)
     assert again.next() == Stop(StopReason.DONE)
     assert ledger.outstanding() == {}
     assert study.trials[0].state.name == "FAIL"
@@ -372,7 +372,7 @@ class Machine:
         driver = make_driver(
             self.study, self.ledger, trials=8, max_first_failures=99, shape_of=scored, cheapest=cheapest
         )
-        driver.reconcile(lambda trial: Checkpoint("x", self.saved[trial]) if trial in self.saved else None)
+        driver.reconcile(self.saved.get)
         return driver
 
     def act(self, action: str, which: int) -> None:

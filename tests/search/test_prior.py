@@ -16,7 +16,7 @@ from sweep_fakes import FakeSpace
 
 from tuner.errors import InputError
 from tuner.search import prior
-from tuner.search.prior import BoundedSampler, PriorSampler, secret_seed
+from tuner.search.prior import BoundedSampler, PriorSampler
 from tuner.search.ratio import Ratio, ratio_of
 from tuner.search.samplers import make_sampler
 
@@ -171,12 +171,6 @@ class Asking:
 def test_a_sampler_that_counts_or_learns_cannot_be_secret(name: str) -> None:
     with pytest.raises(InputError, match="random or bounded"):
         make_sampler(name, seed=1, secret=True, space=FakeSpace())
-
-
-def test_the_seed_of_a_sealed_run_fits_an_experiment_file_and_does_not_repeat() -> None:
-    seeds = {secret_seed() for _ in range(200)}
-    assert len(seeds) == 200
-    assert all(0 <= seed < 2**32 for seed in seeds)
 
 
 @pytest.mark.parametrize(

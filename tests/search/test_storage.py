@@ -16,9 +16,9 @@ from tuner.search.types import TrialState, TrialView
 from tuner.search.views import best_trial, read_trials
 
 
-def study_in(folder: Path, mode: str = "max", url: str | None = None) -> optuna.Study:
+def study_in(folder: Path, mode: str = "max") -> optuna.Study:
     return open_study(
-        open_storage(folder, url),
+        open_storage(folder),
         "sweep",
         mode=mode,
         sampler=lambda before: optuna.samplers.RandomSampler(seed=before),
@@ -44,13 +44,6 @@ def test_the_sampler_is_told_how_many_trials_there_are(tmp_path: Path) -> None:
         )
         add_trial(study)
     assert seen == [0, 1, 2]
-
-
-def test_a_database_by_url_serves_as_well(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'study.db'}"
-    add_trial(study_in(tmp_path, url=url))
-    assert len(study_in(tmp_path, url=url).trials) == 1
-    assert not (tmp_path / JOURNAL).exists()
 
 
 @pytest.mark.parametrize("cut", [1, 5, 20])

@@ -6,6 +6,7 @@ from math import inf
 
 import numpy as np
 import pytest
+from critical_values import critical_value
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,6 @@ from tuner.search.unimodal.bracket import (
     _MADE,
     Bracket,
     bracket,
-    critical_value,
     deviation_of_neighbours,
     threshold,
 )

@@ -9,6 +9,7 @@ from math import inf
 import numpy as np
 import optuna
 import pytest
+from critical_values import critical_value
 from optuna.distributions import FloatDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import create_trial
@@ -16,7 +17,7 @@ from optuna.trial import create_trial
 from tuner.search.unimodal import beliefs
 from tuner.search.unimodal.axis import Axis
 from tuner.search.unimodal.beliefs import Beliefs, Rules
-from tuner.search.unimodal.bracket import bracket, critical_value, threshold
+from tuner.search.unimodal.bracket import bracket, threshold
 from tuner.search.unimodal.model import Draws, Posterior, fit
 from tuner.search.unimodal.records import ALONE, Context, Record, Seen, Standing
 from tuner.search.unimodal_options import Along

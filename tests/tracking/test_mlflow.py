@@ -18,7 +18,7 @@ from tuner.tracking.replay import attach, replay
 @pytest.fixture(scope="module")
 def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
     """One database for the module: MLflow needs seconds to make its tables."""
-    return store.absolute_uri("sqlite:///track/mlflow.db", base=tmp_path_factory.mktemp("mlflow"))
+    return store.absolute_uri(f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/track/mlflow.db")
 
 
 def test_a_whole_sweep_stands_in_mlflow_and_a_replay_changes_nothing(tmp_path: Path, uri: str) -> None:
@@ -98,7 +98,7 @@ def test_where_nobody_answers_the_sweep_goes_on_and_sync_says_why(tmp_path: Path
 
 
 def test_several_openings_of_a_fresh_database_wait_for_each_other(tmp_path: Path) -> None:
-    fresh = store.absolute_uri("sqlite:///mlflow.db", base=tmp_path)
+    fresh = store.absolute_uri(f"sqlite:///{tmp_path}/mlflow.db")
     found: list[str] = []
 
     def open_it() -> None:
@@ -120,9 +120,10 @@ def test_a_deleted_experiment_is_said_with_its_mend(uri: str) -> None:
         store.experiment_id(client, uri=uri, name="thrown away")
 
 
-def test_addresses_become_absolute_and_bad_ones_are_refused(tmp_path: Path) -> None:
-    assert store.absolute_uri("sqlite:///runs/m.db", base=tmp_path) == f"sqlite:///{tmp_path}/runs/m.db"
-    assert store.absolute_uri("sqlite:////abs/m.db", base=tmp_path) == "sqlite:////abs/m.db"
+def test_addresses_become_absolute_and_bad_ones_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert store.absolute_uri("sqlite:///runs/m.db") == f"sqlite:///{tmp_path}/runs/m.db"
+    assert store.absolute_uri("sqlite:////abs/m.db") == "sqlite:////abs/m.db"
     assert store.absolute_uri("https://tracking.example.org") == "https://tracking.example.org"
     for bad in ("runs/mlruns", "file:///x", "sqlite:///:memory:", "sqlite:///"):
         with pytest.raises(InputError, match=r"tracking\.uri"):

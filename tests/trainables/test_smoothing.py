@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from trainables.engine.circulant import laplacian_eigenvalues
-from trainables.engine.postprocess import LaplacianSmoothing, laplacian_smoothing
+from trainables.engine.postprocess import LaplacianSmoothing
 from trainables.errors import HyperparameterError
 
 # Around the dense limit (128), multiples of the block (16) and what is left over; 1 and 2 fold the circle onto itself.
@@ -38,6 +38,10 @@ def inverse_by_eigenvectors(size: int, sigma: float) -> Tensor:
     waves = np.cos(2 * np.pi * (np.outer(index, index) % size) / size)
     kernel = waves @ (1 / (1 + 4 * min(sigma, 1e290) * np.sin(np.pi * index / size) ** 2)) / size
     return torch.from_numpy(kernel[(index[:, None] - index) % size])
+
+
+def laplacian_smoothing(vector: Tensor, sigma: float) -> Tensor:
+    return LaplacianSmoothing(sigma=sigma, sizes=(len(vector),))(vector)
 
 
 def largest(vector: Tensor) -> float:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from importlib.util import find_spec
 
-from trainables.data.files import data_folder, fetch_files, locate
+from trainables.data.files import data_folder, locate
 from trainables.data.registry import DATASETS
 from trainables.data.requests import DatasetInfo, DatasetRequest, FileInfo, Splits
 from trainables.data.user import user_info
@@ -23,7 +23,6 @@ __all__ = [
     "check_present",
     "check_unit",
     "data_folder",
-    "fetch",
     "fingerprint",
     "info",
     "load",
@@ -146,19 +145,6 @@ def check_present(request: DatasetRequest) -> None:
         raise DatasetError(
             f"data set {known.name} comes inside scikit-learn, got no such package. Install scikit-learn."
         )
-
-
-def fetch(request: DatasetRequest) -> None:
-    """Fetch what is missing from the official addresses over https into the data directory, checksums compared.
-
-    A set that is there, one inside scikit-learn and a user's own file need nothing and are left alone.
-
-    Raises:
-        DatasetError: an address does not answer or sends something else, or there is none.
-    """
-    known = info(request)
-    if known.path is None:
-        fetch_files(known, data_folder(request.data_dir))
 
 
 def fingerprint(request: DatasetRequest) -> str:

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
-import tempfile
-import urllib.error
-import urllib.request
-import zipfile
-from contextlib import suppress
 from functools import lru_cache
-from http.client import HTTPException
 from pathlib import Path
-from typing import IO
 
 from trainables.data.requests import DatasetInfo, FileInfo
 from trainables.errors import DatasetError
 
-__all__ = ["ENVIRONMENT", "checksum", "data_folder", "fetch_files", "locate"]
+__all__ = ["ENVIRONMENT", "checksum", "data_folder", "locate"]
 
 ENVIRONMENT = "DP_TUNER_DATA"
 """The environment variable that names the data directory."""
 
-_TIMEOUT_SECONDS = 60
 _CHUNK = 1 << 20
 _WHERE = f"Name another folder with --data-dir or {ENVIRONMENT}"
 
@@ -96,64 +87,3 @@ def locate(info: DatasetInfo, folder: Path) -> tuple[tuple[FileInfo, ...], tuple
                 _check(info, file, path)
             return form, paths
     raise _missing(info, folder)
-
-
-def _open(url: str) -> IO[bytes]:
-    if not url.startswith("https://"):
-        raise DatasetError(f"data sets are fetched over https only, got {url}")
-    stream: IO[bytes] = urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS)
-    return stream
-
-
-def _download(info: DatasetInfo, file: FileInfo, to: Path) -> None:
-    """Fetch one file beside its place, compare its checksum, then move it there in one step."""
-    try:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=to.parent, prefix=f".{to.name}.")
-        partial = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as out, _open(file.url) as stream:
-                while chunk := stream.read(_CHUNK):
-                    out.write(chunk)
-            if file.member:
-                partial.write_bytes(_member(partial, file.member))
-            digests = {algorithm: checksum(partial, algorithm) for algorithm in ("sha256", "md5")}
-            if not _is_published(file, digests):
-                raise DatasetError(
-                    f"data set {info.name}: what {file.url} sent must have the checksum {file.sha256 or file.md5}, "
-                    f"got {digests['sha256' if file.sha256 else 'md5']}. Nothing was kept; try again later."
-                )
-            partial.replace(to)
-        finally:
-            with suppress(FileNotFoundError):
-                partial.unlink()
-    except (urllib.error.URLError, HTTPException, OSError, zipfile.BadZipFile, KeyError) as error:
-        raise DatasetError(
-            f"data set {info.name}: {file.url} could not be fetched into {to.parent} ({error}). Where the network is "
-            f"closed, put {to.name} there by hand. {_WHERE}."
-        ) from error
-
-
-def _member(archive: Path, member: str) -> bytes:
-    with zipfile.ZipFile(io.BytesIO(archive.read_bytes())) as file:
-        return file.read(member)
-
-
-def fetch_files(info: DatasetInfo, folder: Path) -> None:
-    """Fetch what is missing of a data set from its official addresses; a set that is there is left alone.
-
-    Raises:
-        DatasetError: a file that is there has another checksum, the set has no official address, or an address does
-            not answer or sends something else.
-    """
-    complete = any(all((folder / file.name).is_file() for file in form) for form in info.forms)
-    if complete or not info.forms:
-        return
-    if not info.files:
-        raise _missing(info, folder)
-    for file in info.files:
-        path = folder / file.name
-        if path.is_file():
-            _check(info, file, path)
-        else:
-            _download(info, file, path)

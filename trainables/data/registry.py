@@ -201,7 +201,6 @@ _ALL = (
                 name="bank-additional-full.csv",
                 sha256="74adfc578bf77a7ff4bb1ba4a9f8709d9e3c6907342959c2c8416847e0afb4d8",
                 url=f"{_UCI}00222/bank-additional.zip",
-                member="bank-additional/bank-additional-full.csv",
             ),
         ),
         name="bank",

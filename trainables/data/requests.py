@@ -20,14 +20,12 @@ class FileInfo:
         sha256: checksum of the file, or "" when only `md5` is known.
         md5: checksum as its publisher or the field's standard loaders give it; used where no sha256 is known.
         url: official address, or "" when the file cannot be fetched.
-        member: path inside the archive at ``url`` when the file is a part of it.
     """
 
     name: str
     sha256: str = ""
     md5: str = ""
     url: str = ""
-    member: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

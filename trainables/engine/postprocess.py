@@ -12,7 +12,7 @@ from torch import Tensor
 from trainables.engine.circulant import laplacian_eigenvalues, solve_into
 from trainables.errors import HyperparameterError
 
-__all__ = ["Identity", "LaplacianSmoothing", "Postprocess", "laplacian_eigenvalues", "laplacian_smoothing"]
+__all__ = ["Identity", "LaplacianSmoothing", "Postprocess", "laplacian_eigenvalues"]
 
 
 class Postprocess(Protocol):
@@ -48,7 +48,10 @@ class LaplacianSmoothing:
     sizes: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        _check(self.sigma)
+        if not 0 <= self.sigma < math.inf:
+            raise HyperparameterError(
+                f"laplacian_sigma must be finite and at least 0; got {self.sigma!r}; 0 switches it off"
+            )
 
     def __call__(self, gradient: Tensor) -> Tensor:
         """The smoothed gradient, shape (d,)."""
@@ -60,27 +63,3 @@ class LaplacianSmoothing:
         for target, part in zip(torch.split(smoothed, sizes), torch.split(gradient, sizes), strict=True):
             solve_into(target, part, self.sigma)
         return smoothed
-
-
-def laplacian_smoothing(vector: Tensor, sigma: float) -> Tensor:
-    """A_σ⁻¹ v for A_σ = I - σL, L the periodic one-dimensional Laplacian.
-
-    Args:
-        vector: v, shape (d,), float32 or float64.
-        sigma: σ, finite and at least 0.
-
-    Returns:
-        Shape (d,); with the mean of v, and no longer than v.
-
-    Raises:
-        HyperparameterError: sigma is not finite or negative.
-    """
-    _check(sigma)
-    smoothed = torch.empty_like(vector, memory_format=torch.contiguous_format)
-    solve_into(smoothed, vector.contiguous(), sigma)
-    return smoothed
-
-
-def _check(sigma: float) -> None:
-    if not 0 <= sigma < math.inf:
-        raise HyperparameterError(f"laplacian_sigma must be finite and at least 0; got {sigma!r}; 0 switches it off")

@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 from trainables.rungs import MakeTraining, checkpoint_path, checkpoint_step
 from tuner.errors import SweepInterrupted, TunerError
 from tuner.search.driver import StudyDriver
-from tuner.search.types import Checkpoint, Decision, FindCheckpoint, Stop, StopReason, Suggestion, TrialState
+from tuner.search.types import Decision, FindCheckpoint, Stop, StopReason, Suggestion, TrialState
 
 __all__ = [
     "Charge",
@@ -100,11 +100,11 @@ def act(driver: StudyDriver, trial_id: str, step: int, metrics: dict[str, float]
 
 
 def checkpoint_finder(folder: Path) -> FindCheckpoint:
-    """How the driver learns where a trial's last checkpoint is."""
+    """How the driver learns how many steps a trial's last checkpoint holds."""
 
-    def find(trial_id: str) -> Checkpoint | None:
+    def find(trial_id: str) -> int | None:
         path = checkpoint_path(folder, trial_id)
-        return None if path is None else Checkpoint(str(path), checkpoint_step(path))
+        return None if path is None else checkpoint_step(path)
 
     return find
 

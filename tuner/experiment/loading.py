@@ -97,7 +97,7 @@ def loads(text: str, overrides: Sequence[str] = (), *, source: str = "experiment
         raise ExperimentError(document.problems)
     document.override(overrides)
     experiment, malformed, problems = _validate(document)
-    problems = [(_place(document, problem), problem) for problem in document.problems] + problems
+    problems = [(_place(problem), problem) for problem in document.problems] + problems
     problems += _gate(document, experiment, malformed)
     if problems:
         raise ExperimentError(problem for _, problem in sorted(problems, key=lambda each: each[0]))
@@ -126,7 +126,7 @@ def _whole(path: Path, rule: str, value: str) -> Problem:
     return Problem(where=str(path), key="file", rule=rule, value=value)
 
 
-def _place(document: Document, problem: Problem) -> int:
+def _place(problem: Problem) -> int:
     line = problem.where.rpartition(":")[2]
     return int(line) if line.isdigit() and not problem.where.startswith("--set") else 1_000_000_000
 

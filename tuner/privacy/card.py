@@ -61,7 +61,6 @@ class CardFacts:
         private: False when the run was a study with a seed; then no card is made.
         records_per_user: the contribution bound: so many records of one user a step may use; None for the unit record.
         preprocessing: what was done to the data before training.
-        notes: further claims that are not proved.
         files: SHA-256 of each file that is exported with the card, by its name, so that the card is for that model.
     """
 
@@ -84,7 +83,6 @@ class CardFacts:
     public_size_is_public: bool = True
     scores: Mapping[str, float] = field(default_factory=dict)
     preprocessing: str = "standardised by public constants only; nothing was learnt from the records"
-    notes: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -154,7 +152,6 @@ def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
         },
         "validation": {**facts.validation, **stated["validation"]},
         "scores": {**facts.scores, **stated["scores"]},
-        "not_proved": [*stated["not_proved"], *facts.notes],
         "versions": dict(facts.versions),
         "exported_files": dict(facts.files),
     }
@@ -162,7 +159,7 @@ def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
     return card
 
 
-def issue_card(ledger: Ledger, facts: CardFacts, *, kind: str = "export") -> dict[str, Any]:
+def issue_card(ledger: Ledger, facts: CardFacts) -> dict[str, Any]:
     """Build the card on the ledger as it stands and record its hash there, which `verify` asks for.
 
     Returns:
@@ -170,7 +167,7 @@ def issue_card(ledger: Ledger, facts: CardFacts, *, kind: str = "export") -> dic
     """
     dataset = ledger.search_state(facts.search).dataset
     card = build_card(facts, state=ledger.dataset_state(dataset))
-    ledger.record_card(facts.search, card_hash(card), kind)
+    ledger.record_card(facts.search, card_hash(card), "export")
     return card
 
 
@@ -240,7 +237,7 @@ def stated_sections(found: SearchState, given: Given) -> dict[str, Any]:
         given: what the words take from the exporter.
 
     Returns:
-        Sections by name; `validation`, `scores` and `not_proved` are the parts that no exporter adds to or changes.
+        Sections by name; `validation` and `scores` are the parts that no exporter changes.
     """
     protected = found.validation is not None
     return {

@@ -333,10 +333,6 @@ class Ledger:
         """The owner's latest cap, or None."""
         return self.dataset_state(dataset).cap
 
-    def cap_history(self, dataset: str) -> tuple[Cap, ...]:
-        """Every cap that the owner ever set, the first one first; the last one holds."""
-        return tuple(state.cap for entry, state in self.entries(dataset) if entry.kind == "cap" and state.cap)
-
     def search_state(self, search: str) -> SearchState:
         """The search as it stands now.
 

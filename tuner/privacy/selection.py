@@ -23,7 +23,6 @@ __all__ = [
     "Shift",
     "at_most_for",
     "calibrate_selection",
-    "delta_selection",
     "epsilon_selection",
     "poisson_shift",
     "profile",
@@ -169,30 +168,17 @@ def profile(mechanism: SampledGaussian, steps: int, *, coarser: int = 1) -> Prof
     return Profile(mechanism, steps, coarser=coarser)
 
 
-def delta_selection(
-    law: RunLaw, runs: Runs, epsilon: float, *, at_most: int, ratio: tuple[float, float] = (1.0, 1.0)
+def epsilon_selection(
+    law: RunLaw, runs: Runs, delta: float, *, at_most: int, ratio: tuple[float, float] = (1.0, 1.0)
 ) -> float:
-    """δ at `epsilon` of the winner of a sealed search: the least of the bounds, and what the cut of the law adds.
+    """The least ε that is proved at `delta` for the winner of a sealed search.
 
     Args:
         law: of the number of runs.
         runs: (mechanism, steps) of one run; several where the prior chooses among them.
-        epsilon: finite and positive.
-        at_most: runs after which the law is cut off; that adds (1 + e^ε)·P[K > at_most].
+        delta: in (0, 1).
+        at_most: runs after which the law is cut off; that adds (1 + e^ε)·P[K > at_most] to δ.
         ratio: (c, C) of an adaptive sampler; (1, 1) is none.
-
-    Raises:
-        InputError: a value is out of range or NaN.
-    """
-    require_epsilon(epsilon)
-    bounds = _bounds(law, tuple(runs), ratio)
-    return min(bounds.delta(epsilon) + _cut(law, epsilon, at_most), 1.0)
-
-
-def epsilon_selection(
-    law: RunLaw, runs: Runs, delta: float, *, at_most: int, ratio: tuple[float, float] = (1.0, 1.0)
-) -> float:
-    """The least ε that is proved at `delta` for the winner of a sealed search; see `delta_selection`.
 
     Returns:
         ε, at least `EPSILON_FLOOR`; `math.inf` where nothing is claimed, for instance because the cut alone takes

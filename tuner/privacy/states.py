@@ -7,16 +7,13 @@ from dataclasses import dataclass, field, replace
 from decimal import Context, Decimal, Inexact
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tuner.errors import LedgerError
 from tuner.privacy.allowances import Allowance, FixedOrder, Sealed, TotalSteps
 from tuner.privacy.entries import GENESIS
 from tuner.privacy.events import SampledGaussian
 from tuner.privacy.persistent import Persistent
-
-if TYPE_CHECKING:
-    from tuner.privacy.odometer import Odometer
 
 __all__ = [
     "TRAINING",
@@ -368,23 +365,6 @@ class DatasetState:
         """The same of one user's searches: (ε, δ)."""
         found = self.committed_of.get(user, Committed())
         return float(found.epsilon), float(found.delta)
-
-    @cached_property
-    def odometer(self) -> Odometer:
-        """What was spent: not a guarantee. Read when first asked for, which takes up to a second."""
-        from tuner.privacy.odometer import read_dataset
-
-        return read_dataset(self)
-
-    @property
-    def odometer_delta(self) -> float:
-        """The δ at which the odometer is read."""
-        return self.odometer.delta
-
-    @property
-    def epsilon_spent(self) -> float:
-        """ODOMETER, not a guarantee: its reading for any record of the training file."""
-        return self.odometer.epsilon
 
     def having(self, after: SearchState) -> DatasetState:
         """The data set once the search of that name stands as `after`."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tuner.privacy.budget import BudgetView
 
-__all__ = ["PlanTable", "PlanText", "budget_bar", "console", "facts_table", "plan", "summary"]
+__all__ = ["PlanTable", "PlanText", "console", "facts_table", "plan", "summary"]
 
 _ROWS = 10
 _WIDE = 100  # columns from which the metric is named in the heading of the table
@@ -58,7 +58,6 @@ class PlanText:
         facts: (what, value) rows: trials, steps, ε of one trial, ε of all, noise, time, ...
         sentence: what may be claimed.
         warnings: what the reader should know before anything starts.
-        commands: what to run next.
         tables: what is compared.
     """
 
@@ -67,7 +66,6 @@ class PlanText:
     tables: tuple[PlanTable, ...] = ()
     sentence: str = ""
     warnings: tuple[str, ...] = ()
-    commands: tuple[str, ...] = ()
 
 
 def facts_table(facts: Sequence[tuple[str, str]]) -> Table:
@@ -97,20 +95,22 @@ def plan(text: PlanText) -> RenderableType:
     if text.sentence:
         parts += [Text(), Text(text.sentence, style="italic")]
     parts += [Text(f"! {warning}", style="yellow") for warning in text.warnings]
-    parts += _commands(text.commands)
     title = Text.assemble((text.title, "bold"), "  plan")
     return _Framed(title=title, body=lambda _console, _room: parts, border="blue")
 
 
-def budget_bar(budget: BudgetView, *, width: int = 40) -> Text:
+_BAR_WIDTH = 40
+
+
+def _budget_bar(budget: BudgetView) -> Text:
     """Spent, reserved and left as one bar, with the figures in words."""
     shares = Shares.of(budget)
-    spent = round(shares.spent * width)
-    reserved = min(round(shares.reserved * width), width - spent)
+    spent = round(shares.spent * _BAR_WIDTH)
+    reserved = min(round(shares.reserved * _BAR_WIDTH), _BAR_WIDTH - spent)
     return Text.assemble(
         ("█" * spent, "magenta"),
         ("▓" * reserved, "yellow"),
-        ("░" * (width - spent - reserved), "grey50"),
+        ("░" * (_BAR_WIDTH - spent - reserved), "grey50"),
         f"  {budget_line(budget)}",
     )
 
@@ -132,7 +132,7 @@ def summary(report: SweepReport) -> RenderableType:
     head += [("curve", curve.line) for curve in report.curves]
     parts: list[RenderableType] = [facts_table([*head, *report.facts]), Text()]
     if report.budget is not None and not report.sealed:
-        parts.append(budget_bar(report.budget))
+        parts.append(_budget_bar(report.budget))
     if report.sentence:
         parts.append(Text(report.sentence, style="italic"))
     else:

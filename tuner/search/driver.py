@@ -31,7 +31,6 @@ from tuner.search.rungs import scaled_rungs
 from tuner.search.suggest import OptunaSuggest, Space
 from tuner.search.types import (
     BudgetGate,
-    Checkpoint,
     Decision,
     FindCheckpoint,
     Observer,
@@ -154,8 +153,7 @@ class StudyDriver:
             False when the repeated steps do not fit; the trial is then finished as FAILED and must not go on.
         """
         active = self._active[trial_id]
-        checkpoint = self._find_checkpoint(trial_id)
-        if self._room.extend(trial_id, active.shape.remaining(checkpoint.step if checkpoint else 0)):
+        if self._room.extend(trial_id, active.shape.remaining(self._find_checkpoint(trial_id) or 0)):
             return True
         self.finish(trial_id, outcome=TrialState.FAILED, steps_taken=active.step, reason=NO_ROOM)
         return False
@@ -287,7 +285,7 @@ class StudyDriver:
             return self._no_room(f"a trial of {self.steps_per_trial} steps no longer fits in the privacy budget")
         for trial, parameters in self._drawing.configurations(left):  # the first is taken
             trial.set_user_attr(views.TRIAL_ID, trial_id)
-            return self._start(trial, trial_id, parameters, None)
+            return self._start(trial, trial_id, parameters, done=0)
         self._room.settle(trial_id, 0)
         return self.next()
 
@@ -320,7 +318,7 @@ class StudyDriver:
         trial_id = new_id(trial.number)
         if self._room.reserve(trial_id, self._shape_of(parameters).ask):
             trial.set_user_attr(views.TRIAL_ID, trial_id)
-            return self._start(trial, trial_id, parameters, None)
+            return self._start(trial, trial_id, parameters, done=0)
         self._drawing.reject(trial)
         return None
 
@@ -366,17 +364,15 @@ class StudyDriver:
             if not self._room.reserve(trial_id, shape.ask):
                 return None
             trial.set_user_attr(views.TRIAL_ID, trial_id)
-            return self._start(trial, trial_id, parameters, None)
+            return self._start(trial, trial_id, parameters, done=0)
         if not self._room.holds(trial_id):
             return None  # settled by someone else: it can never lease again
-        checkpoint = self._find_checkpoint(trial_id)
-        if not self._room.extend(trial_id, shape.remaining(checkpoint.step if checkpoint else 0)):
+        done = self._find_checkpoint(trial_id) or 0
+        if not self._room.extend(trial_id, shape.remaining(done)):
             return None
-        return self._start(trial, trial_id, parameters, checkpoint)
+        return self._start(trial, trial_id, parameters, done=done)
 
-    def _start(
-        self, trial: Trial, trial_id: str, parameters: dict[str, object], checkpoint: Checkpoint | None
-    ) -> Suggestion:
+    def _start(self, trial: Trial, trial_id: str, parameters: dict[str, object], *, done: int) -> Suggestion:
         trial.set_user_attr(views.PARAMETERS, parameters)
         shape = self._shape_of(parameters)
         if shape.rungs != self.rung_steps:
@@ -384,12 +380,12 @@ class StudyDriver:
             trial.set_user_attr(views.RUNGS, [[nominal, step] for step, nominal in own.items()])
         active = self._adopt(trial)
         active.parameters, active.shape = parameters, shape
-        active.step = checkpoint.step if checkpoint else 0
+        active.step = done
         self._active[trial_id] = active
         view = active.view()
         for observer in self._observers:
             observer.trial_started(view)
-        return Suggestion(trial_id, trial.number, dict(parameters), shape, checkpoint.path if checkpoint else None)
+        return Suggestion(trial_id, trial.number, dict(parameters), shape)
 
     def _finish_begun(self, frozen: FrozenTrial) -> None:
         active = self._adopt(trial_of(self.study, frozen))
@@ -429,5 +425,5 @@ class StudyDriver:
         self.study.set_user_attr(_ANNOUNCED + view.id, value=True)
 
 
-def _no_checkpoint(_trial_id: str) -> Checkpoint | None:
+def _no_checkpoint(_trial_id: str) -> int | None:
     return None

@@ -8,7 +8,6 @@ system, and every run's public seed too.
 from __future__ import annotations
 
 import random
-import secrets
 from collections.abc import Mapping, Sequence
 from math import exp, isfinite, log
 from typing import TYPE_CHECKING, Any
@@ -25,15 +24,10 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-__all__ = ["BoundedSampler", "PriorSampler", "secret_seed"]
+__all__ = ["BoundedSampler", "PriorSampler"]
 
 _BANDWIDTH = 0.2
 """Of the kernel, where each numeric parameter goes from 0 to 1 and two words are 1 apart."""
-
-
-def secret_seed() -> int:
-    """A public seed of one run of a sealed search: drawn from the operating system, and from nothing else."""
-    return secrets.randbits(32)  # as many as an experiment file's seed has, for the winner's stands in one
 
 
 class PriorSampler(BaseSampler):

@@ -1,4 +1,4 @@
-"""Where a study is kept: a journal file in the sweep's folder, or a database by URL; and one driver at a time."""
+"""Where a study is kept: a journal file in the sweep's folder; and one driver at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import optuna
-from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
 from tuner.errors import InputError, TunerError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from optuna.pruners import BasePruner
     from optuna.samplers import BaseSampler
 
-__all__ = ["JOURNAL", "exclusive", "is_driven", "open_storage", "open_study"]
+__all__ = ["JOURNAL", "exclusive", "open_storage", "open_study"]
 
 JOURNAL = "study.journal"
 _DRIVER_LOCK = "driver.lock"
@@ -65,14 +65,12 @@ def open_study(
     return study
 
 
-def open_storage(folder: Path, url: str | None = None) -> BaseStorage:
-    """The sweep's journal file, or the database at `url`.
+def open_storage(folder: Path) -> BaseStorage:
+    """Open the sweep's journal file; it is made where there is none.
 
     Raises:
         tuner.errors.TunerError: the journal is there and cannot be read; it is never started afresh.
     """
-    if url is not None:
-        return RDBStorage(url)
     folder.mkdir(parents=True, exist_ok=True)
     journal = folder / JOURNAL
     _cut_torn_line(journal)
@@ -156,16 +154,3 @@ def _is_json(line: bytes) -> bool:
     except ValueError:
         return False
     return True
-
-
-def is_driven(folder: Path) -> bool:
-    """Whether some process holds the sweep now (`exclusive`); looking takes nothing away from it."""
-    path = folder / _DRIVER_LOCK
-    if not path.exists():
-        return False
-    with path.open("a+", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        return False

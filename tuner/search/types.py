@@ -10,7 +10,6 @@ from typing import Literal, Protocol, TypeAlias
 __all__ = [
     "Ask",
     "BudgetGate",
-    "Checkpoint",
     "Decision",
     "FindCheckpoint",
     "NullObserver",
@@ -121,14 +120,12 @@ class Suggestion:
         number: Optuna's number of the trial, counted from 0.
         parameters: the flat parameters, fixed ones included.
         shape: its steps, rungs and mechanism.
-        restore_from: path of the checkpoint to continue from, or None to begin at step 0.
     """
 
     trial_id: str
     number: int
     parameters: dict[str, object]
     shape: TrialShape
-    restore_from: str | None = None
 
 
 @dataclass(frozen=True)
@@ -147,14 +144,6 @@ class Stop:
 
     reason: StopReason
     detail: str = ""
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """The last durable state of a trial: where it is and how many steps it holds."""
-
-    path: str
-    step: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +207,8 @@ class Shape(Protocol):
         ...
 
 
-FindCheckpoint = Callable[[str], "Checkpoint | None"]
+FindCheckpoint = Callable[[str], int | None]
+"""How many steps the last checkpoint of a trial holds; None where there is none."""
 
 
 class Observer(Protocol):

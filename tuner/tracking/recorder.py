@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,7 +98,6 @@ class MLflowRecorder:
         trial_epsilon: Callable[[str, int], float] | None,
         charged_steps: Callable[[str], int] | None = None,
         send: bool = True,
-        now: Callable[[], float] = time.time,
     ) -> None:
         self._sweep = sweep
         self._budget_view = budget_view
@@ -110,7 +108,7 @@ class MLflowRecorder:
         self._spool = Spool(folder / SPOOL)
         try:
             self._history = fold(self._spool.path)
-            self._clock = Clock(last=self._history.last_tick, now=now)
+            self._clock = Clock(last=self._history.last_tick)
             self._append(self._sweep_started())
         except BaseException:
             self._spool.close()

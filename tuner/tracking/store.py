@@ -23,12 +23,11 @@ def hide_password(text: str) -> str:
     return _USER_INFO.sub("***@", text)
 
 
-def absolute_uri(uri: str, *, base: Path | None = None) -> str:
+def absolute_uri(uri: str) -> str:
     """The tracking address, independent of the current folder.
 
     Args:
         uri: ``sqlite:///path``, another SQLAlchemy address, or the http(s) address of a tracking server.
-        base: what a relative SQLite path is relative to; the current folder when None.
 
     Raises:
         InputError: MLflow's file store, which MLflow itself refuses since version 3, or no address at all.
@@ -40,7 +39,7 @@ def absolute_uri(uri: str, *, base: Path | None = None) -> str:
                 f"tracking.uri: a sweep is tracked in a file that outlives it, got {uri}. "
                 "Write sqlite:///runs/mlflow.db"
             )
-        return SQLITE + str(((base or Path.cwd()) / path).resolve())
+        return SQLITE + str(Path(path).resolve())
     if "://" not in uri or uri.startswith("file:"):
         raise InputError(
             f"tracking.uri: a database or a tracking server is needed, MLflow no longer takes a plain folder, "

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from math import ceil, inf, isinf, log2, sqrt
 from typing import Final
 
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-__all__ = ["BLOCK", "LOOKS", "Bracket", "bracket", "critical_value", "deviation_of_neighbours", "threshold"]
+__all__ = ["BLOCK", "LOOKS", "Bracket", "bracket", "deviation_of_neighbours", "threshold"]
 
 Array = NDArray[np.float64]
 
@@ -33,7 +32,6 @@ LOOKS: Final = 40
 LEAST: Final = 5
 """Values from which on a deviation is estimated: with fewer nothing is excluded."""
 
-_RUNS: Final = 4_000
 
 _MADE: Final[Mapping[tuple[float, int], tuple[float, float]]] = {
     (0.01, 10): (3.816, 2.847),
@@ -45,7 +43,7 @@ _MADE: Final[Mapping[tuple[float, int], tuple[float, float]]] = {
     (0.05, 40): (4.079, 3.739),
     (0.05, 80): (4.488, 4.262),
 }
-"""What `critical_value` simulates, by α and looks: with the deviation known and estimated. A test makes it again."""
+"""Simulated critical values by α and looks, with the deviation known and estimated. A test simulates them again."""
 
 
 @dataclass(frozen=True)
@@ -122,35 +120,6 @@ def threshold(alpha: float, looks: int, *, values: int, known: bool = False) -> 
     return _student(normal, values)
 
 
-@lru_cache(maxsize=64)
-def critical_value(alpha: float, looks: int, *, known: bool = True) -> float:
-    """A bound on the 1 − α quantile of the largest contrast over all looks of a constant curve, on the normal scale.
-
-    Simulated (4 000 runs with one seed, places in random order), once for the same arguments.
-
-    Args:
-        alpha: 0 to 1.
-        looks: scores in all; one look after each of them.
-        known: whether contrasts are divided by the true deviation; else by the estimate at each look, and brought to
-            the normal scale by Student's law.
-    """
-    random = np.random.default_rng(20_110)
-    scores = random.standard_normal((_RUNS, looks))
-    places = random.random((_RUNS, looks))
-    largest = np.zeros(_RUNS)
-    for values in range(2 if known else LEAST, looks + 1):
-        order = np.argsort(places[:, :values], axis=1)
-        seen = np.take_along_axis(scores[:, :values], order, axis=1)
-        found = _largest_rise(seen)
-        if not known:
-            spread = np.sqrt(0.5 * np.mean(np.diff(seen, axis=1) ** 2, axis=1))
-            found = stats.norm.isf(np.maximum(stats.t.sf(found / spread, _degrees(values)), 1e-300))
-        largest = np.maximum(largest, found)
-    # Three standard errors of the simulated quantile are added, so that the value is not too small by chance.
-    sure = 1 - alpha + 3 * sqrt(alpha * (1 - alpha) / _RUNS)
-    return float(np.quantile(largest, min(sure, 1.0)))
-
-
 def _bonferroni(alpha: float, looks: int) -> float:
     """A bound on the same quantile where it would take too long to simulate, rounded up to a doubling of looks.
 
@@ -188,16 +157,3 @@ def _means(values: Array, size: int) -> Array:
     sums = np.cumsum(np.insert(values, 0, 0.0, axis=-1), axis=-1)
     found: Array = (sums[..., size:] - sums[..., :-size]) / size
     return found
-
-
-def _largest_rise(sorted_scores: Array) -> Array:
-    """Over all pairs of blocks, of each row."""
-    best = np.zeros(len(sorted_scores))
-    count = sorted_scores.shape[1]
-    for left, right, gap in _blocks(count):
-        first, second = _means(sorted_scores, left), _means(sorted_scores, right)
-        pairs = count - left - right + 1
-        later = second[:, left : left + pairs]
-        highest = np.maximum.accumulate(later[:, ::-1], axis=1)[:, ::-1]
-        best = np.maximum(best, (highest - first[:, :pairs]).max(1) / gap)
-    return best
