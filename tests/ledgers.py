@@ -11,9 +11,9 @@ from tuner.privacy.entries import GENESIS, Entry, canonical, entry_hash
 from tuner.privacy.events import SampledGaussian
 from tuner.privacy.fold import apply
 from tuner.privacy.ledger import Ledger
-from tuner.privacy.states import DatasetState
+from tuner.privacy.states import DatasetState, SearchState
 
-__all__ = ["CHEAP", "MECHANISM", "RELEASE", "chained", "file_of", "folded", "open_search"]
+__all__ = ["CHEAP", "MECHANISM", "RELEASE", "chained", "file_of", "folded", "head_of", "left_steps", "open_search"]
 
 MECHANISM = SampledGaussian(0.05, 2.0)
 CHEAP = SampledGaussian(0.01, 4.0)
@@ -22,6 +22,17 @@ RELEASE = SampledGaussian(1.0, 50.0)
 
 def file_of(ledger: Ledger) -> Path:
     return Path(ledger.url.removeprefix("sqlite:///"))
+
+
+def head_of(ledger: Ledger) -> tuple[int, str]:
+    """Number and hash of the last entry of the data set `digits`."""
+    state = ledger.dataset_state("digits")
+    return state.seq, state.head
+
+
+def left_steps(search: SearchState) -> int:
+    """Training steps that are neither leased nor promised; coupons of all kinds together."""
+    return sum(search.training.left(mechanism) for mechanism in search.allowance.mechanisms)
 
 
 def open_search(ledger: Ledger, name: str, epsilon: float = 4.0, *, dataset: str = "digits", **more: Any) -> None:  # noqa: ANN401 - as it comes

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from command_fakes import STEPS, Tune
+from ledgers import head_of
 from postgres_server import PostgresServer
 
 from tuner.privacy.allowances import FixedOrder, Sealed, TotalSteps
@@ -30,7 +31,7 @@ def test_a_tenth_of_the_epsilon_starts_fewer_trials_and_passes_no_cap(tune: Tune
         state = tune.search_state(report["sweep"])
         assert report["budget"]["epsilon_cap"] == state.epsilon == cap
         assert report["budget"]["epsilon_spent"] <= cap
-        assert state.leased_steps <= state.step_cap
+        assert state.leased_steps <= state.allowance.step_cap
         assert state.status == "closed"
     assert tune.search_state(tenth["sweep"]).leased_steps == STEPS
 
@@ -137,9 +138,9 @@ def test_an_order_stays_while_a_search_counts(bare: Tune) -> None:
     steps = TotalSteps(SampledGaussian(0.05, 2.0), 100)
     ledger.open_search("digits", "one", allowance=steps, epsilon=2.0, delta=1e-5)
     for order in ("7", "none", "auto"):
-        before = ledger.head("digits")
+        before = head_of(ledger)
         assert "order" in bare(*SET, "--order", order, code=3).err
-        assert ledger.head("digits") == before
+        assert head_of(ledger) == before
     bare(*SET)
     ledger.close_search("one")
     assert "order 7" in bare(*SET, "--order", "7").out
@@ -312,7 +313,7 @@ def test_the_report_is_a_page_that_says_what_the_ledger_says(bare: Tune) -> None
     bare("budget", "grant", "digits", "<b>eve</b>", "--epsilon", "1", "--delta", "1e-5")
     said = bare("budget", "report", "digits", "--out", "budget.html", "--json").json
     page = (bare.folder / "budget.html").read_text()
-    head = Ledger.open(bare.ledger_url).head("digits")[1]
+    head = head_of(Ledger.open(bare.ledger_url))[1]
     assert head == said["head"]
     assert f"<td>{head}</td>" in page
     assert "&lt;b&gt;eve&lt;/b&gt; was granted a share of ε = 1" in page

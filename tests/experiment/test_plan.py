@@ -1,4 +1,4 @@
-"""The plan: which cap, what noise, what fits whatever is chosen; and the plans and files of earlier versions."""
+"""The plan: which cap, what noise, what fits whatever is chosen; and stored plans."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tuner.comparing import comparison
 from tuner.errors import BudgetRefusedError, TunerError
 from tuner.experiment import loads
-from tuner.plan import Plan, added_fields, make_plan, plan_from, steps_per_trial
+from tuner.plan import Plan, make_plan, plan_from, steps_per_trial
 from tuner.presenting_plan import plan_text, plan_warnings
 from tuner.privacy.accounting import calibrate_noise, epsilon, max_steps
 from tuner.privacy.allowances import CouponBook, FixedOrder, Sealed, TotalSteps
@@ -23,7 +23,7 @@ from tuner.privacy.events import SampledGaussian
 from tuner.privacy.rdp import best_order
 from tuner.privacy.selection import epsilon_selection
 from tuner.search.types import Ask
-from tuner.settings import plan_hash, settings_hash
+from tuner.settings import plan_hash
 
 BASE = """\
 name: planned
@@ -355,91 +355,13 @@ def test_the_words_say_what_differs() -> None:
     assert "(9 users, public)" in dict(told.facts)["trains"]
 
 
-# -- what earlier versions stored --------------------------------------------------------------------------------------
-
-OLD_FILE = """\
-# tiny: resolved by dp-tuner, every default written out
-schema: 1
-name: tiny
-seed: 0
-dataset:
-  name: digits
-  path: null
-  public_size: null
-  validation: {fraction: 0.1, protected: false, split_seed: 0}
-trainable: {method: dp_sgd, model: logistic_regression, activation: relu, normalization: none, optimizer: sgd,
-  momentum: 0.0, precision: float32, batch_size: 128, epochs: 1.0, sampling: poisson}
-privacy: {epsilon: 8.5, delta: 1.0e-05, accounting: composition, adjacency: add_or_remove_one,
-  noise_multiplier: 0.71279, private: true, noise_seed: null}
-search:
-  trials: 3
-  sampler: random
-  pruner: none
-  rungs: 2
-  space:
-    learning_rate:
-      log_uniform: [0.1, 2.0]
-    max_grad_norm: 1.0
-    clipping: flat
-    augmentation: none
-    augmentation_multiplicity: 1
-    ema_decay: 0.0
-    schedule: constant
-    warmup: 0.0
-  metric: {name: validation_accuracy, mode: max}
-resources: {concurrent_trials: 1, cpus_per_trial: 1.0, gpus_per_trial: 0.0, workers_per_trial: 1}
-tracking: {uri: 'sqlite:///runs/mlflow.db', experiment: tiny}
-storage: runs
-ledger: sqlite:///runs/ledger.db
-"""
-OLD_PLAN: dict[str, object] = {
-    "name": "tiny",
-    "method": "dp_sgd",
-    "model": "logistic_regression",
-    "dataset": "digits",
-    "train_size": 1261,
-    "batch_size": 128,
-    "sample_rate": 0.10150674068199841,
-    "noise_multiplier": 0.71279,
-    "noise_source": "calibrated",
-    "trials": 3,
-    "trials_that_fit": 3,
-    "steps_per_trial": 10,
-    "rungs": [5, 10],
-    "step_cap": 30,
-    "epsilon": 8.5,
-    "delta": 1e-05,
-    "epsilon_trial": 5.851772864069496,
-    "epsilon_planned": 8.499840956799863,
-    "epsilon_at_cap": 8.499840956799863,
-    "private": True,
-    "free": ["learning_rate"],
-}
-OLD_SETTINGS_HASH = "2bf4c5d5cc59ecc823fc989450ece99dc12750674ecf98151bf0f1e1e3c7c734"
-OLD_PLAN_HASH = "64487817b787f0b043cf75af8728025430e24fe73f54a0dce3f2e1a1994dec61"
-
-
-def test_a_stored_sweep_of_an_earlier_version_has_the_hashes_it_was_entered_with() -> None:
-    experiment, plan = loads(OLD_FILE), plan_from(OLD_PLAN, trials=3)
-    assert settings_hash(experiment) == OLD_SETTINGS_HASH
-    assert plan_hash(plan) == OLD_PLAN_HASH
-    assert {name: values_of(plan)[name] for name in OLD_PLAN} == OLD_PLAN
-    assert plan.training_allowance == TotalSteps(SampledGaussian(0.10150674068199841, 0.71279), 30)
-    shape = plan.shape_of({"learning_rate": 0.1})
-    assert (shape.steps, shape.rungs, shape.batch_size, shape.releases) == (10, (5, 10), 128, 0)
-
-
-def test_the_same_file_is_planned_as_it_always_was() -> None:
-    experiment = loads(OLD_FILE, ["privacy.noise_multiplier=auto"])
-    plan = make_plan(experiment, experiment.dataset_request())
-    assert plan_hash(plan) == OLD_PLAN_HASH
-    assert {name: value for name, value in added_fields().items() if name != "cap_reason"} == {
-        name: getattr(plan, name) for name in added_fields() if name != "cap_reason"
-    }
+# -- stored plans ------------------------------------------------------------------------------------------------------
 
 
 def test_a_plan_that_lacks_a_value_or_has_a_strange_one_is_refused() -> None:
-    for values in ({**OLD_PLAN, "extra": 1}, {key: value for key, value in OLD_PLAN.items() if key != "rungs"}):
+    experiment = loads(BASE)
+    stored = values_of(make_plan(experiment, experiment.dataset_request()))
+    for values in ({**stored, "extra": 1}, {key: value for key, value in stored.items() if key != "rungs"}):
         with pytest.raises(TunerError, match="must have the values of a plan"):
             plan_from(values, trials=3)
 

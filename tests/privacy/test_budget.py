@@ -7,7 +7,7 @@ import pickle
 from math import isfinite
 
 import pytest
-from ledgers import CHEAP, MECHANISM, RELEASE, open_search
+from ledgers import CHEAP, MECHANISM, RELEASE, head_of, open_search
 
 from tuner.errors import BudgetRefusedError, InputError, LedgerError
 from tuner.privacy import accounting
@@ -16,7 +16,6 @@ from tuner.privacy.budget import BudgetView, LedgerCharge, Outstanding, SearchBu
 from tuner.privacy.events import SampledGaussian
 from tuner.privacy.laws import RunLaw
 from tuner.privacy.ledger import Ledger
-from tuner.privacy.odometer import LABEL
 from tuner.search.types import Ask
 
 BOOK = CouponBook(((MECHANISM, 10), (CHEAP, 20)))
@@ -48,7 +47,7 @@ def test_budget_view_and_charge(ledger: Ledger, search: str) -> None:
     assert (view.spent_steps, view.reserved_steps, view.left_steps, view.step_cap) == (30, 20, 950, 1000)
     assert (view.spent, view.reserved, view.left) == pytest.approx((0.03, 0.02, 0.95), abs=1e-12)
     assert view.epsilon_spent == accounting.epsilon(MECHANISM, 30, 1e-5) == budget.trial_epsilon("a", 30)
-    assert (view.epsilon_cap, view.delta, view.label, view.validation) == (4.0, 1e-5, LABEL, None)
+    assert (view.epsilon_cap, view.delta, view.validation) == (4.0, 1e-5, None)
     assert budget.charged_steps("a") == 30
     budget.settle("a", 30)
     with pytest.raises(LedgerError):
@@ -102,10 +101,10 @@ def test_a_trial_that_has_only_scores_is_outstanding_too(scored: SearchBudget) -
 
 
 def test_asking_for_nothing_fits_and_writes_nothing(ledger: Ledger, scored: SearchBudget) -> None:
-    before = ledger.head("digits")
+    before = head_of(ledger)
     assert scored.fits(Ask(0))
     scored.reserve("a", Ask(0))
-    assert ledger.head("digits") == before
+    assert head_of(ledger) == before
     with pytest.raises(InputError, match="releases must be"):
         scored.reserve("a", Ask(1, releases=-1))
 

@@ -7,7 +7,7 @@ from math import exp, log
 
 import numpy as np
 import pytest
-from ledgers import MECHANISM
+from ledgers import MECHANISM, left_steps
 
 from benchmarks.budget_brute import Discrete, DiscreteOrder, exhausting, worst_adaptive
 from tuner.errors import BudgetRefusedError, InputError, LedgerError
@@ -176,7 +176,7 @@ def test_what_was_seen_changes_nothing_about_how_many_steps_fit(ledger: Ledger, 
         ledger.reserve(search, trial, steps)
         ledger.lease(search, trial, steps // 2)
         ledger.settle(search, trial, steps // 2)
-    left = ledger.search_state(search).left_steps
+    left = left_steps(ledger.search_state(search))
     assert left == 1000 - 200 - 50 - 249
     with pytest.raises(BudgetRefusedError):
         ledger.reserve(search, "d", left + 1)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import threading
 
+from ledgers import left_steps
+
 from tuner.errors import BudgetRefusedError
 from tuner.privacy.ledger import Ledger
 
@@ -48,8 +50,8 @@ def test_threads_and_processes_racing_never_pass_the_cap(ledger: Ledger, search:
     assert not errors
     state = ledger.search_state(search)
     assert state.leased_steps == won
-    assert state.leased_steps + state.reserved_steps <= state.step_cap
-    assert state.left_steps < 30  # both were stopped by the cap and by nothing else
+    assert state.leased_steps + state.reserved_steps <= state.allowance.step_cap
+    assert left_steps(state) < 30  # both were stopped by the cap and by nothing else
     ledger.verify_chain()
 
 
@@ -72,4 +74,4 @@ def test_kill_minus_nine_leaves_every_lease_that_was_answered(ledger: Ledger, se
     assert answered <= leased <= answered + 1
     ledger.verify_chain()
     ledger.settle(search, "victim", answered)
-    assert ledger.search_state(search).left_steps == 1000 - leased
+    assert left_steps(ledger.search_state(search)) == 1000 - leased

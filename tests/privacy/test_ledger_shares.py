@@ -8,7 +8,7 @@ import threading
 from math import inf, nan
 
 import pytest
-from ledgers import CHEAP, MECHANISM, open_search
+from ledgers import CHEAP, MECHANISM, head_of, open_search
 
 from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError, LedgerError
 from tuner.privacy.ledger import Ledger
@@ -116,14 +116,14 @@ def test_what_was_closed_without_a_step_goes_back_to_the_share(divided: Ledger) 
 
 @pytest.mark.parametrize("value", [nan, inf, -1.0, 0.0])
 def test_shares_must_be_finite_and_positive(divided: Ledger, value: float) -> None:
-    before = divided.head("digits")
+    before = head_of(divided)
     with pytest.raises(InputError, match="epsilon must be"):
         divided.grant("digits", "ada", value, 1e-5)
     with pytest.raises(InputError, match="delta must be"):
         divided.grant("digits", "ada", 1.0, value)
     with pytest.raises(InputError, match="user must be"):
         divided.grant("digits", "", 1.0, 1e-5)
-    assert divided.head("digits") == before
+    assert head_of(divided) == before
 
 
 # Two sweeps at once.

@@ -34,8 +34,6 @@ __all__ = [
     "MAX_STEPS",
     "calibrate_noise",
     "composed",
-    "delta",
-    "delta_composed",
     "discretisation_error",
     "epsilon",
     "epsilon_composed",
@@ -150,32 +148,6 @@ def epsilon_composed(parts: Iterable[tuple[SampledGaussian, int]], delta: float,
     if len(steps_of) <= 1 and coarser == 1:
         return sum(epsilon(mechanism, steps, delta) for mechanism, steps in steps_of.items())
     return _read_epsilon(*composed(steps_of.items(), coarser=coarser), delta) if steps_of else 0.0
-
-
-def delta(mechanism: SampledGaussian, steps: int, epsilon: float) -> float:
-    """An upper bound of δ at `epsilon` for `steps` steps: the other way to read the curve of `epsilon`.
-
-    Same grid and same margins. It holds for every real ε; 1.0 where nothing can be told.
-
-    Args:
-        mechanism: one step.
-        steps: 0 to `MAX_STEPS`.
-        epsilon: finite; negative values are allowed.
-    """
-    return delta_composed([(mechanism, steps)], epsilon)
-
-
-def delta_composed(parts: Iterable[tuple[SampledGaussian, int]], epsilon: float) -> float:
-    """An upper bound of δ at `epsilon` for several mechanisms composed, as `epsilon_composed`; 0.0 for no steps."""
-    if not isfinite(epsilon):
-        raise InputError(f"epsilon must be a finite number, got {epsilon!r}. Write for example 1.0.")
-    steps_of = _added_up(parts)
-    if not steps_of:
-        return max(0.0, -expm1(epsilon))
-    distribution, margin = composed(steps_of.items())
-    if distribution is None:
-        return 1.0
-    return min(max(float(distribution.get_delta_for_epsilon(epsilon)), -expm1(min(epsilon, 0.0))) + margin, 1.0)
 
 
 def composed(parts: Iterable[tuple[SampledGaussian, int]], *, coarser: int = 1) -> tuple[Any, float]:

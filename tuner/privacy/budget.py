@@ -14,7 +14,7 @@ from tuner.privacy.accounting import epsilon
 from tuner.privacy.allowances import CouponBook, FixedOrder, Sealed, TotalSteps
 from tuner.privacy.events import SampledGaussian, require_steps
 from tuner.privacy.ledger import Ledger
-from tuner.privacy.odometer import LABEL, Reading, read_search, read_steps
+from tuner.privacy.odometer import Reading, read_search, read_steps
 from tuner.privacy.states import TRAINING, VALIDATION, PoolState, SearchState, TrialState
 
 __all__ = ["Asked", "BudgetView", "LedgerCharge", "Outstanding", "SearchBudget"]
@@ -64,10 +64,9 @@ class BudgetView:
         reserved_steps: promised and not yet leased.
         left_steps: neither; None where it depends on the mechanism.
         step_cap: all three together; None where there is none.
-        epsilon_spent: ODOMETER at `delta`. Not a guarantee; show it with `label`. Finite.
+        epsilon_spent: ODOMETER at `delta`. Not a guarantee. Finite.
         epsilon_cap: the guarantee.
         delta: of both.
-        label: what `epsilon_spent` is.
         validation: the same of the released validation scores; None where they are outside the guarantee.
     """
 
@@ -81,7 +80,6 @@ class BudgetView:
     epsilon_spent: float
     epsilon_cap: float
     delta: float
-    label: str = LABEL
     validation: BudgetView | None = None
 
 

@@ -349,11 +349,6 @@ class Ledger:
         """Names of all data sets with an entry, sorted."""
         return tuple(sorted(self._chain.read()))
 
-    def head(self, dataset: str) -> tuple[int, str]:
-        """Number and hash of the last entry of `dataset`; (0, 64 zeros) when there is none."""
-        state = self.dataset_state(dataset)
-        return state.seq, state.head
-
     def state_at(self, dataset: str, seq: int) -> DatasetState:
         """The data set as it stood right after its entry `seq`: what a card was issued on."""
         before = [state for entry, state in self.entries(dataset) if entry.seq <= seq]

@@ -237,36 +237,18 @@ class SearchState:
         return self.training.reserved_steps
 
     @property
-    def left_steps(self) -> int:
-        """Training steps that are neither leased nor promised; coupons of all kinds together.
-
-        Raises:
-            LedgerError: under a fixed order it depends on the mechanism.
-        """
-        if isinstance(self.allowance, FixedOrder):
-            raise LedgerError(
-                f"the steps that are left depend on the mechanism under a fixed order, as in {self.search!r}. "
-                "Ask its training pool: left(mechanism)."
-            )
-        return sum(self.training.left(mechanism) for mechanism in self.allowance.mechanisms)
-
-    @property
     def mechanism(self) -> SampledGaussian:
         """Of every training step, under a cap on total steps.
 
         Raises:
             LedgerError: the search has another allowance.
         """
-        return self._total_steps().mechanism
-
-    @property
-    def step_cap(self) -> int:
-        """Training steps of all trials together, under a cap on total steps.
-
-        Raises:
-            LedgerError: the search has another allowance.
-        """
-        return self._total_steps().step_cap
+        if not isinstance(self.allowance, TotalSteps):
+            raise LedgerError(
+                f"only a search with a cap on total steps has one mechanism, {self.search!r} has an allowance of kind "
+                f"{self.allowance.kind}. Read its allowance."
+            )
+        return self.allowance.mechanism
 
     @property
     def touched(self) -> bool:
@@ -277,14 +259,6 @@ class SearchState:
     def counts(self) -> bool:
         """Whether its cap counts against the data set: not when it was closed before it touched a record."""
         return self.status == "open" or self.touched
-
-    def _total_steps(self) -> TotalSteps:
-        if not isinstance(self.allowance, TotalSteps):
-            raise LedgerError(
-                f"only a search with a cap on total steps has one mechanism, {self.search!r} has an allowance of kind "
-                f"{self.allowance.kind}. Read its allowance."
-            )
-        return self.allowance
 
 
 @dataclass(frozen=True)
