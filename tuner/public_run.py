@@ -160,7 +160,7 @@ def _begin_charged(
     if one.plan.mechanism != plan.mechanism or one.plan.steps_per_trial != plan.steps_per_trial:
         raise TunerError(
             f"the charged run must be the one that was planned, {plan.steps_per_trial} steps of {plan.mechanism}, got "
-            f"{one.plan.steps_per_trial} of {one.plan.mechanism}. Start again with this version of the program."
+            f"{one.plan.steps_per_trial} of {one.plan.mechanism}. Start again."
         )
     which = chosen.why or f"trial {best.number} was the best"
     options.say(f"{which}; it is trained once on the private records, and that is charged")

@@ -221,7 +221,8 @@ def realised_delta(after_loud: Loud, after_quiet: Loud) -> float:
 def search(name: str, epsilon: float, delta: float, renyi: float) -> tuple[str, dict[str, object]]:
     """An entry of a search with that claim and that divergence; what it trains is of no matter to the rule."""
     return "open_search", {
-        "search": name, "allowance": TotalSteps(MECHANISM, 1).body(), "unit": "record", "user": None, "details": {},
+        "search": name, "allowance": TotalSteps(MECHANISM, 1).body(), "unit": "record", "user": "ada", "details": {},
+        "validation": None,
         "fingerprint": None, "epsilon": epsilon, "delta": delta, "units": None if renyi == inf else int(renyi * UNITS),
     }  # fmt: skip
 

@@ -10,7 +10,7 @@ from ledgers import CHEAP, MECHANISM, RELEASE, chained, file_of, folded, open_se
 from tuner.errors import LedgerCorruptError
 from tuner.privacy import ledger as writing
 from tuner.privacy.allowances import Allowance, CouponBook, FixedOrder, Sealed, TotalSteps
-from tuner.privacy.entries import Entry, entry_hash
+from tuner.privacy.entries import Entry, canonical, entry_hash
 from tuner.privacy.events import SampledGaussian
 from tuner.privacy.fold import apply
 from tuner.privacy.laws import RunLaw
@@ -177,7 +177,7 @@ def test_an_over_committed_file_is_not_opened(ledger: Ledger, search: str) -> No
     state = ledger.dataset_state("digits")
     told = {
         "dataset": "digits", "seq": 3, "time": "", "kind": "reserve", "previous": state.head,
-        "body": '{"search":"first","steps":1,"trial":"b"}',
+        "body": canonical({"search": "first", "steps": 1, "trial": "b", "pool": "training", "mechanism": named(MECHANISM)}),
     }  # fmt: skip
     forged = Entry(**told, hash=entry_hash(**told))  # type: ignore[arg-type]
     raw = sqlite3.connect(file_of(ledger))

@@ -161,9 +161,9 @@ def test_more_steps_than_the_accountant_takes_read_as_the_claims() -> None:
     for search in "st":
         body = {
             "search": search, "allowance": TotalSteps(CHEAP, 1_500_000).body(), "epsilon": 30.0, "delta": 1e-6,
-            "fingerprint": None, "details": {},
+            "fingerprint": None, "details": {}, "validation": None, "unit": "record", "user": "ada", "units": None,
         }  # fmt: skip
-        asked = {"search": search, "trial": "a", "steps": 1_500_000}
+        asked = {"search": search, "trial": "a", "steps": 1_500_000, "pool": "training"}
         rows += [("open_search", body), ("reserve", {**asked, "mechanism": name}), ("lease", asked)]
     assert read_dataset(folded(chained(rows))).epsilon == 60.0
 

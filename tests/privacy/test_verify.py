@@ -332,18 +332,30 @@ def test_the_entries_are_counted_again_by_another_program(ledger: Ledger) -> Non
     assert searches["first"].steps("training") == [(0.05, 2.0, 180)]
     assert searches["first"].steps("validation") == [(1.0, 60.0, 8)]
     assert (float(epsilon), float(delta)) == (4.0, 1e-5)
-    more = [*entries, ("lease", {"search": "first", "trial": "a", "steps": 821})]
+    more = [*entries, ("lease", {"search": "first", "trial": "a", "steps": 821, "pool": "training"})]
     assert recount(more)[0]["first"].steps("training") == [(0.05, 2.0, 1001)]
     with pytest.raises(ValueError, match="no mechanism"):
-        recount([*entries, ("lease", {"search": "first", "trial": "new", "steps": 1})])
+        recount([*entries, ("lease", {"search": "first", "trial": "new", "steps": 1, "pool": "training"})])
 
 
 @pytest.mark.parametrize(
     ("kind", "extra", "name"),
     [
-        ("total_steps", ("lease", {"search": "first", "trial": "a", "steps": 821}), "cap of training"),
-        ("coupon_book", ("lease", {"search": "first", "trial": "a", "steps": 121}), "cap of training"),
-        ("fixed_order", ("lease", {"search": "first", "trial": "a", "steps": 10**6}), "cap of training"),
+        (
+            "total_steps",
+            ("lease", {"search": "first", "trial": "a", "steps": 821, "pool": "training"}),
+            "cap of training",
+        ),
+        (
+            "coupon_book",
+            ("lease", {"search": "first", "trial": "a", "steps": 121, "pool": "training"}),
+            "cap of training",
+        ),
+        (
+            "fixed_order",
+            ("lease", {"search": "first", "trial": "a", "steps": 10**6, "pool": "training"}),
+            "cap of training",
+        ),
         (
             "validation",
             ("lease", {"search": "first", "trial": "a", "steps": 33, "pool": "validation"}),

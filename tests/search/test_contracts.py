@@ -39,6 +39,9 @@ PRUNERS = [*((name, ONE) for name in names.PRUNERS), ("unimodal", TWO)]
 class Mixed:
     """Every kind of domain, one of them conditional."""
 
+    def grid(self, points: int) -> dict[str, list[object]]:
+        return GRID
+
     def sample(self, suggest: Suggest) -> dict[str, Scalar]:
         values: dict[str, Scalar] = {
             "rate": suggest.uniform("rate", 0.01, 1.0, log=True),
@@ -57,7 +60,7 @@ def sampler_of(name: str, about: Unimodality, *, before: int = 0, seed: int = 1)
     if name in ("tpe", "gp"):
         options = {"n_startup_trials": 3}
     return make_sampler(
-        name, options, seed=seed, trials_before=before, space=Mixed(), grid=GRID, unimodality=about
+        name, options, seed=seed, trials_before=before, space=Mixed(), unimodality=about
     )  # fmt: skip
 
 

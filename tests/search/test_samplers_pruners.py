@@ -14,12 +14,24 @@ from tuner.search.samplers import GridPointSampler, grid_points, make_sampler, s
 from tuner.search.types import Stop, StopReason, Suggestion, TrialState
 from tuner.search.unimodal_options import Along, Unimodality
 
-GRID = {
+GRID: dict[str, list[object]] = {
     "learning_rate": [0.1, 0.5],
     "smoothing_radius": [0.0, 10.0, 20.0],
     "schedule": ["constant", "inverse_time"],
     "schedule.inverse_time.decay": [1.0, 2.0],
 }
+
+
+class Gridded(FakeSpace):
+    """A space with a grid of its own."""
+
+    def __init__(self, grid: dict[str, list[object]] = GRID) -> None:
+        self._grid = grid
+
+    def grid(self, points: int) -> dict[str, list[object]]:
+        return self._grid
+
+
 UNIMODALITY = Unimodality(parameters=(Along("smoothing_radius"),), last_step=STEPS, tolerance=0.002)
 NEEDED = {"percentile": {"percentile": 25.0}, "patient": {"patience": 2}, "threshold": {"lower": 0.1}}
 
@@ -41,7 +53,7 @@ def driven(sampler: optuna.samplers.BaseSampler, trials: int, study: optuna.Stud
 @pytest.mark.parametrize("name", names.SAMPLERS)
 def test_every_sampler_drives_a_conditional_space(name: str) -> None:
     options = {"n_startup_trials": 3} if name in ("tpe", "gp") else {}
-    sampler = make_sampler(name, options, seed=1, space=FakeSpace(), grid=GRID, unimodality=UNIMODALITY)
+    sampler = make_sampler(name, options, seed=1, space=Gridded(), unimodality=UNIMODALITY)
     study = driven(sampler, trials=7)
     assert [t.state.name for t in study.trials] == ["COMPLETE"] * 7
     assert all(
@@ -67,7 +79,7 @@ def test_a_resumed_sampler_does_not_begin_again(name: str) -> None:
 
 
 def test_a_grid_has_every_active_point_once_and_then_ends() -> None:
-    sampler = make_sampler("grid", seed=1, space=FakeSpace(), grid=GRID)
+    sampler = make_sampler("grid", seed=1, space=Gridded())
     assert isinstance(sampler, GridPointSampler)
     # constant: 2 rates x 3 radii; inverse_time: the same, times 2 decays
     assert sampler.grid_size == 2 * 3 + 2 * 3 * 2
@@ -79,7 +91,7 @@ def test_a_grid_has_every_active_point_once_and_then_ends() -> None:
 
 def test_a_grid_in_two_sittings_is_the_same_grid() -> None:
     def make() -> optuna.samplers.BaseSampler:
-        return make_sampler("grid", seed=1, space=FakeSpace(), grid=GRID)
+        return make_sampler("grid", seed=1, space=Gridded())
 
     once = driven(make(), trials=18)
     twice = driven(make(), trials=18, study=driven(make(), trials=7))
@@ -87,18 +99,18 @@ def test_a_grid_in_two_sittings_is_the_same_grid() -> None:
 
 
 def test_a_grid_asks_the_space_for_its_own_points() -> None:
-    class Gridded(FakeSpace):
+    class Scaled(FakeSpace):
         def grid(self, points: int) -> dict[str, list[object]]:
             return {**GRID, "learning_rate": [0.1 * (i + 1) for i in range(points)]}
 
-    sampler = make_sampler("grid", {"points": 4}, seed=1, space=Gridded())
+    sampler = make_sampler("grid", {"points": 4}, seed=1, space=Scaled())
     assert isinstance(sampler, GridPointSampler)
     assert sampler.grid_size == 4 * 3 * 3
 
 
 def test_the_order_of_a_grid_is_shuffled_by_the_seed() -> None:
     def order(seed: int) -> list[dict[str, object]]:
-        sampler = make_sampler("grid", seed=seed, space=FakeSpace(), grid=GRID)
+        sampler = make_sampler("grid", seed=seed, space=Gridded())
         return [t.params for t in driven(sampler, trials=18).trials]
 
     assert order(1) != order(2)
@@ -127,18 +139,16 @@ def test_the_order_of_a_grid_is_shuffled_by_the_seed() -> None:
 )
 def test_a_wrong_sampler_is_refused(name: str, options: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        make_sampler(name, options, seed=0, space=FakeSpace(), grid=GRID)
+        make_sampler(name, options, seed=0, space=Gridded())
 
 
 def test_a_grid_without_a_space_or_without_values_is_refused() -> None:
     with pytest.raises(InputError, match="search space"):
         make_sampler("grid", seed=0)
     with pytest.raises(InputError, match="'smoothing_radius'"):
-        make_sampler("grid", seed=0, space=FakeSpace(), grid={"learning_rate": [0.1]})
+        make_sampler("grid", seed=0, space=Gridded({"learning_rate": [0.1]}))
     with pytest.raises(InputError, match="at most"):
-        make_sampler(
-            "grid", seed=0, space=FakeSpace(), grid={**GRID, "learning_rate": [0.01 + i / 1e6 for i in range(10**5)]}
-        )
+        make_sampler("grid", seed=0, space=Gridded({**GRID, "learning_rate": [0.01 + i / 1e6 for i in range(10**5)]}))
 
 
 @pytest.mark.parametrize("name", names.PRUNERS)

@@ -105,7 +105,7 @@ def loads(text: str, overrides: Sequence[str] = (), *, source: str = "experiment
 
 
 def _resolved(experiment: Experiment) -> Experiment:
-    """The space with nothing left out is what is stored and compared: a later default changes no earlier search.
+    """Write the space out in full; this is what is stored and compared.
 
     A domain of the noise stands in it with all others, and what is unimodal is declared where that is looked for.
     """

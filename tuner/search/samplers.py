@@ -39,7 +39,6 @@ def make_sampler(
     seed: int,
     trials_before: int = 0,
     space: Space | None = None,
-    grid: Mapping[str, Sequence[object]] | None = None,
     secret: bool = False,
     unimodality: Unimodality | None = None,
 ) -> BaseSampler:
@@ -50,8 +49,7 @@ def make_sampler(
         options: constructor options, checked against `names.SAMPLERS`.
         seed: the public seed of the search.
         trials_before: trials already in the storage; see `seed_after`.
-        space: what is searched; needed by ``grid``.
-        grid: values of each parameter of the grid; by default the space's own ``grid(points)``.
+        space: what is searched; needed by ``grid``, which asks it for ``grid(points)``.
         secret: whether every value comes from the operating system and none from `seed`, as in a sealed search.
         unimodality: needed by ``unimodal``.
 
@@ -67,7 +65,7 @@ def make_sampler(
     if secret and canonical not in ("random", "bounded"):
         raise InputError(f"a sealed search takes the sampler random or bounded, got {name!r}")
     if canonical == "grid":
-        return _grid(options, seed=seed, space=space, grid=grid)
+        return _grid(options, seed=seed, space=space)
     if canonical == "unimodal":
         return _unimodal(options, seed=seed, trials_before=trials_before, unimodality=unimodality)
     seed = seed_after(seed, trials_before)
@@ -194,15 +192,13 @@ def _grid(
     *,
     seed: int,
     space: Space | None,
-    grid: Mapping[str, Sequence[object]] | None,
 ) -> GridPointSampler:
     if space is None:
         raise InputError("sampler 'grid' needs the search space")
     count = options.get("points", GRID_POINTS)
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise InputError(f"sampler 'grid': points must be a whole number of at least 1, got {count!r}")
-    values = grid if grid is not None else space.grid(count)  # type: ignore[attr-defined]  # only grids need it
-    points = grid_points(space, values)
+    points = grid_points(space, space.grid(count))  # type: ignore[attr-defined]  # only grids need it
     # Shuffled by the public seed, so that a budget that ends early leaves a spread of points and not one corner.
     random.Random(seed).shuffle(points)
     return GridPointSampler(points)
