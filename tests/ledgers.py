@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import expm1
 from pathlib import Path
 from typing import Any
 
+from tuner.privacy.accounting import composed
 from tuner.privacy.allowances import TotalSteps
 from tuner.privacy.entries import GENESIS, Entry, canonical, entry_hash
 from tuner.privacy.events import SampledGaussian
@@ -13,7 +15,18 @@ from tuner.privacy.fold import apply
 from tuner.privacy.ledger import Ledger
 from tuner.privacy.states import DatasetState, SearchState
 
-__all__ = ["CHEAP", "MECHANISM", "RELEASE", "chained", "file_of", "folded", "head_of", "left_steps", "open_search"]
+__all__ = [
+    "CHEAP",
+    "MECHANISM",
+    "RELEASE",
+    "chained",
+    "delta_at",
+    "file_of",
+    "folded",
+    "head_of",
+    "left_steps",
+    "open_search",
+]
 
 MECHANISM = SampledGaussian(0.05, 2.0)
 CHEAP = SampledGaussian(0.01, 4.0)
@@ -22,6 +35,12 @@ RELEASE = SampledGaussian(1.0, 50.0)
 
 def file_of(ledger: Ledger) -> Path:
     return Path(ledger.url.removeprefix("sqlite:///"))
+
+
+def delta_at(mechanism: SampledGaussian, steps: int, epsilon: float) -> float:
+    """δ at `epsilon`, which may be negative, as the accountant's distribution has it."""
+    distribution, margin = composed([(mechanism, steps)])
+    return max(float(distribution.get_delta_for_epsilon(epsilon)), -expm1(min(epsilon, 0.0))) + margin
 
 
 def head_of(ledger: Ledger) -> tuple[int, str]:

@@ -296,12 +296,12 @@ def _dataset(state: DatasetState) -> dict[str, Any]:
 
 
 def _with_odometer(state: DatasetState) -> dict[str, Any]:
-    from tuner.privacy.odometer import LABEL_WITHOUT_CAP, read_dataset
+    from tuner.privacy.odometer import LABEL, LABEL_WITHOUT_CAP, read_dataset
 
     read, cap = read_dataset(state), state.cap
     # Where the claims alone bound what was spent, at more than the cap's δ, there is no other δ to read it at.
     at = "the cap's" if cap is not None and read.delta == cap.delta else "that of all searches together"
-    label = read.label if cap is not None else LABEL_WITHOUT_CAP
+    label = LABEL_WITHOUT_CAP if cap is None else LABEL
     return {
         **_dataset(state),
         "odometer": {"epsilon_spent": read.epsilon, "delta": read.delta, "delta_is": at, "label": label},

@@ -175,9 +175,9 @@ def test_names_and_records_belong_to_one_data_set() -> None:
 def test_an_over_committed_file_is_not_opened(ledger: Ledger, search: str) -> None:
     ledger.reserve(search, "a", 1000)
     state = ledger.dataset_state("digits")
+    kind, body = reserve(1, "b", search=search)
     told = {
-        "dataset": "digits", "seq": 3, "time": "", "kind": "reserve", "previous": state.head,
-        "body": canonical({"search": "first", "steps": 1, "trial": "b", "pool": "training", "mechanism": named(MECHANISM)}),
+        "dataset": "digits", "seq": 3, "time": "", "kind": kind, "previous": state.head, "body": canonical(body),
     }  # fmt: skip
     forged = Entry(**told, hash=entry_hash(**told))  # type: ignore[arg-type]
     raw = sqlite3.connect(file_of(ledger))

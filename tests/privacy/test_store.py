@@ -82,7 +82,7 @@ def test_a_ledger_has_an_id_that_stays(door: Backdoor, store: Store) -> None:
     assert len(store.ledger_id) == 36
     for create in (True, False):
         assert open_store(door.url, create=create).ledger_id == store.ledger_id
-    assert door.sql("SELECT one, schema, ledger FROM meta") == [(1, 2, store.ledger_id)]
+    assert door.sql("SELECT one, schema, ledger FROM meta") == [(1, 1, store.ledger_id)]
 
 
 def test_creation_is_won_by_one(door: Backdoor) -> None:

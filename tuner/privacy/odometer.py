@@ -35,12 +35,10 @@ class Reading:
     Attributes:
         epsilon: finite.
         delta: in (0, 1).
-        label: to be shown with it.
     """
 
     epsilon: float
     delta: float
-    label: str = LABEL
 
 
 @dataclass(frozen=True)
@@ -66,11 +64,6 @@ class Odometer:
     def delta(self) -> float:
         """Of the whole."""
         return self.whole.delta
-
-    @property
-    def label(self) -> str:
-        """To be shown with it."""
-        return self.whole.label
 
 
 def read_search(search: SearchState) -> Odometer:
