@@ -64,7 +64,6 @@ def test_every_option_that_is_on_is_in_the_hash() -> None:
     "option",
     [
         "search.space={lr: default, clipping: flat, augmentation: none, M: 1, ema_decay: 0.0}",
-        "search.space={lr: default, ema_decay: 0}",
         "trainable.precision=float32",
         "privacy.runs={law: geometric}",
         "dataset.validation.noise=auto",

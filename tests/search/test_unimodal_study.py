@@ -166,6 +166,7 @@ def test_what_is_minimised_is_turned_round() -> None:
                 value=turned[27], params={"R": radius}, distributions={"R": DOMAIN}, intermediate_values=turned
             )
         )
+    assert sampler().best_trial(made) == sampler().best_trial(known_study()) == 1
     assert decides(made, pruner(), 1.0, 0)
 
 

@@ -208,17 +208,13 @@ def test_the_stream_is_aes_256_in_counter_mode_with_key_erasure() -> None:
     assert generator.state_dict()["key"].numpy().tobytes() == key
 
 
-def normal(generator: WordGenerator, size: int) -> torch.Tensor:
-    return generator.add_normal(torch.zeros(size, dtype=torch.float64), 1.0, torch.float64)
-
-
 @pytest.mark.parametrize("size", [3, 2 * CHUNK + 3])
 def test_a_request_has_one_key_however_long_it_is(size: int) -> None:
     """The stream of one key, read in one piece, gives the same numbers and the next key."""
     stream = Cipher(algorithms.AES256(bytes([1]) * 32), modes.CTR(bytes(16))).encryptor()
     expected_key = stream.update(bytes(32))
     generator = keyed()
-    numbers = normal(generator, size)
+    numbers = generator.normal(size, torch.float64)
 
     def fill(words: Words) -> None:
         words[:] = np.frombuffer(stream.update(bytes(8 * len(words))), dtype="<u8")
@@ -254,12 +250,12 @@ def test_a_forked_child_does_not_repeat_its_parents_noise(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("make", GENERATORS)
 def test_a_stored_stream_continues(make: Callable[[], WordGenerator]) -> None:
     generator = make()
-    normal(generator, 5)
+    generator.normal(5)
     state = generator.state_dict()
-    expected = normal(generator, 5), generator.uniform(5)
+    expected = generator.normal(5), generator.uniform(5)
     other = SecureGenerator() if isinstance(generator, SecureGenerator) else SeededGenerator(999)
     other.load_state_dict(state)
-    assert torch.equal(normal(other, 5), expected[0])
+    assert torch.equal(other.normal(5), expected[0])
     assert torch.equal(other.uniform(5), expected[1])
 
 

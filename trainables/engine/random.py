@@ -72,6 +72,14 @@ class WordGenerator(ABC):
         np.multiply(words, 2.0**-53, out=numbers)
         return torch.from_numpy(numbers)
 
+    def normal(self, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """`size` standard Gaussians, computed in float64 and rounded to `dtype`, on the CPU."""
+        numbers = torch.empty(size, dtype=dtype)
+        target = numbers.numpy()
+        for part, made in self._gaussians.chunks(self._request(), size):
+            np.copyto(target[part], made, casting="same_kind")
+        return numbers
+
     def add_normal(self, total: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
         """`total` plus as many Gaussians of standard deviation `scale`, a new tensor of `dtype` where `total` lies.
 

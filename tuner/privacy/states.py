@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Context, Decimal, Inexact
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 
 from tuner.errors import LedgerError
@@ -189,17 +188,17 @@ class SearchState:
     epsilon: float
     delta: float
     pools: Mapping[str, PoolState]
-    validation_claim: tuple[float, float] | None = None
-    unit: str = "record"
+    validation_claim: tuple[float, float] | None
+    unit: str
     user: str
-    fingerprint: str | None = None
-    details: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    fingerprint: str | None
+    details: Mapping[str, Any]
     status: str = "open"
     begun: bool = False
     cards: tuple[tuple[str, str, int], ...] = ()
-    units: int | None = None
-    opened_seq: int = 0
-    opened_time: str = ""
+    units: int | None
+    opened_seq: int
+    opened_time: str
 
     @property
     def training(self) -> PoolState:

@@ -164,6 +164,11 @@ class UnimodalSampler(_Unimodal, BaseSampler):
         beliefs = self.beliefs(study)
         return beliefs is not None and beliefs.waits()
 
+    def best_trial(self, study: Study) -> int | None:
+        """Number of the complete trial that is believed to be the best: by the curve, not by its luck."""
+        beliefs = self.beliefs(study)
+        return None if beliefs is None else beliefs.best()
+
     def is_over(self, study: Study) -> bool:
         """Whether the best complete trial is so surely near the best that the rest of the budget is better kept."""
         beliefs = self.beliefs(study)
