@@ -26,7 +26,7 @@ from trainables.rungs import checkpoint_path
 from trainables.training import PrivateTraining
 from tuner.entering import enter
 from tuner.experiment import load
-from tuner.plan import added_fields, plan_from
+from tuner.plan import plan_from
 from tuner.prepare import prepare
 from tuner.privacy.entries import canonical, entry_hash
 from tuner.privacy.ledger import Ledger
@@ -188,26 +188,6 @@ def test_a_sweep_whose_files_are_others_neither_goes_on_nor_is_exported(
         assert "estore" in said.err, "it says what to do"
         assert "from a copy" in said.err
     assert not (charged.folder / "exports").exists()
-
-
-def test_a_sweep_from_before_an_option_was_there_goes_on_and_is_exported(charged: Tune) -> None:
-    """Its file and plan lack the option, and its ledger has a hash without it: it means what it always meant."""
-    file, plan = charged.sweeps[0] / "experiment.yaml", charged.sweeps[0] / "plan.json"
-    values = yaml.safe_load(file.read_text())
-    for option in ("clipping", "augmentation", "augmentation_multiplicity", "ema_decay"):
-        del values["search"]["space"][option]
-    del values["trainable"]["precision"], values["search"]["public"]
-    for option in ("unit", "cap", "order", "accountant", "runs"):
-        del values["privacy"][option]
-    for option in ("epsilon", "delta", "noise"):
-        del values["dataset"]["validation"][option]
-    del values["dataset"]["public_users"], values["dataset"]["records_per_user"]
-    file.write_text(yaml.safe_dump(values, sort_keys=False))
-    planned = json.loads(plan.read_text())
-    plan.write_text(json.dumps({key: value for key, value in planned.items() if key not in added_fields()}))
-    charged("resume", "tiny", *MORE)
-    charged("export", "tiny")
-    assert charged("verify", "exports/tiny/privacy_card.json").code == 0
 
 
 def test_the_files_restored_the_sweep_goes_on(charged: Tune) -> None:
