@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from benchmarks import budget_brute_selection as selection
 from tuner.errors import BudgetRefusedError
-from tuner.privacy.admission import admit, order_filter
-from tuner.privacy.allowances import UNITS, CouponBook, FixedOrder, TotalSteps
+from tuner.privacy.accountant.filters import UNITS, CouponBook, FixedOrder, TotalSteps
+from tuner.privacy.ledger.admission import admit, order_filter
 
 __all__ = [
     "FAULTS",
@@ -279,7 +279,7 @@ def _data_set(rng: np.random.Generator, fault: str | None) -> tuple[float, float
 
 
 def _exact(values: Any) -> Any:  # noqa: ANN401 - what the data set's state holds
-    from tuner.privacy.states import exact_sum
+    from tuner.privacy.ledger.state import exact_sum
 
     return exact_sum(*values)
 

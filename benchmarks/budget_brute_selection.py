@@ -14,8 +14,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.privacy.laws import RunLaw
-from tuner.privacy.selection import Shift, shift_of
+from tuner.privacy.accountant.run_laws import RunLaw
+from tuner.privacy.accountant.selection import Shift, shift_of
 
 __all__ = ["best_of_runs", "cut_off", "learning_sampler", "profile_of"]
 

@@ -30,8 +30,8 @@ from benchmarks.budget_common import Results, Settings
 
 if TYPE_CHECKING:
     from trainables.data import DatasetRequest, Splits
-    from tuner.prepare import Prepared
-    from tuner.search.types import Suggestion, TrialView
+    from tuner.study.types import Suggestion, TrialView
+    from tuner.sweep.ready import Prepared
 
 __all__ = ["measure", "perform", "train"]
 
@@ -75,7 +75,7 @@ def _one(task: tuple[Run, str | None]) -> tuple[Run, Outcome]:
 
 def train(workload: Workload, run: Run, folder: Path, data_dir: str | None) -> Outcome:
     """One arm at one ε with one seed, its files in `folder`; `seconds` is left 0."""
-    from tuner.prepare import prepare
+    from tuner.sweep.ready import prepare
 
     (folder / "buys.yaml").write_text(json.dumps(file_of(workload, run)))  # which is YAML
     prepared = prepare(str(folder / "buys.yaml"), (), data_dir=data_dir)
@@ -89,7 +89,7 @@ def train(workload: Workload, run: Run, folder: Path, data_dir: str | None) -> O
             raise RuntimeError("the charged run must be the one that was planned")
         prepared, trials = one, 1
     elif run.arm == "selection":
-        from tuner.privacy.allowances import Sealed
+        from tuner.privacy.accountant.filters import Sealed
 
         sealed = plan.training_allowance
         assert isinstance(sealed, Sealed)
@@ -119,15 +119,15 @@ def _on_proxy(prepared: Prepared, data_dir: str | None) -> Prepared:
 
 def _search(prepared: Prepared, run: Run, folder: Path, *, trials: int, charged: bool) -> TrialView:
     """Run a search with the product's driver; its best trial."""
-    from tuner.execution import local
-    from tuner.execution.common import NoCharge
-    from tuner.privacy.budget import SearchBudget
-    from tuner.privacy.ledger import Ledger
-    from tuner.search.driver import StudyDriver
-    from tuner.search.pruners import make_pruner
-    from tuner.search.samplers import make_sampler
-    from tuner.search.storage import open_storage, open_study
-    from tuner.search.views import best_trial, read_trials
+    from tuner.executors import local
+    from tuner.executors.base import NoCharge
+    from tuner.privacy.ledger.ledger import Ledger
+    from tuner.privacy.ledger.search_budget import SearchBudget
+    from tuner.study.driver import StudyDriver
+    from tuner.study.pruners import make_pruner
+    from tuner.study.samplers import make_sampler
+    from tuner.study.storage import open_storage, open_study
+    from tuner.study.views import best_trial, read_trials
 
     experiment, plan = prepared.experiment, prepared.plan
     folder.mkdir()
@@ -177,7 +177,7 @@ def _search(prepared: Prepared, run: Run, folder: Path, *, trials: int, charged:
 
 
 def _spec(prepared: Prepared, run: Run, parameters: dict[str, object], number: int) -> Any:  # noqa: ANN401 - a spec
-    from tuner.prepare import training_spec
+    from tuner.sweep.ready import training_spec
 
     spec = training_spec(prepared.experiment, prepared.request, prepared.plan, parameters=parameters, number=number)
     on = list(ARMS).index(run.arm) + 10 * (prepared.request.name != prepared.experiment.dataset.name)
@@ -196,7 +196,7 @@ def _test(prepared: Prepared, run: Run, winner: TrialView, folder: Path) -> floa
     """Test accuracy of the winner's model in percent: the one time that these records are looked at."""
     from trainables.rungs import checkpoint_path
     from trainables.training import PrivateTraining
-    from tuner.execution.common import NoCharge
+    from tuner.executors.base import NoCharge
 
     checkpoint = checkpoint_path(folder, winner.id)
     assert checkpoint is not None

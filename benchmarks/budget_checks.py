@@ -10,7 +10,7 @@ from benchmarks.budget_brute import FAULTS, Discrete, DiscreteOrder, exhausting,
 from benchmarks.budget_common import Results, Settings, Table, count
 from benchmarks.budget_tables import rows
 from benchmarks.engine_measure import Figure
-from tuner.privacy.allowances import UNITS
+from tuner.privacy.accountant.filters import UNITS
 
 __all__ = ["brute_force", "counter_example", "tables"]
 

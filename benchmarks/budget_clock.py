@@ -35,10 +35,10 @@ def _install(jump: Path) -> None:
         def now(cls, tz: datetimes.tzinfo | None = None) -> Self:
             return super().now(tz) + datetimes.timedelta(seconds=shift())
 
-    import tuner.cli
-    import tuner.privacy.ledger
-    import tuner.run
-    import tuner.tracking.recorder  # noqa: F401 - imported so that their names can be replaced
+    import tuner.cli.app
+    import tuner.privacy.ledger.ledger
+    import tuner.recorder.recorder  # noqa: F401 - imported so that their names can be replaced
+    import tuner.runner.commands
 
     time.time = lambda: _TIME() + shift()
     for name, module in list(sys.modules.items()):

@@ -93,8 +93,9 @@ def _counted(draw: Callable[..., Any], file: int) -> Callable[..., Any]:
 
 def main() -> None:
     """The program itself, with a training that counts."""
-    from tuner.cli import cli
-    from tuner.execution import local, ray_runner
+    from tuner.cli.app import cli
+    from tuner.executors import local
+    from tuner.executors.ray import runner as ray_runner
 
     make_training = partial(counted_training, Path(sys.argv[1]))
     local.run = partial(local.run, make_training=make_training)

@@ -280,7 +280,7 @@ def _message(path: Path) -> str:
 def _head(ledger: Path, seq: int | None = None) -> tuple[int, str]:
     """Number and hash of the last entry, or of entry `seq`, with the whole chain checked."""
     from tuner.errors import LedgerError
-    from tuner.privacy.ledger import Ledger
+    from tuner.privacy.ledger.ledger import Ledger
 
     try:
         opened = Ledger.open(f"sqlite:///{ledger}", create=False)
@@ -294,7 +294,7 @@ def _head(ledger: Path, seq: int | None = None) -> tuple[int, str]:
 def _state(scene: Scene) -> tuple[int, int, list[str]]:
     """Steps leased, noise drawn, and what is wrong with that."""
     from tuner.errors import LedgerError
-    from tuner.privacy.ledger import Ledger
+    from tuner.privacy.ledger.ledger import Ledger
 
     draws = read_draws(scene.folder / "draws")
     drawn = sum(attempt.begun for attempts in draws.values() for attempt in attempts)
@@ -329,7 +329,7 @@ def _mount(place: Path) -> bool:
 
 def _tracking_database(folder: Path) -> Path:
     """An empty database of MLflow: making one takes seconds, copying it none."""
-    from tuner.tracking.store import connect
+    from tuner.recorder.mlflow_store import connect
 
     connect(f"sqlite:///{folder}/mlflow.db")
     return folder / "mlflow.db"

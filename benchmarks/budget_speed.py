@@ -20,8 +20,8 @@ from benchmarks.budget_common import Results, Settings, child_environment
 from benchmarks.engine_measure import Figure, figure_of
 
 if TYPE_CHECKING:
-    from tuner.privacy.events import SampledGaussian
-    from tuner.privacy.ledger import Ledger
+    from tuner.privacy.accountant.mechanism import SampledGaussian
+    from tuner.privacy.ledger.ledger import Ledger
 
 __all__ = ["PLANS", "SWEEPS", "measure"]
 
@@ -124,10 +124,10 @@ def filled(url: str, *, trials: int, leases: int, searches: int = 1) -> Ledger:
 
     The entries are those that the ledger itself writes, in one transaction, for a disk would take minutes.
     """
-    from tuner.privacy.accounting import epsilon
-    from tuner.privacy.allowances import TotalSteps
-    from tuner.privacy.events import SampledGaussian
-    from tuner.privacy.ledger import Ledger
+    from tuner.privacy.accountant.filters import TotalSteps
+    from tuner.privacy.accountant.mechanism import SampledGaussian
+    from tuner.privacy.accountant.pld import epsilon
+    from tuner.privacy.ledger.ledger import Ledger
 
     ledger = Ledger.open(url)
     each, steps = trials // searches, 10
@@ -161,9 +161,9 @@ def _trial(
 
 def _admission(results: Results) -> None:
     """The question whether a trial fits, and the writes that follow it, on a disk in memory and on a real one."""
-    from tuner.privacy.budget import SearchBudget
-    from tuner.privacy.ledger import Ledger
-    from tuner.search.types import Ask
+    from tuner.privacy.ledger.ledger import Ledger
+    from tuner.privacy.ledger.search_budget import SearchBudget
+    from tuner.study.types import Ask
 
     ask, numbers = Ask(steps=1), itertools.count()
     with tempfile.TemporaryDirectory(dir=_IN_MEMORY) as inside:
@@ -185,9 +185,9 @@ def _admission(results: Results) -> None:
 
 def _odometer(results: Results, *, many: bool) -> None:
     """ε of what a search has spent, when it was never asked for at this number of steps and when it was."""
-    from tuner.privacy.budget import SearchBudget
-    from tuner.privacy.odometer import read_dataset
-    from tuner.search.types import Ask
+    from tuner.privacy.ledger.odometer import read_dataset
+    from tuner.privacy.ledger.search_budget import SearchBudget
+    from tuner.study.types import Ask
 
     with tempfile.TemporaryDirectory(dir=_IN_MEMORY) as inside:
         ledger = filled(f"sqlite:///{inside}/one.db", trials=TRIALS, leases=1)
@@ -210,8 +210,8 @@ def _odometer(results: Results, *, many: bool) -> None:
 
 def _cached(results: Results) -> None:
     """A composition that was made before is not made again; one at another δ is not either, only read."""
-    from tuner.privacy.accounting import epsilon
-    from tuner.privacy.events import SampledGaussian
+    from tuner.privacy.accountant.mechanism import SampledGaussian
+    from tuner.privacy.accountant.pld import epsilon
 
     times: dict[str, list[float]] = {"first": [], "again": [], "another_delta": []}
     for number in range(7):
@@ -230,7 +230,7 @@ import sys, time
 from pathlib import Path
 import dp_accounting.pld.privacy_loss_distribution
 from tuner.experiment import load
-from tuner.plan import make_plan
+from tuner.plan.plan import make_plan
 experiment = load(Path("thousand.yaml"), sys.argv[1:])
 cpu, wall = time.process_time(), time.perf_counter()
 plan = make_plan(experiment, experiment.dataset_request(None))

@@ -128,7 +128,7 @@ class _Storm:
 
     def leased(self) -> dict[str, int]:
         """Steps leased by every trial of every sweep of the storm."""
-        from tuner.privacy.ledger import Ledger
+        from tuner.privacy.ledger.ledger import Ledger
 
         state = Ledger.open(self.ledger, create=False).dataset_state("digits")
         mine = {path.name for path in self.folder.glob("runs/storm-*")}

@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.budget_brute import Discrete, exhausting
-from tuner.privacy.accounting import epsilon, epsilon_composed
-from tuner.privacy.events import SampledGaussian
-from tuner.privacy.inverses import guess_gdp
-from tuner.privacy.laws import RunLaw
-from tuner.privacy.rdp import ORDERS, divergence, epsilon_of_divergence
-from tuner.privacy.selection import epsilon_selection, poisson_shift, profile
+from tuner.privacy.accountant.initial_guess import guess_gdp
+from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.accountant.pld import epsilon, epsilon_composed
+from tuner.privacy.accountant.rdp import ORDERS, divergence, epsilon_of_divergence
+from tuner.privacy.accountant.run_laws import RunLaw
+from tuner.privacy.accountant.selection import epsilon_selection, poisson_shift, profile
 
 __all__ = ["HETEROGENEOUS", "Row", "counter_example", "rows", "shuffled_epsilon"]
 

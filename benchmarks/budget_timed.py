@@ -36,9 +36,9 @@ def _watch(seconds: list[float], function: Callable[..., Any]) -> Callable[..., 
 
 def main() -> None:
     """Watch and run."""
-    from tuner.cli import cli
-    from tuner.execution import local
-    from tuner.privacy.ledger import Ledger
+    from tuner.cli.app import cli
+    from tuner.executors import local
+    from tuner.privacy.ledger.ledger import Ledger
 
     writes: list[float] = []
     opened: list[float] = []

@@ -7,7 +7,7 @@ import statistics
 from dataclasses import dataclass
 
 from benchmarks.dplis_runs import DELTA, Results, Run, Study
-from tuner.privacy.accounting import epsilon as epsilon_of
+from tuner.privacy.accountant.pld import epsilon as epsilon_of
 
 __all__ = [
     "Arm",

@@ -14,8 +14,8 @@ from pathlib import Path
 from trainables import data
 from trainables.data import DatasetRequest, Splits, public_train_size
 from trainables.training import PrivateTraining, TrainingSpec
-from tuner.privacy.accounting import max_steps
-from tuner.privacy.events import SampledGaussian
+from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.accountant.pld import max_steps
 
 __all__ = ["DELTA", "Results", "Run", "Study", "append", "measure", "read", "train"]
 

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 
 from trainables.data import DatasetRequest, public_train_size
 from trainables.training import PrivateTraining, TrainingSpec
-from tuner.privacy.accounting import calibrate_noise
-from tuner.privacy.accounting import epsilon as epsilon_of
-from tuner.privacy.events import SampledGaussian
+from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.accountant.pld import calibrate_noise
+from tuner.privacy.accountant.pld import epsilon as epsilon_of
 
 DELTA = 1e-5
 BATCH_SIZE = 4096

@@ -181,7 +181,7 @@ def _slots(settings: Settings, results: Results) -> None:
 
 def _bracket(settings: Settings, results: Results) -> None:
     """A constant curve whose mode is said to be at the left end: the worst case, over all looks of a search of 40."""
-    from tuner.search.unimodal.bracket import bracket, deviation_of_neighbours, threshold
+    from tuner.study.unimodal.bracket import bracket, deviation_of_neighbours, threshold
 
     runs, looks = (200 if settings.quick else 2_000), 40
     for known in (True, False):
@@ -203,9 +203,9 @@ def _bracket(settings: Settings, results: Results) -> None:
 
 def _times(settings: Settings, results: Results) -> None:
     """A decision when the curve is known already, and after 250 records were added to."""
-    from tuner.search.unimodal.axis import Axis
-    from tuner.search.unimodal.beliefs import Beliefs, Rules, believe
-    from tuner.search.unimodal.records import Record, Seen, Standing
+    from tuner.study.unimodal.axis import Axis
+    from tuner.study.unimodal.beliefs import Beliefs, Rules, believe
+    from tuner.study.unimodal.records import Record, Seen, Standing
 
     random, axis = np.random.default_rng(settings.seed), Axis(*DOMAIN)
     truth, records, trials = problem("unimodal", random), [], []
@@ -309,8 +309,8 @@ def _regret(played: Sequence[Played], epochs: int) -> float:
 
 def _epsilon(epochs: float) -> str:
     """Of so many trial-epochs in all, composed: batch 256 of 50 000 records, noise 1.1, δ = 1e-5 (DPLIS, Table 1)."""
-    from tuner.privacy.accounting import epsilon
-    from tuner.privacy.events import SampledGaussian
+    from tuner.privacy.accountant.mechanism import SampledGaussian
+    from tuner.privacy.accountant.pld import epsilon
 
     if not math.isfinite(epochs):
         return "–"

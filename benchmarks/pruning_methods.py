@@ -11,7 +11,7 @@ from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner,
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
 
 from benchmarks.pruning_curves import DOMAIN, EPOCHS, RUNGS
-from tuner.search.unimodal_optuna import UnimodalPruner, UnimodalSampler
+from tuner.study.unimodal_optuna import UnimodalPruner, UnimodalSampler
 
 __all__ = ["METHODS", "TOLERANCE", "Played"]
 

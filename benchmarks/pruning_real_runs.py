@@ -228,11 +228,11 @@ def sweep(
         folder: its own.
         data_dir: folder with the data sets.
     """
-    from tuner.checking import check_startable
-    from tuner.executing import RunOptions
-    from tuner.export import export_sweep
-    from tuner.prepare import prepare
-    from tuner.starting import start
+    from tuner.export.package import export_sweep
+    from tuner.runner.execution import RunOptions
+    from tuner.runner.start import start
+    from tuner.sweep.preflight import check_startable
+    from tuner.sweep.ready import prepare
 
     # What a run that was killed left is unseen and its ledger is of no use to anyone: the records are public.
     shutil.rmtree(folder, ignore_errors=True)
@@ -315,15 +315,15 @@ def _dataset(workload: Workload, folder: Path, data_dir: str | None) -> dict[str
 
 def _outcome(made: Any, exported: Mapping[str, Any], state: str, *, seconds: float) -> Outcome:  # noqa: ANN401 - a SweepFolder
     """What the sweep's storage, its ledger and its export tell."""
-    from tuner import sweeps
     from tuner.experiment import load
-    from tuner.plan import plan_from
-    from tuner.presenting import not_started
-    from tuner.privacy.budget import SearchBudget
-    from tuner.privacy.ledger import Ledger
-    from tuner.search.types import TrialState
-    from tuner.search.views import best_trial, read_trials
-    from tuner.study import open_sweep_study
+    from tuner.plan.plan import plan_from
+    from tuner.privacy.ledger.ledger import Ledger
+    from tuner.privacy.ledger.search_budget import SearchBudget
+    from tuner.report.facts import not_started
+    from tuner.study.types import TrialState
+    from tuner.study.views import best_trial, read_trials
+    from tuner.sweep import folder as sweeps
+    from tuner.sweep.sweep_study import open_sweep_study
 
     experiment = load(made.experiment)
     plan = plan_from(sweeps.read_json(made.plan), trials=experiment.search.trials)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tuner.privacy.allowances import CouponBook, FixedOrder, Sealed, TotalSteps
-from tuner.privacy.card import CardFacts
-from tuner.privacy.events import SampledGaussian
-from tuner.privacy.laws import RunLaw
-from tuner.privacy.ledger import Ledger
+from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, TotalSteps
+from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.accountant.run_laws import RunLaw
+from tuner.privacy.card.card import CardFacts
+from tuner.privacy.ledger.ledger import Ledger
 
 MECHANISM = SampledGaussian(0.05, 2.0)
 OTHER = SampledGaussian(0.02, 1.5)

@@ -7,13 +7,13 @@ from math import expm1
 from pathlib import Path
 from typing import Any
 
-from tuner.privacy.accounting import composed
-from tuner.privacy.allowances import TotalSteps
-from tuner.privacy.entries import GENESIS, Entry, canonical, entry_hash
-from tuner.privacy.events import SampledGaussian
-from tuner.privacy.fold import apply
-from tuner.privacy.ledger import Ledger
-from tuner.privacy.states import DatasetState, SearchState
+from tuner.privacy.accountant.filters import TotalSteps
+from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.accountant.pld import composed
+from tuner.privacy.ledger.entries import GENESIS, Entry, canonical, entry_hash
+from tuner.privacy.ledger.ledger import Ledger
+from tuner.privacy.ledger.rules import apply
+from tuner.privacy.ledger.state import DatasetState, SearchState
 
 __all__ = [
     "CHEAP",

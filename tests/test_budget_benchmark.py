@@ -32,11 +32,11 @@ from trainables.engine import step
 from trainables.training import LEASE_STEPS, PrivateTraining, TrainingSpec
 from tuner.errors import LedgerCorruptError
 from tuner.experiment import load
-from tuner.privacy.accounting import epsilon
-from tuner.privacy.allowances import TotalSteps
-from tuner.privacy.budget import LedgerCharge
-from tuner.privacy.events import SampledGaussian
-from tuner.privacy.ledger import Ledger
+from tuner.privacy.accountant.filters import TotalSteps
+from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.accountant.pld import epsilon
+from tuner.privacy.ledger.ledger import Ledger
+from tuner.privacy.ledger.search_budget import LedgerCharge
 
 STEPS = 450
 DIGITS = DatasetRequest(name="digits")

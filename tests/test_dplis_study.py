@@ -16,7 +16,7 @@ from benchmarks.dplis_arms import Arm, Estimate, best_rate, points
 from benchmarks.dplis_chart import chart
 from benchmarks.dplis_report import section
 from benchmarks.dplis_runs import Accuracies, Run, Study, append, read, training_of
-from tuner.privacy.accounting import epsilon
+from tuner.privacy.accountant.pld import epsilon
 
 STUDY = Study(
     name="planted",

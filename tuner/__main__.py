@@ -1,5 +1,5 @@
 """`python -m tuner`: the program under a name that nothing else can own."""
 
-from tuner.cli import main
+from tuner.cli.app import main
 
 main()

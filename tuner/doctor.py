@@ -17,10 +17,10 @@ __all__ = ["DISTRIBUTION", "Finding", "diagnose", "findings_text", "fix_script"]
 
 DISTRIBUTION = "dp-tuner"
 PACKAGES = ("tuner", "trainables", "search_spaces")
-_ENTRY = "tuner.cli"
+_ENTRY = "tuner.cli.app"
 _SCRIPT = """#!{python}
 import sys
-from tuner.cli import main
+from tuner.cli.app import main
 if __name__ == "__main__":
     sys.exit(main())
 """

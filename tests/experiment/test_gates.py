@@ -10,8 +10,8 @@ from tuner.errors import ExperimentError
 from tuner.experiment import Experiment, loads
 from tuner.experiment.gates_priced import LARGEST_MENU
 from tuner.experiment.values import _ORDERS
-from tuner.privacy.laws import POISSON_MEAN
-from tuner.privacy.rdp import ORDER_RANGE
+from tuner.privacy.accountant.rdp import ORDER_RANGE
+from tuner.privacy.accountant.run_laws import POISSON_MEAN
 
 BASE = """\
 name: gated

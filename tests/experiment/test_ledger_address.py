@@ -112,7 +112,7 @@ def test_a_variable_that_is_no_address_is_refused_by_its_name_and_without_its_pa
 
 def test_a_files_password_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its address is refused where the ledger is opened; comparing it would print it."""
-    from tuner.privacy.ledger import Ledger
+    from tuner.privacy.ledger.ledger import Ledger
 
     monkeypatch.setenv(VARIABLE, "postgresql://ada@db/ledger")
     experiment = loads(text(ledger="postgresql://ada:secret@db/other"))

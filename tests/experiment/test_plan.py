@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuner.comparing import comparison
 from tuner.errors import BudgetRefusedError, TunerError
 from tuner.experiment import loads
-from tuner.plan import Plan, make_plan, plan_from, steps_per_trial
-from tuner.presenting_plan import plan_text, plan_warnings
-from tuner.privacy.accounting import calibrate_noise, epsilon, max_steps
-from tuner.privacy.allowances import CouponBook, FixedOrder, Sealed, TotalSteps
-from tuner.privacy.events import SampledGaussian
-from tuner.privacy.rdp import best_order
-from tuner.privacy.selection import epsilon_selection
-from tuner.search.types import Ask
-from tuner.settings import plan_hash
+from tuner.plan.comparison import comparison
+from tuner.plan.plan import Plan, make_plan, plan_from, steps_per_trial
+from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, TotalSteps
+from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.accountant.pld import calibrate_noise, epsilon, max_steps
+from tuner.privacy.accountant.rdp import best_order
+from tuner.privacy.accountant.selection import epsilon_selection
+from tuner.report.plan_facts import plan_text, plan_warnings
+from tuner.study.types import Ask
+from tuner.sweep.settings import plan_hash
 
 BASE = """\
 name: planned
@@ -368,7 +368,7 @@ def test_a_plan_that_lacks_a_value_or_has_a_strange_one_is_refused() -> None:
 
 def test_planning_loads_no_torch() -> None:
     code = (
-        "import sys; from tuner.experiment import loads; from tuner.plan import make_plan;"
+        "import sys; from tuner.experiment import loads; from tuner.plan.plan import make_plan;"
         f"e = loads({BASE!r}); make_plan(e, e.dataset_request());"
         "print({'torch', 'ray', 'mlflow', 'optuna'} & set(sys.modules))"
     )

@@ -8,8 +8,8 @@ import pytest
 
 from tuner.errors import InputError
 from tuner.experiment import loads
-from tuner.plan import make_plan
-from tuner.prepare import training_spec
+from tuner.plan.plan import make_plan
+from tuner.sweep.ready import training_spec
 
 FILE = """
 schema: 1

@@ -16,7 +16,7 @@ from trainables.hyperparameters import HYPERPARAMETERS, Hyperparameters, from_pa
 from tuner.errors import ExperimentError
 from tuner.experiment import Experiment, loads, shipped, yamlfile
 from tuner.experiment.resolving import hyperparameter_defaults
-from tuner.shipping import write_template
+from tuner.experiment.shipped_files import write_template
 
 USUAL: dict[str, set[str]] = {
     "dp_sgd": set(),

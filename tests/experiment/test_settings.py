@@ -9,8 +9,8 @@ import pytest
 from trainables.training import TrainingSpec
 from tuner.errors import InputError
 from tuner.experiment import Experiment, loads
-from tuner.resuming import check_same
-from tuner.settings import settings_hash
+from tuner.sweep.resume import check_same
+from tuner.sweep.settings import settings_hash
 
 FILE = """\
 name: a-search

@@ -6,13 +6,13 @@ import pytest
 
 from tuner.errors import ExperimentError
 from tuner.experiment import Experiment, loads
-from tuner.plan import make_plan
-from tuner.presenting_plan import plan_text, search_facts
-from tuner.search.samplers import make_sampler
-from tuner.search.unimodal.beliefs import Rules
-from tuner.search.unimodal_options import TOLERANCES
-from tuner.search.unimodal_study import UnimodalPruners, UnimodalSamplers
-from tuner.study import _pruner, _sampler, check_search
+from tuner.plan.plan import make_plan
+from tuner.report.plan_facts import plan_text, search_facts
+from tuner.study.samplers import make_sampler
+from tuner.study.unimodal.beliefs import Rules
+from tuner.study.unimodal_options import TOLERANCES
+from tuner.study.unimodal_study import UnimodalPruners, UnimodalSamplers
+from tuner.sweep.sweep_study import _pruner, _sampler, check_search
 
 FILE = """\
 name: a-search

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from ledgers import MECHANISM
 
-from tuner.privacy.allowances import TotalSteps
-from tuner.privacy.ledger import Ledger
+from tuner.privacy.accountant.filters import TotalSteps
+from tuner.privacy.ledger.ledger import Ledger
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from tuner.report.model import SweepReport, TrialRow
-from tuner.search.types import TrialState, TrialView
+from tuner.report.sweep_report import SweepReport, TrialRow
+from tuner.study.types import TrialState, TrialView
 
 
 def budget(spent: int = 300, reserved: int = 100, cap: int = 1000) -> Any:  # noqa: ANN401 - stands for a BudgetView

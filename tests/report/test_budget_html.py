@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tuner.privacy.history import Point
-from tuner.privacy.odometer import LABEL
-from tuner.report.budget_html import _sure, render, write
+from tuner.privacy.ledger.history import Point
+from tuner.privacy.ledger.odometer import LABEL
+from tuner.report.budget_page import _sure, render, write
 
 NASTY = """<script>alert(1)</script> & "quotes" 'too'"""
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)

@@ -18,12 +18,12 @@ from test_html import check
 
 from tuner.report.charts import Axis
 from tuner.report.curve_chart import curve_chart, curve_ticks, spending_chart, standalone
-from tuner.report.html import render
 from tuner.report.live import LiveView
+from tuner.report.page import render
 from tuner.report.spending import Spending, spending
 from tuner.report.text import summary
-from tuner.search.types import TrialState
-from tuner.search.unimodal.picture import NEVER_STARTED, CurvePicture, CurvePoint
+from tuner.study.types import TrialState
+from tuner.study.unimodal.picture import NEVER_STARTED, CurvePicture, CurvePoint
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e6, max_value=1e6)
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from report_fakes import budget, report, row
 
 from tuner.report.charts import curves, legend, score_by_parameter, score_by_trial
-from tuner.report.html import render, write
 from tuner.report.markdown import to_html
-from tuner.report.model import Scale
+from tuner.report.page import render, write
+from tuner.report.sweep_report import Scale
 
 VOID = {"meta", "wbr", "img"}
 FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e9, max_value=1e9)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from tuner.errors import LedgerError
 from tuner.report.live import LiveView
-from tuner.search.types import TrialState
+from tuner.study.types import TrialState
 
 NAN = float("nan")
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_fakes import budget, budget_of_units, budget_with_scores, report, row, view
 
-from tuner.claims import budget_sentence
-from tuner.report.model import (
+from tuner.privacy.card.claims import budget_sentence
+from tuner.report.sweep_report import (
     Shares,
     TrialRow,
     better,
@@ -20,7 +20,7 @@ from tuner.report.model import (
     format_value,
     varying_parameters,
 )
-from tuner.search.types import TrialState
+from tuner.study.types import TrialState
 
 NAN = float("nan")
 
@@ -132,7 +132,7 @@ def test_one_and_several(number: int, what: str, expected: str) -> None:
 @pytest.mark.parametrize("unit", ["record", "user"])
 @pytest.mark.parametrize("protected", [False, True])
 def test_what_is_claimed_is_what_the_plan_promised(mode: str, unit: str, *, protected: bool) -> None:
-    from tuner import presenting_plan
+    from tuner.report import plan_facts as presenting_plan
 
     made = budget_with_scores() if protected else budget()
     plan: Any = SimpleNamespace(

@@ -14,7 +14,7 @@ from trainables.data import DATASETS
 from trainables.hyperparameters import HYPERPARAMETERS
 from trainables.model_names import ACTIVATIONS, MODELS, NORMALIZATIONS
 from tuner.errors import InputError
-from tuner.experiment.finding import Finding, Gate, priced_domains, public_size, whole_space
+from tuner.experiment.findings import Finding, Gate, priced_domains, public_size, whole_space
 from tuner.experiment.gates_modes import MODE_GATES
 from tuner.experiment.gates_priced import PRICED_GATES
 from tuner.experiment.gates_promotion import PROMOTION_GATES
@@ -22,8 +22,8 @@ from tuner.experiment.gates_unimodal import UNIMODAL_GATES
 from tuner.experiment.model import Component, Experiment
 from tuner.experiment.wording import nearest
 from tuner.experiment.yamlfile import Path
-from tuner.search.names import PRUNERS, SAMPLERS, canonical_pruner, canonical_sampler, pruner_problems
-from tuner.search.ratio import ratio_of
+from tuner.study.names import PRUNERS, SAMPLERS, canonical_pruner, canonical_sampler, pruner_problems
+from tuner.study.ratio import ratio_of
 
 __all__ = ["GATES", "Finding"]
 

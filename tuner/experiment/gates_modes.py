@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from trainables.data import DATASETS, public_train_size, public_validation_size
 from trainables.errors import DatasetError
 from tuner.errors import InputError
-from tuner.experiment.finding import Finding, Gate
+from tuner.experiment.findings import Finding, Gate
 from tuner.experiment.model import Experiment
 from tuner.experiment.wording import nearest
 from tuner.experiment.yamlfile import Path
-from tuner.privacy.laws import LAWS, RunLaw
-from tuner.search.names import canonical_pruner, canonical_sampler
+from tuner.privacy.accountant.run_laws import LAWS, RunLaw
+from tuner.study.names import canonical_pruner, canonical_sampler
 
 __all__ = ["MODE_GATES"]
 

@@ -7,7 +7,7 @@ from math import prod
 
 from search_spaces import Categorical, Fixed
 from search_spaces.domains import show
-from tuner.experiment.finding import Finding, Gate, priced_domains
+from tuner.experiment.findings import Finding, Gate, priced_domains
 from tuner.experiment.model import Experiment
 from tuner.experiment.values import NOISES
 from tuner.experiment.yamlfile import Path

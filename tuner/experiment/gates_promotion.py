@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from search_spaces import PARAMETERS, SpaceError
-from tuner.experiment.finding import Finding, Gate, whole_space
+from tuner.experiment.findings import Finding, Gate, whole_space
 from tuner.experiment.model import Experiment
 from tuner.experiment.yamlfile import Path
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from search_spaces import PARAMETERS, SearchSpace, SpaceError, parse_space
 from search_spaces.domains import UNIMODAL, is_number
 from trainables.hyperparameters import HYPERPARAMETERS
-from tuner.experiment.finding import Finding, Gate
+from tuner.experiment.findings import Finding, Gate
 from tuner.experiment.model import Experiment
 from tuner.experiment.resolving import resolved_space
 from tuner.experiment.yamlfile import Path
-from tuner.search.names import PRUNERS, SAMPLERS, canonical_pruner, canonical_sampler
-from tuner.search.unimodal_options import BY_ITSELF, assumed, option_problems
+from tuner.study.names import PRUNERS, SAMPLERS, canonical_pruner, canonical_sampler
+from tuner.study.unimodal_options import BY_ITSELF, assumed, option_problems
 
 __all__ = ["UNIMODAL_GATES"]
 

@@ -20,7 +20,7 @@ from tuner.experiment.model import Experiment
 from tuner.experiment.resolving import resolved_space
 from tuner.experiment.wording import rule_and_mend
 from tuner.experiment.yamlfile import Document
-from tuner.search.unimodal_options import assumed
+from tuner.study.unimodal_options import assumed
 
 __all__ = ["find", "load", "loads", "shipped"]
 

@@ -28,8 +28,8 @@ from tuner.experiment.values import (
     one_value,
 )
 from tuner.experiment.yamlfile import dump
-from tuner.search.names import canonical_pruner, canonical_sampler
-from tuner.search.types import WhenSure
+from tuner.study.names import canonical_pruner, canonical_sampler
+from tuner.study.types import WhenSure
 
 __all__ = [
     "Component",
@@ -276,7 +276,7 @@ def _shared_ledger() -> str | None:
     Raises:
         InputError: it is no address of a ledger.
     """
-    from tuner.privacy.store import absolute_url
+    from tuner.privacy.ledger.store import absolute_url
 
     named = os.environ.get(_LEDGER)
     try:
@@ -287,7 +287,7 @@ def _shared_ledger() -> str | None:
 
 def _the_shared_ledger(url: str) -> str:
     """Refuse another ledger than the environment's: the caps that were set in that one would bind nothing here."""
-    from tuner.privacy.store import absolute_url, masked
+    from tuner.privacy.ledger.store import absolute_url, masked
 
     shared = _shared_ledger()
     if shared is None:

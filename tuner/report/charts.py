@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from tuner.report.model import CUT_OFF, SweepReport, TrialRow, better, format_value
+from tuner.report.sweep_report import CUT_OFF, SweepReport, TrialRow, better, format_value
 
 __all__ = ["CHART_STYLE", "PALETTE", "curves", "legend", "score_by_parameter", "score_by_trial", "state_class"]
 

@@ -10,11 +10,11 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from tuner.report.charts import BOTTOM, CHART_STYLE, LEFT, PALETTE, RIGHT, TOP, Axis, Frame
-from tuner.report.model import format_value
+from tuner.report.sweep_report import format_value
 
 if TYPE_CHECKING:
     from tuner.report.spending import Spending, SpendingRow
-    from tuner.search.unimodal.picture import CurvePicture, CurvePoint
+    from tuner.study.unimodal.picture import CurvePicture, CurvePoint
 
 __all__ = ["CURVE_STYLE", "MARKS", "curve_chart", "curve_ticks", "spending_chart", "standalone"]
 

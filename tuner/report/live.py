@@ -15,8 +15,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from tuner.claims import budget_sentence
-from tuner.report.model import (
+from tuner.privacy.card.claims import budget_sentence
+from tuner.report.sweep_report import (
     Shares,
     TrialRow,
     better,
@@ -30,8 +30,8 @@ from tuner.report.text import console as standard_console
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tuner.privacy.budget import BudgetView
-    from tuner.search.types import TrialView
+    from tuner.privacy.ledger.search_budget import BudgetView
+    from tuner.study.types import TrialView
 
 __all__ = ["LiveView"]
 

@@ -1,4 +1,4 @@
-"""A privacy card's Markdown as HTML: what `tuner.privacy.markdown` writes and no more, every letter escaped."""
+"""A privacy card's Markdown as HTML: what `tuner.privacy.card.page` writes and no more, every letter escaped."""
 
 from __future__ import annotations
 

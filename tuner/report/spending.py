@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tuner.report.model import TrialRow, better, count, format_value
+from tuner.report.sweep_report import TrialRow, better, count, format_value
 
 __all__ = ["Spending", "SpendingRow", "spending"]
 

@@ -10,12 +10,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from tuner.report.model import Shares, SweepReport, budget_line, count, format_value, with_error
+from tuner.report.sweep_report import Shares, SweepReport, budget_line, count, format_value, with_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tuner.privacy.budget import BudgetView
+    from tuner.privacy.ledger.search_budget import BudgetView
 
 __all__ = ["PlanTable", "PlanText", "console", "facts_table", "plan", "summary"]
 

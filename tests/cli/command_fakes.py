@@ -1,0 +1,132 @@
+"""The commands as a test calls them: in this process by click's runner, or as a process of their own."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from click.testing import CliRunner
+
+TINY: dict[str, Any] = {
+    "schema": 1,
+    "name": "tiny",
+    "dataset": {"name": "digits"},
+    "trainable": {"method": "dp_sgd", "model": "logistic_regression", "batch_size": 128, "epochs": 1},
+    "privacy": {"epsilon": 8.5, "noise_multiplier": 2.0},
+    "search": {
+        "trials": 2,
+        "sampler": "random",
+        "rungs": 2,
+        "space": {"learning_rate": {"log_uniform": [0.1, 2.0]}},
+    },
+}
+STEPS = 10
+"""Steps of one trial of `TINY`: one epoch of 1261 records in batches of 128."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command answered."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def text(self) -> str:
+        """All of it, with the line breaks of panels taken out."""
+        return " ".join((self.out + self.err).replace("│", " ").split())
+
+    @property
+    def json(self) -> Any:  # noqa: ANN401 - whatever the command printed
+        return json.loads(self.out)
+
+
+class Tune:
+    """The commands in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, *words: str, code: int | None = 0) -> Said:
+        """Run a command here; `code` is the exit code that it must have, None for any."""
+        from tuner.cli.app import cli
+
+        done = CliRunner().invoke(cli, words)
+        said = Said(done.exit_code, done.stdout, done.stderr)
+        assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
+        assert "Traceback" not in said.out + said.err
+        assert code is None or said.code == code, f"{said.code} instead of {code}:\n{said.out}\n{said.err}"
+        return said
+
+    def process(self, *words: str) -> subprocess.Popen[str]:
+        """Begin a command as a process of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-u", "-m", "tuner", *words],
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def write(self, name: str = "tiny.yaml", **changes: object) -> str:
+        """An experiment file: `TINY` with other values, ``section__key=value``."""
+        values = json.loads(json.dumps(TINY))
+        for key, value in changes.items():
+            *sections, last = key.split("__")
+            place = values
+            for section in sections:
+                place = place.setdefault(section, {})
+            place[last] = value
+        path = self.folder / name
+        path.write_text(yaml.safe_dump(values, sort_keys=False))
+        return name
+
+    @property
+    def sweeps(self) -> list[Path]:
+        """Folders of sweeps, oldest first."""
+        runs = self.folder / "runs"
+        return sorted(path for path in runs.glob("*-*-*") if path.is_dir()) if runs.exists() else []
+
+    @property
+    def entries(self) -> list[str]:
+        """Kinds of the ledger's lines, read without the program; empty when there is no ledger."""
+        path = self.folder / "runs" / "ledger.db"
+        if not path.exists():
+            return []
+        with sqlite3.connect(path) as raw:
+            return [kind for (kind,) in raw.execute("SELECT kind FROM entries ORDER BY id")]
+
+    @property
+    def ledger_url(self) -> str:
+        return f"sqlite:///{self.folder / 'runs' / 'ledger.db'}"
+
+    def search_state(self, sweep: str) -> Any:  # noqa: ANN401 - a SearchState, whose module a test may not import yet
+        from tuner.privacy.ledger.ledger import Ledger
+
+        return Ledger.open(self.ledger_url, create=False).search_state(sweep)
+
+    def mlflow_runs(self, experiment: str = "tiny") -> list[Any]:
+        """Runs of an MLflow experiment; empty when there is no database or no such experiment."""
+        path = self.folder / "runs" / "mlflow.db"
+        if not path.exists():
+            return []
+        from tuner.recorder.mlflow_store import connect
+
+        client = connect(f"sqlite:///{path}")
+        found = client.get_experiment_by_name(experiment)
+        return list(client.search_runs([found.experiment_id])) if found else []
+
+
+def exported_sweep(folder: Path) -> Tune:
+    """A sweep of two trials on digits, run and exported in `folder`, which is the current one."""
+    tune = Tune(folder)
+    tune("run", tune.write(search__trials=2), "--local", "--quiet")
+    tune("export", "tiny")
+    return tune

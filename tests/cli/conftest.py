@@ -1,0 +1,73 @@
+"""A working folder for each test of the commands, and one finished sweep that all may look at."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = str(Path(__file__).parent)
+ROOT = str(Path(__file__).parents[2])
+sys.path.insert(0, HERE)
+
+from command_fakes import Tune, exported_sweep  # noqa: E402 - after its folder was put on the path
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No setting of the machine reaches a command, and every process that a test starts finds this checkout."""
+    for name in ("DP_TUNER_STORAGE", "DP_TUNER_LEDGER", "DP_TUNER_DATA"):
+        monkeypatch.delenv(name, raising=False)
+    paths = filter(None, [HERE, ROOT, os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+
+
+@pytest.fixture(scope="session")
+def ready_mlflow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty tracking database: making one takes MLflow seconds, copying it none."""
+    from tuner.recorder.mlflow_store import connect
+
+    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    connect(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def tune(tmp_path: Path, ready_mlflow: Path, monkeypatch: pytest.MonkeyPatch) -> Tune:
+    """The commands, in an empty folder in which only MLflow's database is made."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    shutil.copy(ready_mlflow, tmp_path / "runs" / "mlflow.db")
+    return Tune(tmp_path)
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tune:
+    """The commands, in a folder in which nothing is."""
+    monkeypatch.chdir(tmp_path)
+    return Tune(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory, ready_mlflow: Path) -> Iterator[Tune]:
+    """One sweep that was run and exported; tests read it and change nothing."""
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "runs").mkdir()
+    shutil.copy(ready_mlflow, folder / "runs" / "mlflow.db")
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield exported_sweep(folder)
+    finally:
+        os.chdir(before)
+
+
+@pytest.fixture
+def look(finished: Tune, monkeypatch: pytest.MonkeyPatch) -> Tune:
+    """The finished sweep, with its folder as the current one."""
+    monkeypatch.chdir(finished.folder)
+    return finished

@@ -1,0 +1,240 @@
+"""Every cap and every unit, from the file to the card: what was drawn is what was charged, whatever happens."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_fakes import Tune
+
+from trainables.engine.step import PrivateStep
+from trainables.training import PrivateTraining
+from tuner.privacy.accountant.mechanism import SampledGaussian
+
+RATE = {"log_uniform": [0.1, 2.0]}
+AUTO = {"privacy__noise_multiplier": "auto", "search__trials": 4, "search__sampler": "tpe", "search__pruner": "median"}
+MODES: dict[str, dict[str, object]] = {
+    "coupon_book": {**AUTO, "search__space": {"learning_rate": RATE, "batch_size": {"choice": [64, 128, 256]}}},
+    "fixed_order": {
+        **AUTO,
+        "privacy__noise_multiplier": {"uniform": [1.5, 4.0]},
+        "search__space": {"learning_rate": RATE, "batch_size": {"integer": [100, 160]}},
+    },
+    "epochs": {**AUTO, "search__space": {"learning_rate": RATE, "epochs": {"uniform": [0.5, 2.0]}}},
+    "protected": {**AUTO, "dataset__validation": {"protected": True, "epsilon": 4.0}},
+    "users": {
+        **AUTO,
+        "dataset": {"name": "owned", "path": "owned.npz", "public_users": 100, "records_per_user": 4},
+        "privacy__unit": "user",
+        "privacy__delta": 1e-3,
+        "trainable__batch_size": 20,
+        "trainable__epochs": 2,
+    },
+    "protected users": {
+        **AUTO,
+        "dataset": {
+            "name": "owned",
+            "path": "owned.npz",
+            "public_users": 100,
+            "records_per_user": 4,
+            "validation": {"protected": True},
+        },
+        "privacy__unit": "user",
+        "privacy__delta": 1e-3,
+        "trainable__batch_size": 20,
+        "trainable__epochs": 2,
+    },
+}
+CAPS = {"coupon_book": "coupon_book", "fixed_order": "fixed_order"}
+
+
+@pytest.fixture
+def owned(tune: Tune) -> None:
+    """Records of a hundred users, each with some."""
+    generator = np.random.default_rng(0)
+    users = np.repeat(np.arange(100), generator.integers(1, 9, 100))
+    centres = generator.integers(0, 256, (10, 1, 8, 8))
+    labels = generator.integers(0, 10, len(users) + 100)
+    images = np.clip(centres[labels] + generator.normal(0, 40, (len(labels), 1, 8, 8)), 0, 255).astype(np.uint8)
+    here, there = slice(len(users)), slice(len(users), None)
+    np.savez(
+        tune.folder / "owned.npz",
+        x_train=images[here],
+        y_train=labels[here],
+        x_test=images[there],
+        y_test=labels[there],
+        user_train=users,
+    )
+
+
+class Counted:
+    """Counts the noise that is really drawn: steps by mechanism, and scores."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.steps: Counter[SampledGaussian] = Counter()
+        self.scores = 0
+        self.stop_at = -1
+        take, score = PrivateStep.take, PrivateTraining._released_score
+
+        def taken(step: PrivateStep, *arguments: Any, **more: Any) -> Any:  # noqa: ANN401
+            self.steps[SampledGaussian(step.mechanism.sample_rate, step.mechanism.noise_multiplier)] += 1
+            if self.steps.total() == self.stop_at:
+                raise KeyboardInterrupt
+            return take(step, *arguments, **more)
+
+        def scored(training: PrivateTraining, noise: float) -> float:
+            self.scores += 1
+            return score(training, noise)
+
+        patch.setattr(PrivateStep, "take", taken)
+        patch.setattr(PrivateTraining, "_released_score", scored)
+
+
+def shown(tune: Tune) -> tuple[str, list[dict[str, Any]]]:
+    values = tune("show", "tiny", "--json").json
+    return values["sweep"], values["trials"]
+
+
+def check_ledger(tune: Tune, counted: Counted, *, slack: int) -> Any:  # noqa: ANN401 - a SearchState
+    """What was drawn is charged, by mechanism, and not more than `slack` steps and scores too much."""
+    sweep, trials = shown(tune)
+    state = tune.search_state(sweep)
+    charged: Counter[SampledGaussian] = Counter()
+    for trial in state.training.trials.values():
+        assert trial.mechanism is not None
+        charged[trial.mechanism] += trial.leased
+    assert counted.steps <= charged, "never fewer than were drawn"
+    assert charged.total() - counted.steps.total() <= slack
+    released = 0 if state.validation is None else state.validation.leased_steps
+    assert counted.scores <= released <= counted.scores + slack
+    assert state.allowance.claim(state.delta) <= state.epsilon
+    if state.validation is not None:
+        assert state.validation.allowance.claim(state.validation_claim[1]) <= state.validation_claim[0] <= state.epsilon
+    for trial in trials:
+        mechanism, chosen = state.training.trials[trial["id"]].mechanism, trial["parameters"]
+        if "batch_size" in chosen:
+            assert mechanism.sample_rate == chosen["batch_size"] / 1261
+        if "noise_multiplier" in chosen:
+            assert mechanism.noise_multiplier == chosen["noise_multiplier"]
+        if "epochs" in chosen:
+            assert trial["steps_planned"] == round(chosen["epochs"] * 1261 / 128)
+    return state
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_drawn_is_charged_and_the_card_follows(
+    tune: Tune, owned: None, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    counted = Counted(monkeypatch)
+    told = tune("run", tune.write(**MODES[mode]), "--local", "--json").json
+    assert told["state"] == "done"
+    assert told["plan"]["cap"] == CAPS.get(mode, "total_steps")
+    state = check_ledger(tune, counted, slack=0)
+    assert state.unit == ("user" if "users" in mode else "record")
+    assert (state.validation is not None) == ("protected" in mode)
+    assert state.status == "closed"
+    budget = tune("status", "tiny", "--json").json["sweeps"][0]["budget"]
+    assert budget["spent_steps"] == counted.steps.total()
+    assert 0 < budget["epsilon_spent"] <= budget["epsilon_cap"] == 8.5
+    if "protected" in mode:
+        assert budget["validation"]["spent_steps"] == counted.scores > 0
+    before = sum(counted.steps.values()), counted.scores
+    exported = tune("export", "tiny", "--json").json
+    assert exported["claim"] == {"epsilon": 8.5, "delta": state.delta}
+    assert (sum(counted.steps.values()), counted.scores) == before, "an export draws nothing"
+    assert tune("verify", "exports/tiny/privacy_card.json").code == 0
+    page = Path(tune("report", "tiny").out.split()[-1]).read_text()
+    assert "Privacy budget" in page
+    assert "None" not in tune("status").text
+    parent = next(run for run in tune.mlflow_runs() if run.data.tags["dp_tuner.trial"] == "-")
+    assert parent.data.metrics["steps_spent"] == sum(counted.steps.values())
+    note = parent.data.tags["mlflow.note.content"]
+    assert ("one user" in note) == ("users" in mode)
+    assert "None" not in note
+    if "protected" in mode:
+        assert parent.data.metrics["scores_spent"] == counted.scores
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_one_that_was_cut_off_goes_on_under_its_cap(
+    tune: Tune, owned: None, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    counted = Counted(monkeypatch)
+    counted.stop_at = 13  # inside the second trial, or the first that is long
+    tune("run", tune.write(**MODES[mode]), "--local", "--quiet", code=130)
+    check_ledger(tune, counted, slack=15)
+    tune("resume", "tiny", "--local", "--quiet")
+    state = check_ledger(tune, counted, slack=15)
+    assert state.status == "closed"
+    _, trials = shown(tune)
+    assert all(trial["state"] in ("complete", "pruned") for trial in trials), [t["reason"] for t in trials]
+    left = [state.training.left(mechanism) for mechanism in state.training.leased]
+    assert all(steps >= 0 for steps in left)
+    tune("export", "tiny")
+    assert tune("verify", "exports/tiny/privacy_card.json").code == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["coupon_book", "protected"])
+def test_on_ray(tune: Tune, mode: str) -> None:
+    """The cashier charges each trial by its own mechanism, and each score before it is drawn."""
+    process = tune.process("run", tune.write(**{**MODES[mode], "resources__concurrent_trials": 2}), "--json")
+    out, err = process.communicate(timeout=110)
+    assert process.returncode == 0, err
+    told = json.loads(out)
+    state = tune.search_state(told["sweep"])
+    for trial in told["trials"]:
+        assert state.training.trials[trial["id"]].leased == trial["step"]
+    if mode == "protected":
+        rungs = len(told["plan"]["rungs"])
+        reports = sum(1 if trial["state"] == "pruned" and trial["step"] < 10 else rungs for trial in told["trials"])
+        assert state.validation.leased_steps == reports
+    assert all(trial.settled for trial in state.training.trials.values())
+
+
+@pytest.mark.slow
+def test_on_ray_a_search_with_protected_scores_goes_on_after_ctrl_c(tune: Tune) -> None:
+    changes = {**MODES["protected"], "search__trials": 40, "privacy__epsilon": 30.0, "search__pruner": "none"}
+    process = tune.process("run", tune.write(**changes))
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "trial 1 step" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=110)
+    assert process.returncode == 130, err
+    begun = len(shown(tune)[1])
+    process = tune.process("resume", "tiny", "--set", f"search.trials={begun}")
+    _, err = process.communicate(timeout=200)
+    assert process.returncode == 0, err
+    sweep, trials = shown(tune)
+    state = tune.search_state(sweep)
+    assert [trial["state"] for trial in trials] == ["complete"] * begun
+    assert state.training.leased_steps >= 10 * begun
+    assert state.validation.leased_steps >= 2 * begun
+
+
+def test_a_trial_that_would_train_something_else_than_it_reserved_is_never_started(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half the noise is another mechanism, which nobody paid for."""
+    import tuner.runner.composition
+
+    real = tuner.runner.composition.training_spec
+    counted = Counted(monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            tuner.runner.composition,
+            "training_spec",
+            lambda *words, **more: (
+                (spec := real(*words, **more)) and replace(spec, noise_multiplier=spec.noise_multiplier / 2)
+            ),
+        )
+        assert "must train what was reserved for it" in tune("run", tune.write(), "--local", code=1).err
+    assert counted.steps.total() == 0

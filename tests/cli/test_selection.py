@@ -1,0 +1,282 @@
+"""A sealed search: the winner leaves, and nothing that could be seen tells how many runs there were."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_fakes import Tune
+from sealed_fakes import SEALED, made, outside, sealed, seen, the_sweep, times, without_chance
+
+from trainables.training import PrivateTraining
+from tuner.privacy.accountant.run_laws import RunLaw
+from tuner.privacy.ledger.ledger import Ledger
+from tuner.study.types import TrialState, TrialView
+from tuner.sweep import folder as sweeps
+from tuner.sweep.folder import SweepFolder
+from tuner.sweep.sealed import SealedRuns, read_winner, release
+
+# -- what can be seen ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def view(tmp_path_factory: pytest.TempPathFactory, ready_mlflow: Path) -> Callable[..., dict[str, Any]]:
+    """All that can be seen of a sealed search that makes so many runs, in a new folder whose name is as long as all."""
+
+    def look(runs: int, plant: Callable[[Tune], None] = lambda _tune: None) -> dict[str, Any]:
+        return whole_view(tmp_path_factory.mktemp("seen"), ready_mlflow, runs, plant)
+
+    return look
+
+
+@pytest.fixture(scope="module")
+def one_run(view: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+    return view(1)
+
+
+def whole_view(folder: Path, mlflow: Path, runs: int, plant: Callable[[Tune], None]) -> dict[str, Any]:
+    (folder / "runs").mkdir()
+    shutil.copy(mlflow, folder / "runs" / "mlflow.db")
+    tune = Tune(folder)
+    real = PrivateTraining.evaluate
+
+    def rare(training: PrivateTraining, split: str = "validation") -> dict[str, float]:
+        """Scores that no other number is mistaken for."""
+        return {name: value * 0.98765432 for name, value in real(training, split).items()}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.delenv("DP_TUNER_DATA", raising=False)
+        patch.setattr(PrivateTraining, "evaluate", rare)
+        said = {"run": sealed(tune, runs)}
+        hours = times(tune)
+        plant(tune)
+        said["export"] = tune("export", "tiny").text
+        said["verify"] = tune("verify", "exports/tiny/privacy_card.json").text
+        said = {name: without_chance(tune, text) for name, text in said.items()}
+        assert made(the_sweep(tune)) == runs
+        assert re.fullmatch(r"tiny-\d{8}-000000-[0-9a-f]{6}", the_sweep(tune).id), "the day, and no hour"
+        return {**seen(tune), **said, "times": hours}
+
+
+def test_nothing_that_can_be_seen_tells_how_many_runs_there_were(
+    one_run: dict[str, Any], view: Callable[..., dict[str, Any]]
+) -> None:
+    """The planted fault "K revealed": six runs look like one, in every file, table, page and word."""
+    six = view(6)
+    assert len(one_run) > 15
+    assert set(one_run["times"].values()) == {0}, "the day, and no hour"
+    for name, value in one_run.items():
+        assert six[name] == value, name
+
+
+def tag_of_the_count(tune: Tune) -> None:
+    from tuner.recorder.replay import attach, replay
+
+    attach(the_sweep(tune).root, (), tags={"runs": str(made(the_sweep(tune)))})
+    replay(the_sweep(tune).root)
+
+
+def count_in_the_status(tune: Tune) -> None:
+    the_sweep(tune).write_status(ended_runs=made(the_sweep(tune)))
+
+
+def file_of_the_winners_number(tune: Tune) -> None:
+    last = max((the_sweep(tune).sealed / "trials").iterdir())
+    (the_sweep(tune).root / last.name[:4]).touch()
+
+
+def entry_a_run(tune: Tune) -> None:
+    ledger = Ledger.open(tune.ledger_url, create=False)
+    for _ in range(made(the_sweep(tune))):
+        ledger.record_card(the_sweep(tune).id, "0" * 64, "a run")
+
+
+PLANTS = [tag_of_the_count, count_in_the_status, file_of_the_winners_number, entry_a_run]
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_count_that_was_planted_is_noticed(
+    one_run: dict[str, Any], view: Callable[..., dict[str, Any]], plant: Callable[[Tune], None]
+) -> None:
+    six = view(6, plant)
+    assert any(six[name] != value for name, value in one_run.items())
+
+
+def test_mlflow_has_one_run_and_the_day(tune: Tune) -> None:
+    sealed(tune, 3)
+    winner = read_winner(the_sweep(tune))
+    assert winner is not None
+    runs = {run.data.tags["dp_tuner.trial"]: run for run in tune.mlflow_runs()}
+    assert set(runs) == {"-", "winner"}
+    assert runs["winner"].info.run_name == "winner"
+    assert runs["winner"].data.metrics == {"validation_accuracy": winner.score, "objective": winner.score}
+    assert runs["winner"].data.params == {name: str(value) for name, value in winner.parameters.items()}
+    for run in runs.values():
+        for moment in (run.info.start_time, run.info.end_time):
+            assert moment % 86_400_000 < 10, "midnight, and the order of the records"
+        assert run.info.status == "FINISHED"
+    assert "sealed" in runs["-"].data.tags["mlflow.note.content"]
+
+
+def test_the_sealed_part_is_for_its_owner_alone(tune: Tune) -> None:
+    sealed(tune, 2)
+    folder = the_sweep(tune).sealed
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    inside = list(folder.rglob("*"))
+    assert {path.name for path in inside} >= {"runs.json", "study.journal", "winner.pt", "operator.log", "trials"}
+    for path in inside:
+        assert stat.S_IMODE(path.stat().st_mode) in (0o600, 0o700), path
+
+
+def test_what_a_model_prints_is_for_the_operator(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = PrivateTraining.run_to
+
+    def talks(training: PrivateTraining, step: int) -> None:
+        print("a line a rung")
+        real(training, step)
+
+    monkeypatch.setattr(PrivateTraining, "run_to", talks)
+    assert "a line a rung" not in sealed(tune, 3)
+    assert the_sweep(tune).operator_log.read_text().count("a line a rung") == 6
+
+
+# -- the number of runs ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("why", ["no run", "every run fails"])
+def test_no_winner_is_one_answer_whatever_the_cause(tune: Tune, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    def breaks(*_: object) -> None:
+        raise ValueError("record 17 says secret")
+
+    if why == "every run fails":
+        monkeypatch.setattr(PrivateTraining, "run_to", breaks)
+    law = {"privacy__runs": {"law": "poisson"}}
+    said = sealed(tune, 0 if why == "no run" else 5, code=1, **law)
+    assert "no winner: there was no run, or none ended with a score" in said
+    assert "secret" not in said
+    sweep = the_sweep(tune)
+    assert made(sweep) == 0, "no run came to a checkpoint"
+    assert sweeps.read_json(sweep.root / "winner.json") == {"schema": 1, "found": False}
+    assert tune.entries == ["open_search", "begin"], "and it is charged all the same"
+    assert {run.data.tags["dp_tuner.trial"] for run in tune.mlflow_runs()} == {"-"}
+    assert "no winner" in tune("show", "tiny").text
+    assert tune("export", "tiny", code=2).err
+
+
+def test_a_run_that_raises_is_not_made_again(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, began = PrivateTraining.run_to, []
+
+    def breaks(training: PrivateTraining, step: int) -> None:
+        began.append(training.spec.seed)
+        if len(set(began)) % 2:
+            raise ValueError("record 17 says secret")
+        real(training, step)
+
+    monkeypatch.setattr(PrivateTraining, "run_to", breaks)
+    said = sealed(tune, 4)
+    assert len(set(began)) == 4, "four runs, two of which failed and were not drawn again"
+    assert made(the_sweep(tune)) == 2
+    assert "secret" not in said
+    assert "fail" not in said
+    assert "secret" in the_sweep(tune).operator_log.read_text()
+
+
+def test_the_number_is_drawn_by_the_law_of_the_plan(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[RunLaw, int]] = []
+
+    def drawn(law: RunLaw, at_most: int, **_: object) -> int:
+        asked.append((law, at_most))
+        return 1
+
+    monkeypatch.setattr(RunLaw, "draw", drawn)
+    tune("run", tune.write(**SEALED), "--local", "--json")
+    ((law, at_most),) = asked
+    sealed_search = tune.search_state(the_sweep(tune).id).allowance
+    assert (law, at_most) == (sealed_search.law, sealed_search.at_most)
+    assert law == RunLaw(name="geometric", mean=3.0)
+
+
+def test_seeds_and_candidates_come_from_nowhere_public(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same file twice: with public randomness the winner would tell its place in the sequence."""
+    trained: list[int] = []
+    begin = PrivateTraining.run_to
+
+    def began(training: PrivateTraining, step: int) -> None:
+        trained.append(training.spec.seed)
+        begin(training, step)
+
+    monkeypatch.setattr(PrivateTraining, "run_to", began)
+    for _ in range(2):
+        sealed(tune, 3)
+    assert len(set(trained)) == 6
+    assert not set(trained) & set(range(10)), "the file's seed, counted up"
+    first, second = (read_winner(SweepFolder(root)) for root in tune.sweeps)
+    assert first is not None
+    assert second is not None
+    assert first.parameters["learning_rate"] != second.parameters["learning_rate"]
+    assert {first.seed, second.seed} <= set(trained), "the winner's own"
+
+
+def tied(names: str) -> list[TrialView]:
+    return [
+        TrialView(id=name, number=number, state=TrialState.COMPLETE, step=10, last_score=0.5)
+        for number, name in enumerate(names)
+    ]
+
+
+def test_a_tie_is_broken_by_a_secret_and_not_by_the_order(tmp_path: Path) -> None:
+    sweep = sweeps.create(tmp_path, "tied", sealed=True)
+    for name in "abcd":
+        place = sweep.trials / name / "checkpoint"
+        place.mkdir(parents=True)
+        (place / "step-00000010.pt").write_text(name)
+
+    def winner(secret: int, trials: list[TrialView]) -> str:
+        runs = SealedRuns(len(trials), secret.to_bytes(32))
+        return release(sweep, runs, trials, metric="m", mode="max").checkpoint.read_text()
+
+    trials = tied("abcd")
+    counts = {name: sum(winner(secret, trials) == name for secret in range(200)) for name in "abcd"}
+    # Of 200 draws each of four is expected 50 times, with a standard deviation of 6.1: five of these on either side.
+    assert all(19 <= count <= 81 for count in counts.values()), counts
+    assert all(winner(secret, trials) == winner(secret, trials[::-1]) for secret in range(20)), "the order is nothing"
+    first = {name: 200 if name == "a" else 0 for name in "abcd"}
+    assert not all(19 <= count <= 81 for count in first.values()), "the first one seen would be noticed"
+    better = [*trials, TrialView(id="d", number=9, state=TrialState.COMPLETE, step=10, last_score=0.6)]
+    assert all(winner(secret, better) == "d" for secret in range(20))
+    failed = [TrialView(id="a", number=0, state=TrialState.FAILED, step=10, last_score=0.9), *tied("b")]
+    assert winner(0, failed) == "b", "a run that failed has the worst score"
+
+
+# -- on Ray ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_on_ray_nothing_is_left_outside_the_sealed_part(tune: Tune) -> None:
+    file = tune.write(**{**SEALED, "resources__concurrent_trials": 2})
+    process = tune.process("run", file)
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 0, err
+    sweep = the_sweep(tune)
+    told = out.partition("releases nothing.")[2]
+    assert "winner" in told
+    assert "trial" not in told.replace("a trial", "")
+    assert err == ""
+    assert outside(sweep) == {
+        "experiment.yaml", "plan.json", "status.json", "sweep.lock", "winner.json",
+        "spool.jsonl", "spool.acknowledged.json", "spool.sender.lock",
+    }  # fmt: skip
+    assert list(Path("/tmp/ray").glob(f"session_*_{process.pid}")) == [], "where every account may look"
+    assert made(sweep) == json.loads((sweep.sealed / "runs.json").read_text())["runs"]
+    assert {path.name for path in sweep.sealed.iterdir()} <= {
+        "began", "driver.lock", "operator.log", "runs.json", "study.journal", "study.lock", "trials", "winner.pt",
+    }  # fmt: skip
+    for path in sweep.sealed.rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) in (0o600, 0o700), path

@@ -1,0 +1,292 @@
+"""A sealed search that is cut off releases nothing, stays charged once, and goes on with the number that it drew."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from command_fakes import Tune
+from sealed_fakes import SEALED, draw, made, outside, sealed, the_sweep
+
+import tuner.runner.selection
+from trainables.training import PrivateTraining, TrainingSpec
+from tuner.errors import LedgerError
+from tuner.privacy.ledger.ledger import Ledger
+from tuner.sweep import folder as sweeps
+from tuner.sweep.folder import SweepFolder
+from tuner.sweep.sealed import read_winner
+
+
+class Died(BaseException):
+    """Stands for the death of the process: nothing in the program catches it."""
+
+
+def dying_at(patch: pytest.MonkeyPatch, at: int, error: Callable[[], BaseException]) -> None:
+    """Have the n-th call of a training raise, once."""
+    real, calls = PrivateTraining.run_to, iter(range(10_000))
+
+    def dies(training: PrivateTraining, step: int) -> None:
+        if next(calls) == at:
+            raise error()
+        real(training, step)
+
+    patch.setattr(PrivateTraining, "run_to", dies)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, Died], ids=["interrupted", "killed"])
+def test_a_search_that_was_cut_off_releases_nothing_and_goes_on_with_its_number(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    from tuner.runner.commands import RunOptions, run_file
+
+    with monkeypatch.context() as patch:
+        draw(patch, 3)
+        dying_at(patch, 3, error)
+        with pytest.raises((Died, sweeps.TunerError)):
+            run_file(tune.write(**SEALED), (), RunOptions(local=True))
+    sweep = the_sweep(tune)
+    assert outside(sweep) == {"experiment.yaml", "plan.json", "status.json", "sweep.lock"}
+    assert sweep.read_status().keys() == {"state", "file", "version", "pid", "data_dir", "detail"}
+    assert tune.mlflow_runs() == []
+    assert tune.entries == ["open_search", "begin"], "charged as a whole, and it stays open"
+    assert "sealed sweep that has ended can be exported" in tune("export", "tiny", code=2).err
+    assert "sealed, winner not released yet" in tune("show", "tiny").text
+    shown = tune("status").text if error is KeyboardInterrupt else ""
+    assert "no winner" not in shown
+    assert not shown or "winner not released yet" in shown
+    assert "of a sealed sweep when it is over" in tune("sync", "tiny", code=2).err
+    before = json.loads((sweep.sealed / "runs.json").read_text())
+    with monkeypatch.context() as patch:
+        draw(patch, 50)  # it would be drawn again
+        said = tune("resume", "tiny", "--local")
+    assert json.loads((sweep.sealed / "runs.json").read_text()) == before
+    assert made(sweep) == before["runs"] == 3
+    assert "winner" in said.text
+    assert tune.entries == ["open_search", "begin"], "begun once"
+    again = tune("resume", "tiny", "--local")
+    assert "already finished (done); nothing to do" in again.text
+    assert tune.entries == ["open_search", "begin"]
+    assert made(sweep) == 3
+
+
+@pytest.mark.slow
+def test_ctrl_c_and_stop_reach_it_and_kill_9_loses_nothing(tune: Tune) -> None:
+    file = tune.write(**{**SEALED, "search__trials": 60, "privacy__noise_multiplier": 6.0, "trainable__epochs": 6})
+
+    def under_way(sweep: Callable[[], SweepFolder], runs: int) -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if tune.sweeps and (sweep().sealed / "trials").exists() and made(sweep()) >= runs:
+                return
+            time.sleep(0.02)
+        raise AssertionError("it did not come so far")
+
+    (tune.folder / "runs" / "mlflow.db").rename(tune.folder / "ready.db")
+    endings: list[tuple[Callable[[Any], object], int]] = [
+        (lambda process: process.send_signal(signal.SIGKILL), -signal.SIGKILL),
+        (lambda process: process.send_signal(signal.SIGINT), 130),
+        (lambda _process: tune("stop", "tiny"), 130),
+    ]
+    words: tuple[str, ...] = ("run", file, "--local")
+    for number, (end, code) in enumerate(endings):
+        process = tune.process(*words)
+        under_way(lambda: the_sweep(tune), 1 + (0 if number == 0 else made(the_sweep(tune))))
+        end(process)
+        out, err = process.communicate(timeout=100)
+        if process.returncode == 0:
+            pytest.skip("the number of runs that was drawn was so small that they had all been made")
+        assert process.returncode == code, err
+        assert "Traceback" not in err
+        assert "trial" not in out.partition("sealed. Nothing")[2] + err
+        if code == 130:
+            assert "nothing is released" in err
+            assert "tune resume tiny" in err
+        assert read_winner(the_sweep(tune)) is None
+        words = ("resume", "tiny", "--local")
+    assert tune.entries == ["open_search", "begin"]
+
+
+@pytest.mark.parametrize("at", ["before the ledger", "before it is begun", "after it is begun"])
+def test_a_start_that_was_cut_off_begins_once(tune: Tune, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+    import tuner.runner.start
+    from tuner.runner.commands import RunOptions, run_file
+
+    def dies(*_: object, **__: object) -> None:
+        raise Died
+
+    places: dict[str, tuple[object, str]] = {
+        "before the ledger": (tuner.runner.start, "enter"),
+        "before it is begun": (Ledger, "begin_sealed"),
+        "after it is begun": (tuner.runner.selection, "_train"),
+    }
+    with monkeypatch.context() as patch:
+        draw(patch, 2)
+        patch.setattr(*places[at], dies)
+        with pytest.raises(Died):
+            run_file(tune.write(**SEALED), (), RunOptions(local=True))
+    begun = [] if at == "before the ledger" else ["open_search", "begin"][: 2 if at == "after it is begun" else 1]
+    assert [kind for kind in tune.entries if kind in ("open_search", "begin")] == begun
+    with monkeypatch.context() as patch:
+        draw(patch, 2)
+        tune("resume", "tiny", "--local")
+    kinds = tune.entries
+    assert kinds.count("open_search") == kinds.count("begin") == 1
+    assert made(the_sweep(tune)) == 2
+
+
+def test_a_number_that_is_lost_is_never_drawn_again(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        dying_at(patch, 1, KeyboardInterrupt)
+        sealed(tune, 2, code=130)
+    (the_sweep(tune).sealed / "runs.json").unlink()
+    error = tune("resume", "tiny", "--local", code=1).err
+    assert "never drawn again" in error
+    assert made(the_sweep(tune)) == 1
+
+
+def test_more_runs_cannot_be_asked_for(tune: Tune) -> None:
+    sealed(tune, 1)
+    entries = tune.entries
+    error = tune("resume", "tiny", "--local", "--set", "search.trials=4", code=2).err
+    assert "goes on with the runs that it drew" in error
+    assert tune.entries == entries
+
+
+def test_a_release_that_was_cut_off_is_told_to_mlflow_once(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tuner.runner.commands import RunOptions, run_file
+
+    def dies(*_: object, **__: object) -> None:
+        raise Died
+
+    with monkeypatch.context() as patch:
+        draw(patch, 2)
+        patch.setattr(tuner.runner.selection, "_track", dies)
+        with pytest.raises(Died):
+            run_file(tune.write(**SEALED), (), RunOptions(local=True))
+    released = read_winner(the_sweep(tune))
+    assert released is not None
+    assert tune.mlflow_runs() == []
+    tune("resume", "tiny", "--local")
+    assert read_winner(the_sweep(tune)) == released
+    assert len(tune.mlflow_runs()) == 2
+    assert tune.entries == ["open_search", "begin"]
+
+
+def test_a_failure_tells_its_kind_and_no_word_more(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tuner.study.driver import StudyDriver
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device, in trial 0002-abcdef")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StudyDriver, "finish", full)
+        said = sealed(tune, 3, code=1)
+    assert "cut off by OSError" in said
+    assert "0002" not in said
+    assert "0002-abcdef" in the_sweep(tune).operator_log.read_text()
+    assert the_sweep(tune).read_status()["state"] == "failed"
+    assert "winner" in tune("resume", "tiny", "--local").text
+
+
+def test_a_refusal_at_the_beginning_is_told_as_it_is(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(*_: object) -> None:
+        raise LedgerError("the ledger cannot be written")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "begin_sealed", unreadable)
+        assert "the ledger cannot be written" in sealed(tune, 3, code=1)
+    assert tune.search_state(the_sweep(tune).id).status == "closed", "nothing was charged"
+    assert "winner" in tune("resume", "tiny", "--local").text
+
+
+def test_one_that_stands_charged_refuses_the_next(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    tune("budget", "set", "digits", "--epsilon", "10", "--delta", "1e-4")
+    with monkeypatch.context() as patch:
+        dying_at(patch, 0, KeyboardInterrupt)
+        sealed(tune, 2, code=130)
+    error = tune("run", "tiny.yaml", "--local", code=3).err
+    assert "digits" in error
+    assert len(tune.sweeps) == 1, "the folder of the refused one is gone"
+
+
+def test_the_sealed_part_may_be_destroyed_once_the_winner_is_exported(tune: Tune) -> None:
+    sealed(tune, 2)
+    tune("export", "tiny")
+    sweep = the_sweep(tune)
+    shutil.rmtree(sweep.sealed)
+    for words in (("status",), ("show", "tiny"), ("report", "tiny"), ("verify", "exports/tiny/privacy_card.json")):
+        tune(*words)
+    assert "already finished" in tune("resume", "tiny", "--local").text
+    assert tune.entries == ["open_search", "begin", "card"]
+    assert not sweep.sealed.exists(), "nothing is run again"
+
+
+def test_without_its_sealed_part_a_search_that_is_not_over_does_not_go_on(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        dying_at(patch, 1, KeyboardInterrupt)
+        sealed(tune, 2, code=130)
+    shutil.rmtree(the_sweep(tune).sealed)
+    before = tune.entries
+    assert "never drawn again" in tune("resume", "tiny", "--local", code=1).err
+    assert "sealed, no winner" in tune("show", "tiny").text, "none can come any more"
+    assert tune.entries == before
+    assert tune.mlflow_runs() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_on_ray_it_goes_on_with_its_number_after_the_driver_is_gone(tune: Tune, how: signal.Signals) -> None:
+    changes = {"search__trials": 200, "privacy__noise_multiplier": 8.0, "trainable__epochs": 6}
+    process = tune.process("run", tune.write(**{**SEALED, **changes, "resources__concurrent_trials": 2}))
+    deadline = time.monotonic() + 60
+    while not (tune.sweeps and (the_sweep(tune).sealed / "trials").exists() and made(the_sweep(tune)) >= 1):
+        assert time.monotonic() < deadline
+        assert process.poll() is None, "it ended before it was cut off"
+        time.sleep(0.05)
+    process.send_signal(how)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == (130 if how is signal.SIGINT else -how), err
+    assert read_winner(the_sweep(tune)) is None
+    runs = the_sweep(tune).sealed / "runs.json"
+    number = json.loads(runs.read_text())["runs"]
+    begun = made(the_sweep(tune))
+    runs.write_text(runs.read_text().replace(f'"runs": {number}', f'"runs": {begun + 1}'))  # for the test to end
+    process = tune.process("resume", "tiny")
+    out, err = process.communicate(timeout=110)
+    assert process.returncode == 0, err
+    assert "winner" in out
+    assert made(the_sweep(tune)) == begun + 1
+    assert tune.entries == ["open_search", "begin"]
+
+
+def test_a_run_that_is_made_again_draws_what_it_drew(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another draw would be a choice among runs by whatever killed the first one."""
+    from tuner.runner.commands import RunOptions, run_file
+
+    drawn: dict[bytes | None, list[bytes]] = {}
+    real = PrivateTraining.__init__
+
+    def noting(training: PrivateTraining, spec: TrainingSpec, *rest: Any, **more: Any) -> None:  # noqa: ANN401
+        real(training, spec, *rest, **more)
+        drawn.setdefault(spec.replay_key, []).append(training._secret.uniform(8).numpy().tobytes())
+
+    monkeypatch.setattr(PrivateTraining, "__init__", noting)
+    with monkeypatch.context() as patch:
+        draw(patch, 2)
+        dying_at(patch, 0, Died)
+        with pytest.raises((Died, sweeps.TunerError)):
+            run_file(tune.write(**SEALED), (), RunOptions(local=True))
+    tune("resume", "tiny", "--local")
+    assert None not in drawn
+    assert len(drawn) == 2, "a key for each of the two runs"
+    first = next(iter(drawn.values()))
+    assert len(first) > 1
+    assert len(set(first)) == 1, "the one that was cut off, and made again"
+    assert len({each[0] for each in drawn.values()}) == 2

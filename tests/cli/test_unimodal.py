@@ -1,0 +1,138 @@
+"""A search along one top, from an experiment file to its end: excluded trials, reasons, stopping, repeating, a kill."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from command_fakes import STEPS, Tune
+
+from tuner.study import candidates as drawing
+from tuner.study.storage import open_storage
+
+SPACE = {"smoothing_radius": {"uniform": [0, 100]}, "smoothing_samples": 1, "learning_rate": 0.5}
+# Of nobody is it so sure: once three trials are complete all others are excluded, but beside the best score.
+STERN = {"name": "unimodal", "tolerance": 0.005, "risk": 0.99}
+EASY = {"name": "unimodal", "tolerance": 0.9, "sure": 0.01}
+
+
+def write(tune: Tune, **changes: object) -> str:
+    values = {"trainable__method": "dplis", "search__sampler": "unimodal", "search__space": SPACE, **changes}
+    return tune.write(**values)
+
+
+def study_of(folder: Path) -> list[optuna.trial.FrozenTrial]:
+    study = optuna.load_study(study_name=folder.name, storage=open_storage(folder))
+    return study.get_trials()
+
+
+def settled(tune: Tune, sweep: str) -> Any:  # noqa: ANN401
+    state = tune.search_state(sweep)
+    assert all(trial.settled for trial in state.trials.values())
+    assert state.status == "closed"
+    return state
+
+
+def test_a_sweep_excludes_trials_before_they_start_and_says_why_it_stops_others(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # With many tries one is drawn that lies beside the best score, and that one runs to its end.
+    monkeypatch.setattr(drawing, "TRIES", 2)
+    name = write(tune, seed=1, search__trials=8, search__sampler="random", search__pruner=STERN, privacy__epsilon=20.0)
+    said = tune("run", name, "--local")
+    (folder,) = tune.sweeps
+    trials = study_of(folder)
+    excluded = [trial for trial in trials if "rejected" in trial.user_attrs]
+    assert excluded
+    assert {trial.state.name for trial in excluded} == {"PRUNED"}
+    for trial in excluded:
+        assert trial.user_attrs["reason"].endswith("before its first step")
+        assert "trial_id" not in trial.user_attrs
+        assert trial.intermediate_values == {}
+    shown = tune("show", "tiny", "--json").json["trials"]
+    assert len(shown) == 8, "what never started is none of the trials"
+    pruned = [row for row in shown if row["state"] == "pruned"]
+    assert pruned
+    for row in pruned:
+        assert "smoothing_radius" in row["reason"]
+        assert row["reason"].endswith("after 50 % of its steps")
+        assert row["step"] == STEPS // 2
+    state = settled(tune, folder.name)
+    assert len(state.trials) == 8
+    assert sum(trial.leased for trial in state.trials.values()) == sum(row["step"] for row in shown)
+    runs = {run.data.tags["mlflow.runName"]: run.data.tags for run in tune.mlflow_runs()}
+    reasons = {tags["reason"] for tags in runs.values() if tags["state"] == "pruned"}
+    assert reasons == {row["reason"] for row in pruned}
+    assert f"{len(excluded)} candidate{'s' if len(excluded) > 1 else ''} before the first step" in said.text
+    assert pruned[0]["reason"] in said.text
+    assert pruned[0]["reason"] in tune("show", "tiny", str(pruned[0]["number"])).text
+    assert "one top along" in said.text
+
+
+def test_a_sweep_that_is_sure_ends_keeps_its_budget_and_goes_on_when_it_is_told_to(tune: Tune) -> None:
+    name = write(tune, search__trials=6, search__sampler=EASY, search__when_sure="stop", privacy__epsilon=20.0)
+    said = tune("run", name, "--local")
+    (folder,) = tune.sweeps
+    assert "best found" in said.text
+    assert "is within the tolerance with probability 0." in said.text
+    cap = json.loads((folder / "plan.json").read_text())["step_cap"]
+    assert f"{cap - 2 * STEPS} steps are kept (ε spent so far (odometer)" in said.text
+    settled(tune, folder.name)
+    (status,) = tune("status", "tiny", "--json").json["sweeps"]
+    assert (status["state"], status["trials"]) == ("best found", {"planned": 6, "complete": 2})
+    (sweep_run,) = [run for run in tune.mlflow_runs() if run.data.tags["state"] == "best found"]
+    assert sweep_run.info.status == "FINISHED"
+    assert "within the tolerance" in sweep_run.data.tags["reason"]
+    assert "already finished (best found)" in tune("resume", "tiny", "--local").text
+    tune("resume", "tiny", "--local", "--set", "search.when_sure=go_on", "--set", "search.trials=3")
+    (status,) = tune("status", "tiny", "--json").json["sweeps"]
+    assert (status["state"], status["trials"]) == ("done", {"planned": 3, "complete": 3})
+    tune("export", "tiny")
+    exported = (tune.folder / "exports" / "tiny" / "experiment.yaml").read_text()
+    assert "when_sure: go_on" in exported
+    assert "unimodal" not in exported
+
+
+def test_a_sweep_that_replicates_runs_its_best_two_again(tune: Tune) -> None:
+    tune(
+        "run", write(tune, search__trials=5, search__when_sure="replicate", privacy__epsilon=20.0), "--local", "--quiet"
+    )
+    (folder,) = tune.sweeps
+    trials = study_of(folder)
+    assert [trial.state.name for trial in trials] == ["COMPLETE"] * 5
+    again = [trial for trial in trials if "replica_of" in trial.user_attrs]
+    assert [trial.number for trial in again] == [3, 4], "the last two"
+    for trial in again:
+        assert trial.params == trials[trial.user_attrs["replica_of"]].params
+    assert again[0].params != again[1].params
+    settled(tune, folder.name)
+
+
+def test_a_killed_sweep_goes_on_and_is_settled(tune: Tune) -> None:
+    name = write(tune, search__trials=6, search__sampler="random", search__pruner=STERN, privacy__epsilon=20.0)
+    process = tune.process("run", name, "--local")
+    assert process.stdout is not None
+    assert any("trial 1 complete" in line for line in process.stdout), "the first two are never stopped"
+    process.send_signal(signal.SIGKILL)  # while others are drawn and excluded
+    process.communicate(timeout=100)
+    assert process.returncode == -signal.SIGKILL
+    tune("resume", "tiny", "--local", "--quiet")
+    (folder,) = tune.sweeps
+    trials = study_of(folder)
+    assert all(trial.state.is_finished() for trial in trials)
+    assert sum("rejected" in trial.user_attrs for trial in trials) > 0
+    assert sum("trial_id" in trial.user_attrs for trial in trials) == 6
+    settled(tune, folder.name)
+
+
+@pytest.mark.parametrize("command", ["plan", "validate"])
+def test_a_file_without_such_a_parameter_is_refused_with_its_line(tune: Tune, command: str) -> None:
+    norm: dict[str, object] = {"log_uniform": [0.1, 10.0]}
+    said = tune(command, write(tune, search__space={"max_grad_norm": norm}), code=2)
+    assert "search.sampler: the unimodal sampler needs a searched range" in said.err
+    assert "tiny.yaml:" in said.err
+    tune(command, write(tune, search__space={"max_grad_norm": {**norm, "unimodal": True}}))

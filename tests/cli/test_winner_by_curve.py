@@ -1,0 +1,349 @@
+"""The winner of a unimodal search: the model by its score, the configuration of a public search by its curve."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+import yaml
+from command_fakes import STEPS, Tune
+from optuna.distributions import FloatDistribution
+from optuna.study import Study
+from optuna.trial import TrialState, create_trial
+from sealed_fakes import sealed
+
+from trainables.training import PrivateTraining
+from tuner.experiment import Experiment, load
+from tuner.plan.plan import plan_from
+from tuner.report.facts import on_public
+from tuner.study import views
+from tuner.study.pruners import make_pruner
+from tuner.study.samplers import make_sampler
+from tuner.study.unimodal_options import Along, Unimodality
+from tuner.study.unimodal_study import UnimodalSamplers
+from tuner.study.unimodal_view import curves_of
+from tuner.sweep.folder import SweepFolder
+from tuner.sweep.sweep_study import open_sweep_study
+from tuner.sweep.winner import Chosen, _apart, winner_of
+
+RADIUS = "smoothing_radius"
+CARD = "exports/tiny/privacy_card.json"
+UNIMODAL: dict[str, Any] = {
+    "trainable__method": "dplis",
+    "privacy__epsilon": 20.0,
+    "search__space": {"learning_rate": 0.5, RADIUS: {"uniform": [0, 100]}, "smoothing_samples": 1},
+}
+ABOUT = Unimodality(parameters=(Along(RADIUS),), last_step=STEPS, tolerance=0.02)
+NAMES = {"sampler": {"search__sampler": "unimodal"}, "pruner": {"search__sampler": "tpe", "search__pruner": "unimodal"}}
+GRID: dict[str, Any] = {  # so that whatever a model proposes, the lucky trial stands between two that show its luck
+    "search__trials": 9,
+    "search__sampler": {"name": "grid", "points": 9},
+    "search__pruner": {"name": "unimodal", "strict": True},
+}
+LUCKY_RADIUS = 62.5
+
+
+def hill(radius: float) -> float:
+    """One top, at R = 25."""
+    return float(0.8 - 0.05 * (np.log1p(radius) - np.log1p(25.0)) ** 2)
+
+
+# -- of a study ------------------------------------------------------------------------------------------------------
+
+KNOWN = [60.0, 20.0, 25.0, 30.0, 55.0, 66.0, 22.0, 28.0, 8.0, 3.0]
+LUCK = [0.05, *[0.0] * 9]
+
+
+def study(
+    scores: Sequence[float], radii: Sequence[float] = KNOWN, *, by: str = "sampler", maximize: bool = True
+) -> Study:
+    """Complete trials as the driver leaves them."""
+    made = optuna.create_study(
+        direction="maximize" if maximize else "minimize",
+        sampler=make_sampler("unimodal" if by == "sampler" else "random", seed=0, unimodality=ABOUT),
+        pruner=make_pruner("unimodal" if by == "pruner" else "none", unimodality=ABOUT),
+    )
+    for number, (radius, score) in enumerate(zip(radii, scores, strict=True)):
+        parameters = {RADIUS: radius}
+        made.add_trial(
+            create_trial(
+                state=TrialState.COMPLETE,
+                value=score,
+                params=parameters,
+                distributions={RADIUS: FloatDistribution(0.0, 100.0)},
+                intermediate_values={STEPS: score},
+                user_attrs={views.TRIAL_ID: f"t{number}", views.PARAMETERS: parameters},
+            )
+        )
+    return made
+
+
+def chosen(made: Study, experiment: Experiment, **more: Any) -> Chosen | None:  # noqa: ANN401
+    trials = views.read_trials(made, mode=experiment.search.metric.mode, steps_planned=STEPS)
+    return winner_of(made, trials, experiment, **more)
+
+
+def experiment_of(tune: Tune, **changes: object) -> Experiment:
+    return load(Path(tune.write(**{**UNIMODAL, **NAMES["sampler"], **changes})))
+
+
+def lucky_scores(luck: Sequence[float] = LUCK, radii: Sequence[float] = KNOWN) -> list[float]:
+    return [hill(radius) + more for radius, more in zip(radii, luck, strict=True)]
+
+
+@pytest.mark.parametrize("by", NAMES)
+def test_the_curve_chooses_and_says_which_trial_scored_higher(bare: Tune, by: str) -> None:
+    experiment, scores = experiment_of(bare, **NAMES[by]), lucky_scores()
+    assert max(range(10), key=scores.__getitem__) == 0
+    found = chosen(study(scores, by=by), experiment, by="curve")
+    assert found is not None
+    assert (found.trial.number, found.by) != (0, "curve")
+    assert 20.0 <= found.trial.parameters[RADIUS] <= 30.0  # type: ignore[operator]
+    own = scores[found.trial.number]
+    assert (
+        found.why
+        == f"trial {found.trial.number} by the curve (trial 0 scored higher: {scores[0]:.4g} against {own:.4g})"
+    )
+    assert chosen(study(scores, by=by), experiment, by="curve") == found, "the study alone decides"
+    (curve,) = curves_of(study(scores, by=by))
+    assert curve.best == found.trial.number, "what the picture names"
+    model = chosen(study(scores, by=by), experiment)
+    assert model is not None
+    assert (model.trial.number, model.by) == (0, "score"), "a trial's luck is in its model"
+    assert model.why == (
+        f"trial 0 by its score, {scores[0]:.4g} (the curve believes in trial {found.trial.number}: {own:.4g})"
+    )
+    assert chosen(study(scores, by=by), experiment, by="score") == model
+
+
+def test_a_loss_scores_lower_and_where_both_agree_nothing_is_said(bare: Tune) -> None:
+    loss = experiment_of(bare, search__metric={"name": "validation_loss", "mode": "min"})
+    losses = [1.0 - score for score in lucky_scores()]
+    found = chosen(study(losses, maximize=False), loss, by="curve")
+    assert found is not None
+    assert f"(trial 0 scored lower: {losses[0]:.4g} against " in found.why
+    steep = [25.0, 0.0, 1.0, 3.0, 70.0, 90.0, 100.0]
+    for by in (None, "curve"):
+        plain = chosen(study(lucky_scores([0.0] * 7, steep), steep), experiment_of(bare), by=by)
+        assert plain is not None
+        assert (plain.trial.number, plain.by, plain.why) == (0, by or "score", "")
+
+
+def test_of_one_configuration_the_best_run_wins(bare: Tune) -> None:
+    radii = [10.0, 60.0, 25.0, 25.0, 3.0, 30.0]
+    for lucky in (2, 3):
+        luck = [0.004 if number == lucky else 0.0 for number in range(6)]
+        found = chosen(study(lucky_scores(luck, radii), radii), experiment_of(bare), by="curve")
+        assert found is not None
+        assert (found.trial.number, found.by, found.why) == (lucky, "curve", "")
+
+
+def test_digits_are_told_until_scores_differ_and_equal_ones_are_called_so(bare: Tune) -> None:
+    assert _apart(0.80001, 0.8) == ["0.80001", "0.8"]
+    assert _apart(0.8, 0.8, None) == ["0.8", "0.8", "–"]
+    scores = [min(score, 0.79) for score in lucky_scores()]  # the top is flat
+    same = chosen(study(scores), experiment_of(bare), by="curve")
+    assert same is not None
+    assert same.why == f"trial {same.trial.number} by the curve (trial 0 scored the same: 0.79)"
+
+
+def test_where_one_top_is_rejected_the_best_score_decides(bare: Tune) -> None:
+    radii = [float(np.expm1(x)) for x in np.linspace(0.1, 4.5, 31)]
+    two_tops = [0.7 + 0.1 * float(np.cos(4 * np.pi * number / 30)) for number in range(31)]
+    two_tops[2] += 0.04
+    made, experiment = study(two_tops, radii), experiment_of(bare)
+    (curve,) = curves_of(made)
+    assert not curve.unimodal
+    assert curve.best != 2, "what is believed of a curve of any shape does not decide"
+    found = chosen(made, experiment)
+    assert found is not None
+    assert (found.trial.number, found.by, found.why) == (2, "score", ""), "no word of a curve that is not believed"
+    asked = chosen(made, experiment, by="curve")
+    assert asked is not None
+    assert asked.by == "score", "the caller sees that no curve decided"
+
+
+def test_without_a_curve_the_best_score_decides(bare: Tune) -> None:
+    made = study(lucky_scores())
+    other = chosen(made, experiment_of(bare, search__sampler="random"))
+    assert other is not None
+    assert (other.trial.number, other.by) == (0, "score")
+    experiment = experiment_of(bare)
+    privacy = experiment.privacy.model_copy(update={"accounting": "selection"})
+    hidden = chosen(made, experiment.model_copy(update={"privacy": privacy}))
+    assert hidden is not None
+    assert hidden.by == "score", "of a sealed search no curve is asked, whatever its study says"
+    assert chosen(study([], []), experiment) is None
+
+
+def test_of_several_parameters_a_pruner_ranks_as_a_sampler_does(bare: Tune) -> None:
+    space = {
+        "learning_rate": {"log_uniform": [0.1, 1.0], "unimodal": True},
+        RADIUS: {"uniform": [0, 100], "unimodal": True},
+    }
+    about = Unimodality(parameters=(Along("learning_rate"), Along(RADIUS)), last_step=STEPS, tolerance=0.02)
+    samplers, pruners = (
+        optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
+        for sampler, pruner in (
+            (make_sampler("unimodal", seed=0, unimodality=about), make_pruner("none")),
+            (make_sampler("random", seed=0), make_pruner("unimodal", unimodality=about)),
+        )
+    )
+    random = np.random.default_rng(3)
+    for number in range(8):
+        rate, radius = float(random.uniform(0.1, 1.0)), float(random.uniform(1, 99))
+        score = hill(radius) - 0.1 * (rate - 0.5) ** 2 + 0.03 * float(random.normal())
+        for made in (samplers, pruners):
+            made.add_trial(
+                create_trial(
+                    value=score,
+                    params={"learning_rate": rate, RADIUS: radius},
+                    distributions={
+                        "learning_rate": FloatDistribution(0.1, 1.0, log=True),
+                        RADIUS: FloatDistribution(0.0, 100.0),
+                    },
+                    intermediate_values={STEPS: score},
+                    user_attrs={views.TRIAL_ID: f"t{number}"},
+                )
+            )
+    assert isinstance(samplers.sampler, UnimodalSamplers)
+    first = samplers.sampler.ranked(samplers)[0]
+    ours = chosen(samplers, experiment_of(bare, search__space=space), by="curve")
+    theirs = chosen(pruners, experiment_of(bare, search__space=space, **NAMES["pruner"]), by="curve")
+    assert ours == theirs
+    assert ours is not None
+    assert (ours.trial.number, ours.by) == (first, "curve")
+
+
+# -- from end to end -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lucky(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Validation scores are those of a hill; the best is that of a trial beside its top, by luck alone."""
+    real = PrivateTraining.evaluate
+
+    def scored(self: PrivateTraining, split: str = "validation") -> dict[str, float]:
+        found = real(self, split)
+        if split == "validation":
+            radius = float(self.spec.parameters[RADIUS])  # type: ignore[arg-type]
+            trained = (self.step / self.spec.steps) ** 0.5
+            found["validation_accuracy"] = trained * hill(radius) + 0.05 * (radius == LUCKY_RADIUS)
+        return found
+
+    monkeypatch.setattr(PrivateTraining, "evaluate", scored)
+
+
+def lucky_one(rows: Sequence[dict[str, Any]]) -> int:
+    """Number of the trial with the best score, which is where the luck was."""
+    best = max(rows, key=lambda row: row["score"])
+    assert best["parameters"][RADIUS] == LUCKY_RADIUS
+    return int(best["number"])
+
+
+@pytest.mark.usefixtures("lucky")
+def test_summary_report_tracking_export_and_card_name_the_same_trial(tune: Tune) -> None:
+    said = tune("run", tune.write(**{**UNIMODAL, **GRID}), "--local").text
+    (folder,) = tune.sweeps
+    rows = tune("show", "tiny", "--json").json["trials"]
+    best = lucky_one(rows)
+    exported = tune("export", "tiny", "--json").json
+    why = exported["chosen"]["why"]
+    believed = int(re.search(r"the curve believes in trial (\d+)", why)[1])  # type: ignore[index]
+    assert believed != best
+    assert why == (
+        f"trial {best} by its score, {rows[best]['score']:.4g} "
+        f"(the curve believes in trial {believed}: {rows[believed]['score']:.4g})"
+    )
+    assert (exported["trial"]["number"], exported["chosen"]["by"]) == (best, "score")
+    assert exported["scores"]["validation_accuracy"] == rows[best]["score"]
+    file = Path("exports/tiny/experiment.yaml").read_text()
+    assert f"# Chosen: {why}.\n# Trained again it may well score less" in file
+    own = yaml.safe_load(file)
+    assert own["search"]["space"][RADIUS] == LUCKY_RADIUS
+    assert json.loads(Path(CARD).read_text())["winner"]["trial"] == rows[best]["id"]
+    assert tune("verify", CARD, "--json").json["answer"] == "yes"
+
+    assert f"best trial {best}, validation_accuracy {rows[best]['score']:.4g} chosen {why}" in said
+    assert f"{RADIUS} {LUCKY_RADIUS:.6g}" in said
+    (status,) = tune("status", "tiny", "--json").json["sweeps"]
+    assert status["best"] == {"trial": best, "score": rows[best]["score"]}
+    tune("report", "tiny")
+    page = (folder / "report.html").read_text()
+    assert f"<h2>Best trial: {best}</h2><p class=soft>Chosen: {why}.</p>" in page
+    assert f"<td>{best} ★</td>" in page
+    assert page.count("★") == 1
+    (parent,) = (run for run in tune.mlflow_runs() if run.data.tags["dp_tuner.trial"] == "-")
+    assert parent.data.tags["best_trial"] == rows[best]["id"]
+    assert parent.data.tags["best_trial_why"] == why
+
+    again = tune("export", "tiny", "--by", "score").text
+    assert f"exported trial {best} of {folder.name} to exports/tiny {why}" in again
+    refused = tune("export", "tiny", "--by", "curve", "--out", "exports/other", code=2).err
+    assert "the test set is scored once a sweep" in refused
+    assert not Path("exports/other/model.safetensors").exists()
+    (folder / "test_scores.json").unlink()
+    other = tune("export", "tiny", "--by", "curve", "--out", "exports/other", "--json").json
+    assert (other["trial"]["number"], other["chosen"]["by"]) == (believed, "curve")
+    assert other["chosen"]["why"].startswith(f"trial {believed} by the curve (trial {best} scored higher: ")
+    own = yaml.safe_load(Path("exports/other/experiment.yaml").read_text())
+    assert own["search"]["space"][RADIUS] == rows[believed]["parameters"][RADIUS]
+    assert own["seed"] == believed
+    assert tune("verify", "exports/other/privacy_card.json", "--json").json["answer"] == "yes"
+
+
+@pytest.mark.usefixtures("lucky")
+def test_a_public_search_charges_the_configuration_of_its_curve(tune: Tune) -> None:
+    random = np.random.default_rng(0)
+    images = random.integers(0, 256, (600, 1, 8, 8)).astype(np.uint8)
+    labels = np.arange(600) % 10
+    np.savez("open.npz", x_train=images[:500], y_train=labels[:500], x_test=images[500:], y_test=labels[500:])
+    public: dict[str, object] = {
+        "privacy__accounting": "public",
+        "privacy__epsilon": 3.0,
+        "privacy__noise_multiplier": "auto",
+        "search__public": {"name": "open", "path": "open.npz", "public_size": 500},
+    }
+    told = tune("run", tune.write(**{**UNIMODAL, **GRID, **public}), "--local", "--json").json
+    search, charged = (SweepFolder(root) for root in sorted(tune.sweeps, key=lambda root: "charged" in root.name))
+    rows = tune("show", search.id, "--json").json["trials"]
+    best = lucky_one(rows)
+    chosen_there = told["public_search"]["chosen"]
+    winner = chosen_there["trial"]
+    assert winner != best
+    assert chosen_there["by"] == "curve"
+    assert told["public_search"]["best"]["number"] == winner
+    (run,) = tune("show", charged.id, "--json").json["trials"]
+    assert run["parameters"] == rows[winner]["parameters"]
+    experiment = load(search.experiment)
+    plan = plan_from(json.loads(search.plan.read_text()), trials=experiment.search.trials)
+    assert plan.train_size != on_public(plan).train_size
+    believed = [curves_of(open_sweep_study(search, experiment, each)) for each in (plan, on_public(plan))]
+    assert believed[0] == believed[1], "what is shown of it afterwards is what it ran by"
+    page = Path(tune("report", search.id).out.split()[-1]).read_text()
+    assert f"<h2>Best trial: {winner}</h2>" in page
+    for by in ("curve", "score"):
+        assert "which chose before its one charged run began" in tune("export", "tiny", "--by", by, code=2).err
+    assert tune("export", "tiny", "--json").json["trial"]["parameters"] == rows[winner]["parameters"]
+
+
+def test_a_curve_is_refused_where_there_is_none(look: Tune) -> None:
+    error = look("export", "tiny", "--by", "curve", "--out", "elsewhere", code=2).err
+    assert "--by curve takes a unimodal search whose assumption of one top stands" in error
+    assert not Path("elsewhere").exists()
+    assert "Invalid value for '--by'" in look("export", "tiny", "--by", "luck", code=2).err
+
+
+def test_a_sealed_search_has_its_own_winner_whatever_is_asked(tune: Tune) -> None:
+    sealed(tune, 2, "--quiet")
+    assert "that is not sealed" in tune("export", "tiny", "--by", "curve", code=2).err
+    assert not Path("exports").exists()
+    exported = tune("export", "tiny", "--by", "score", "--json").json
+    assert "chosen" not in exported
+    assert "number" not in exported["trial"]

@@ -1,0 +1,363 @@
+"""A tiny training, a ledger of one file and a space, to drive sweeps in milliseconds and across kills."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+import optuna
+
+from search_spaces.domains import Suggest
+from tuner.errors import BudgetRefusedError, LedgerError
+from tuner.executors.base import Charge
+from tuner.study.driver import StudyDriver
+from tuner.study.pruners import make_pruner
+from tuner.study.samplers import make_sampler
+from tuner.study.storage import open_storage, open_study
+from tuner.study.types import Ask, NullObserver, Stop, Suggestion, TrialView, WhenSure
+from tuner.study.unimodal_options import Along, Unimodality
+
+STEPS = 100
+RUNGS = (20, 40, 60, 80, 100)
+METRIC = "validation_accuracy"
+LEASE = 10
+UNIMODALITY = Unimodality(parameters=(Along("smoothing_radius"),), last_step=STEPS, tolerance=0.02)
+
+Entry: TypeAlias = tuple[str, str, int, int, float | None]
+"""What a fake ledger holds: kind, trial, steps, scores, sample rate."""
+
+
+class FakeSpace:
+    """Two numbers, a choice, and a number that only one of the choices has."""
+
+    def sample(self, suggest: Suggest) -> dict[str, object]:
+        values: dict[str, object] = {
+            "learning_rate": suggest.uniform("learning_rate", 0.01, 1.0, log=True),
+            "smoothing_radius": suggest.uniform("smoothing_radius", 0.0, 50.0, log=False),
+            "schedule": suggest.choice("schedule", ("constant", "inverse_time")),
+        }
+        if values["schedule"] == "inverse_time":
+            values["schedule.inverse_time.decay"] = suggest.uniform("schedule.inverse_time.decay", 0.5, 3.0, log=False)
+        values["smoothing_samples"] = 10
+        return values
+
+
+def score(parameters: Mapping[str, object], step: int) -> float:
+    """A learning curve: better near learning_rate 0.2 and radius 20; it rises, and falls at high rates."""
+    off = abs(math.log(float(parameters["learning_rate"]) / 0.2)) + abs(float(parameters["smoothing_radius"]) - 20) / 40
+    speed = 10 + float(parameters["smoothing_radius"])
+    fade = 1 - min(0.9, float(parameters["learning_rate"])) * step / STEPS
+    return math.exp(-off / 2) * (1 - math.exp(-step / speed)) * fade
+
+
+@dataclass(frozen=True)
+class FakeSpec:
+    """What a `FakeTraining` does, by trial number where it misbehaves."""
+
+    number: int
+    parameters: dict[str, object]
+    draws: str
+    raise_in: tuple[int, ...] = ()
+    nan_in: tuple[int, ...] = ()
+    kill_once_at: int | None = None
+    interrupt_at: int | None = None
+
+
+class FakeTraining:
+    """Implements what executors ask of `PrivateTraining`; every step it takes is one byte in the file `draws`."""
+
+    def __init__(self, spec: FakeSpec, charge: Charge) -> None:
+        self.spec, self.charge = spec, charge
+        self.step = 0
+        self.learning_rate = float(spec.parameters["learning_rate"])
+        if spec.number in spec.raise_in:
+            raise ValueError("record 17 says secret")
+
+    def run_to(self, step: int) -> None:
+        while self.step < step:
+            take = min(LEASE, step - self.step)
+            self.charge.lease(take)
+            for _ in range(take):
+                with Path(self.spec.draws).open("ab") as draws:
+                    draws.write(b".")
+                self.step += 1
+                self._maybe_die()
+
+    def _maybe_die(self) -> None:
+        if self.step == self.spec.interrupt_at:
+            signal.raise_signal(signal.SIGINT)
+        if self.step == self.spec.kill_once_at:
+            flag = Path(self.spec.draws + ".killed")
+            if not flag.exists():
+                flag.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def evaluate(self, split: str = "validation") -> dict[str, float]:
+        value = score(self.spec.parameters, self.step)
+        if self.spec.number in self.spec.nan_in and self.step >= RUNGS[1]:
+            value = math.nan
+        return {METRIC: value, "validation_loss": 1 - value}
+
+    def save(self, path: Path) -> None:
+        part = path.with_suffix(".part")
+        part.write_text(str(self.step))
+        part.replace(path)
+
+    def load(self, path: Path) -> None:
+        self.step = int(path.read_text())
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a trial has reserved and not leased."""
+
+    steps: int = 0
+    releases: int = 0
+
+
+@dataclass(frozen=True)
+class FileLedger:
+    """A ledger in one file of JSON lines: reserve, lease, release and settle as `tuner.privacy` has them.
+
+    The cap is in units: a step costs as many as `prices` says of its sample rate, or one.
+    """
+
+    path: str
+    cap: int = 10**9
+    score_cap: int = 10**9
+    prices: tuple[tuple[float, int], ...] = ()
+
+    def fits(self, ask: Ask) -> bool:
+        units = ask.steps * self.price(ask.sample_rate)
+        scores = self.released() + sum(held.releases for held in self.outstanding().values())
+        return self.committed() + units <= self.cap and scores + ask.releases <= self.score_cap
+
+    def reserve(self, trial: str, ask: Ask) -> None:
+        if not self.fits(ask):
+            raise BudgetRefusedError("full")
+        if trial in self.settled():
+            raise LedgerError(f"{trial} is settled")
+        before = self._rates()
+        if before.get(trial, ask.sample_rate) != ask.sample_rate:
+            raise LedgerError(f"{trial} has one mechanism for its life")
+        self._write("reserve", trial, ask.steps, ask.releases, ask.sample_rate)
+
+    def lease(self, trial: str, steps: int) -> None:
+        if steps > self.outstanding().get(trial, Held()).steps:
+            raise BudgetRefusedError(f"{trial} has no reservation for {steps} steps")
+        self._write("lease", trial, steps)
+
+    def release(self, trial: str, count: int) -> None:
+        if count > self.outstanding().get(trial, Held()).releases:
+            raise BudgetRefusedError(f"{trial} has no reservation for {count} scores")
+        self._write("release", trial, 0, count)
+
+    def settle(self, trial: str, steps_taken: int) -> None:
+        if trial not in self.outstanding():
+            raise LedgerError(f"{trial} cannot be settled twice, or was never reserved")
+        if steps_taken > self.leased(trial):
+            raise LedgerError(f"{trial} took {steps_taken} steps and leased {self.leased(trial)}")
+        self._write("settle", trial, steps_taken)
+
+    def outstanding(self) -> dict[str, Held]:
+        left: dict[str, Held] = {}
+        for kind, trial, steps, releases, _ in self.entries():
+            held = left.get(trial, Held())
+            if kind == "reserve":
+                left[trial] = Held(held.steps + steps, held.releases + releases)
+            elif kind == "settle":
+                del left[trial]
+            else:
+                left[trial] = Held(held.steps - (steps if kind == "lease" else 0), held.releases - releases)
+        return left
+
+    def held(self) -> dict[str, int]:
+        """Steps that each unsettled trial may still take."""
+        return {trial: held.steps for trial, held in self.outstanding().items()}
+
+    def settled(self) -> dict[str, int]:
+        return {trial: steps for kind, trial, steps, *_ in self.entries() if kind == "settle"}
+
+    def leased(self, trial: str | None = None) -> int:
+        return sum(s for kind, name, s, *_ in self.entries() if kind == "lease" and trial in (None, name))
+
+    def released(self, trial: str | None = None) -> int:
+        return sum(r for kind, name, _, r, _ in self.entries() if kind == "release" and trial in (None, name))
+
+    def reserved(self, trial: str) -> int:
+        return sum(s for kind, name, s, *_ in self.entries() if kind == "reserve" and name == trial)
+
+    def price(self, rate: float | None) -> int:
+        return dict(self.prices).get(rate, 1) if rate is not None else 1
+
+    def committed(self) -> int:
+        """Units that are leased or may still be."""
+        rates, held = self._rates(), self.held()
+        leased = sum(s * self.price(rates[name]) for kind, name, s, *_ in self.entries() if kind == "lease")
+        return leased + sum(steps * self.price(rates[trial]) for trial, steps in held.items())
+
+    def charge_for(self, trial: str) -> FileCharge:
+        return FileCharge(self, trial)
+
+    def entries(self) -> list[Entry]:
+        path = Path(self.path)
+        if not path.exists():
+            return []
+        return [tuple(json.loads(line)) for line in path.read_text().splitlines()]
+
+    def _rates(self) -> dict[str, float | None]:
+        return {name: rate for kind, name, *_, rate in self.entries() if kind == "reserve"}
+
+    def _write(self, kind: str, trial: str, steps: int, releases: int = 0, rate: float | None = None) -> None:
+        with Path(self.path).open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.write(json.dumps([kind, trial, steps, releases, rate]) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+@dataclass(frozen=True)
+class MemoryLedger(FileLedger):
+    """The same ledger without a disk."""
+
+    lines: list[Entry] = field(default_factory=list)
+
+    def entries(self) -> list[Entry]:
+        return self.lines
+
+    def _write(self, kind: str, trial: str, steps: int, releases: int = 0, rate: float | None = None) -> None:
+        self.lines.append((kind, trial, steps, releases, rate))
+
+
+@dataclass(frozen=True)
+class FileCharge:
+    """The charge of one trial."""
+
+    ledger: FileLedger
+    trial: str
+
+    def lease(self, steps: int) -> None:
+        self.ledger.lease(self.trial, steps)
+
+    def leased(self) -> int:
+        return self.ledger.leased(self.trial)
+
+    def restarts(self) -> int:
+        return 0
+
+    def release(self, count: int = 1) -> None:
+        self.ledger.release(self.trial, count)
+
+    def released(self) -> int:
+        return self.ledger.released(self.trial)
+
+
+class Recorder(NullObserver):
+    """Remembers what it is told, and may act on the n-th report."""
+
+    def __init__(self, on_report: Callable[[int], None] | None = None) -> None:
+        self.started: list[TrialView] = []
+        self.reports: list[tuple[str, int]] = []
+        self.finished: list[TrialView] = []
+        self._on_report = on_report
+
+    def trial_started(self, trial: TrialView) -> None:
+        self.started.append(trial)
+
+    def trial_reported(self, trial: TrialView, step: int, metrics: dict[str, float]) -> None:
+        self.reports.append((trial.id, step))
+        if self._on_report is not None:
+            self._on_report(len(self.reports))
+
+    def trial_finished(self, trial: TrialView) -> None:
+        self.finished.append(trial)
+
+
+@dataclass
+class Sweep:
+    """A sweep in a folder, as `run.py` would wire it."""
+
+    folder: Path
+    trials: int = 6
+    cap: int = 10**9
+    pruner: tuple[str, dict[str, object]] = ("none", {})
+    sampler: str = "random"
+    observers: tuple[object, ...] = ()
+    faults: dict[str, object] = field(default_factory=dict)
+    storage: object = None
+    seed: int = 3
+    when_sure: WhenSure = "go_on"
+
+    @property
+    def ledger(self) -> FileLedger:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return FileLedger(str(self.folder / "ledger.jsonl"), self.cap)
+
+    @property
+    def draws(self) -> int:
+        path = self.folder / "draws"
+        return path.stat().st_size if path.exists() else 0
+
+    def study(self) -> optuna.Study:
+        storage = self.storage or open_storage(self.folder)
+        return open_study(
+            storage,
+            "sweep",
+            mode="max",
+            sampler=lambda before: make_sampler(
+                self.sampler, seed=self.seed, trials_before=before, unimodality=UNIMODALITY
+            ),
+            pruner=make_pruner(self.pruner[0], self.pruner[1], rung_steps=RUNGS, unimodality=UNIMODALITY),
+        )
+
+    def driver(self) -> StudyDriver:
+        return StudyDriver(
+            self.study(),
+            FakeSpace(),
+            trials=self.trials,
+            steps_per_trial=STEPS,
+            rung_steps=RUNGS,
+            metric=METRIC,
+            mode="max",
+            budget=self.ledger,
+            observers=self.observers,
+            when_sure=self.when_sure,
+        )
+
+    def spec_for(self, suggestion: Suggestion) -> FakeSpec:
+        return FakeSpec(suggestion.number, suggestion.parameters, str(self.folder / "draws"), **self.faults)
+
+    def run_local(self, driver: StudyDriver | None = None) -> Stop:
+        from tuner.executors import local
+
+        return local.run(
+            driver or self.driver(),
+            self.spec_for,
+            self.ledger.charge_for,
+            folder=self.folder,
+            make_training=FakeTraining,
+        )
+
+    def run_ray(self, driver: StudyDriver | None = None, **options: object) -> Stop:
+        from tuner.executors.ray import runner as ray_runner
+
+        return ray_runner.run(
+            driver or self.driver(),
+            self.spec_for,
+            self.ledger.charge_for,
+            folder=self.folder,
+            make_training=FakeTraining,
+            **options,
+        )
+
+
+def facts(study: optuna.Study) -> list[tuple[int, str, dict[str, object], dict[int, float], float | None]]:
+    """What conformance compares of a study: number, state, parameters, intermediate values and value."""
+    return [(t.number, t.state.name, t.params, t.intermediate_values, t.value) for t in study.get_trials()]

@@ -1,0 +1,135 @@
+"""One trial at a time, a plain `study.optimize`, the local executor and Ray leave the same study behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import optuna
+import pytest
+from sweep_fakes import RUNGS, FakeSpace, Recorder, Sweep, facts, score
+
+from tuner.study.pruners import make_pruner
+from tuner.study.samplers import make_sampler
+from tuner.study.types import StopReason, TrialView
+
+PRUNERS = {
+    "median": {"n_startup_trials": 3},
+    "successive_halving": {"reduction_factor": 2},
+    "hyperband": {"reduction_factor": 2},
+    "patient": {"wrapped_pruner": {"name": "median", "n_startup_trials": 2}, "patience": 1},
+}
+SAMPLERS = ["tpe", "random"]
+TRIALS = 18
+
+
+class PlainSuggest:
+    """The space asked through Optuna's own calls, written apart from the driver's."""
+
+    def __init__(self, trial: optuna.Trial) -> None:
+        self.trial = trial
+
+    def uniform(self, name: str, low: float, high: float, *, log: bool) -> float:
+        return self.trial.suggest_float(name, low, high, log=log)
+
+    def choice(self, name: str, options: tuple[object, ...]) -> object:
+        return self.trial.suggest_categorical(name, options)
+
+
+def plain(pruner: str, sampler: str) -> optuna.Study:
+    study = optuna.create_study(
+        study_name="sweep",
+        direction="maximize",
+        sampler=make_sampler(sampler, seed=3),
+        pruner=make_pruner(pruner, PRUNERS[pruner], rung_steps=RUNGS),
+    )
+
+    def objective(trial: optuna.Trial) -> float:
+        parameters = FakeSpace().sample(PlainSuggest(trial))
+        for step in RUNGS:
+            trial.report(score(parameters, step), step)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+        return score(parameters, RUNGS[-1])
+
+    study.optimize(objective, n_trials=TRIALS)
+    return study
+
+
+def sweep(folder: Path, pruner: str, sampler: str) -> Sweep:
+    storage = optuna.storages.InMemoryStorage()
+    return Sweep(folder, trials=TRIALS, pruner=(pruner, PRUNERS[pruner]), sampler=sampler, storage=storage)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("pruner", PRUNERS)
+def test_local_is_study_optimize(tmp_path: Path, pruner: str, sampler: str) -> None:
+    expected = facts(plain(pruner, sampler))
+    states = {state for _, state, *_ in expected}
+    assert states == {"COMPLETE", "PRUNED"}, "the comparison says little unless some trials are pruned and some not"
+    ours = sweep(tmp_path, pruner, sampler)
+    driver = ours.driver()
+    assert ours.run_local(driver).reason is StopReason.DONE
+    assert facts(driver.study) == expected
+
+
+@pytest.mark.parametrize(
+    "pruner", [pytest.param(name, marks=() if name == "median" else pytest.mark.slow) for name in PRUNERS]
+)
+def test_ray_is_study_optimize(tmp_path: Path, ray_two_slots: None, pruner: str) -> None:
+    expected = facts(plain(pruner, "tpe"))
+    ours = sweep(tmp_path, pruner, "tpe")
+    driver = ours.driver()
+    assert ours.run_ray(driver).reason is StopReason.DONE
+    assert facts(driver.study) == expected
+
+
+def unimodal(folder: Path) -> Sweep:
+    storage = optuna.storages.InMemoryStorage()
+    pruner: tuple[str, dict[str, object]] = ("unimodal", {"risk": 0.2})
+    return Sweep(folder, trials=TRIALS, pruner=pruner, sampler="unimodal", storage=storage, when_sure="replicate")
+
+
+@pytest.mark.slow
+def test_a_unimodal_search_is_the_same_on_ray(tmp_path: Path, ray_two_slots: None) -> None:
+    here, there = unimodal(tmp_path / "here"), unimodal(tmp_path / "there")
+    drivers = [here.driver(), there.driver()]
+    assert here.run_local(drivers[0]).reason is StopReason.DONE
+    assert there.run_ray(drivers[1]).reason is StopReason.DONE
+    found = [facts(driver.study) for driver in drivers]
+    assert found[0] == found[1]
+    trials = drivers[0].study.get_trials()
+    assert {trial.state.name for trial in trials} == {"COMPLETE", "PRUNED"}
+    assert any("replica_of" in trial.user_attrs for trial in trials)
+
+
+def test_a_unimodal_search_runs_no_more_at_once_than_teach_each_other(tmp_path: Path, ray_two_slots: None) -> None:
+    most, running = [0], set[str]()
+
+    class Watch(Recorder):
+        def trial_started(self, trial: TrialView) -> None:
+            running.add(trial.id)
+            most[0] = max(most[0], len(running))
+
+        def trial_finished(self, trial: TrialView) -> None:
+            running.discard(trial.id)
+
+    ours = unimodal(tmp_path)
+    ours.observers, ours.trials = (Watch(),), 6
+    driver = ours.driver()
+    for each in driver.study.sampler.each:
+        each._rules["at_once"] = 1
+    assert ours.run_ray(driver, concurrent_trials=2).reason is StopReason.DONE
+    assert most == [1]
+    assert ours.ledger.outstanding() == {}
+
+
+@pytest.mark.parametrize("pruner", PRUNERS)
+def test_what_is_pruned_is_not_paid(tmp_path: Path, pruner: str) -> None:
+    ours = sweep(tmp_path, pruner, "tpe")
+    driver = ours.driver()
+    ours.run_local(driver)
+    steps = sum(max(t.intermediate_values) for t in driver.study.get_trials())
+    assert ours.ledger.leased() == ours.draws == steps < TRIALS * RUNGS[-1]
+    assert ours.ledger.outstanding() == {}
+    pruned = [trial for trial in driver.study.get_trials() if trial.state.name == "PRUNED"]
+    assert all(f"at step {trial.last_step} of" in trial.user_attrs["reason"] for trial in pruned)

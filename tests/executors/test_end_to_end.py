@@ -1,0 +1,121 @@
+"""Two tiny trials on scikit-learn's digits with the real engine, space and ledger: in this process and on Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import optuna
+import pytest
+
+from search_spaces.parsing import parse_space
+from trainables.data import DatasetRequest, public_train_size
+from trainables.rungs import checkpoint_path
+from trainables.training import TrainingSpec
+from tuner.errors import SweepInterrupted
+from tuner.executors import local
+from tuner.executors.ray import runner as ray_runner
+from tuner.privacy.accountant.filters import TotalSteps
+from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.accountant.pld import epsilon
+from tuner.privacy.ledger.ledger import Ledger
+from tuner.privacy.ledger.search_budget import SearchBudget
+from tuner.study.driver import StudyDriver
+from tuner.study.pruners import make_pruner
+from tuner.study.samplers import make_sampler
+from tuner.study.storage import open_storage, open_study
+from tuner.study.types import Stop, StopReason, Suggestion
+from tuner.study.views import best_trial, read_trials
+
+BATCH, STEPS, RUNGS, NOISE, DELTA = 64, 24, (8, 16, 24), 1.0, 1e-5
+REQUEST = DatasetRequest(name="digits")
+SPACE = {"smoothing_radius": {"log_uniform": [0.1, 2.0]}, "smoothing_samples": 2, "learning_rate": 0.5}
+
+
+class Digits:
+    """One search on digits, wired as the platform does."""
+
+    def __init__(self, folder: Path, trials: int = 2) -> None:
+        self.folder, self.trials = folder, trials
+        self.mechanism = SampledGaussian(sample_rate=BATCH / public_train_size(REQUEST), noise_multiplier=NOISE)
+        self.ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}")
+        self.cap = trials * STEPS
+        claim = epsilon(self.mechanism, self.cap, DELTA)
+        allowance = TotalSteps(self.mechanism, self.cap)
+        self.ledger.open_search("digits", "sweep", allowance=allowance, epsilon=claim, delta=DELTA)
+        self.budget = SearchBudget(self.ledger, "sweep")
+
+    def run(self, runner: Callable[..., Stop], observers: tuple[object, ...] = ()) -> Stop:
+        return runner(self.driver(observers), self.spec_for, self.budget.charge_for, folder=self.folder)
+
+    def driver(self, observers: tuple[object, ...] = ()) -> StudyDriver:
+        space = parse_space(SPACE, method="dplis")
+        return StudyDriver(
+            self.study(),
+            space,
+            trials=10,
+            steps_per_trial=STEPS,
+            rung_steps=RUNGS,
+            metric="validation_accuracy",
+            mode="max",
+            budget=self.budget,
+            observers=observers,
+        )
+
+    def study(self) -> optuna.Study:
+        return open_study(
+            open_storage(self.folder),
+            "sweep",
+            mode="max",
+            sampler=lambda before: make_sampler("random", seed=0, trials_before=before),
+            pruner=make_pruner("none"),
+        )
+
+    def spec_for(self, suggestion: Suggestion) -> TrainingSpec:
+        return TrainingSpec(
+            method="dplis",
+            model="logistic_regression",
+            dataset=REQUEST,
+            batch_size=BATCH,
+            steps=STEPS,
+            noise_multiplier=NOISE,
+            sample_rate=self.mechanism.sample_rate,
+            parameters=suggestion.parameters,
+            threads=1,
+            device="cpu",
+        )
+
+
+@pytest.mark.parametrize("runner", [local.run, ray_runner.run], ids=["local", "ray"])
+def test_a_search_on_digits_spends_its_cap_and_learns(
+    tmp_path: Path, runner: Callable[..., Stop], ray_two_slots: None
+) -> None:
+    search = Digits(tmp_path)
+    assert search.run(runner).reason is StopReason.BUDGET, "ten trials were asked for and the cap holds two"
+    views = read_trials(search.study(), mode="max", steps_planned=STEPS)
+    assert [view.state.value for view in views] == ["COMPLETE"] * 2
+    best = best_trial(views, mode="max")
+    assert best is not None
+    assert best.last_score > 0.5, "ten classes: chance is 0.1"
+    state = search.ledger.search_state("sweep")
+    assert state.leased_steps == search.cap
+    assert state.reserved_steps == 0
+    assert all(trial.settled for trial in state.trials.values())
+    assert checkpoint_path(tmp_path, best.id) is not None
+
+
+def test_a_search_that_was_interrupted_goes_on(tmp_path: Path) -> None:
+    from sweep_fakes import Recorder
+
+    def interrupt(report: int) -> None:
+        if report == 2:
+            raise KeyboardInterrupt
+
+    search = Digits(tmp_path)
+    with pytest.raises(SweepInterrupted):
+        search.run(local.run, (Recorder(interrupt),))
+    assert search.ledger.search_state("sweep").leased_steps == RUNGS[1]
+    assert search.run(local.run).reason is StopReason.BUDGET
+    state = search.ledger.search_state("sweep")
+    assert state.leased_steps == search.cap, "interrupted at a checkpoint: nothing is paid twice"
+    assert state.reserved_steps == 0

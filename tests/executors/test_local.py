@@ -1,0 +1,196 @@
+"""The local executor: faults, Ctrl-C, and what remains after the process is killed at any point."""
+
+from __future__ import annotations
+
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sweep_fakes import METRIC, RUNGS, STEPS, FakeTraining, Recorder, Sweep
+
+from trainables.rungs import checkpoint_path, checkpoint_step
+from tuner.errors import LedgerError, SweepInterrupted, TunerError
+from tuner.executors import local
+from tuner.study.storage import exclusive
+from tuner.study.types import StopReason, TrialState
+
+SECRET = "record 17 says secret"
+
+
+def states(sweep: Sweep) -> list[str]:
+    return [trial.state.name for trial in sweep.study().get_trials()]
+
+
+def test_a_sweep_charges_every_step_once_and_leaves_the_last_checkpoint(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, trials=3)
+    assert sweep.run_local().reason is StopReason.DONE
+    assert states(sweep) == ["COMPLETE"] * 3
+    assert sweep.draws == sweep.ledger.leased() == 3 * STEPS
+    for trial in sweep.study().get_trials():
+        path = checkpoint_path(tmp_path, trial.user_attrs["trial_id"])
+        assert path is not None
+        assert checkpoint_step(path) == STEPS
+        assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_a_trial_that_raises_is_failed_and_the_sweep_goes_on(tmp_path: Path) -> None:
+    recorder = Recorder()
+    sweep = Sweep(tmp_path, trials=4, faults={"raise_in": (1,)}, observers=(recorder,))
+    sweep.run_local()
+    assert states(sweep) == ["COMPLETE", "FAIL", "COMPLETE", "COMPLETE"]
+    failed = recorder.finished[1]
+    assert failed.state is TrialState.FAILED
+    assert failed.reason.startswith("ValueError")
+    assert SECRET not in failed.reason
+    assert SECRET not in repr(sweep.study().get_trials()[1]), "what analysts read holds nothing of the message"
+    assert sweep.ledger.outstanding() == {}
+
+
+def test_the_traceback_is_for_the_operator_only(tmp_path: Path) -> None:
+    Sweep(tmp_path, trials=4, faults={"raise_in": (1,)}).run_local()
+    log = tmp_path / "operator.log"
+    assert SECRET in log.read_text()
+    assert "Traceback" in log.read_text()
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+def test_a_trial_that_gives_nan_is_failed_at_once_and_refunded(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, trials=3, faults={"nan_in": (0,)})
+    sweep.run_local()
+    assert states(sweep) == ["FAIL", "COMPLETE", "COMPLETE"]
+    assert sweep.draws == sweep.ledger.leased() == 2 * STEPS + RUNGS[1]
+    assert METRIC in sweep.study().get_trials()[0].user_attrs["reason"]
+
+
+def test_the_budget_ends_the_sweep(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, trials=6, cap=3 * STEPS + STEPS // 2)
+    stop = sweep.run_local()
+    assert stop.reason == "budget reached"
+    assert states(sweep) == ["COMPLETE"] * 3
+    assert sweep.draws == 3 * STEPS
+
+
+def test_a_sweep_whose_first_trials_all_fail_ends_with_an_error(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, trials=20, faults={"raise_in": tuple(range(20))})
+    with pytest.raises(TunerError, match=r"first 3 trials all failed.*operator\.log") as caught:
+        sweep.run_local()
+    assert SECRET not in str(caught.value)
+    assert states(sweep) == ["FAIL"] * 3
+
+
+def test_a_broken_ledger_stops_the_sweep_and_nothing_is_hidden(tmp_path: Path) -> None:
+    class Broken:
+        def lease(self, steps: int) -> None:
+            raise LedgerError("the chain is broken")
+
+        def leased(self) -> int:
+            return 0
+
+    sweep = Sweep(tmp_path)
+    with pytest.raises(LedgerError, match="chain"):
+        local.run(sweep.driver(), sweep.spec_for, lambda _: Broken(), folder=tmp_path, make_training=FakeTraining)
+    assert sweep.draws == 0
+    assert states(sweep) == ["RUNNING"], "resumable once the ledger is mended"
+
+
+def test_a_refused_lease_takes_no_step(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, trials=1)
+    driver = sweep.driver()
+    nobody = sweep.ledger.charge_for("nobody")
+    local.run(driver, sweep.spec_for, lambda _: nobody, folder=tmp_path, make_training=FakeTraining)
+    assert states(sweep) == ["FAIL"]
+    assert sweep.draws == 0
+    assert driver.study.trials[0].user_attrs["reason"].startswith("BudgetRefusedError")
+
+
+def test_ctrl_c_leaves_a_sweep_that_continues(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, trials=2, faults={"interrupt_at": 50})
+    with pytest.raises(SweepInterrupted):
+        sweep.run_local()
+    assert states(sweep) == ["RUNNING"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    resumed = Sweep(tmp_path, trials=2)
+    assert resumed.run_local().reason is StopReason.DONE
+    assert states(resumed) == ["COMPLETE"] * 2
+    # interrupted at step 50, its checkpoint is at 40: ten steps are drawn, and paid, a second time
+    assert resumed.draws == resumed.ledger.leased() == 2 * STEPS + 10
+
+
+def test_a_finished_sweep_grows(tmp_path: Path) -> None:
+    Sweep(tmp_path, trials=2).run_local()
+    grown = Sweep(tmp_path, trials=5)
+    assert grown.run_local().reason is StopReason.DONE
+    trials = grown.study().get_trials()
+    assert [t.state.name for t in trials] == ["COMPLETE"] * 5
+    assert len({tuple(t.params.items()) for t in trials}) == 5, "the sampler must not begin its stream again"
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    with exclusive(tmp_path), pytest.raises(TunerError, match="only one process"):
+        Sweep(tmp_path).run_local()
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from sweep_fakes import FileLedger, Recorder, Sweep
+import optuna
+
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+where, folder, cap = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+faults, observers = {}, ()
+if where == "after a report":
+    observers = (Recorder(lambda n: die() if n == 7 else None),)
+elif where == "between two rungs":
+    faults = {"kill_once_at": 50}
+elif where == "between reserve and ask":
+    optuna.Study.ask = die
+elif where == "between tell and settle":
+    FileLedger.settle = die
+elif where == "before tell":
+    optuna.Study.tell = die
+Sweep(folder, trials=3, cap=cap, faults=faults, observers=observers).run_local()
+"""
+
+
+def kill_driver(where: str, folder: Path, cap: int = 10**9) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, where, str(folder), str(cap)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("where", "repeated"),
+    [
+        ("after a report", 0),
+        ("between two rungs", 10),
+        ("between reserve and ask", 0),
+        ("between tell and settle", 0),
+        ("before tell", 0),
+    ],
+)
+def test_kill_9_of_the_driver_and_resume(tmp_path: Path, where: str, repeated: int) -> None:
+    kill_driver(where, tmp_path)
+    recorder = Recorder()
+    sweep = Sweep(tmp_path, trials=3, observers=(recorder,))
+    assert sweep.run_local().reason is StopReason.DONE
+    assert states(sweep) == ["COMPLETE"] * 3
+    assert sweep.draws == sweep.ledger.leased() == 3 * STEPS + repeated
+    assert sweep.ledger.outstanding() == {}
+    values = [trial.intermediate_values for trial in sweep.study().get_trials()]
+    assert all(set(value) == set(RUNGS) for value in values)
+
+
+def test_a_resumed_trial_that_fits_no_more_is_failed_with_the_reason(tmp_path: Path) -> None:
+    kill_driver("between two rungs", tmp_path, cap=STEPS)
+    sweep = Sweep(tmp_path, trials=3, cap=STEPS)
+    assert sweep.run_local().reason is StopReason.BUDGET
+    assert states(sweep) == ["FAIL"]
+    assert "do not fit" in sweep.study().get_trials()[0].user_attrs["reason"]
+    assert sweep.draws == sweep.ledger.leased() == 50

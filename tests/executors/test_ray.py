@@ -1,0 +1,387 @@
+"""The Ray executor: the faults of test_local on a cluster, lost workers, and several machines."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sweep_fakes import LEASE, RUNGS, STEPS, FakeTraining, Recorder, Sweep
+
+from tuner.errors import InputError, LedgerError, SweepInterrupted, TunerError
+from tuner.executors.ray import runner as ray_runner
+from tuner.study.types import Ask, Decision, Stop, StopReason, Suggestion, TrialShape, TrialView
+
+SECRET = "record 17 says secret"
+
+
+def states(sweep: Sweep) -> list[str]:
+    return [trial.state.name for trial in sweep.study().get_trials()]
+
+
+def test_faults_budget_and_concurrency_together(tmp_path: Path, ray_two_slots: None) -> None:
+    recorder = Recorder()
+    faults = {"raise_in": (1,), "nan_in": (2,)}
+    sweep = Sweep(tmp_path, trials=9, cap=6 * STEPS, faults=faults, observers=(recorder,))
+    stop = sweep.run_ray(concurrent_trials=2)
+    assert stop.reason is StopReason.BUDGET
+    # 40 steps of the trial that gave NaN leave room for five whole ones
+    assert states(sweep) == ["COMPLETE", "FAIL", "FAIL", *["COMPLETE"] * 4]
+    assert sweep.draws == sweep.ledger.leased() == 5 * STEPS + RUNGS[1]
+    assert sweep.ledger.outstanding() == {}
+    reasons = {view.number: view.reason for view in recorder.finished if view.reason}
+    assert set(reasons) == {1, 2}
+    assert reasons[1].startswith("ValueError")
+    assert SECRET not in repr(reasons)
+    assert SECRET in (tmp_path / "operator.log").read_text()
+    assert not (tmp_path / "ray").exists()
+
+
+@pytest.mark.slow
+def test_two_trials_run_side_by_side_and_not_more(tmp_path: Path, ray_two_slots: None) -> None:
+    recorder = Recorder()
+    running: set[str] = set()
+    most = [0]
+
+    class Watch(Recorder):
+        def trial_started(self, trial: TrialView) -> None:
+            running.add(trial.id)
+            most[0] = max(most[0], len(running))
+
+        def trial_finished(self, trial: TrialView) -> None:
+            running.discard(trial.id)
+
+    sweep = Sweep(tmp_path, trials=6, observers=(recorder, Watch()))
+    assert sweep.run_ray(concurrent_trials=2).reason is StopReason.DONE
+    assert most == [2]
+    assert states(sweep) == ["COMPLETE"] * 6
+    assert sweep.draws == sweep.ledger.leased() == 6 * STEPS
+
+
+def test_a_lost_worker_goes_on_from_its_checkpoint_and_pays_again(tmp_path: Path, ray_two_slots: None) -> None:
+    sweep = Sweep(tmp_path, trials=2, faults={"kill_once_at": 50})
+    assert sweep.run_ray().reason is StopReason.DONE
+    assert states(sweep) == ["COMPLETE"] * 2
+    assert sweep.draws == sweep.ledger.leased() == 2 * STEPS + LEASE
+    assert sweep.ledger.outstanding() == {}
+
+
+@pytest.mark.slow
+def test_a_lost_worker_whose_repetition_does_not_fit_is_failed(tmp_path: Path, ray_two_slots: None) -> None:
+    sweep = Sweep(tmp_path, trials=2, cap=STEPS, faults={"kill_once_at": 50})
+    assert sweep.run_ray().reason is StopReason.BUDGET
+    assert states(sweep) == ["FAIL"]
+    assert "do not fit" in sweep.study().get_trials()[0].user_attrs["reason"]
+    assert sweep.draws == sweep.ledger.leased() == 50
+
+
+def test_ctrl_c_leaves_a_sweep_that_continues(tmp_path: Path, ray_two_slots: None) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    interrupting = Recorder(lambda n: signal.raise_signal(signal.SIGINT) if n == 7 else None)
+    sweep = Sweep(tmp_path, trials=3, observers=(interrupting,))
+    with pytest.raises(SweepInterrupted):
+        sweep.run_ray()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert states(sweep) == ["COMPLETE", "RUNNING"]
+    resumed = Sweep(tmp_path, trials=3)
+    assert resumed.run_ray().reason is StopReason.DONE
+    assert states(resumed) == ["COMPLETE"] * 3
+    # The worker was stopped wherever it was: what it had leased beyond its checkpoint is paid and drawn again.
+    assert 3 * STEPS <= resumed.draws <= resumed.ledger.leased() <= 3 * STEPS + RUNGS[0]
+    assert resumed.ledger.outstanding() == {}
+
+
+def test_an_error_of_the_driver_is_raised_as_it_is(tmp_path: Path, ray_two_slots: None) -> None:
+    def broken(_report: int) -> None:
+        raise LedgerError("the chain is broken")
+
+    with pytest.raises(LedgerError, match="chain"):
+        Sweep(tmp_path, observers=(Recorder(broken),)).run_ray()
+
+
+def test_a_sweep_whose_first_trials_all_fail_ends_with_an_error(tmp_path: Path, ray_two_slots: None) -> None:
+    sweep = Sweep(tmp_path, trials=20, faults={"raise_in": tuple(range(20))})
+    with pytest.raises(TunerError, match="first 3 trials all failed"):
+        sweep.run_ray()
+    assert states(sweep) == ["FAIL"] * 3
+
+
+def test_a_trial_that_no_machine_can_hold_is_refused_at_once(tmp_path: Path, ray_two_slots: None) -> None:
+    with pytest.raises(InputError, match="cpus_per_trial"):
+        Sweep(tmp_path).run_ray(cpus_per_trial=10_000)
+    with pytest.raises(InputError, match="gpus_per_trial"):
+        Sweep(tmp_path).run_ray(gpus_per_trial=10_000)
+    assert Sweep(tmp_path).ledger.entries() == []
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from sweep_fakes import Recorder, Sweep
+die = Recorder(lambda n: os.kill(os.getpid(), signal.SIGKILL) if n == 8 else None)
+Sweep(Path(sys.argv[1]), trials=4, observers=(die,)).run_ray(concurrent_trials=2)
+"""
+
+
+@pytest.mark.slow
+def test_kill_9_of_the_driver_and_resume(tmp_path: Path, ray_two_slots: None) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, text=True, check=False, timeout=100
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    sweep = Sweep(tmp_path, trials=4)
+    assert sweep.run_ray(concurrent_trials=2).reason is StopReason.DONE
+    assert states(sweep) == ["COMPLETE"] * 4
+    assert 4 * STEPS <= sweep.draws <= sweep.ledger.leased() <= 4 * STEPS + 2 * RUNGS[0]
+    assert sweep.ledger.outstanding() == {}
+    assert "uploading" not in done.stderr.lower()
+
+
+TWO_NODES = """
+import sys
+from pathlib import Path
+import ray
+from ray.cluster_utils import Cluster
+from sweep_fakes import FakeTraining, Recorder, Sweep
+
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+cluster.add_node(num_cpus=1)
+victim = cluster.add_node(num_cpus=1)
+removed = []
+
+def on_report(n):
+    if n == 4 and "remove" in sys.argv[2:]:
+        cluster.remove_node(victim, allow_graceful=False)
+        removed.append(n)
+
+sweep = Sweep(Path(sys.argv[1]), trials=5, observers=(Recorder(on_report),))
+try:
+    stop = sweep.run_ray(concurrent_trials=2, address=cluster.address)
+finally:
+    cluster.shutdown()
+print(stop.reason.value, removed)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("fault", ["none", "remove"])
+def test_two_nodes_and_the_loss_of_one(tmp_path: Path, fault: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TWO_NODES, str(tmp_path), fault],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=230,
+        env={**os.environ, "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == ("done []" if fault == "none" else "done [4]")
+    sweep = Sweep(tmp_path, trials=5)
+    assert states(sweep) == ["COMPLETE"] * 5
+    assert 5 * STEPS <= sweep.draws <= sweep.ledger.leased() <= 5 * STEPS + 2 * RUNGS[0]
+    assert sweep.ledger.outstanding() == {}
+
+
+@pytest.mark.slow
+def test_a_cluster_that_happens_to_run_here_is_not_used(tmp_path: Path) -> None:
+    script = """
+import sys
+from pathlib import Path
+import ray
+from ray.cluster_utils import Cluster
+from sweep_fakes import Recorder, Sweep
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 7, "include_dashboard": False})
+import os
+os.environ["RAY_ADDRESS"] = cluster.address
+seen = []
+watch = Recorder(lambda n: seen.append(ray.get_runtime_context().gcs_address))
+Sweep(Path(sys.argv[1]), trials=1, observers=(watch,)).run_ray()
+print(cluster.address in seen, ray.is_initialized())
+cluster.shutdown()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=False, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "False False"
+
+
+def test_the_runner_gives_no_driver_to_rays_files(ray_two_slots: None) -> None:
+    from ray import cloudpickle
+
+    bridge = ray_runner._Bridge.__new__(ray_runner._Bridge)
+    assert cloudpickle.loads(cloudpickle.dumps(bridge)) is None
+
+
+class OneTrial:
+    """A driver with one trial, which is the bridge's whole world."""
+
+    def __init__(self, *, fits: bool = True) -> None:
+        self.ended: list[str] = []
+        self.restarts = 0
+        self._asked = False
+        self._fits = fits
+
+    @property
+    def running(self) -> int:
+        return int(self.is_running("ours"))
+
+    def is_running(self, _: str) -> bool:
+        return self._asked and not self.ended
+
+    def next(self) -> Suggestion | Stop:
+        if self._asked:
+            return Stop(StopReason.DONE, "")
+        self._asked = True
+        return Suggestion("ours", 0, {}, self.shape_of_trial("ours"))
+
+    def restarted(self, trial_id: str) -> bool:
+        self.restarts += 1
+        if not self._fits:
+            self.ended.append("no room")
+        return self._fits
+
+    def step_of(self, _: str) -> int:
+        return 0
+
+    def finish(self, _: str, *, reason: str = "", **__: object) -> None:
+        self.ended.append(reason)
+
+    def report(self, *_: object) -> object:
+        return Decision.CONTINUE
+
+    def shape_of_trial(self, _: str) -> TrialShape:
+        return TrialShape(steps=RUNGS[-1], rungs=RUNGS)
+
+    def bridge(self) -> ray_runner._Bridge:
+        return ray_runner._Bridge(
+            self,  # type: ignore[arg-type]
+            lambda _: None,
+            lambda _: None,  # type: ignore[arg-type, return-value]
+            folder=Path(),
+            make_training=FakeTraining,  # type: ignore[arg-type]
+            concurrent_trials=2,
+        )
+
+
+def test_a_trial_that_ray_gives_up_is_asked_for_again_after_growing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(ray_runner.time, "monotonic", lambda: clock[0])
+    driver = OneTrial()
+    bridge = driver.bridge()
+    asked = bridge.suggest("r0")
+    assert isinstance(asked, dict)
+    assert bridge.suggest("-") is None, "nothing is left to begin, but what runs may have to be asked for again"
+    pauses = []
+    for loss in range(1, 1 + ray_runner.MAX_LOST_WORKERS):
+        bridge.lost(f"r{loss - 1}")
+        assert not driver.ended
+        begun = clock[0]
+        while (again := bridge.suggest(f"r{loss}")) is None:
+            clock[0] += 0.5
+        assert again == asked, "the same trial, and never the end of the search while it waits"
+        pauses.append(clock[0] - begun)
+    assert pauses == sorted(pauses)
+    assert pauses[0] == 0.0, "one loss costs nobody a second"
+    assert sum(pauses) >= 60.0, "a machine that is gone is noticed within a minute, not at once"
+    assert driver.restarts == ray_runner.MAX_LOST_WORKERS, "each time what is repeated is reserved again"
+    bridge.lost(f"r{ray_runner.MAX_LOST_WORKERS}")
+    assert driver.ended == [ray_runner._LOST]
+    assert bridge.suggest("last") == "FINISHED"
+    assert bridge.stop is not None
+
+
+def test_while_a_lost_trial_waits_other_slots_are_filled_and_ctrl_c_ends_all() -> None:
+    class Two(OneTrial):
+        more = 1
+
+        def next(self) -> Suggestion | Stop:
+            if self._asked and self.more:
+                self.more -= 1
+                return Suggestion("another", 1, {}, self.shape_of_trial("another"))
+            return super().next()
+
+    bridge = Two().bridge()
+    bridge.suggest("r0")
+    for loss in range(2):  # the second pause is one of a second
+        bridge.lost(f"r{loss}")
+        if not loss:
+            assert isinstance(bridge.suggest("r1"), dict)
+    asked = bridge.suggest("r2")
+    assert isinstance(asked, dict)
+    assert asked["request"].trial_id == "another"
+    assert bridge.suggest("r3") is None
+    bridge.interrupt()
+    assert bridge.suggest("r4") == "FINISHED"
+
+
+def test_a_report_between_two_losses_ends_the_pauses_growth() -> None:
+    bridge = OneTrial().bridge()
+    bridge.suggest("r0")
+    bridge.lost("r0")
+    assert isinstance(bridge.suggest("r1"), dict)
+    bridge.result("r1", {"trial_step": RUNGS[0]})
+    bridge.lost("r1")
+    assert isinstance(bridge.suggest("r2"), dict), "at once again"
+    bridge.lost("r2")
+    assert bridge.suggest("r3") is None, "two in a row"
+
+
+def test_a_lost_trial_whose_repetition_does_not_fit_is_not_given_to_ray_again() -> None:
+    driver = OneTrial(fits=False)
+    bridge = driver.bridge()
+    bridge.suggest("r0")
+    bridge.lost("r0")
+    assert bridge.suggest("r1") == "FINISHED"
+    assert driver.ended == ["no room"]
+
+
+def test_a_trial_that_is_moved_with_notice_pays_again_too() -> None:
+    driver = OneTrial()
+    bridge = driver.bridge()
+    bridge.suggest("r0")
+    bridge.added("r0")
+    assert driver.restarts == 0
+    bridge.added("r0")
+    assert driver.restarts == 1
+
+
+def test_the_trainable_saves_and_continues_through_rays_own_interface(tmp_path: Path) -> None:
+    from trainables.trial import METRICS, REQUEST, STEP, TrialRequest, TrialTrainable
+
+    sweep = Sweep(tmp_path)
+    ledger = sweep.ledger
+    for name in ("a", "b"):
+        ledger.reserve(name, Ask(STEPS))
+
+    def request(name: str) -> dict[str, TrialRequest]:
+        from sweep_fakes import FakeSpec
+
+        parameters = {"learning_rate": 0.1, "smoothing_radius": 5.0}
+        return {
+            REQUEST: TrialRequest(
+                trial_id=name,
+                spec=FakeSpec(0, parameters, str(tmp_path / "draws")),
+                charge=ledger.charge_for(name),
+                make_training=FakeTraining,
+                folder=str(tmp_path),
+                rung_steps=RUNGS,
+            )
+        }
+
+    trial = TrialTrainable.__new__(TrialTrainable)
+    trial.setup(request("a"))
+    assert trial.step()[STEP] == RUNGS[0]
+    trial.save_checkpoint(str(tmp_path))
+    assert trial.reset_config(request("b"))
+    trial.load_checkpoint(str(tmp_path))
+    result = trial.step()
+    assert result[STEP] == RUNGS[1]
+    assert set(result[METRICS]) >= {"learning_rate", "validation_loss"}
+    trial.cleanup()
+    with pytest.raises(RuntimeError, match="stopped"):
+        trial.step()

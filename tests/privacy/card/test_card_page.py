@@ -1,0 +1,264 @@
+"""The card's page and its curve: that people can read them, and that they follow from the card alone."""
+
+from __future__ import annotations
+
+import copy
+import re
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from functools import cache
+from math import exp, inf, log10, nan
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from card_fakes import KINDS, charged
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuner.privacy.accountant.filters import TotalSteps
+from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.card.card import card_text, issue_card, parse_card
+from tuner.privacy.card.curve import curve_of, render_svg
+from tuner.privacy.card.page import CURVE_FILE, render_markdown
+from tuner.privacy.ledger.ledger import Ledger
+from tuner.report.markdown import to_html
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@cache
+def _card(kind: str) -> dict[str, Any]:
+    with TemporaryDirectory() as folder:
+        ledger = Ledger.open(f"sqlite:///{folder}/ledger.db")
+        return issue_card(ledger, charged(ledger, kind))
+
+
+@pytest.fixture
+def issued() -> dict[str, Any]:
+    return copy.deepcopy(_card("total_steps"))
+
+
+@pytest.fixture(params=KINDS)
+def card(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return copy.deepcopy(_card(request.param))
+
+
+def test_the_page_opens_with_the_claim_its_limits_and_its_meaning(issued: dict[str, Any]) -> None:
+    first = [line for line in render_markdown(issued).splitlines() if line][:4]
+    assert first[0] == "# Privacy card: first"
+    assert first[1].startswith("**ε = 4, δ = 1e-05: differential privacy for the training records")
+    assert first[2].startswith("**Not covered:**")
+    assert "validation and test records" in first[2]
+    assert first[3] == "## What this means"
+
+
+def test_the_page_follows_from_the_card_alone(card: dict[str, Any]) -> None:
+    """A card that was read has its fields in another order than one that was made."""
+    read = parse_card(card_text(card))
+    assert render_markdown(read) == render_markdown(card)
+    assert render_svg(read) == render_svg(card)
+
+
+@pytest.mark.parametrize(
+    ("kind", "phrases"),
+    [
+        (
+            "total_steps",
+            ["one training record", "cap of the whole search", "at most 1000 training steps", "180 steps in 2"],
+        ),
+        ("coupon_book", ["700 steps, 300 steps of 2 kinds", "180 steps in 2"]),
+        ("fixed_order", ["a Rényi divergence of order 8.0", "180 steps in 2"]),
+        ("sealed", ["drawn at random and in secret", "shown nowhere", "only the best is shown"]),
+        ("validation", ["noise of standard deviation 60", "the records behind it are protected"]),
+        ("user", ["At most 16 records of a user", "any one user"]),
+        ("public", ["one run on these records", "taken on trust", "120 steps in 1 trial"]),
+    ],
+)
+def test_the_meaning_is_in_plain_words_and_true(kind: str, phrases: list[str]) -> None:
+    card = _card(kind)
+    page = render_markdown(card)
+    meaning = page[page.index("## What this means") : page.index("## The numbers")]
+    for phrase in phrases:
+        assert phrase in meaning, phrase
+    assert card["released"] in meaning
+    assert card["kept_from_analysts"] in meaning
+    epsilon = card["claim"]["epsilon"]
+    factor = float(re.findall(r"e\^ε, here ([\d.]+)\.", meaning)[0])
+    assert exp(epsilon) <= factor <= exp(epsilon) * 1.01
+    right = float(re.findall(r"right in at most ([\d.]+) %", meaning)[0]) / 100
+    best = (exp(epsilon) + 1e-5) / (1 + exp(epsilon))
+    assert best <= right <= best + 1e-4
+    assert "1 in 100000." in meaning
+
+
+def test_the_sealed_page_has_no_row_of_what_was_spent() -> None:
+    assert "| spent |" in render_markdown(_card("total_steps"))
+    page = render_markdown(_card("sealed"))
+    assert "| spent |" not in page
+    assert "the best of a hidden number of runs" in page
+
+
+def test_the_validation_cap_has_a_row() -> None:
+    (row,) = re.findall(r"^\| validation \| (\S+) \| (\S+) \|", render_markdown(_card("validation")), flags=re.M)
+    assert row[1] == "1e-06"
+    assert float(row[0]) >= _card("validation")["validation_cap"]["epsilon_at_cap"]
+
+
+@pytest.mark.parametrize(("epsilon", "factor"), [(0.1, "1.11"), (8.0, "2981"), (900.0, "more than 100000")])
+def test_the_meaning_of_any_epsilon(issued: dict[str, Any], epsilon: float, factor: str) -> None:
+    issued["claim"]["epsilon"] = epsilon
+    assert f"e^ε, here {factor}." in render_markdown(issued)
+
+
+@pytest.mark.parametrize("epsilon", [nan, -1e9, 0.0, 1e999])
+def test_a_claim_that_is_none_is_not_rendered(issued: dict[str, Any], epsilon: float) -> None:
+    issued["claim"]["epsilon"] = epsilon
+    with pytest.raises(ValueError, match="finite"):
+        render_markdown(issued)
+    with pytest.raises(ValueError, match="finite"):
+        render_svg(issued)
+
+
+@given(value=st.floats(min_value=1e-9, max_value=1e9))
+def test_no_figure_of_the_table_reads_as_less_than_it_is(value: float) -> None:
+    card = copy.deepcopy(_card("total_steps"))
+    card["spent"]["epsilon_spent"] = value
+    (shown,) = re.findall(r"\| spent \| (\S+) \|", render_markdown(card))
+    assert value <= float(shown) <= value * 1.00101
+    assert len(shown.split("e")[0].replace(".", "").strip("0")) <= 4
+
+
+def test_the_page_has_no_json(card: dict[str, Any]) -> None:
+    page = render_markdown(card).replace("![", "").replace(f"]({CURVE_FILE})", "")
+    assert not set(page) & set("{}[]")
+    labels = "".join(re.findall(r"^- ([^:]*):", page, flags=re.MULTILINE))
+    assert "_" not in labels.replace("sample_rate", "").replace("noise_multiplier", "")
+
+
+def test_more_committed_than_the_cap_is_said(ledger: Ledger) -> None:
+    facts = charged(ledger, "total_steps")
+    assert "Over the cap" not in render_markdown(issue_card(ledger, facts))
+    ledger.set_cap("digits", 4.0, 1e-5)
+    assert "Over the cap" not in render_markdown(issue_card(ledger, facts))
+    ledger.set_cap("digits", 3.5, 1e-3)
+    page = render_markdown(issue_card(ledger, facts))
+    assert "have committed ε = 4, δ = 1e-05 together, more than the cap" in page
+    assert "ε = 3.5, δ = 0.001." in page
+
+
+def test_other_validation_splits_are_said(ledger: Ledger) -> None:
+    facts = charged(ledger, "total_steps")
+    assert "splits differ" not in render_markdown(issue_card(ledger, facts))
+    split = {"set": "digits", "fraction": 0.2, "seed": 3}
+    allowance = TotalSteps(SampledGaussian(0.02, 3.0), 10)
+    ledger.open_search("digits", "third", allowance=allowance, epsilon=1.0, delta=1e-6, details={"split": split})
+    page = render_markdown(issue_card(ledger, facts))
+    (line,) = (line for line in page.splitlines() if line.startswith("**Validation splits differ.**"))
+    assert "not recorded" in line
+    assert "set digits, fraction 0.2, seed 3" in line
+    assert "only records that trained in every one" in line
+
+
+def test_the_page_says_everything_the_json_says(card: dict[str, Any]) -> None:
+    page = render_markdown(card)
+
+    def leaves(value: object) -> list[object]:
+        if isinstance(value, dict):
+            return [leaf for item in value.values() for leaf in leaves(item)]
+        return [leaf for item in value for leaf in leaves(item)] if isinstance(value, list) else [value]
+
+    claim = card["claim"]
+    claim["statement"] = claim["statement"].removeprefix(f"({claim['epsilon']!r}, {claim['delta']!r})-")
+    card["dataset_budget"].pop("validation_splits")  # in words, tested above
+    for leaf in leaves(card):
+        if isinstance(leaf, str | float) and not isinstance(leaf, bool):
+            assert (" ".join(leaf.split()) if isinstance(leaf, str) else repr(leaf)) in page
+
+
+def test_the_page_shows_the_curve_that_lies_beside_it(card: dict[str, Any]) -> None:
+    (picture,) = re.findall(r"^!\[(.+)\]\((.+)\)$", render_markdown(card), flags=re.MULTILINE)
+    assert picture[1] == CURVE_FILE
+    alone, with_it = to_html(render_markdown(card)), to_html(render_markdown(card), render_svg(card))
+    assert picture[0] in with_it
+    for page in (alone, with_it):
+        assert CURVE_FILE not in page, "a page that stands alone has no picture beside it"
+    for said in (picture[0], "Every dot"):
+        assert said not in alone, "nor words about one"
+
+
+def test_the_curve_can_be_read_by_anyone(card: dict[str, Any]) -> None:
+    tree = ElementTree.fromstring(render_svg(card))
+    assert tree.get("role") == "img"
+    named = {element.get("id"): element.text or "" for element in tree.iter() if element.get("id")}
+    assert tree.get("aria-labelledby", "").split() == ["title", "description"]
+    assert "first" in named["title"]
+    claim = card["claim"]
+    assert f"claimed: ε = {claim['epsilon']!r}, δ = {claim['delta']!r}" in named["description"]
+    texts = [element.text for element in tree.iter(f"{SVG}text")]
+    assert "ε" in texts
+    assert "δ (logarithmic)" in texts
+    # Self-contained: nothing is loaded and nothing runs.
+    text = render_svg(card)
+    assert "<script" not in text
+    assert "href" not in text
+    assert "url(" not in text
+    assert text.count("http") == 1, "the name space alone"
+
+
+def test_the_dots_stand_where_the_card_says(card: dict[str, Any]) -> None:
+    tree = ElementTree.fromstring(render_svg(card))
+    dots = [each for each in tree.iter(f"{SVG}circle") if each.get("class") == "training-dot"]
+    rows = card["training_cap"]["curve"]
+    assert len(dots) == len(rows)
+    (mark,) = (each for each in tree.iter(f"{SVG}circle") if each.get("class") == "claim" and each.get("r") == "6")
+    across = [float(dot.get("cx", "")) for dot in [*dots, mark]]
+    up = [float(dot.get("cy", "")) for dot in [*dots, mark]]
+    epsilons = [row["epsilon"] for row in rows] + [card["claim"]["epsilon"]]
+    deltas = [row["delta"] for row in rows] + [card["claim"]["delta"]]
+    for (place, value), (other, least) in zip(
+        sorted(zip(across, epsilons, strict=True))[1:], sorted(zip(across, epsilons, strict=True)), strict=False
+    ):
+        assert (place >= other) == (value >= least)
+    # Linear in ε, and in log δ: the slopes are the same everywhere.
+    slopes = {round((across[i] - across[0]) / (epsilons[i] - epsilons[0]) / 10) for i in range(2, len(rows))}
+    assert max(slopes) - min(slopes) <= 1
+    for i in range(1, len(rows)):
+        height = (up[i] - up[0]) / (log10(deltas[0]) - log10(deltas[i]))
+        assert height == pytest.approx((up[len(rows) - 1] - up[0]) / (log10(deltas[0]) - log10(deltas[-2])), abs=1.0)
+    assert all(0 < place < 640 for place in across)
+    assert all(0 < place < 400 for place in up)
+
+
+def test_scores_that_are_protected_have_a_curve_of_their_own() -> None:
+    assert "validation-dot" in ElementTree.tostring(ElementTree.fromstring(render_svg(_card("validation")))).decode()
+    assert not re.search('class="validation"', render_svg(_card("total_steps")))
+
+
+def test_names_are_never_taken_for_markup(issued: dict[str, Any]) -> None:
+    issued["claim"]["search"] = '<script>"&'
+    tree = ElementTree.fromstring(render_svg(issued))
+    assert not list(tree.iter(f"{SVG}script"))
+    assert '<script>"&' in "".join(tree.itertext())
+
+
+def test_names_make_no_links_tags_or_cells_of_the_page(issued: dict[str, Any]) -> None:
+    name = '<img src=x onerror="a()"> [here](http://x.y) **n** a|b `c` plain_name'
+    plain_page = render_markdown(issued)
+    for path in (("claim", "dataset"), ("claim", "search"), ("dataset_budget", "dataset"), ("validation", "source")):
+        issued[path[0]][path[1]] = name
+    page = render_markdown(issued)
+    assert "&#60;img" in page
+    assert "plain_name" in page, "the names that issued cards have stay as they are"
+    for sign in ("<img", "[here]", "**n**", "a|b", "`c`"):
+        assert sign not in page
+    assert page.count("|") == plain_page.count("|")
+
+
+def test_the_curve_leaves_out_what_cannot_be_told() -> None:
+    allowance = replace(KINDS["sealed"]["allowance"], at_most=200)
+    rows = curve_of(allowance, 1e-5)
+    assert len(rows) > 3
+    assert min(row["delta"] for row in rows) > 1e-9, "there the cut of the law takes all of δ"
+    assert allowance.claim(1e-9) == inf
+    assert all(row["epsilon"] < inf for row in rows)

@@ -1,0 +1,383 @@
+"""A random scheduler of reserve, lease, settle, close, crash and restore, against a model that only adds up."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from ledgers import CHEAP, MECHANISM, RELEASE, open_search
+
+from tuner.errors import BudgetRefusedError, LedgerError
+from tuner.privacy.accountant.filters import UNITS, Allowance, CouponBook, FixedOrder, TotalSteps
+from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.ledger.ledger import Ledger
+
+LOUD = SampledGaussian(0.1, 1.5)
+EPSILON, DELTA, ORDER = 2.0, 1e-5, 8.0
+SCORES, SCORES_EPSILON = 12, 0.6
+POOLS = ("training", "validation")
+
+
+@lru_cache
+def price(mechanism: SampledGaussian) -> Fraction:
+    """Rényi divergence of a step, by another accountant than the ledger's."""
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = RdpAccountant([ORDER])
+    accountant.compose(mechanism.event(1))
+    return Fraction(accountant._rdp[0])
+
+
+@lru_cache
+def composed(used: tuple[tuple[SampledGaussian, int], ...]) -> float:
+    """ε at DELTA of all these steps together, by another accountant than the claim's."""
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = RdpAccountant([*(1 + number / 4 for number in range(1, 120)), *range(32, 300, 4)])
+    for mechanism, steps in used:
+        accountant.compose(mechanism.event(steps))
+    return float(accountant.get_epsilon(DELTA))
+
+
+class Scheduler(RuleBasedStateMachine):
+    """Trials of two pools, with a ledger that dies at any moment. The model counts; it knows nothing of the ledger."""
+
+    allowance: ClassVar[Allowance]
+    menu: ClassVar[tuple[SampledGaussian, ...]] = (MECHANISM, CHEAP, LOUD)
+    epsilon: ClassVar[float] = EPSILON
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.url = f"sqlite:///{self.folder.name}/ledger.db"
+        self.ledger = Ledger.open(self.url)
+        scores = TotalSteps(RELEASE, SCORES)
+        open_search(
+            self.ledger,
+            "s",
+            self.epsilon,
+            allowance=self.allowance,
+            validation=scores,
+            validation_claim=(SCORES_EPSILON, DELTA),
+        )
+        self.reserved: dict[str, Counter[str]] = {pool: Counter() for pool in POOLS}
+        self.leased: dict[str, Counter[str]] = {pool: Counter() for pool in POOLS}
+        self.mechanism: dict[str, SampledGaussian] = {}
+        self.dead: set[str] = set()
+
+    trials = st.sampled_from("abcd")
+    pools = st.sampled_from(POOLS)
+    steps = st.integers(1, 12)
+    much = st.sampled_from(["all", "half", "one", "too much"])
+    choices = st.integers(0, 2)
+
+    # What the model knows.
+
+    def outstanding(self, pool: str, trial: str) -> int:
+        return 0 if trial in self.dead else self.reserved[pool][trial] - self.leased[pool][trial]
+
+    def used(self) -> Counter[SampledGaussian]:
+        found: Counter[SampledGaussian] = Counter()
+        for trial, mechanism in self.mechanism.items():
+            found[mechanism] += self.leased["training"][trial] + self.outstanding("training", trial)
+        return found
+
+    def fits(self, pool: str, mechanism: SampledGaussian, steps: int) -> bool | None:
+        """None where it is too near to tell without knowing how the ledger rounds."""
+        if pool == "validation":
+            taken = sum(self.leased[pool][trial] + self.outstanding(pool, trial) for trial in self.reserved[pool])
+            return taken + steps <= SCORES
+        used = self.used()
+        used[mechanism] += steps
+        match self.allowance:
+            case TotalSteps(step_cap=cap):
+                return sum(used.values()) <= cap
+            case CouponBook(quotas=quotas):
+                return all(used[each] <= quota for each, quota in quotas)
+            case FixedOrder(budget=budget):
+                spent = sum(count * price(each) for each, count in used.items())
+                share = spent * UNITS / budget
+                return None if abs(share - 1) < Fraction(1, 10**6) else share < 1
+            case other:
+                raise AssertionError(other)
+
+    def of(self, trial: str, choice: int) -> SampledGaussian:
+        return self.mechanism.get(trial, self.menu[choice % len(self.menu)])
+
+    # What the scheduler does.
+
+    @initialize()
+    def some_have_begun(self) -> None:
+        for trial in "abc":
+            self.reserve_together(trial, 4, 2, 0)  # type: ignore[call-arg]
+            self.lease(trial, "training", "half")  # type: ignore[call-arg]
+
+    @rule(trial=trials, pool=pools, steps=steps, choice=choices)
+    def reserve(self, trial: str, pool: str, steps: int, choice: int) -> None:
+        mechanism = self.of(trial, choice)
+        expected = self.fits(pool, mechanism, steps)
+        try:
+            self.ledger.reserve("s", trial, steps, mechanism=mechanism, pool=pool)
+        except BudgetRefusedError:
+            assert not expected
+        except LedgerError:
+            assert trial in self.dead
+        else:
+            assert expected is not False
+            assert trial not in self.dead
+            self.promised(pool, trial, steps, mechanism)
+
+    @rule(trial=trials, steps=st.integers(0, 12), scores=st.integers(0, 4), choice=choices)
+    def reserve_together(self, trial: str, steps: int, scores: int, choice: int) -> None:
+        mechanism = self.of(trial, choice)
+        expected = [
+            self.fits(pool, mechanism, asked) for pool, asked in zip(POOLS, (steps, scores), strict=True) if asked
+        ]
+        try:
+            self.ledger.reserve_together("s", trial, {"training": steps, "validation": scores}, mechanism=mechanism)
+        except BudgetRefusedError:
+            assert not all(expected)
+        except LedgerError:
+            assert trial in self.dead
+        else:
+            assert False not in expected
+            for pool, asked in zip(POOLS, (steps, scores), strict=True):
+                if asked:
+                    self.promised(pool, trial, asked, mechanism)
+
+    def promised(self, pool: str, trial: str, steps: int, mechanism: SampledGaussian) -> None:
+        self.reserved[pool][trial] += steps
+        if pool == "training":
+            self.mechanism[trial] = mechanism
+
+    def part(self, whole: int, much: str) -> int:
+        return {"all": whole, "half": whole // 2, "one": 1, "too much": whole + 1}[much]
+
+    @rule(trial=trials, pool=pools, much=much)
+    def lease(self, trial: str, pool: str, much: str) -> None:
+        steps = self.part(self.outstanding(pool, trial), much)
+        if not steps:
+            return
+        try:
+            self.ledger.lease("s", trial, steps, pool=pool)
+        except BudgetRefusedError:
+            assert steps > self.outstanding(pool, trial)
+        except LedgerError:
+            assert trial in self.dead
+        else:
+            assert steps <= self.outstanding(pool, trial)
+            self.leased[pool][trial] += steps
+
+    @rule(trial=trials, pool=pools, much=much)
+    def lease_and_never_hear_of_it(self, trial: str, pool: str, much: str) -> None:
+        """The power fails after the commit and before its answer: the steps are not taken, and they are charged."""
+        steps = self.part(self.outstanding(pool, trial), much)
+        if not steps:
+            return
+        possible = steps <= self.outstanding(pool, trial)
+        with pytest.raises((BudgetRefusedError, LedgerError)), answer_lost(self.ledger):
+            self.ledger.lease("s", trial, steps, pool=pool)
+        if possible:
+            self.leased[pool][trial] += steps
+
+    @rule(trial=trials, pool=pools)
+    def lease_that_is_never_written(self, trial: str, pool: str) -> None:
+        """The power fails before the commit: nothing is charged, and nothing may be taken."""
+        with pytest.raises((BudgetRefusedError, LedgerError)), commit_lost(self.ledger):
+            self.ledger.lease("s", trial, 1, pool=pool)
+
+    @rule(trial=trials, much=much)
+    def settle(self, trial: str, much: str) -> None:
+        known, leased = any(self.reserved[pool][trial] for pool in POOLS), self.leased["training"][trial]
+        taken = self.part(leased, much)
+        try:
+            self.ledger.settle("s", trial, taken)
+        except LedgerError:
+            assert not known or trial in self.dead or taken > leased
+        else:
+            assert taken <= leased
+            self.dead.add(trial)
+
+    @rule(trial=trials, much=much)
+    def restore(self, trial: str, much: str) -> None:
+        """It died, and goes on from a checkpoint: the steps that it repeats are reserved again, and paid again."""
+        repeated = self.part(self.leased["training"][trial], much)
+        if trial not in self.dead and trial in self.mechanism and repeated:
+            self.crash()  # type: ignore[call-arg]
+            self.reserve(trial, "training", repeated, 0)  # type: ignore[call-arg]
+            self.lease(trial, "training", "all")  # type: ignore[call-arg]
+
+    @rule(trial=trials, pool=pools)
+    def close_and_reopen(self, trial: str, pool: str) -> None:
+        self.ledger.close_search("s")
+        with pytest.raises(LedgerError, match="closed"):
+            self.ledger.lease("s", trial, 1, pool=pool)
+        with pytest.raises(LedgerError, match="closed"):
+            self.ledger.reserve("s", trial, 1, mechanism=self.of(trial, 0), pool=pool)
+        self.ledger.reopen_search("s")
+
+    @rule()
+    def crash(self) -> None:
+        self.ledger = Ledger.open(self.url, create=False)
+
+    # What must hold, always.
+
+    @invariant()
+    def the_ledger_is_what_was_counted(self) -> None:
+        state = self.ledger.search_state("s")
+        for pool in POOLS:
+            found = state.pools[pool]
+            assert {name: trial.leased for name, trial in found.trials.items() if trial.leased} == +self.leased[pool]
+            for name, trial in found.trials.items():
+                assert trial.outstanding == self.outstanding(pool, name) >= 0
+            assert found.leased_steps == sum(self.leased[pool].values())
+            assert found.reserved_steps == sum(self.outstanding(pool, trial) for trial in self.reserved[pool])
+        assert +Counter(state.training.used()) == +self.used()
+        for pool in POOLS:  # the sums that are kept are the sums of the trials
+            found = state.pools[pool]
+            trials = found.trials.values()
+            assert found.leased_units == sum(trial.price * trial.leased for trial in trials)
+            assert found.reserved_units == sum(trial.price * trial.outstanding for trial in trials)
+
+    @invariant()
+    def no_allowance_is_ever_passed(self) -> None:
+        assert all(self.fits("training", mechanism, 0) is not False for mechanism in self.menu)
+        assert self.fits("validation", RELEASE, 0)
+
+    def teardown(self) -> None:
+        self.ledger.verify_chain()
+        assert Ledger.open(self.url).dataset_state("digits") == self.ledger.dataset_state("digits")
+        leased: Counter[SampledGaussian] = Counter()
+        for trial, steps in self.leased["training"].items():
+            leased[self.mechanism[trial]] += steps
+        used = tuple(sorted((+leased).items(), key=repr))
+        if used:
+            assert composed(used) <= self.epsilon
+        if scores := sum(self.leased["validation"].values()):
+            assert composed(((RELEASE, scores),)) <= SCORES_EPSILON
+        self.folder.cleanup()
+
+
+@contextmanager
+def answer_lost(ledger: Ledger) -> Iterator[None]:
+    """The next transaction is committed, and fails then."""
+    store, writing = ledger._chain.store, ledger._chain.store.writing
+
+    @contextmanager
+    def failing() -> Iterator[Any]:
+        with writing() as connection:
+            yield connection
+        raise LedgerError("the answer was lost")
+
+    store.writing = failing  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        store.writing = writing  # type: ignore[method-assign]
+
+
+@contextmanager
+def commit_lost(ledger: Ledger) -> Iterator[None]:
+    """The next transaction fails before it is committed."""
+    store, writing = ledger._chain.store, ledger._chain.store.writing
+
+    @contextmanager
+    def failing() -> Iterator[Any]:
+        with writing() as connection:
+            yield connection
+            raise LedgerError("the disk is gone")
+
+    store.writing = failing  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        store.writing = writing  # type: ignore[method-assign]
+
+
+class OneMechanism(Scheduler):
+    allowance = TotalSteps(MECHANISM, 50)
+    menu = (MECHANISM,)
+
+
+class Coupons(Scheduler):
+    allowance = CouponBook(((MECHANISM, 20), (CHEAP, 25), (LOUD, 8)))
+
+
+class AtOneOrder(Scheduler):
+    allowance = FixedOrder(ORDER, UNITS // 5)
+    epsilon = 2.2
+
+
+SETTINGS = settings(max_examples=12, stateful_step_count=30, deadline=None, derandomize=True)
+TestOneMechanism = OneMechanism.TestCase
+TestCoupons = Coupons.TestCase
+TestAtOneOrder = AtOneOrder.TestCase
+TestOneMechanism.settings = TestCoupons.settings = TestAtOneOrder.settings = SETTINGS
+
+
+# The control: each planted fault is noticed by the same scheduler.
+
+
+def refund_what_was_leased(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    from tuner.privacy.ledger import rules as fold
+
+    honest = fold._settle
+
+    def refunding(search: Any, data: Any) -> Any:  # noqa: ANN401
+        settled = honest(search, data)
+        pool = settled.pools["training"]
+        trial = pool.trials.get(data["trial"])
+        if trial is None:
+            return settled
+        return fold._with_pool(settled, "training", pool.having(data["trial"], replace(trial, leased=trial.taken)))
+
+    monkeypatch.setattr(fold, "_settle", refunding)
+
+
+def promise_without_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tuner.privacy.ledger.state import PoolState
+
+    monkeypatch.setattr(PoolState, "left", lambda *_, **__: 10**9)
+
+
+def lease_without_writing(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Ledger.lease
+
+    def forgetful(self: Ledger, search: str, trial: str, steps: int, *, pool: str = "training") -> None:
+        if steps % 2:
+            honest(self, search, trial, steps, pool=pool)
+
+    monkeypatch.setattr(Ledger, "lease", forgetful)
+
+
+def keep_what_was_promised_to_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tuner.privacy.ledger.state import TrialState
+
+    monkeypatch.setattr(TrialState, "outstanding", property(lambda self: self.reserved - self.leased))
+
+
+@pytest.mark.parametrize("machine", [OneMechanism, Coupons, AtOneOrder])
+@pytest.mark.parametrize(
+    "fault",
+    [refund_what_was_leased, promise_without_looking, lease_without_writing, keep_what_was_promised_to_the_dead],
+)
+def test_a_planted_fault_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, machine: type[Scheduler], fault: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    from hypothesis.stateful import run_state_machine_as_test
+
+    fault(monkeypatch)
+    few = settings(SETTINGS, max_examples=30, database=None, phases=(Phase.generate,), report_multiple_bugs=False)
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(machine, settings=few)

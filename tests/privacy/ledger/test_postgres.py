@@ -1,0 +1,366 @@
+"""The ledger in PostgreSQL, with a real server: what it survives, and what it refuses with a clear word."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from postgres_server import PostgresServer
+
+from tuner.errors import InputError, LedgerCorruptError, LedgerError
+from tuner.privacy.accountant.filters import TotalSteps
+from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.ledger import store_postgres
+from tuner.privacy.ledger.ledger import Cap, Ledger
+from tuner.privacy.ledger.store import absolute_url, exists, open_store
+
+STEPS = TotalSteps(SampledGaussian(0.05, 2.0), 1000)
+
+
+pytestmark = pytest.mark.timeout(400)  # a server's start after a kill is the disk's business
+
+
+@pytest.fixture
+def url(postgres: PostgresServer) -> str:
+    return postgres.emptied()
+
+
+@pytest.fixture
+def ledger(url: str) -> Ledger:
+    made = Ledger.open(url)
+    made.set_cap("digits", 8.0, 1e-4)
+    return made
+
+
+@pytest.fixture(scope="module")
+def own_server(postgres: PostgresServer) -> Iterator[PostgresServer]:
+    """Another server, for those tests that stop it."""
+    server = PostgresServer(postgres.programs)
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def victim(own_server: PostgresServer) -> PostgresServer:
+    """It, with its own settings and an empty database, whatever the test before did to it."""
+    own_server.restore()
+    return own_server
+
+
+# What it survives.
+
+
+@pytest.mark.slow
+def test_a_server_killed_amid_leases_loses_nothing_that_was_answered(victim: PostgresServer) -> None:
+    """Three kills, hard and harder; the sweep stops each time, and goes on when the server is back."""
+    url = victim.emptied()
+    ledger = Ledger.open(url)
+    ledger.open_search("digits", "first", allowance=STEPS, epsilon=4.0, delta=1e-5)
+    code = (
+        "import sys\n"
+        "from tuner.errors import LedgerError\n"
+        "from tuner.privacy.ledger.ledger import Ledger\n"
+        "ledger = Ledger.open(sys.argv[1], create=False)\n"
+        "ledger.reserve('first', sys.argv[2], 300)\n"
+        "try:\n"
+        "    for _ in range(300):\n"
+        "        ledger.lease('first', sys.argv[2], 1)\n"
+        "        print(1, flush=True)\n"
+        "except LedgerError as error:\n"
+        "    print(error)\n"
+    )
+    answered = 0
+    for number, fell in enumerate((victim.kill, lambda: victim.stop("immediate"), victim.kill)):
+        sweep = subprocess.Popen([sys.executable, "-c", code, url, f"t{number}"], stdout=subprocess.PIPE, text=True)
+        assert sweep.stdout is not None
+        mine = sum(int(sweep.stdout.readline()) for _ in range(8))
+        fell()
+        *more, said = sweep.communicate(timeout=60)[0].splitlines()
+        mine += sum(map(int, more))
+        assert mine < 300
+        assert "Nothing more is charged" in said
+        assert "then resume" in said
+        with pytest.raises(LedgerError, match="Check that the server runs"):
+            ledger.search_state("first")
+        victim.start()
+        leased = ledger.search_state("first").trials[f"t{number}"].leased
+        assert mine <= leased <= mine + 1
+        answered += mine
+        ledger.settle("first", f"t{number}", mine)
+    ledger.verify_chain()
+    assert answered <= ledger.search_state("first").leased_steps <= answered + 3
+
+
+def test_a_writer_that_hangs_is_ended_and_what_it_wrote_is_not_there(
+    ledger: Ledger, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient = store_postgres._WRITE.replace("session_timeout = '30s'", "session_timeout = '100ms'")
+    assert impatient != store_postgres._WRITE
+    monkeypatch.setattr(store_postgres, "_WRITE", impatient)
+    store = open_store(url, create=False)
+
+    def hang() -> None:
+        with store.writing() as connection:
+            connection.exec_driver_sql("UPDATE heads SET seq = 7")
+            time.sleep(1)
+
+    with pytest.raises(LedgerError, match="Nothing more is charged"):
+        hang()
+    ledger.verify_chain()
+    ledger.set_cap("digits", 9.0, 1e-4)
+
+
+def test_a_lock_that_never_comes_is_an_error(ledger: Ledger, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(url, create=False).writing():
+        impatient = store_postgres._WRITE.replace("lock_timeout = '60s'", "lock_timeout = '100ms'")
+        assert impatient != store_postgres._WRITE
+        monkeypatch.setattr(store_postgres, "_WRITE", impatient)
+        with pytest.raises(LedgerError, match="Another process holds the ledger"):
+            ledger.set_cap("digits", 9.0, 1e-4)
+        assert ledger.cap("digits") == Cap(8.0, 1e-4)
+
+
+def test_settings_of_role_and_database_change_nothing(postgres: PostgresServer) -> None:
+    """Neither durability, nor which tables, nor what a writer sees may depend on who set what."""
+    url = postgres.database()
+    ledger = Ledger.open(url)
+    name = postgres.name_of(url)
+    postgres.sql("CREATE SCHEMA elsewhere; CREATE TABLE elsewhere.entries (a int)", url)
+    for setting in (
+        "synchronous_commit = off",
+        "default_transaction_isolation = 'serializable'",
+        "default_transaction_read_only = on",
+        "search_path = elsewhere",
+        "statement_timeout = 5000",
+    ):
+        postgres.sql(f"ALTER DATABASE {name} SET {setting}")
+    store = open_store(url, create=False)
+    with store.writing() as connection:
+        wanted = ("synchronous_commit", "transaction_isolation", "statement_timeout")
+        asked = [connection.exec_driver_sql(f"SHOW {setting}").scalar_one() for setting in wanted]
+    assert asked == ["on", "read committed", "0"]
+    with store.reading() as connection:
+        assert connection.exec_driver_sql("SHOW transaction_isolation").scalar_one() == "repeatable read"
+    ledger.set_cap("digits", 9.0, 1e-4)
+    assert Ledger.open(url).cap("digits") == Cap(9.0, 1e-4)
+
+
+def test_another_programs_tables_are_left_alone(postgres: PostgresServer) -> None:
+    url = postgres.database()
+    postgres.sql("CREATE TABLE public.entries (a int); CREATE TABLE public.meta (b int)", url)
+    assert not exists(url)
+    Ledger.open(url).set_cap("digits", 1.0, 1e-5)
+    assert postgres.sql("SELECT count(*) FROM public.entries", url) == [(0,)]
+
+
+# What it refuses.
+
+
+def test_a_server_that_is_down_is_an_error_and_no_fresh_start(victim: PostgresServer) -> None:
+    url = victim.emptied()
+    ledger = Ledger.open(url)
+    ledger.set_cap("digits", 8.0, 1e-4)
+    victim.stop()
+    for use in (
+        lambda: exists(url),
+        lambda: Ledger.open(url),
+        lambda: Ledger.open(url, create=False),
+        lambda: ledger.cap("digits"),
+        lambda: ledger.set_cap("digits", 9.0, 1e-4),
+    ):
+        with pytest.raises(LedgerError, match=r"Nothing more is charged\. Check that the server runs"):
+            use()
+    victim.start()
+    assert ledger.cap("digits") == Cap(8.0, 1e-4)
+    ledger.set_cap("digits", 9.0, 1e-4)
+
+
+def test_connection_refused_names_host_and_mend() -> None:
+    with pytest.raises(LedgerError, match="Check that the server runs") as refused:
+        exists("postgresql://somebody@127.0.0.1:9/db")
+    assert "127.0.0.1" in str(refused.value)
+
+
+def test_a_server_without_fsync_is_refused_for_charges_only(victim: PostgresServer) -> None:
+    ledger = Ledger.open(victim.emptied())
+    ledger.set_cap("digits", 8.0, 1e-4)
+    victim.stop()
+    victim.start("fsync=off")
+    assert ledger.cap("digits") == Cap(8.0, 1e-4)
+    with pytest.raises(LedgerError, match="fsync = off"):
+        ledger.set_cap("digits", 9.0, 1e-4)
+    victim.stop()
+    victim.start()
+    ledger.set_cap("digits", 9.0, 1e-4)
+
+
+@pytest.mark.parametrize("table", ["entries", "heads", "meta"])
+def test_unlogged_tables_are_refused(postgres: PostgresServer, ledger: Ledger, url: str, table: str) -> None:
+    postgres.sql(f"ALTER TABLE {table} SET UNLOGGED", url)
+    for use in (lambda: Ledger.open(url), ledger.verify_chain):
+        with pytest.raises(LedgerError, match="UNLOGGED"):
+            use()
+
+
+@pytest.mark.parametrize("table", ["entries", "heads", "meta"])
+def test_a_part_that_is_missing_is_never_made_anew(
+    postgres: PostgresServer, ledger: Ledger, url: str, table: str
+) -> None:
+    postgres.sql(f"DROP TABLE {table}", url)
+    for use in (
+        lambda: Ledger.open(url),
+        lambda: exists(url),
+        lambda: ledger.cap("digits"),
+        lambda: ledger.set_cap("digits", 9.0, 1e-4),
+    ):
+        with pytest.raises(LedgerCorruptError, match="never started afresh"):
+            use()
+    assert len(postgres.sql("SELECT 1 FROM pg_tables WHERE schemaname = 'dp_tuner'", url)) == 2
+
+
+def test_a_database_that_was_made_again_stops_who_used_it(postgres: PostgresServer) -> None:
+    url = postgres.database()
+    ledger = Ledger.open(url)
+    name = postgres.name_of(url)
+    postgres.sql(f"DROP DATABASE {name}")
+    with pytest.raises(LedgerError, match=r"does not exist.*that the database exists"):
+        ledger.cap("digits")
+    postgres.sql(f"CREATE DATABASE {name}")
+    with pytest.raises(LedgerCorruptError, match="never started afresh"):
+        ledger.set_cap("digits", 9.0, 1e-4)
+    with pytest.raises(LedgerError, match="never started afresh"):
+        Ledger.open(url, create=False)
+    again = Ledger.open(url)
+    for use in (lambda: ledger.cap("digits"), lambda: ledger.set_cap("digits", 9.0, 1e-4)):
+        with pytest.raises(LedgerError, match="was replaced"):
+            use()
+    assert again.datasets() == ()
+
+
+@pytest.mark.parametrize("change", ["TRUNCATE {0}", "DELETE FROM {0}", "DELETE FROM {0} WHERE false"])
+@pytest.mark.parametrize("table", ["entries", "heads", "meta"])
+def test_not_even_the_owner_takes_a_line_away_by_accident(
+    postgres: PostgresServer, ledger: Ledger, url: str, table: str, change: str
+) -> None:
+    with pytest.raises(Exception, match="append-only"):
+        postgres.sql(change.format(table), url)
+    ledger.verify_chain()
+
+
+def test_triggers_that_were_taken_away_are_noticed(postgres: PostgresServer, ledger: Ledger, url: str) -> None:
+    ledger.verify_chain()
+    postgres.sql("ALTER TABLE entries DISABLE TRIGGER USER", url)
+    with pytest.raises(LedgerCorruptError, match="triggers"):
+        ledger.verify_chain()
+
+
+def test_a_full_disk_is_an_error_and_the_ledger_lives_on(postgres: PostgresServer, ledger: Ledger, url: str) -> None:
+    """The server's own error, raised where it would come; the disk of the test is not filled."""
+    postgres.sql(
+        "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION "
+        "'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$",
+        url,
+    )
+    postgres.sql("CREATE TRIGGER full_disk BEFORE UPDATE ON heads EXECUTE FUNCTION full_disk()", url)
+    with pytest.raises(LedgerError, match="Free space on the server's disk"):
+        ledger.set_cap("digits", 9.0, 1e-4)
+    postgres.sql("DROP TRIGGER full_disk ON heads", url)
+    assert ledger.cap("digits") == Cap(8.0, 1e-4)
+    ledger.verify_chain()
+
+
+def test_only_utf8_holds_every_name(postgres: PostgresServer) -> None:
+    url = postgres.database("ENCODING 'LATIN1' TEMPLATE template0")
+    with pytest.raises(LedgerError, match="must be in UTF8, got LATIN1"):
+        Ledger.open(url)
+    assert not exists(url)
+
+
+# Who may do what.
+
+
+def test_rights_decide_who_reads_who_charges_and_who_makes(postgres: PostgresServer, url: str) -> None:
+    reading, training, other = (postgres.role() for _ in range(3))
+    own = {role: postgres.url(postgres.name_of(url), role) for role in (reading, training, other)}
+    with pytest.raises(LedgerError, match=r"permission denied for database.*CREATE in the database"):
+        Ledger.open(own[training])
+    owner = Ledger.open(url)
+    owner.set_cap("digits", 8.0, 1e-4)
+    postgres.sql(f"GRANT USAGE ON SCHEMA dp_tuner TO {reading}, {training}", url)
+    postgres.sql(f"GRANT SELECT ON ALL TABLES IN SCHEMA dp_tuner TO {reading}, {training}", url)
+    postgres.sql(f"GRANT INSERT ON entries TO {training}", url)
+    postgres.sql(f"GRANT INSERT, UPDATE ON heads TO {training}", url)
+
+    with pytest.raises(LedgerError, match=r"permission denied.*GRANT USAGE ON SCHEMA dp_tuner"):
+        Ledger.open(own[other])
+
+    reader = Ledger.open(own[reading])
+    reader.verify_chain()
+    assert reader.cap("digits") == Cap(8.0, 1e-4)
+    with pytest.raises(LedgerError, match=r"permission denied.*INSERT ON dp_tuner\.entries"):
+        reader.open_search("digits", "first", allowance=STEPS, epsilon=4.0, delta=1e-5)
+
+    trainer = Ledger.open(own[training], create=False)
+    assert trainer.user() == training
+    trainer.open_search("digits", "first", allowance=STEPS, epsilon=4.0, delta=1e-5)
+    trainer.reserve("first", "a", 2)
+    trainer.lease("first", "a", 1)
+    trainer.verify_chain()
+    assert owner.search_state("first").leased_steps == 1
+
+
+def test_the_user_is_who_logged_in_whatever_role_was_put_on(postgres: PostgresServer) -> None:
+    url = postgres.database()
+    person, team = postgres.role(), postgres.role()
+    name = postgres.name_of(url)
+    for statement in (
+        f"GRANT {team} TO {person}",
+        f"ALTER ROLE {person} SET role = {team}",
+        f"GRANT CREATE ON DATABASE {name} TO {team}",
+    ):
+        postgres.sql(statement)
+    assert Ledger.open(postgres.url(name, person)).user() == person
+
+
+# Addresses.
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ("postgresql://me:secret@host/db", "no password"),
+        ("postgresql://me@host/db?password=secret", "no password"),
+        ("postgresql://me@host/db?sslpassword=secret", "may set host"),
+        ("postgresql://me@host/db?options=-csynchronous_commit%3Doff", "may set host"),
+        ("postgresql://me@host/", "name a database"),
+        ("postgresql://me@host", "name a database"),
+        ("postgresql://me@one,two/db", "one server"),
+        ("postgresql://me@/db?host=one&host=two", "one server"),
+        ("postgresql://me@/db?host=one,two", "one server"),
+        ("postgresql+psycopg2://me:secret@host/db", "ledger must be"),
+        ("postgresql://me:secret@host:port/db", "ledger must be"),
+    ],
+)
+def test_what_is_no_address_is_refused_before_anything_is_asked(bad: str, said: str) -> None:
+    for use in (absolute_url, exists, lambda url: open_store(url, create=True)):
+        with pytest.raises(InputError, match=said) as refused:
+            use(bad)
+        assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "good", ["postgresql://me@host/db", "postgresql:///db", "postgresql://me@host:5433/db?sslmode=require"]
+)
+def test_an_address_stays_as_it_is_and_is_not_asked(good: str) -> None:
+    assert absolute_url(good) == good
+
+
+def test_without_the_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "psycopg"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(InputError, match=r"pip install 'dp-tuner\[postgres\]'"):
+        open_store("postgresql://me@host/db", create=False)

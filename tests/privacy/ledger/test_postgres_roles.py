@@ -1,0 +1,204 @@
+"""Who may write what into a ledger in PostgreSQL, with a real server: asked by the program, held by the server."""
+
+from __future__ import annotations
+
+import pytest
+from postgres_server import PostgresServer
+
+from tuner.errors import LedgerCorruptError, LedgerError
+from tuner.privacy.accountant.filters import TotalSteps
+from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.ledger import store_postgres
+from tuner.privacy.ledger.entries import canonical, entry_hash
+from tuner.privacy.ledger.ledger import Cap, Ledger
+from tuner.privacy.ledger.store import Store, open_store
+
+STEPS = TotalSteps(SampledGaussian(0.05, 2.0), 1000)
+CAP = {"epsilon": 99.0, "delta": 1e-4}
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture
+def url(postgres: PostgresServer) -> str:
+    return postgres.emptied()
+
+
+@pytest.fixture
+def ledger(url: str) -> Ledger:
+    """The owner's."""
+    made = Ledger.open(url)
+    made.set_cap("digits", 8.0, 1e-4)
+    return made
+
+
+@pytest.fixture
+def trainer(postgres: PostgresServer, url: str, ledger: Ledger) -> str:
+    """The URL of a role that may charge, as docs/ledger.md grants it."""
+    role = postgres.role()
+    postgres.sql(f"GRANT USAGE ON SCHEMA dp_tuner TO {role}", url)
+    postgres.sql(f"GRANT SELECT ON ALL TABLES IN SCHEMA dp_tuner TO {role}", url)
+    postgres.sql(f"GRANT INSERT ON entries TO {role}", url)
+    postgres.sql(f"GRANT INSERT, UPDATE ON heads TO {role}", url)
+    return postgres.url(postgres.name_of(url), role)
+
+
+def by_hand(postgres: PostgresServer, url: str, kind: str, body: dict[str, object], *, before: str = "") -> None:
+    """Write an entry past the program, with hashes that hold, as the role of `url`."""
+    import psycopg
+
+    with open_store(url, create=False).reading() as connection:
+        seq, previous = Store.heads(connection)["digits"]
+    said = {"dataset": "digits", "seq": seq + 1, "time": "", "kind": kind, "body": canonical(body)}
+    entry = {**said, "previous": previous, "hash": entry_hash(**said, previous=previous)}  # type: ignore[arg-type]
+    role = url.split("//")[1].split("@")[0]
+    where = {"host": str(postgres.sockets), "dbname": postgres.name_of(url), "user": role}
+    with psycopg.connect(**where) as raw:
+        if before:
+            raw.execute(before.encode())
+        raw.execute(
+            "INSERT INTO dp_tuner.entries (dataset, seq, time, kind, body, previous, hash) VALUES "
+            "(%(dataset)s, %(seq)s, %(time)s, %(kind)s, %(body)s, %(previous)s, %(hash)s)",
+            entry,
+        )
+        raw.execute("UPDATE dp_tuner.heads SET seq = %(seq)s, hash = %(hash)s WHERE dataset = %(dataset)s", entry)
+
+
+def opened(ledger: Ledger, *, user: object) -> dict[str, object]:
+    """The body of a search's opening, for another user."""
+    ledger.open_search("digits", "model", allowance=STEPS, epsilon=4.0, delta=1e-5)
+    bodies = [entry.data for entry, _ in ledger.entries("digits") if entry.kind == "open_search"]
+    body = {**bodies[-1], "search": "forged", "user": user}
+    ledger.close_search("model")
+    return {key: value for key, value in body.items() if value is not None or key != "user"}
+
+
+def test_caps_and_shares_are_set_by_the_owner_alone(ledger: Ledger, trainer: str) -> None:
+    other = Ledger.open(trainer, create=False)
+    for use in (
+        lambda: other.set_cap("digits", 99.0, 1e-4),
+        lambda: other.grant("digits", other.user(), 4.0, 1e-5),
+    ):
+        with pytest.raises(LedgerError, match="only who owns the tables"):
+            use()
+    ledger.grant("digits", "somebody", 4.0, 1e-5)  # the control: the owner, whose name is nobody's share
+    with pytest.raises(LedgerError, match="only who owns the tables"):
+        other.revoke("digits", "somebody")
+    assert other.cap("digits") == Cap(8.0, 1e-4)
+
+
+def test_a_search_is_of_the_role_that_opens_it(ledger: Ledger, trainer: str) -> None:
+    other = Ledger.open(trainer, create=False)
+    for each, name in ((other, ledger.user()), (ledger, other.user())):
+        with pytest.raises(LedgerError, match="is of who opens it"):
+            each.open_search("digits", "theirs", allowance=STEPS, epsilon=4.0, delta=1e-5, user=name)
+    for each in (other, ledger):
+        each.open_search("digits", each.user(), allowance=STEPS, epsilon=4.0, delta=1e-5, user=each.user())
+        assert ledger.search_state(each.user()).user == each.user()
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("cap", CAP),
+        ("grant", {"user": "me", "epsilon": 4.0, "delta": 1e-5}),
+        ("grant", {"user": "somebody", "epsilon": 0.0, "delta": 0.0}),
+    ],
+)
+def test_the_server_refuses_a_trainers_cap_or_share_however_it_is_written(
+    postgres: PostgresServer, ledger: Ledger, url: str, trainer: str, kind: str, body: dict[str, object]
+) -> None:
+    with pytest.raises(Exception, match="only who owns the ledger") as refused:
+        by_hand(postgres, trainer, kind, body)
+    assert getattr(refused.value, "sqlstate", "") == "DP001"
+    ledger.verify_chain()
+    by_hand(postgres, url, kind, body)  # the control: the owner, by the same hand
+    ledger.verify_chain()
+
+
+@pytest.mark.parametrize("user", ["owner", "nobody", None, 7])
+def test_the_server_refuses_a_search_of_another_user_however_it_is_written(
+    postgres: PostgresServer, ledger: Ledger, trainer: str, user: object
+) -> None:
+    other = Ledger.open(trainer, create=False)
+    body = opened(other, user=postgres.admin if user == "owner" else user)
+    with pytest.raises(Exception, match="a search is of who opens it"):
+        by_hand(postgres, trainer, "open_search", body)
+    by_hand(postgres, trainer, "open_search", {**body, "user": other.user()})  # the control
+    assert ledger.search_state("forged").user == other.user()
+    ledger.verify_chain()
+
+
+def test_no_search_path_of_the_role_gets_round_the_server(
+    postgres: PostgresServer, ledger: Ledger, url: str, trainer: str
+) -> None:
+    """Functions and operators of the role's own, of the names that the trigger uses, which say yes to everything."""
+    role = Ledger.open(trainer, create=False).user()
+    for statement in (
+        f"CREATE SCHEMA own AUTHORIZATION {role}",
+        "CREATE FUNCTION own.pg_has_role(name, oid, text) RETURNS boolean LANGUAGE sql AS 'SELECT true'",
+        "CREATE FUNCTION own.yes(text, text) RETURNS boolean LANGUAGE sql AS 'SELECT true'",
+        "CREATE OPERATOR own.= (LEFTARG = text, RIGHTARG = text, FUNCTION = own.yes)",
+    ):
+        postgres.sql(statement, url)
+    try:
+        path = "SET search_path = own, pg_catalog"
+        body = opened(Ledger.open(trainer, create=False), user="nobody")
+        for kind, said in (("cap", CAP), ("open_search", body)):
+            with pytest.raises(Exception, match=r"only who owns|who opens it"):
+                by_hand(postgres, trainer, kind, said, before=path)
+        with pytest.raises(Exception, match=r"permission denied|must be"):
+            by_hand(postgres, trainer, "cap", CAP, before=f"SET ROLE {postgres.admin}")
+        with pytest.raises(Exception, match=r"permission denied|must be"):
+            by_hand(postgres, trainer, "cap", CAP, before="ALTER TABLE dp_tuner.entries DISABLE TRIGGER USER")
+    finally:
+        postgres.sql("DROP SCHEMA own CASCADE", url)
+    ledger.verify_chain()
+
+
+def test_a_program_that_does_not_ask_first_is_told_what_the_server_said(
+    trainer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own check is taken out here."""
+    monkeypatch.setattr(store_postgres.PostgresStore, "append", Store.append)
+    other = Ledger.open(trainer, create=False)
+    with pytest.raises(LedgerError, match=r"only who owns the ledger.*Let the owner of the tables"):
+        other.set_cap("digits", 99.0, 1e-4)
+    with pytest.raises(LedgerError, match=r"who opens it.*under your own role"):
+        other.open_search("digits", "x", allowance=STEPS, epsilon=4.0, delta=1e-5, user="nobody")
+
+
+def test_a_member_of_the_owner_sets_caps_under_a_name_of_its_own(postgres: PostgresServer) -> None:
+    url = postgres.database()
+    team, person, guest = (postgres.role() for _ in range(3))
+    name = postgres.name_of(url)
+    for statement in (f"GRANT CREATE ON DATABASE {name} TO {team}", f"GRANT {team} TO {person}"):
+        postgres.sql(statement)
+    Ledger.open(postgres.url(name, team)).set_cap("digits", 8.0, 1e-4)
+    member = Ledger.open(postgres.url(name, person))
+    member.set_cap("digits", 9.0, 1e-4)
+    member.open_search("digits", "first", allowance=STEPS, epsilon=4.0, delta=1e-5)
+    assert member.search_state("first").user == person
+    postgres.sql(f"GRANT USAGE ON SCHEMA dp_tuner TO {guest}", url)
+    postgres.sql(f"GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA dp_tuner TO {guest}", url)
+    with pytest.raises(LedgerError, match="only who owns the tables"):
+        Ledger.open(postgres.url(name, guest)).set_cap("digits", 10.0, 1e-4)
+    member.verify_chain()
+
+
+def test_a_trigger_that_was_dropped_is_noticed_and_not_put_back_in_silence(
+    postgres: PostgresServer, ledger: Ledger, url: str
+) -> None:
+    postgres.sql("DROP FUNCTION vouch CASCADE", url)
+    for each in (ledger, Ledger.open(url)):
+        with pytest.raises(LedgerCorruptError, match="must vouch for who charges"):
+            each.verify_chain()
+
+
+def test_a_trigger_that_is_switched_off_stays_off_and_is_noticed(
+    postgres: PostgresServer, ledger: Ledger, url: str
+) -> None:
+    postgres.sql("ALTER TABLE entries DISABLE TRIGGER entries_are_vouched_for", url)
+    for each in (ledger, Ledger.open(url)):
+        with pytest.raises(LedgerCorruptError, match="must vouch for who charges"):
+            each.verify_chain()

@@ -1,0 +1,254 @@
+"""One search's budget as its driver and its trials hold it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from math import isfinite
+
+import pytest
+from ledgers import CHEAP, MECHANISM, RELEASE, head_of, open_search
+
+from tuner.errors import BudgetRefusedError, InputError, LedgerError
+from tuner.privacy.accountant import pld as accounting
+from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, TotalSteps
+from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.accountant.run_laws import RunLaw
+from tuner.privacy.ledger.ledger import Ledger
+from tuner.privacy.ledger.search_budget import BudgetView, LedgerCharge, Outstanding, SearchBudget
+from tuner.study.types import Ask
+
+BOOK = CouponBook(((MECHANISM, 10), (CHEAP, 20)))
+SEALED = Sealed(RunLaw(name="geometric", mean=2.0, shape=1.0), 60, ((CHEAP, 5),))
+
+
+def asked(mechanism: SampledGaussian, steps: int, releases: int = 0) -> Ask:
+    return Ask(steps, mechanism.sample_rate, mechanism.noise_multiplier, releases)
+
+
+@pytest.fixture
+def scored(ledger: Ledger) -> SearchBudget:
+    open_search(
+        ledger, "s", allowance=BOOK, validation=TotalSteps(RELEASE, 6), validation_claim=(1.0, 1e-6), epsilon=4.0
+    )
+    return SearchBudget(ledger, "s")
+
+
+def test_budget_view_and_charge(ledger: Ledger, search: str) -> None:
+    budget = SearchBudget(ledger, search)
+    assert budget.fits(Ask(1000))
+    assert not budget.fits(Ask(1001))
+    assert not budget.fits(Ask(1, releases=1))
+    budget.reserve("a", Ask(50))
+    charge = pickle.loads(pickle.dumps(budget.charge_for("a")))
+    charge.lease(30)
+    assert (charge.leased(), charge.released()) == (30, 0)
+    view = budget.view()
+    assert (view.spent_steps, view.reserved_steps, view.left_steps, view.step_cap) == (30, 20, 950, 1000)
+    assert (view.spent, view.reserved, view.left) == pytest.approx((0.03, 0.02, 0.95), abs=1e-12)
+    assert view.epsilon_spent == accounting.epsilon(MECHANISM, 30, 1e-5) == budget.trial_epsilon("a", 30)
+    assert (view.epsilon_cap, view.delta, view.validation) == (4.0, 1e-5, None)
+    assert budget.charged_steps("a") == 30
+    budget.settle("a", 30)
+    with pytest.raises(LedgerError):
+        charge.lease(1)
+
+
+def test_it_fits_exactly_when_it_can_be_reserved(scored: SearchBudget) -> None:
+    number = 0
+    for mechanism in (MECHANISM, CHEAP, RELEASE):
+        for steps in (1, 7, 10, 11, 20, 21):
+            for releases in (0, 1, 6, 7):
+                number += 1
+                ask = asked(mechanism, steps, releases)
+                fits = scored.fits(ask)
+                try:
+                    scored.reserve(f"t{number}", ask)
+                except BudgetRefusedError:
+                    assert not fits
+                    assert f"t{number}" not in scored.outstanding()
+                else:
+                    assert fits
+                    scored.settle(f"t{number}", 0)
+    assert not scored.fits(Ask(1))  # of two mechanisms none was named
+
+
+def test_steps_and_scores_are_asked_for_together(scored: SearchBudget) -> None:
+    scored.reserve("a", asked(MECHANISM, 4, 2))
+    scored.reserve("b", asked(CHEAP, 4))
+    scored.reserve("a", Ask(0, releases=1))
+    scored.reserve("a", Ask(2))  # its own mechanism
+    charge = scored.charge_for("a")
+    charge.lease(5)
+    charge.release()
+    charge.release(2)
+    assert (charge.leased(), charge.released()) == (5, 3)
+    with pytest.raises(BudgetRefusedError):
+        charge.release()
+    assert scored.outstanding() == {"a": Outstanding(1, 0), "b": Outstanding(4, 0)}
+    scored.settle("a", 5)
+    assert scored.outstanding() == {"b": Outstanding(4, 0)}
+    view = scored.view()
+    assert view.validation is not None
+    assert (view.validation.spent_steps, view.validation.step_cap, view.validation.left_steps) == (3, 6, 3)
+    assert (view.validation.epsilon_cap, view.validation.delta) == (1.0, 1e-6)
+    assert view.validation.epsilon_spent == accounting.epsilon(RELEASE, 3, 1e-6)
+
+
+def test_a_trial_that_has_only_scores_is_outstanding_too(scored: SearchBudget) -> None:
+    scored.reserve("a", Ask(0, releases=2))
+    assert scored.outstanding() == {"a": Outstanding(0, 2)}
+
+
+def test_asking_for_nothing_fits_and_writes_nothing(ledger: Ledger, scored: SearchBudget) -> None:
+    before = head_of(ledger)
+    assert scored.fits(Ask(0))
+    scored.reserve("a", Ask(0))
+    assert head_of(ledger) == before
+    with pytest.raises(InputError, match="releases must be"):
+        scored.reserve("a", Ask(1, releases=-1))
+
+
+def test_the_bar_of_a_coupon_book_weighs_its_coupons(ledger: Ledger) -> None:
+    loud = SampledGaussian(0.1, 1.5)
+    open_search(ledger, "s", allowance=CouponBook(((loud, 10), (CHEAP, 100))))
+    budget = SearchBudget(ledger, "s")
+    budget.reserve("a", asked(CHEAP, 100))
+    quiet = budget.view()
+    budget.reserve("b", asked(loud, 10))
+    budget.charge_for("b").lease(10)
+    view = budget.view()
+    assert quiet.reserved < 0.2 < 0.8 < view.spent  # a tenth of the coupons, and nearly all of the loss
+    assert view.spent + view.reserved == pytest.approx(1.0)
+    assert (view.step_cap, view.left_steps) == (110, 0)
+
+
+def test_the_bar_of_a_fixed_order_is_its_divergence(ledger: Ledger) -> None:
+    allowance = FixedOrder.of(order=8.0, epsilon=2.0, delta=1e-5)
+    assert allowance is not None
+    open_search(ledger, "s", 2.0, allowance=allowance)
+    budget = SearchBudget(ledger, "s")
+    assert not budget.fits(Ask(1))  # whose mechanism?
+    most = allowance.budget // allowance.price(MECHANISM)
+    assert budget.fits(asked(MECHANISM, most))
+    assert not budget.fits(asked(MECHANISM, most + 1))
+    budget.reserve("a", asked(MECHANISM, most))
+    budget.charge_for("a").lease(most // 2)
+    view = budget.view()
+    assert (view.step_cap, view.left_steps) == (None, None)
+    assert view.spent == pytest.approx(0.5, abs=1 / most)
+    assert view.spent + view.reserved + view.left == pytest.approx(1.0)
+    assert 0 < view.epsilon_spent <= 2.0
+
+
+def test_the_bar_of_a_sealed_search_tells_only_whether_it_began(ledger: Ledger) -> None:
+    open_search(ledger, "s", allowance=SEALED)
+    budget = SearchBudget(ledger, "s")
+    before = budget.view()
+    assert (before.spent, before.left, before.epsilon_spent, before.step_cap) == (0.0, 1.0, 0.0, None)
+    assert not budget.fits(asked(CHEAP, 1))
+    ledger.begin_sealed("s")
+    after = budget.view()
+    assert (after.spent, after.reserved, after.left, after.epsilon_spent) == (1.0, 0.0, 0.0, 4.0)
+    assert (after.spent_steps, after.reserved_steps) == (0, 0)
+
+
+def test_what_one_run_cost_is_of_its_own_mechanism(scored: SearchBudget) -> None:
+    scored.reserve("a", asked(CHEAP, 20))
+    scored.reserve("b", asked(MECHANISM, 10))
+    assert scored.trial_epsilon("a", 20) == accounting.epsilon(CHEAP, 20, 1e-5)
+    assert scored.trial_epsilon("b", 10) == accounting.epsilon(MECHANISM, 10, 1e-5)
+    with pytest.raises(LedgerError, match="one mechanism"):
+        scored.trial_epsilon("unknown", 1)
+    with pytest.raises(InputError):
+        scored.trial_epsilon("a", -1)
+
+
+def test_steps_of_several_trials_are_composed_each_with_its_own_mechanism(scored: SearchBudget) -> None:
+    scored.reserve("a", asked(CHEAP, 20))
+    scored.reserve("b", asked(MECHANISM, 10))
+    scored.charge_for("a").lease(15)
+    scored.charge_for("b").lease(10)
+    assert scored.steps_epsilon({}) == scored.steps_epsilon({"a": 0}) == 0.0
+    assert scored.steps_epsilon({"a": 15, "b": 10}) == scored.view().epsilon_spent
+    assert scored.steps_epsilon({"a": 7}) == accounting.epsilon(CHEAP, 7, 1e-5)
+    more = scored.steps_epsilon({"a": 30, "b": 12})
+    assert more == accounting.epsilon_composed([(CHEAP, 30), (MECHANISM, 12)], 1e-5)
+    assert more > scored.view().epsilon_spent
+    with pytest.raises(LedgerError, match="one mechanism"):
+        scored.steps_epsilon({"a": 15, "unknown": 1})
+    with pytest.raises(InputError):
+        scored.steps_epsilon({"a": -1})
+
+
+def test_where_all_steps_are_alike_trials_need_no_reservation(ledger: Ledger, search: str) -> None:
+    budget = SearchBudget(ledger, search)
+    assert budget.steps_epsilon({"never started": 30, "other": 12}) == accounting.epsilon(MECHANISM, 42, 1e-5)
+
+
+def test_no_number_that_is_shown_of_leased_steps_is_infinite(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_search(ledger, "s")
+    budget = SearchBudget(ledger, "s")
+    budget.reserve("a", Ask(5))
+    budget.charge_for("a").lease(5)
+    monkeypatch.setattr("tuner.privacy.ledger.search_budget.epsilon", lambda *_: float("inf"))
+    assert budget.trial_epsilon("a", 5) == 4.0
+    assert not isfinite(budget.trial_epsilon("a", 6))
+
+
+def test_each_process_opens_the_ledger_for_itself(ledger: Ledger, search: str) -> None:
+    ledger.reserve(search, "a", 10)
+    charge = LedgerCharge(ledger.url, search, "a")
+    charge.lease(1)
+    first = charge._ledger()
+    assert charge._ledger() is first
+    charge._opened = (os.getpid() + 1, first)  # as after a fork
+    assert charge._ledger() is not first
+    assert charge.leased() == 1
+
+
+def test_a_budget_is_of_a_search_that_is_there(ledger: Ledger) -> None:
+    with pytest.raises(LedgerError, match="must be in the ledger"):
+        SearchBudget(ledger, "nowhere")
+
+
+def test_a_view_of_nothing_is_nothing(ledger: Ledger, search: str) -> None:
+    view = SearchBudget(ledger, search).view()
+    assert isinstance(view, BudgetView)
+    assert (view.spent, view.reserved, view.left, view.epsilon_spent) == (0.0, 0.0, 1.0, 0.0)
+
+
+def test_a_trial_trains_what_was_reserved_for_it(scored: SearchBudget, ledger: Ledger, search: str) -> None:
+    scored.reserve("a", asked(CHEAP, 5, releases=2))
+    promised = {
+        "sample_rate": CHEAP.sample_rate,
+        "noise_multiplier": CHEAP.noise_multiplier,
+        "score_noise": RELEASE.noise_multiplier,
+    }
+    scored.hold("a", **promised)
+    for key, value in promised.items():
+        for other in (value / 2, None) if key == "score_noise" else (value / 2,):
+            with pytest.raises(LedgerError, match="reserved for it"):
+                scored.hold("a", **{**promised, key: other})
+    with pytest.raises(LedgerError, match="reserved for it"):
+        scored.hold("b", **promised)
+    open_budget = SearchBudget(ledger, search)
+    open_budget.reserve("a", Ask(5))
+    mechanism = {"sample_rate": MECHANISM.sample_rate, "noise_multiplier": MECHANISM.noise_multiplier}
+    open_budget.hold("a", **mechanism, score_noise=None)
+    with pytest.raises(LedgerError, match="outside its guarantee"):
+        open_budget.hold("a", **mechanism, score_noise=3.0)
+
+
+def test_a_trial_that_was_cut_off_is_told_so(ledger: Ledger, search: str) -> None:
+    """So that it leases less at a time; a reservation before its first lease is no restart."""
+    budget = SearchBudget(ledger, search)
+    charge = budget.charge_for("a")
+    budget.reserve("a", Ask(50))
+    budget.reserve("a", Ask(50))
+    assert charge.restarts() == 0
+    for restart in (1, 2):
+        charge.lease(40)
+        budget.reserve("a", Ask(40))
+        assert charge.restarts() == restart
+    assert budget.charge_for("b").restarts() == 0

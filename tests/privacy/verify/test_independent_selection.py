@@ -1,0 +1,180 @@
+"""The second accountant, Rényi divergences and sealed searches: against quadrature, tables and the first one."""
+
+from __future__ import annotations
+
+from math import exp, inf, log, nan
+from typing import Any
+
+import mpmath
+import pytest
+from independent_bodies import RATE, TOTAL, sealed
+
+from tuner.privacy.verify.accountant.best_of_runs import Law, Selection, epsilon_of_divergence, renyi
+from tuner.privacy.verify.accountant.bounds import TooLargeError, brackets, judge, within
+
+
+@pytest.mark.parametrize(("rate", "noise"), [(1e-5, 10.0), (RATE, 1.1), (0.01, 0.3), (0.5, 0.4), (1.0, 3.0)])
+@pytest.mark.parametrize("order", [1.05, 2.0, 2.7, 12.3])
+def test_renyi_divergence_by_quadrature(rate: float, noise: float, order: float) -> None:
+    def quadrature(power: float) -> float:
+        with mpmath.workdps(30):
+            q, s = mpmath.mpf(rate), mpmath.mpf(noise)
+            places = sorted({s * k for k in range(-16, 17, 2)} | {power + s * k for k in range(-14, 15, 2)})
+            places = sorted({*places, *(mpmath.mpf(power) * k / 10 for k in range(11))})
+            value = mpmath.quad(
+                lambda x: mpmath.npdf(x, 0, s) * (1 - q + q * mpmath.exp((2 * x - 1) / (2 * s * s))) ** power, places
+            )
+            return float(mpmath.log(value) / (order - 1))
+
+    true = max(quadrature(order), quadrature(1 - order))
+    low, high = renyi(rate, noise, order)
+    assert low <= true * (1 + 1e-9)
+    assert true * (1 - 1e-9) <= high
+    assert high - low <= 1e-8 * high
+    assert renyi(1.0, noise, order)[0] <= order / (2 * noise**2) <= renyi(1.0, noise, order)[1]
+
+
+@pytest.mark.parametrize("order", [2, 8, 64])
+def test_renyi_divergence_agrees_with_the_library_at_whole_orders(order: int) -> None:
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = RdpAccountant([order])
+    from tuner.privacy.accountant.mechanism import SampledGaussian
+
+    accountant.compose(SampledGaussian(RATE, 1.1).event(1))
+    assert renyi(RATE, 1.1, order)[1] == pytest.approx(accountant._rdp[0], rel=1e-8)
+
+
+def test_a_fixed_order_is_converted_and_held() -> None:
+    body = {"kind": "fixed_order", "order": 8.0, "budget": 2 * 10**15}
+    (found,) = brackets(body, [1e-5])
+    assert found.high == pytest.approx(2.0 + log(7 / 8) - (log(1e-5) + log(8)) / 7, rel=1e-12)
+    assert found.high == pytest.approx(epsilon_of_divergence(8.0, 2.0, 1e-5))
+    assert judge(found.high, found).ok
+    assert judge(found.high * 0.99, found).ok is False
+    steps = int(2.0 / renyi(RATE, 1.1, 8.0)[1])
+    assert within(body, [(RATE, 1.1, steps)]).ok
+    assert within(body, [(RATE, 1.1, steps + 2)]).ok is False
+    assert within(body, [(RATE, 1.1, steps), (1.0, 30.0, 1)]).ok is False
+
+
+@pytest.mark.parametrize(
+    ("name", "mean", "shape"),
+    [
+        ("geometric", 30.0, None),
+        ("logarithmic", 12.0, None),
+        ("negative_binomial", 8.0, 2.5),
+        ("negative_binomial", 4.0, -0.5),
+        ("negative_binomial", 5.0, 0.0),
+        ("poisson", 4.0, None),
+        ("geometric", 1.01, None),
+    ],
+)
+def test_the_law_has_its_mean_and_its_tail(name: str, mean: float, shape: float | None) -> None:
+    from tuner.privacy.accountant.run_laws import RunLaw
+
+    law = Law({"name": name, "mean": mean, "shape": shape})
+    assert sum(law.tail(k) for k in range(2500)) == pytest.approx(mean, rel=1e-6)
+    assert law.tail(0) == pytest.approx(1 - exp(-mean) if name == "poisson" else 1.0, rel=1e-8)
+    other = RunLaw(name=name, mean=mean, shape=shape)
+    for runs in (1, 2, 7, 40, 300):
+        assert law.tail(runs) == pytest.approx(other.tail(runs), rel=1e-5, abs=1e-300)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        {"name": "geometric", "mean": 1.0, "shape": None},
+        {"name": "geometric", "mean": nan, "shape": None},
+        {"name": "negative_binomial", "mean": 3.0, "shape": -1.0},
+        {"name": "negative_binomial", "mean": 3.0, "shape": inf},
+        {"name": "poisson", "mean": 0.0, "shape": None},
+        {"name": "zeta", "mean": 3.0, "shape": 1.0},
+    ],
+)
+def test_a_law_that_is_none_is_refused(law: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="law of the number of runs"):
+        Law(law)
+
+
+def test_a_law_whose_tail_is_too_long_is_not_summed() -> None:
+    with pytest.raises(TooLargeError, match="terms"):
+        Law({"name": "logarithmic", "mean": 1e7, "shape": None}).tail(10)
+
+
+@pytest.mark.parametrize(
+    ("steps", "name", "epsilon"),
+    [
+        (7006, "geometric", 4.36),
+        (7006, "logarithmic", 3.67),
+        (36_424, "geometric", 9.7),
+        (36_424, "logarithmic", 8.4),
+        (117_577, "geometric", 17.1),
+        (117_577, "logarithmic", 15.3),
+    ],
+)
+def test_published_prices_of_a_sealed_search(steps: int, name: str, epsilon: float) -> None:
+    """The table of privacy.md §2, which was computed by another program."""
+    runs = [{"sample_rate": RATE, "noise_multiplier": 1.1, "steps": steps}]
+    (found,) = brackets(sealed(name, runs=runs), [1e-5])
+    digits = 2 if epsilon < 5 else 1
+    assert round(found.high, digits) == epsilon
+    assert found.low >= found.high * 0.99
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        sealed("geometric"),
+        sealed("logarithmic"),
+        sealed("poisson", 6.0),
+        sealed("negative_binomial", 12.0, shape=-0.5),
+        sealed("geometric", at_most=600),
+        sealed("geometric", ratio=[0.5, 2.0]),
+        sealed(
+            "geometric",
+            8.0,
+            runs=[
+                {"sample_rate": 0.01, "noise_multiplier": 1.0, "steps": 300},
+                {"sample_rate": 0.02, "noise_multiplier": 2.0, "steps": 1500},
+            ],
+        ),
+    ],
+    ids=["geometric", "logarithmic", "poisson", "shape -0.5", "cut", "ratio", "two"],
+)
+def test_a_sealed_claim_of_the_other_accountant_is_confirmed(body: dict[str, Any]) -> None:
+    from tuner.privacy.accountant.filters import from_body
+
+    claimed = from_body(body).claim(1e-5)
+    (found,) = brackets(body, [1e-5])
+    verdict = judge(claimed, found)
+    assert verdict.ok, verdict.why
+    assert judge(found.high * 0.985, found).ok is not True
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (sealed(ratio=[1.1, 2.0]), "0 < c <= 1"),
+        (sealed(ratio=[0.5, nan]), "0 < c <= 1"),
+        (sealed("poisson", 4.0, ratio=[0.5, 2.0]), "no proof"),
+    ],
+)
+def test_a_sampler_without_a_proof_is_refused(body: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        brackets(body, [1e-5])
+
+
+def test_a_cut_that_takes_all_of_delta_leaves_no_claim() -> None:
+    (found,) = brackets(sealed(at_most=100), [1e-5])
+    assert found.high == inf
+    assert judge(50.0, found).ok is not True
+
+
+def test_a_sealed_search_costs_more_than_a_run_of_it() -> None:
+    body = sealed()
+    selection = Selection(body, 1e-5)
+    single = selection.single(1e-5)
+    low, high, _ = selection.epsilon(1e-5)
+    assert single < low <= high
+    assert single == pytest.approx(brackets(TOTAL, [1e-5])[0].low, rel=1e-3)

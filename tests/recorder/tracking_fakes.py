@@ -1,0 +1,197 @@
+"""A budget and trials to track, and a stand-in for MLflow, without a ledger, a search or a server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from tuner.recorder.recorder import MLflowRecorder, SweepInfo
+from tuner.study.types import TrialState, TrialView
+
+
+@dataclass
+class FakeBudget:
+    """A ledger's figures: steps by trial, and an ε that is no round number."""
+
+    cap: int = 1000
+    steps: dict[str, int] = field(default_factory=dict)
+    reserved: int = 0
+
+    def charge(self, trial: str, steps: int) -> None:
+        self.steps[trial] = self.steps.get(trial, 0) + steps
+
+    def epsilon(self, steps: int) -> float:
+        return 0.1234567890123 * steps**0.5
+
+    def trial_epsilon(self, _trial: str, steps: int) -> float:
+        return self.epsilon(steps)
+
+    def charged(self, trial: str) -> int:
+        return self.steps.get(trial, 0)
+
+    def view(self) -> SimpleNamespace:
+        spent = sum(self.steps.values())
+        return SimpleNamespace(
+            spent_steps=spent,
+            reserved_steps=self.reserved,
+            left_steps=self.cap - spent - self.reserved,
+            step_cap=self.cap,
+            epsilon_spent=self.epsilon(spent),
+            epsilon_cap=self.epsilon(self.cap),
+            delta=1e-5,
+            validation=None,
+        )
+
+
+def sweep(uri: str, **changes: object) -> SweepInfo:
+    values: dict[str, Any] = {
+        "id": "digits-0001",
+        "uri": uri,
+        "experiment": "digits",
+        "settings": {"privacy": {"epsilon": 8.0, "delta": 1e-5}, "search": {"trials": 3}},
+        "tags": {"code_version": "0.1.0", "dataset": "digits"},
+    }
+    return SweepInfo(**{**values, **changes})
+
+
+def recorder(folder: Path, uri: str, budget: FakeBudget, **changes: object) -> MLflowRecorder:
+    send = bool(changes.pop("send", True))
+    return MLflowRecorder(
+        folder,
+        sweep(uri, **changes),
+        budget_view=budget.view,
+        trial_epsilon=budget.trial_epsilon,
+        charged_steps=budget.charged,
+        send=send,
+    )
+
+
+def trial(number: int, state: TrialState = TrialState.RUNNING, **changes: object) -> TrialView:
+    values: dict[str, Any] = {
+        "id": f"t{number}",
+        "number": number,
+        "parameters": {"learning_rate": 0.1 + number, "schedule": "constant"},
+        "state": state,
+        "steps_planned": 100,
+    }
+    return TrialView(**{**values, **changes})
+
+
+def run_trial(
+    observer: MLflowRecorder,
+    budget: FakeBudget,
+    number: int,
+    *,
+    state: TrialState = TrialState.COMPLETE,
+    score: float = 0.5,
+) -> None:
+    """One trial with two rungs, charged before each."""
+    observer.trial_started(trial(number))
+    for rung in (50, 100):
+        budget.charge(f"t{number}", 50)
+        metrics = {"validation_accuracy": score * rung / 100, "validation_loss": 1.0 / rung, "learning_rate": 0.1}
+        observer.trial_reported(trial(number, step=rung, last_score=score * rung / 100), rung, metrics)
+    observer.trial_finished(trial(number, state, step=100, last_score=score))
+
+
+class FakeMLflowError(Exception):
+    def __init__(self, message: str, code: str = "INTERNAL_ERROR") -> None:
+        super().__init__(message)
+        self.error_code = code
+
+
+class FakeMLflow:
+    """The part of MlflowClient that the shipper uses, with the store's rule: the same point twice is one point."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, Any] = {}
+        self.requests = 0
+        self.down = False
+        self.refuse_metric = ""
+        self.die_after_create = False
+        self.fail_at = 0
+
+    def _request(self) -> None:
+        self.requests += 1
+        if self.down or self.requests == self.fail_at:
+            raise ConnectionError("connection refused")
+
+    def connect(self, uri: str) -> FakeMLflow:
+        self._request()
+        return self
+
+    def get_experiment_by_name(self, name: str) -> SimpleNamespace:
+        self._request()
+        return SimpleNamespace(experiment_id="1", lifecycle_stage="active")
+
+    def search_runs(self, experiments: list[str], *, filter_string: str, order_by: list[str]) -> list[Any]:
+        self._request()
+        wanted = [part.split("`")[1::2] + part.split("'")[1::2] for part in filter_string.split(" and ")]
+        return [
+            run
+            for run in self.runs.values()
+            if run.info.lifecycle_stage == "active" and all(run.data.tags.get(name) == value for name, value in wanted)
+        ]
+
+    def create_run(self, experiment: str, *, start_time: int, tags: dict[str, str], run_name: str) -> SimpleNamespace:
+        self._request()
+        run_id = f"run{len(self.runs)}"
+        self.runs[run_id] = SimpleNamespace(
+            info=SimpleNamespace(
+                run_id=run_id, run_name=run_name, status="RUNNING", lifecycle_stage="active", start_time=start_time
+            ),
+            data=SimpleNamespace(tags=dict(tags), params={}),
+            points=set(),
+            artifacts=[],
+        )
+        if self.die_after_create:
+            self.die_after_create = False
+            raise ConnectionError("the answer was lost")
+        return self.runs[run_id]
+
+    def get_run(self, run_id: str) -> SimpleNamespace:
+        self._request()
+        return self.runs[run_id]
+
+    def _active(self, run_id: str) -> SimpleNamespace:
+        self._request()
+        run = self.runs[run_id]
+        if run.info.lifecycle_stage != "active":
+            raise FakeMLflowError("the run must be active", "INVALID_PARAMETER_VALUE")
+        return run
+
+    def log_batch(self, run_id: str, *, metrics: list[Any], params: list[Any], tags: list[Any]) -> None:
+        run = self._active(run_id)
+        if any(metric.key == self.refuse_metric for metric in metrics):
+            raise FakeMLflowError("this metric is not welcome", "INVALID_PARAMETER_VALUE")
+        for param in params:
+            if run.data.params.setdefault(param.key, param.value) != param.value:
+                raise FakeMLflowError("changing a parameter is not allowed", "INVALID_PARAMETER_VALUE")
+        run.data.tags.update({tag.key: tag.value for tag in tags})
+        run.points |= {(metric.key, repr(metric.value), metric.timestamp, metric.step) for metric in metrics}
+
+    def set_tag(self, run_id: str, name: str, value: str) -> None:
+        self._active(run_id).data.tags[name] = value
+
+    def update_run(self, run_id: str, *, status: str) -> None:
+        self._active(run_id).info.status = status
+
+    def set_terminated(self, run_id: str, *, status: str, end_time: int) -> None:
+        self._active(run_id).info.status = status
+
+    def log_artifact(self, run_id: str, path: str, under: str | None) -> None:
+        self._active(run_id).artifacts.append((Path(path).name, under))
+
+    def state(self) -> dict[str, Any]:
+        """Everything a person would see, by our own name of the run."""
+        return {
+            run.data.tags["dp_tuner.trial"]: (
+                run.info.status,
+                dict(run.data.params),
+                dict(run.data.tags),
+                frozenset(run.points),
+            )
+            for run in self.runs.values()
+        }

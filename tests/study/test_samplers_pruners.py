@@ -1,0 +1,205 @@
+"""Samplers and pruners by name: what is made, what is refused, the grid, and seeds after a resume."""
+
+from __future__ import annotations
+
+import optuna
+import pytest
+from sweep_fakes import METRIC, RUNGS, STEPS, FakeSpace, score
+
+from tuner.errors import InputError
+from tuner.study import names
+from tuner.study.driver import StudyDriver
+from tuner.study.pruners import make_pruner
+from tuner.study.samplers import GridPointSampler, grid_points, make_sampler, seed_after
+from tuner.study.types import Stop, StopReason, Suggestion, TrialState
+from tuner.study.unimodal_options import Along, Unimodality
+
+GRID: dict[str, list[object]] = {
+    "learning_rate": [0.1, 0.5],
+    "smoothing_radius": [0.0, 10.0, 20.0],
+    "schedule": ["constant", "inverse_time"],
+    "schedule.inverse_time.decay": [1.0, 2.0],
+}
+
+
+class Gridded(FakeSpace):
+    """A space with a grid of its own."""
+
+    def __init__(self, grid: dict[str, list[object]] = GRID) -> None:
+        self._grid = grid
+
+    def grid(self, points: int) -> dict[str, list[object]]:
+        return self._grid
+
+
+UNIMODALITY = Unimodality(parameters=(Along("smoothing_radius"),), last_step=STEPS, tolerance=0.002)
+NEEDED = {"percentile": {"percentile": 25.0}, "patient": {"patience": 2}, "threshold": {"lower": 0.1}}
+
+
+def driven(sampler: optuna.samplers.BaseSampler, trials: int, study: optuna.Study | None = None) -> optuna.Study:
+    study = study or optuna.create_study(direction="maximize", pruner=optuna.pruners.NopPruner())
+    study.sampler = sampler
+    driver = StudyDriver(
+        study, FakeSpace(), trials=trials, steps_per_trial=STEPS, rung_steps=RUNGS, metric=METRIC, mode="max"
+    )
+    while isinstance(trial := driver.next(), Suggestion):
+        for step in RUNGS:
+            driver.report(trial.trial_id, step, {METRIC: score(trial.parameters, step)})
+        driver.finish(trial.trial_id, outcome=TrialState.COMPLETE, steps_taken=STEPS)
+    study.set_user_attr("stopped", trial.reason.value)
+    return study
+
+
+@pytest.mark.parametrize("name", names.SAMPLERS)
+def test_every_sampler_drives_a_conditional_space(name: str) -> None:
+    options = {"n_startup_trials": 3} if name in ("tpe", "gp") else {}
+    sampler = make_sampler(name, options, seed=1, space=Gridded(), unimodality=UNIMODALITY)
+    study = driven(sampler, trials=7)
+    assert [t.state.name for t in study.trials] == ["COMPLETE"] * 7
+    assert all(
+        ("schedule.inverse_time.decay" in t.params) == (t.params["schedule"] == "inverse_time") for t in study.trials
+    )
+
+
+@pytest.mark.parametrize("name", ["tpe", "random", "gp"])
+def test_a_seed_decides_the_proposals(name: str) -> None:
+    def first_params(seed: int) -> list[dict[str, object]]:
+        return [t.params for t in driven(make_sampler(name, seed=seed), trials=3).trials]
+
+    assert first_params(1) == first_params(1) != first_params(2)
+
+
+@pytest.mark.parametrize("name", ["tpe", "random"])
+def test_a_resumed_sampler_does_not_begin_again(name: str) -> None:
+    study = driven(make_sampler(name, seed=1), trials=4)
+    driven(make_sampler(name, seed=1, trials_before=4), trials=8, study=study)
+    assert len({t.params["learning_rate"] for t in study.trials}) == 8
+    assert seed_after(1, 0) == 1
+    assert len({seed_after(1, before) for before in range(100)}) == 100
+
+
+def test_a_grid_has_every_active_point_once_and_then_ends() -> None:
+    sampler = make_sampler("grid", seed=1, space=Gridded())
+    assert isinstance(sampler, GridPointSampler)
+    # constant: 2 rates x 3 radii; inverse_time: the same, times 2 decays
+    assert sampler.grid_size == 2 * 3 + 2 * 3 * 2
+    study = driven(sampler, trials=100)
+    points = {tuple(sorted(t.params.items())) for t in study.trials}
+    assert len(points) == len(study.trials) == 18
+    assert study.user_attrs["stopped"] == "grid exhausted"
+
+
+def test_a_grid_in_two_sittings_is_the_same_grid() -> None:
+    def make() -> optuna.samplers.BaseSampler:
+        return make_sampler("grid", seed=1, space=Gridded())
+
+    once = driven(make(), trials=18)
+    twice = driven(make(), trials=18, study=driven(make(), trials=7))
+    assert [t.params for t in once.trials] == [t.params for t in twice.trials]
+
+
+def test_a_grid_asks_the_space_for_its_own_points() -> None:
+    class Scaled(FakeSpace):
+        def grid(self, points: int) -> dict[str, list[object]]:
+            return {**GRID, "learning_rate": [0.1 * (i + 1) for i in range(points)]}
+
+    sampler = make_sampler("grid", {"points": 4}, seed=1, space=Scaled())
+    assert isinstance(sampler, GridPointSampler)
+    assert sampler.grid_size == 4 * 3 * 3
+
+
+def test_the_order_of_a_grid_is_shuffled_by_the_seed() -> None:
+    def order(seed: int) -> list[dict[str, object]]:
+        sampler = make_sampler("grid", seed=seed, space=Gridded())
+        return [t.params for t in driven(sampler, trials=18).trials]
+
+    assert order(1) != order(2)
+    plain = grid_points(FakeSpace(), GRID)
+    assert sorted(map(str, order(1))) == sorted(map(str, plain))
+    assert order(1) != plain
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("sobol", {}, "unknown sampler"),
+        ("tpe", {"n_startup": 3}, "n_startup_trials"),
+        ("tpe", {"multivariate": False, "group": True}, "refuses"),
+        ("grid", {"points": 0}, "points"),
+        ("grid", {"points": True}, "points"),
+        ("unimodal", {"tolerance": 0.0}, "tolerance must be a number above 0"),
+        ("unimodal", {"tolerance": float("nan")}, "tolerance must be a number above 0"),
+        ("unimodal", {"others": "grid"}, "others must be one of tpe, random, gp"),
+        ("unimodal", {"sure": 1.0}, "sure must be a probability"),
+        ("unimodal", {"at_once": 0}, "at_once must be a whole number"),
+        ("unimodal", {"audits": -1}, "audits must be a whole number"),
+        ("unimodal", {"starts": [1]}, "no option 'starts'"),
+        ("unimodal", {}, "needs a parameter along which"),
+    ],
+)
+def test_a_wrong_sampler_is_refused(name: str, options: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        make_sampler(name, options, seed=0, space=Gridded())
+
+
+def test_a_grid_without_a_space_or_without_values_is_refused() -> None:
+    with pytest.raises(InputError, match="search space"):
+        make_sampler("grid", seed=0)
+    with pytest.raises(InputError, match="'smoothing_radius'"):
+        make_sampler("grid", seed=0, space=Gridded({"learning_rate": [0.1]}))
+    with pytest.raises(InputError, match="at most"):
+        make_sampler("grid", seed=0, space=Gridded({**GRID, "learning_rate": [0.01 + i / 1e6 for i in range(10**5)]}))
+
+
+@pytest.mark.parametrize("name", names.PRUNERS)
+def test_every_pruner_is_made(name: str) -> None:
+    pruner = make_pruner(name, NEEDED.get(name), rung_steps=RUNGS, unimodality=UNIMODALITY)
+    assert type(pruner).__name__ == names.PRUNER_CLASSES.get(name, "UnimodalPruners")
+
+
+def test_resources_are_counted_in_steps_between_the_first_and_the_last_rung() -> None:
+    halving = make_pruner("asha", rung_steps=RUNGS)
+    assert halving._min_resource == RUNGS[0]
+    band = make_pruner("hyperband", rung_steps=RUNGS)
+    assert (band._min_resource, band._max_resource) == (RUNGS[0], RUNGS[-1])
+    assert make_pruner("asha", {"min_resource": 7}, rung_steps=RUNGS)._min_resource == 7
+
+
+def test_a_patient_pruner_wraps_another() -> None:
+    inner = {"name": "asha", "reduction_factor": 2}
+    patient = make_pruner("patient", {"patience": 1, "wrapped_pruner": inner}, rung_steps=RUNGS)
+    assert type(patient._wrapped_pruner).__name__ == "SuccessiveHalvingPruner"
+    assert (
+        type(make_pruner("patient", {"patience": 1, "wrapped_pruner": "median"})._wrapped_pruner).__name__
+        == "MedianPruner"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("medium", {}, "unknown pruner"),
+        ("median", {"patience": 2}, "no option 'patience'"),
+        ("percentile", {"percentile": 200.0}, "refuses"),
+        ("patient", {"patience": -1}, "refuses"),
+        ("patient", {"patience": 1, "wrapped_pruner": 3}, "wrapped_pruner"),
+        ("patient", {"patience": 1, "wrapped_pruner": "medium"}, "unknown pruner"),
+        ("patient", {"patience": 1, "wrapped_pruner": "unimodal"}, "needs a parameter along which"),
+        ("unimodal", {}, "needs a parameter along which"),
+        ("unimodal", {"risk": 0}, "risk must be a probability"),
+        ("unimodal", {"runs": 1.0}, "runs must be a probability of at least 0 and below 1"),
+        ("unimodal", {"runs": True}, "runs must be a probability"),
+        ("unimodal", {"strict": 1}, "strict must be true or false"),
+        ("unimodal", {"fallback": 3}, "fallback must be a pruner's name"),
+        ("unimodal", {"fallback": "unimodal"}, "fallback must be another pruner"),
+        ("unimodal", {"fallback": "percentile"}, "needs the option 'percentile'"),
+    ],
+)
+def test_a_wrong_pruner_is_refused(name: str, options: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        make_pruner(name, options)
+
+
+def test_stop_reasons_read_as_words() -> None:
+    assert Stop(StopReason.GRID).reason == "grid exhausted"
+    assert [reason.value for reason in StopReason][:2] == ["done", "budget reached"]

@@ -1,0 +1,138 @@
+"""The journal survives what a killed process leaves behind, and is never begun afresh."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import optuna
+import pytest
+
+from tuner.errors import InputError, TunerError
+from tuner.study.storage import JOURNAL, exclusive, open_storage, open_study
+from tuner.study.types import TrialState, TrialView
+from tuner.study.views import best_trial, read_trials
+
+
+def study_in(folder: Path, mode: str = "max") -> optuna.Study:
+    return open_study(
+        open_storage(folder),
+        "sweep",
+        mode=mode,
+        sampler=lambda before: optuna.samplers.RandomSampler(seed=before),
+        pruner=optuna.pruners.NopPruner(),
+    )
+
+
+def add_trial(study: optuna.Study, value: float = 0.5) -> None:
+    trial = study.ask()
+    trial.suggest_float("x", 0, 1)
+    study.tell(trial, value)
+
+
+def test_the_sampler_is_told_how_many_trials_there_are(tmp_path: Path) -> None:
+    seen = []
+    for _ in range(3):
+        study = open_study(
+            open_storage(tmp_path),
+            "sweep",
+            mode="max",
+            sampler=lambda before: (seen.append(before), optuna.samplers.RandomSampler())[1],
+            pruner=optuna.pruners.NopPruner(),
+        )
+        add_trial(study)
+    assert seen == [0, 1, 2]
+
+
+@pytest.mark.parametrize("cut", [1, 5, 20])
+def test_a_half_written_last_line_is_removed_and_work_goes_on(tmp_path: Path, cut: int) -> None:
+    study = study_in(tmp_path)
+    add_trial(study)
+    whole = (tmp_path / JOURNAL).read_bytes()
+    add_trial(study)
+    last = (tmp_path / JOURNAL).read_bytes()[len(whole) :].splitlines(keepends=True)[0]
+    (tmp_path / JOURNAL).write_bytes(whole + last[:-cut])
+    again = study_in(tmp_path)
+    before = len(again.trials)
+    assert before == (2 if cut == 1 else 1), "only a line that lost nothing but its end is kept"
+    add_trial(again)
+    assert len(study_in(tmp_path).trials) == before + 1
+
+
+def test_a_journal_with_a_broken_line_in_the_middle_is_refused_and_kept(tmp_path: Path) -> None:
+    add_trial(study_in(tmp_path))
+    journal = tmp_path / JOURNAL
+    lines = journal.read_bytes().splitlines(keepends=True)
+    lines[1] = b'{"op_code": \n'
+    journal.write_bytes(b"".join(lines))
+    with pytest.raises(TunerError, match="cannot be read"):
+        study_in(tmp_path)
+    assert journal.read_bytes() == b"".join(lines)
+
+
+def test_a_study_keeps_its_direction(tmp_path: Path) -> None:
+    study_in(tmp_path, "max")
+    with pytest.raises(InputError, match="maximize"):
+        study_in(tmp_path, "min")
+    with pytest.raises(InputError, match="mode"):
+        study_in(tmp_path, "best")
+
+
+def test_the_lock_names_its_holder_and_ends_with_it(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from tuner.study.storage import exclusive\n"
+        "with exclusive(Path(sys.argv[1])):\n    print('held', flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(TunerError, match=str(holder.pid)), exclusive(tmp_path):
+        pass
+    holder.kill()
+    holder.communicate()
+    with exclusive(tmp_path):
+        assert (tmp_path / "driver.lock").read_text() == str(os.getpid())
+
+
+def test_views_are_read_back_from_the_storage(tmp_path: Path) -> None:
+    study = study_in(tmp_path)
+    trial = study.ask()
+    trial.set_user_attr("trial_id", "0000-abc")
+    trial.set_user_attr("parameters", {"x": 0.5, "fixed": 10})
+    for step, score in ((10, 0.2), (20, 0.9), (30, 0.4)):
+        trial.report(score, step)
+    study.ask()  # one without our id: not ours to show
+    (view,) = read_trials(study_in(tmp_path), mode="max", steps_planned=50)
+    assert view == TrialView(
+        id="0000-abc",
+        number=0,
+        parameters={"x": 0.5, "fixed": 10},
+        state=TrialState.RUNNING,
+        step=30,
+        steps_planned=50,
+        last_score=0.4,
+        best_score=0.9,
+    )
+
+
+@pytest.mark.parametrize(("mode", "best"), [("max", 2), ("min", 1)])
+def test_the_best_trial_is_complete_and_the_first_of_equals(mode: str, best: int) -> None:
+    def view(number: int, score: float | None, state: TrialState = TrialState.COMPLETE) -> TrialView:
+        return TrialView(id=str(number), number=number, state=state, last_score=score)
+
+    views = [
+        view(0, 0.99 if mode == "max" else 0.0, TrialState.PRUNED),
+        view(1, 0.1),
+        view(2, 0.8),
+        view(3, 0.8),
+        view(4, 0.1),
+        view(5, None, TrialState.FAILED),
+    ]
+    found = best_trial(views, mode=mode)
+    assert found is not None
+    assert found.number == best
+    assert best_trial([], mode=mode) is None

@@ -1,0 +1,165 @@
+"""The level of what is said holds with ties, with many looks and along several parameters at once."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+import optuna
+import pytest
+from critical_values import critical_value
+from optuna.distributions import FloatDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.trial import create_trial
+
+from tuner.study.unimodal import beliefs
+from tuner.study.unimodal.axis import Axis
+from tuner.study.unimodal.beliefs import Beliefs, Rules
+from tuner.study.unimodal.bracket import bracket, threshold
+from tuner.study.unimodal.gaussian_process import Draws, Posterior, fit
+from tuner.study.unimodal.records import ALONE, Context, Record, Seen, Standing
+from tuner.study.unimodal_options import Along
+from tuner.study.unimodal_optuna import UnimodalPruner, UnimodalSampler, View
+from tuner.study.unimodal_study import UnimodalSamplers
+
+WHOLE = Axis(1.0, 4.0, "linear")
+UNIT = FloatDistribution(0.0, 1.0)
+
+
+def flat(places: np.ndarray, scores: np.ndarray, rules: Rules) -> Beliefs:
+    rows = list(zip(places.tolist(), scores.tolist(), strict=True))
+    return Beliefs(
+        Seen.of(
+            (Record(place, 1.0, score, number) for number, (place, score) in enumerate(rows)),
+            (Standing(place, number, "complete") for number, (place, _) in enumerate(rows)),
+        ),
+        rules,
+    )
+
+
+def test_many_scores_at_few_places_do_not_reject_a_constant_curve() -> None:
+    """Sorted by their scores they rise at every place, closer than chance: 15 % were rejected."""
+    rejected, sorted_by_score = 0, 0
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        places, scores = random.integers(0, 4, 40) / 3, 0.6 + 0.002 * random.standard_normal(40)
+        rejected += not flat(places, scores, Rules(axis=WHOLE, tolerance=0.002)).unimodal
+        order = np.lexsort((scores, places))
+        steps = np.diff(scores[order])
+        step = threshold(0.01, 40, values=40) * float(np.sqrt(0.5 * np.mean(steps**2)))
+        sorted_by_score += bracket(places[order], scores[order], step=step).empty
+    assert rejected == 0
+    assert sorted_by_score > 2  # the control
+
+
+def test_more_looks_than_were_simulated_take_no_time_and_a_larger_value() -> None:
+    begin = time.perf_counter()
+    values = [threshold(0.01, looks, values=looks, known=True) for looks in (80, 81, 200, 1_000)]
+    assert time.perf_counter() - begin < 0.5
+    assert values == sorted(values)
+    assert values[1] > values[0]
+    assert values[-1] < 7
+
+
+@pytest.mark.parametrize("looks", [8, 9, 16])
+def test_the_bound_is_above_what_is_simulated(looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tuner.study.unimodal.bracket._MADE", {})
+    assert threshold(0.05, looks, values=looks, known=True) >= critical_value(0.05, looks)
+
+
+def test_curves_of_any_shape_come_from_every_hyper_parameter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They lie one after the other in the draws; the first ones alone are of the first hyper-parameter alone."""
+    count = 4_000
+    values = np.repeat(np.arange(10.0), count // 10)[:, None, None] * np.ones((1, 1, 5))
+    made = Draws(values, np.full(count, 5.0), np.full(count, 0.3))
+    posterior = fit(Seen.of([Record(0.5, 1.0, 0.0, 0)], ()), tolerance=1.0)
+    monkeypatch.setattr(Posterior, "draws", lambda *_: made)
+    monkeypatch.setattr(beliefs, "unimodal_mass", lambda amplitudes, *_: np.full(amplitudes.shape, 1.0))
+    found = beliefs._drawn.__wrapped__(posterior, np.linspace(0, 1, 5).tobytes(), (ALONE,), 400, 0.9, 1.0)[0]
+    free = found[:40, 0, 0]  # these are all unimodal, so that nine tenths are kept as such
+    assert sorted(set(free.tolist())) == list(range(10))
+    assert np.bincount(free.astype(int)).tolist() == [4] * 10
+
+
+def test_to_rank_trials_no_covariance_of_all_their_curves_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be cubic in their number: five seconds for forty, where each has a learning rate of its own."""
+    random = np.random.default_rng(0)
+    contexts = [Context((("z", round(float(place), 9)),)) for place in random.random(8)]
+    seen = [Record(float(random.random()), 1.0, float(random.normal()), n, each) for n, each in enumerate(contexts)]
+    posterior, grid = fit(Seen.of(seen, ()), tolerance=0.5), np.linspace(0, 1, 9)
+    one_by_one = [
+        posterior.draws(grid, [each], 4_000, np.random.default_rng(1)).values[:, 0].mean(0) for each in contexts
+    ]
+    monkeypatch.setattr(Posterior, "_curve", lambda *_: pytest.fail("a root was asked for"))
+    assert np.abs(posterior.mean(grid, contexts) - np.array(one_by_one)).max() < 0.15
+
+
+def layered(points: list[tuple[float, float]], scores: list[float]) -> tuple[UnimodalSamplers, optuna.Study]:
+    def make(along: Along, base: BaseSampler) -> UnimodalSampler:
+        return UnimodalSampler(along.name, tolerance=0.02, last_step=1, base=base, starts=(0.3, 0.6))
+
+    sampler = UnimodalSamplers((Along("x"), Along("y")), RandomSampler(seed=0), make)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    for (x, y), score in zip(points, scores, strict=True):
+        study.add_trial(create_trial(params={"x": x, "y": y}, distributions={"x": UNIT, "y": UNIT}, value=score))
+    return sampler, study
+
+
+def test_what_may_end_a_search_is_asked_of_more_curves_and_all_else_of_few() -> None:
+    places = np.linspace(0.0, 1.0, 7)
+    scores = 0.6 - 0.01 * (places - 0.5) ** 2 + 0.003 * np.cos(9 * places)
+    for sure, times in ((0.05, 4), (0.9999, 1)):
+        rules = Rules(axis=WHOLE, tolerance=0.002, sure=sure, draws=100)
+        believed = flat(places, scores, rules)
+        trial = Standing(0.5, 3, "complete")
+        assert 0.05 < believed.near(0.5) < 0.89
+        assert believed.near_trial(trial) == flat(places, scores, replace(rules, draws=times * 100)).near(0.5)
+    assert believed.near(0.5) != flat(places, scores, replace(rules, draws=400)).near(0.5), "the control"
+
+
+def test_several_parameters_are_sure_together_and_of_one_trial() -> None:
+    """Each was asked by itself: a search ended as sure by 0.82 of a trial that was near the best with 0.67."""
+    each_alone = 0
+    for seed in (1, 2, 3):
+        random = np.random.default_rng(seed)
+        points, scores = [], []
+        for number in range(10):
+            middle = np.clip([0.5, 0.4] + 0.1 * random.standard_normal(2), 0, 1) if number >= 7 else random.random(2)
+            x, y = (float(value) for value in middle)
+            points.append((x, y))
+            scores.append(-((x - 0.5) ** 2) - (y - 0.4) ** 2 + 0.002 * float(random.standard_normal()))
+        sampler, study = layered(points, scores)
+        best = sampler.best(study)
+        assert best is not None
+        assert sampler.is_over(study) <= (best[1] >= Rules.sure)
+        each_alone += all(layer.is_over(study) for layer in sampler.each) and not sampler.is_over(study)
+    assert each_alone  # the control: some of these were over along each parameter by itself
+
+
+@pytest.mark.parametrize("low", [-2.0, 0.0, 1.0])
+def test_the_axis_of_a_product_holds_every_product(low: float) -> None:
+    distributions = {"x": FloatDistribution(low, 3.0), "rate": FloatDistribution(0.1, 10.0)}
+    view = View.of("x", distributions["x"], distributions, ("rate",))
+    assert view is not None
+    for x in (low, 3.0):
+        for rate in (0.1, 10.0):
+            trial = create_trial(params={"x": x, "rate": rate}, distributions=distributions, value=0.0)
+            assert -1e-9 <= view.place(trial) <= 1 + 1e-9
+
+
+def test_an_infinite_tolerance_is_refused() -> None:
+    with pytest.raises(ValueError, match="tolerance must be above 0"):
+        UnimodalPruner("R", tolerance=inf)
+
+
+def test_what_never_started_brings_no_audit_nearer() -> None:
+    """An audit is started whatever it is: counted with all that was drawn, four in ten of the trials were audits."""
+    rules = Rules(axis=WHOLE, tolerance=1.0)
+    scored = [Record(number / 10, 1.0, 0.0, number) for number in range(rules.audit_from - 1)]
+    done = [Standing(record.place, record.trial, "complete") for record in scored]
+    excluded = [Standing(0.9, 50 + number, "pruned") for number in range(9)]
+    assert not any(Beliefs(Seen.of(scored, [*done, *excluded[:n]]), rules).audits() for n in range(9))
+    stopped = Record(0.9, 0.5, -9.0, 50)
+    assert Beliefs(Seen.of([*scored, stopped], [*done, *excluded]), rules).audits()

@@ -1,0 +1,79 @@
+"""Where a new trial goes once some are complete: where the best may be, and nobody has looked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.pruning import one_sweep
+from tuner.study.unimodal.axis import Axis
+from tuner.study.unimodal.beliefs import Beliefs, Rules
+from tuner.study.unimodal.records import ALONE, Context, Record, Seen, Standing
+
+AXIS = Axis(0.0, 100.0)
+RULES = Rules(axis=AXIS, tolerance=0.2)
+OTHER = Context((("a", 0.3),))
+RADII = (10.0, 30.0, 22.0, 50.0, 28.0)
+
+
+def beliefs(rules: Rules = RULES, *, running: tuple[float, ...] = ()) -> Beliefs:
+    """After five complete trials of a noisy curve whose top is near R = 30, and some that have said nothing."""
+    random = np.random.default_rng(2)
+    records, trials = [], []
+    for number, radius in enumerate(RADII):
+        place = AXIS.place(radius)
+        luck = float(random.normal(0, 0.2))
+        for fraction in (0.2, 0.6, 1.0):
+            score = 90.0 - 20.0 * (place - AXIS.place(30.0)) ** 2 + luck + float(random.normal(0, 0.1))
+            records.append(Record(place, fraction, score, number))
+        trials.append(Standing(place, number, "complete"))
+    trials += [Standing(AXIS.place(radius), len(RADII) + i, "running") for i, radius in enumerate(running)]
+    return Beliefs(Seen.of(records, trials), rules)
+
+
+def nearly_best(found: Beliefs) -> np.ndarray:
+    """Curve by curve, the points of the grid that are within the tolerance of its top."""
+    return found.curves >= found.curves.max(1, keepdims=True) - RULES.tolerance
+
+
+def point(place: float) -> int:
+    return int(np.abs(AXIS.grid - place).argmin())
+
+
+@pytest.mark.parametrize("running", [(), (45.0,)])
+def test_a_new_trial_goes_where_the_best_is_if_no_trial_is_near_it_yet(running: tuple[float, ...]) -> None:
+    found = beliefs(running=running)
+    best = found.best()
+    assert best is not None
+    assert not found.surely_found()
+    near = nearly_best(found)
+    missed = ~near[:, [point(AXIS.place(radius)) for radius in (RADII[best], *running)]].any(1)
+    worth = near.mean(0) >= RULES.risk
+    expected = AXIS.grid[worth][near[missed][:, worth].mean(0).argmax()]
+    place = found.propose(np.random.default_rng(0))
+    assert place == pytest.approx(expected)
+    greedy = AXIS.grid[near.mean(0).argmax()]
+    assert abs(greedy - AXIS.place(RADII[best])) < 0.05, "what is most likely near the best is where it is believed"
+    assert abs(place - greedy) > 0.05
+
+
+def test_a_trial_of_another_context_looks_after_its_own() -> None:
+    found = beliefs()
+    assert found._looked_after(ALONE)
+    assert found._looked_after(OTHER) == []
+    assert found.propose(np.random.default_rng(0), OTHER) != found.propose(np.random.default_rng(0))
+
+
+def test_a_place_where_a_trial_would_be_stopped_at_once_is_not_proposed() -> None:
+    """However sure the search is: under the few curves that are left, the best is anywhere."""
+    for tolerance in (0.2, 1.0, 4.0):
+        found = beliefs(Rules(axis=AXIS, tolerance=tolerance))
+        for seed in range(5):
+            assert not found.excluded(found.propose(np.random.default_rng(seed)), 0.0), tolerance
+
+
+def test_one_at_a_time_the_same_place_is_not_asked_for_again_and_again() -> None:
+    """A sampler that asks for the likeliest place alone asks for R = 30.9 five times among the first nine here."""
+    played = one_sweep(5, shape="unimodal", method="ours", seed=6, noise=1.0, slots=1)
+    radii = [round(radius, 3) for _, radius in sorted(played.sweep.launched.items())][:9]
+    assert len(set(radii)) >= 6, radii

@@ -1,0 +1,139 @@
+"""(C_ε, A)-sharpness: how far the loss over PUBLIC records rises within a small box around the parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, isfinite
+
+import torch
+from torch import Tensor, nn
+
+from trainables.errors import HyperparameterError, TrainableError
+from trainables.landscape.loss import PublicLoss, check_at_least
+
+__all__ = ["Sharpness", "check_box", "sharpness"]
+
+_HALVINGS = 12  # of a step that does not raise the loss; 1/4096 of the box is as good as no step
+_SUFFICIENT = 1e-4  # part of the rise that the gradient promises, below which a step is halved (Armijo)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharpness:
+    """What was found in the box around θ.
+
+    Attributes:
+        value: (highest − loss) / (1 + loss) · 100, a LOWER bound of the sharpness, as `highest` is of the maximum.
+        loss: L(θ).
+        highest: the largest loss that was met in the box.
+        by_start: the sharpness that each start alone gives, θ first; how far they differ tells how hard the search was.
+        radius: ε_s of the box.
+        iterations: gradient steps allowed to a start.
+        seed: public, of the random starts.
+    """
+
+    value: float
+    loss: float
+    highest: float
+    by_start: tuple[float, ...]
+    radius: float
+    iterations: int
+    seed: int
+
+
+def sharpness(
+    module: nn.Module,
+    inputs: Tensor,
+    targets: Tensor,
+    *,
+    radius: float = 0.0045,
+    iterations: int = 20,
+    restarts: int = 4,
+    seed: int = 0,
+    chunk: int = 2048,
+) -> Sharpness:
+    """(C_ε, A)-sharpness with A = I (Keskar et al. 2017; DPLIS, definition 5), of the mean cross-entropy.
+
+    100 · (max L(θ+z) − L(θ)) / (1 + L(θ)) over the box |z_i| ≤ ε_s (|θ_i| + 1). The maximum over a box in so many
+    dimensions cannot be computed. It is searched by conditional gradient ascent (Frank-Wolfe): towards the corner of
+    the box that the gradient's signs name, the step halved until the loss rises. So the answer never exceeds the true
+    sharpness and is never negative. It is the same in every run.
+
+    Args:
+        module: the model; it is left as it is.
+        inputs: PUBLIC records, shape (n, *shape).
+        targets: their labels, shape (n,).
+        radius: ε_s; 0 is the single point θ.
+        iterations: gradient steps of one start.
+        restarts: starts at random corners of the box, besides the one at θ, where the gradient may vanish.
+        seed: public, of those corners.
+        chunk: records that are put through the model at once; it bounds the memory.
+
+    Raises:
+        HyperparameterError: a number is out of its range.
+        DatasetError: there is no record.
+        TrainableError: a parameter, or the loss, is not finite.
+    """
+    check_box(radius, iterations=iterations, restarts=restarts)
+    loss = PublicLoss(module, inputs, targets, chunk=chunk)
+    theta = loss.theta
+    reach = radius * (theta.abs() + 1)
+    base = loss.loss(theta)
+    if not isfinite(base):
+        raise TrainableError(f"the loss must be finite at the model itself to be looked around, got {base}")
+    generator = torch.Generator().manual_seed(seed)
+    tops = []
+    for start in range(1 + restarts):
+        signs = torch.zeros_like(theta) if start == 0 else _random_signs(theta, generator)
+        tops.append(_climb(loss, theta, signs * reach, reach, iterations=iterations))
+    highest = max(base, *tops)  # θ itself is in the box
+
+    def value(top: float) -> float:
+        return (max(base, top) - base) / (1 + base) * 100
+
+    return Sharpness(
+        value=value(highest),
+        loss=base,
+        highest=highest,
+        by_start=tuple(value(top) for top in tops),
+        radius=radius,
+        iterations=iterations,
+        seed=seed,
+    )
+
+
+def check_box(radius: float, *, iterations: int, restarts: int) -> None:
+    """Refuse what `sharpness` cannot search.
+
+    Raises:
+        HyperparameterError: a number is out of its range.
+    """
+    if not 0 <= radius < inf:
+        raise HyperparameterError(f"radius must be finite and at least 0; got {radius!r}")
+    check_at_least("iterations", iterations, 1)
+    check_at_least("restarts", restarts, 0)
+
+
+def _random_signs(like: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.randint(0, 2, like.shape, generator=generator).to(like).mul_(2).sub_(1)
+
+
+def _climb(loss: PublicLoss, theta: Tensor, start: Tensor, reach: Tensor, *, iterations: int) -> float:
+    """The largest loss met on the way up from θ + start, never leaving the box."""
+    z, height = start, loss.loss(theta + start)
+    for _ in range(iterations):
+        gradient = loss.gradient(theta + z)
+        # Where the loss is flat in a coordinate, no corner is better than where we are.
+        towards = torch.where(gradient == 0, z, gradient.sign() * reach) - z
+        promised = float(gradient @ towards)
+        if not promised > 0:
+            break
+        for step in (0.5**halving for halving in range(_HALVINGS + 1)):
+            there = loss.loss(theta + z + step * towards)
+            if there >= height + _SUFFICIENT * step * promised:
+                break
+        else:
+            break
+        if not there > height:  # less than the last digit
+            break
+        z, height = z + step * towards, there
+    return height

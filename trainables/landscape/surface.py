@@ -1,0 +1,124 @@
+"""Slices through the loss over PUBLIC records, along random directions with the norm of the model's own filters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+import torch
+from torch import Tensor, nn
+
+from trainables.engine.layout import Layout, flat
+from trainables.errors import HyperparameterError
+from trainables.landscape.loss import PublicLoss, check_at_least
+
+__all__ = ["LossSurface", "check_grid", "filter_normalised", "loss_surface"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LossSurface:
+    """The loss on a grid around θ.
+
+    Attributes:
+        coordinates: α of the grid points, rising, shape (points,); the middle one is 0 and stands for θ.
+        losses: L(θ + Σ_k α_k d_k), shape (points,) for one direction, (points, points) for two, the first one first.
+        accuracies: accuracy at the same points.
+        seed: public, of the directions.
+    """
+
+    coordinates: Tensor
+    losses: Tensor
+    accuracies: Tensor
+    seed: int
+
+
+def loss_surface(
+    module: nn.Module,
+    inputs: Tensor,
+    targets: Tensor,
+    *,
+    extent: float = 0.8,
+    points: int = 41,
+    dimensions: int = 1,
+    seed: int = 0,
+    chunk: int = 2048,
+) -> LossSurface:
+    """Loss and accuracy along one or two filter-normalised random directions (Li et al. 2018; DPLIS, section 5.4).
+
+    Args:
+        module: the model; it is left as it is.
+        inputs: PUBLIC records, shape (n, *shape).
+        targets: their labels, shape (n,).
+        extent: the grid spans α in [−extent, extent]; 0.8 is that of the DPLIS paper.
+        points: grid points along one direction; an odd number, so that θ is one of them.
+        dimensions: 1 for a line, 2 for a plane.
+        seed: public; models of the same shape are cut along the same Gaussians, each scaled to its own filters.
+        chunk: records that are put through the model at once.
+
+    Raises:
+        HyperparameterError: a number is out of its range, or the model has no weight with filters.
+        DatasetError: there is no record.
+    """
+    check_grid(extent, points=points, dimensions=dimensions)
+    loss = PublicLoss(module, inputs, targets, chunk=chunk)
+    generator = torch.Generator().manual_seed(seed)
+    directions = [
+        filter_normalised(torch.randn(loss.theta.shape, generator=generator).to(loss.theta), loss.theta, loss.layout)
+        for _ in range(dimensions)
+    ]
+    if not all(bool(direction.any()) for direction in directions):
+        raise HyperparameterError(
+            "a slice needs a weight of two dimensions or more that is not zero everywhere; this model has none"
+        )
+    half = points // 2
+    coordinates = torch.arange(-half, half + 1, dtype=torch.float64) * (extent / half)  # 0 is exactly 0
+    grid = torch.cartesian_prod(*[coordinates] * dimensions).reshape(-1, dimensions)
+    scores = [
+        loss.score(loss.theta + sum(float(a) * d for a, d in zip(place, directions, strict=True))) for place in grid
+    ]
+    shape = (points,) * dimensions
+    return LossSurface(
+        coordinates=coordinates,
+        losses=torch.tensor([score.loss for score in scores], dtype=torch.float64).reshape(shape),
+        accuracies=torch.tensor([score.accuracy for score in scores], dtype=torch.float64).reshape(shape),
+        seed=seed,
+    )
+
+
+def check_grid(extent: float, *, points: int, dimensions: int) -> None:
+    """Refuse a grid that `loss_surface` cannot cut.
+
+    Raises:
+        HyperparameterError: a number is out of its range.
+    """
+    if not 0 < extent < inf:
+        raise HyperparameterError(f"extent must be finite and greater than 0; got {extent!r}")
+    check_at_least("points", points, 3)
+    if points % 2 == 0:
+        raise HyperparameterError(f"points must be odd, so that the model itself is one of them; got {points}")
+    if dimensions not in (1, 2):
+        raise HyperparameterError(f"dimensions must be 1 or 2; got {dimensions!r}")
+
+
+def filter_normalised(direction: Tensor, theta: Tensor, layout: Layout) -> Tensor:
+    """The direction with every filter scaled to the norm of the model's own: d_f ‖θ_f‖ / ‖d_f‖.
+
+    A filter is one output's weights: a row of a linear layer, a channel of a convolution. Biases and the weights of
+    normalisation layers have none; as in the plots of Li et al. they are not moved. The DPLIS paper prints the factor
+    upside down and means this one: "the same norm as the corresponding filter".
+
+    Args:
+        direction: shape (d,).
+        theta: the parameters, shape (d,).
+        layout: of both.
+    """
+    parts = []
+    for drawn, own in zip(layout.views(direction).values(), layout.views(theta).values(), strict=True):
+        if own.dim() < 2:
+            parts.append(torch.zeros_like(own))
+            continue
+        filters = drawn.flatten(1)
+        norms = filters.norm(dim=1, keepdim=True)
+        scale = torch.where(norms > 0, own.flatten(1).norm(dim=1, keepdim=True) / norms, 0.0)
+        parts.append((filters * scale).reshape(own.shape))
+    return flat(parts)

@@ -1,0 +1,97 @@
+"""What the same budget buys in each mode: one run, an open search, a sealed one, and one after a public search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
+
+from tuner.errors import BudgetRefusedError
+from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.accountant.pld import calibrate_noise, epsilon
+from tuner.privacy.accountant.run_laws import RunLaw
+
+if TYPE_CHECKING:
+    from tuner.plan.plan import Plan
+
+__all__ = ["ModeRow", "comparison"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModeRow:
+    """What the same budget buys in one mode.
+
+    Attributes:
+        mode: one run, composition, selection or public.
+        noise_multiplier: of each run, the smallest that fits; None where none does.
+        epsilon_run: of one such run by itself.
+        expected_runs: on the private records.
+        runs_99: of which it makes no more in 99 of 100 searches.
+        refused: why the file cannot have this mode as it stands; empty where it can.
+    """
+
+    mode: str
+    noise_multiplier: float | None
+    epsilon_run: float | None
+    expected_runs: float
+    runs_99: int
+    refused: str = ""
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values."""
+        return asdict(self)
+
+
+def comparison(plan: Plan) -> tuple[ModeRow, ...]:
+    """What the budget of a plan buys in each mode, for runs as long as its dearest one; each noise is exact.
+
+    In the plan's own mode the noise is the plan's, where it was calibrated: its cap may hold more than one kind of
+    step, and its law may be another than the geometric one that stands for sealed searches here.
+
+    Args:
+        plan: of a private search.
+    """
+    run = plan.dearest
+    rate, steps, target, delta = run.sample_rate, run.longest, plan.epsilon, plan.delta
+    own = plan.accounting if plan.noise_source == "calibrated" else ""
+
+    def row(mode: str, noise: float | None, expected: float, most: int) -> ModeRow:
+        one = None if noise is None else epsilon(SampledGaussian(rate, noise), steps, delta)
+        return ModeRow(mode=mode, noise_multiplier=noise, epsilon_run=one, expected_runs=expected, runs_99=most)
+
+    def composed(runs: int) -> float | None:
+        try:
+            return calibrate_noise(sample_rate=rate, steps=runs * steps, epsilon=target, delta=delta)
+        except BudgetRefusedError:
+            return None
+
+    single = composed(1)
+    rows = [row("one run, no search", single, 1, 1)]
+    if plan.trials > 1:
+        noise = plan.noise_multiplier if own == "composition" else composed(plan.trials)
+        rows.append(row("composition", noise, plan.trials, plan.trials))
+        if plan.selection is not None and own == "selection":
+            facts = plan.selection
+            rows.append(row("selection", plan.noise_multiplier, facts["mean"], facts["quantiles"]["99"]))
+        else:
+            rows.append(_sealed(plan, row))
+    rows.append(row("public", plan.noise_multiplier if own == "public" else single, 1, 1))
+    return tuple(rows)
+
+
+def _sealed(plan: Plan, row: Callable[[str, float | None, float, int], ModeRow]) -> ModeRow:
+    """A sealed search of the same mean number of runs."""
+    from tuner.privacy.accountant.selection import at_most_for, calibrate_selection
+
+    run, target, delta = plan.dearest, plan.epsilon, plan.delta
+    law = RunLaw(name="geometric", mean=float(plan.trials))
+    most = law.quantile(0.99)
+    if plan.validation is not None:
+        # How many scores were released would tell how many runs there were.
+        return replace(row("selection", None, law.mean, most), refused="refused with protected scores")
+    at_most = at_most_for(law, epsilon=target, delta=delta)
+    try:
+        noise = calibrate_selection(law, [(run.sample_rate, run.longest)], epsilon=target, delta=delta, at_most=at_most)
+    except BudgetRefusedError:
+        return row("selection", None, law.mean, most)
+    return row("selection", noise, law.mean, most)

@@ -1,0 +1,199 @@
+"""What a trial may take: the steps, rate and noise that follow from its priced parameters, and their extremes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from math import expm1, sqrt
+from typing import TYPE_CHECKING
+
+from search_spaces import Categorical, Domain, Fixed
+from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.study.rungs import scaled_rungs
+from tuner.study.types import TrialShape
+
+if TYPE_CHECKING:
+    from tuner.experiment import Experiment
+
+__all__ = ["Choice", "Choices", "rung_steps", "steps_per_trial"]
+
+_POINTS = 9
+"""Values of a range of batch sizes that are looked at for its extremes."""
+
+
+def steps_per_trial(*, epochs: float, train_size: int, batch_size: int) -> int:
+    """Steps of one trial: an epoch is as many steps as see each record once in expectation."""
+    return max(1, round(epochs * train_size / batch_size))
+
+
+def rung_steps(rungs: int | Sequence[float], steps: int) -> tuple[int, ...]:
+    """The steps at which a trial of `steps` steps reports, ascending; the last is always `steps`.
+
+    Args:
+        rungs: how many equally spaced reports, or the fractions of the steps at which to report.
+        steps: steps of a trial.
+    """
+    fractions = [(i + 1) / rungs for i in range(rungs)] if isinstance(rungs, int) else list(rungs)
+    return tuple(sorted({max(1, min(steps, round(fraction * steps))) for fraction in fractions} | {steps}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """One (batch size, noise) of a trial, and how long it may be.
+
+    Attributes:
+        batch_size: expected.
+        sample_rate: of each step.
+        noise: noise multiplier; None where one is yet to be calibrated for all.
+        longest: most steps of a trial.
+        shortest: fewest.
+    """
+
+    batch_size: int
+    sample_rate: float
+    noise: float | None
+    longest: int
+    shortest: int
+
+    @property
+    def mechanism(self) -> SampledGaussian:
+        """Of each step.
+
+        Raises:
+            tuner.errors.InputError: its noise is yet to be calibrated.
+        """
+        return SampledGaussian(self.sample_rate, self.noise)  # type: ignore[arg-type]  # it refuses None
+
+    @property
+    def weight(self) -> float:
+        """What the longest trial costs, by the central limit (Dong et al. 2019): where to look, never a claim."""
+        spread = sqrt(expm1(min(self.noise**-2, 40.0))) if self.noise else 1.0
+        return self.sample_rate * sqrt(self.longest) * spread
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """What is priced of a trial, and what of it the search chooses.
+
+    Attributes:
+        train_size: public number of training records.
+        batch_size: expected, where it is not searched.
+        epochs: where they are not searched.
+        noise: noise multiplier where it is not searched; None where it is yet to be calibrated.
+        searched: the domains of what is searched.
+    """
+
+    train_size: int
+    batch_size: int
+    epochs: float
+    noise: float | None
+    searched: Mapping[str, Domain]
+
+    @classmethod
+    def of(cls, experiment: Experiment, train_size: int) -> Choices:
+        """What an experiment leaves to its trials."""
+        noise = experiment.privacy.noise_multiplier
+        return cls(
+            train_size=train_size,
+            batch_size=experiment.trainable.batch_size,
+            epochs=experiment.trainable.epochs,
+            noise=float(noise) if isinstance(noise, int | float) else None,
+            searched=experiment.priced,
+        )
+
+    def with_noise(self, noise: float) -> Choices:
+        """The same with the noise that was calibrated."""
+        return replace(self, noise=noise)
+
+    @property
+    def one_mechanism(self) -> bool:
+        """Whether every step of every trial is the same mechanism."""
+        return len({(choice.sample_rate, choice.noise) for choice in self.menu}) == 1
+
+    @property
+    def finite(self) -> bool:
+        """Whether trials choose among finitely many mechanisms."""
+        domains = (domain for name, domain in self.searched.items() if name != "epochs")
+        return all(isinstance(domain, Fixed | Categorical) for domain in domains)
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether the noise is yet to be found."""
+        return self.noise is None and "noise_multiplier" not in self.searched
+
+    @cached_property
+    def menu(self) -> tuple[Choice, ...]:
+        """Every pair of batch size and noise; of a range its ends and, of batch sizes, some between them."""
+        batches = self._values("batch_size", self.batch_size, points=_POINTS)
+        noises = [None] if self.calibrates else self._values("noise_multiplier", self.noise, points=2)
+        # Between two points of a range of batch sizes rounding may give a trial one step more than at either.
+        between = 0 if isinstance(self.searched.get("batch_size", Fixed(1)), Fixed | Categorical) else 1
+        epochs = [float(value) for value in self._values("epochs", self.epochs, points=2)]
+        return tuple(
+            Choice(
+                batch_size=int(batch),
+                sample_rate=int(batch) / self.train_size,
+                noise=None if noise is None else float(noise),
+                longest=self.steps(int(batch), max(epochs)) + between,
+                shortest=self.steps(int(batch), min(epochs)),
+            )
+            for batch, noise in product(batches, noises)
+        )
+
+    @property
+    def nominal(self) -> tuple[int, int, float | None]:
+        """Batch size, steps and noise of the longest trial; of searched noise the least."""
+        first = min(self.menu, key=lambda choice: (choice.batch_size, choice.noise or 0.0))
+        epochs = max(float(value) for value in self._values("epochs", self.epochs, points=2))
+        return first.batch_size, self.steps(first.batch_size, epochs), first.noise
+
+    @property
+    def dearest(self) -> tuple[Choice, ...]:
+        """Up to three choices whose longest trial may be the dearest, by the central limit: where to look."""
+        return tuple(sorted(self.menu, key=lambda choice: -choice.weight)[:3])
+
+    def steps(self, batch_size: int, epochs: float) -> int:
+        """Of a trial."""
+        return steps_per_trial(epochs=epochs, train_size=self.train_size, batch_size=batch_size)
+
+    def shape(self, parameters: Mapping[str, object], *, rungs: Sequence[int], released: bool) -> TrialShape:
+        """What a trial with these parameters takes.
+
+        Args:
+            parameters: the trial's; those that are searched and priced are looked at.
+            rungs: the nominal ones.
+            released: whether its scores are protected, one release a rung.
+
+        Raises:
+            KeyError: a searched one is missing.
+        """
+        chosen = {name: parameters[name] for name in self.searched}
+        batch = int(chosen.get("batch_size", self.batch_size))  # type: ignore[call-overload]  # domains hold numbers
+        noise = float(chosen.get("noise_multiplier", self.noise))  # type: ignore[arg-type]
+        steps = self.steps(batch, float(chosen.get("epochs", self.epochs)))  # type: ignore[arg-type]
+        own = tuple(scaled_rungs(rungs, steps))
+        return TrialShape(
+            batch_size=batch,
+            sample_rate=batch / self.train_size,
+            noise_multiplier=noise,
+            steps=steps,
+            rungs=own,
+            releases=len(own) if released else 0,
+        )
+
+    def ends(self, *, rungs: Sequence[int], released: bool) -> tuple[TrialShape, ...]:
+        """The shapes of trials at the ends of what may be chosen: every option, and both ends of a range."""
+        names = list(self.searched)
+        every = (domain.grid(2) for domain in self.searched.values())
+        found = {
+            self.shape(dict(zip(names, values, strict=True)), rungs=rungs, released=released)
+            for values in product(*every)
+        }
+        return tuple(sorted(found, key=lambda shape: (shape.steps, shape.batch_size, shape.noise_multiplier or 0.0)))
+
+    def _values(self, name: str, otherwise: float | None, *, points: int) -> Sequence[float]:
+        """The options of a choice, some points of a range with both ends, or the one value."""
+        domain = self.searched.get(name)
+        return [otherwise] if domain is None else domain.grid(points)  # type: ignore[return-value, list-item]

@@ -1,0 +1,1 @@
+"""The accountant: mechanisms, filters, ε by privacy loss distributions and by Rényi divergences, and calibration."""

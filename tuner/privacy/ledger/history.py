@@ -1,0 +1,277 @@
+"""The history of a data set for people: which of its entries matter, in words, with the time and what was committed.
+
+A sealed search shows the day on which it was opened and its claim, and nothing after that: from when it ended one could
+tell how many runs it made, and its guarantee rests on nobody's knowing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, TotalSteps
+from tuner.privacy.ledger.entries import Entry
+from tuner.privacy.ledger.state import Cap, DatasetState, SearchState, exact_sum
+
+__all__ = ["Line", "Point", "SearchLine", "ShareLine", "lines", "points", "room", "rule", "search_lines", "share_lines"]
+
+History = Sequence[tuple[Entry, DatasetState]]
+"""Every entry of a data set, with the state right after it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One thing that happened.
+
+    Attributes:
+        time: `2026-11-21 19:09:29`, UTC, as the writer's clock had it; of a sealed search only the day.
+        what: `cap`, `share`, `opened`, `closed`, `reopened` or `card`.
+        text: in words.
+        search: which, or None.
+        user: whose, or None.
+        committed: (ε, δ) of all searches that count, after it.
+    """
+
+    time: str
+    what: str
+    text: str
+    search: str | None
+    user: str | None
+    committed: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Point:
+    """What stood after a line: for a chart.
+
+    Attributes:
+        moment: never before the one of the point before, whatever a clock did.
+        committed: ε of all searches that count.
+        cap: ε of the cap, or None.
+    """
+
+    moment: datetime
+    committed: float
+    cap: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchLine:
+    """One search in a table; what a sealed search does not show is None.
+
+    Attributes:
+        search: name.
+        user: who opened it.
+        unit: `record` or `user`.
+        mode: `composition` or `sealed selection`.
+        cap_kind: `total_steps`, `coupon_book`, `fixed_order` or `sealed`.
+        cap_text: the same with its numbers.
+        epsilon: the claim.
+        delta: the claim.
+        validation: (ε, δ) of its protected validation, or None.
+        status: `open`, `closed` or `sealed`.
+        counts: whether its claim counts against the cap.
+        opened: the time, or the day.
+        trials: how many.
+        steps_spent: training steps charged.
+        steps_reserved: promised and not yet charged.
+        cards: SHA-256 of each privacy card issued.
+    """
+
+    search: str
+    user: str
+    unit: str
+    mode: str
+    cap_kind: str
+    cap_text: str
+    epsilon: float
+    delta: float
+    validation: tuple[float, float] | None
+    status: str
+    counts: bool
+    opened: str
+    trials: int | None
+    steps_spent: int | None
+    steps_reserved: int | None
+    cards: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShareLine:
+    """One user's share of a data set's cap; `granted` is None for who has searches and no share.
+
+    Attributes:
+        user: name.
+        granted: (ε, δ).
+        committed: (ε, δ) of the user's searches that count.
+        left: what of the share is not committed yet, at least 0; the data set's cap may leave less. None without share.
+    """
+
+    user: str
+    granted: tuple[float, float] | None
+    committed: tuple[float, float]
+    left: tuple[float, float] | None
+
+
+def lines(history: History) -> list[Line]:
+    """What a data protection officer has to see, in the order in which it was written; no single steps or trials."""
+    found = []
+    for entry, state in history:
+        said = _words(entry, state)
+        if said is not None:
+            what, text, search = said
+            found.append(
+                Line(
+                    time=_shown(entry.time, sealed=search is not None and search.sealed),
+                    what=what,
+                    text=text,
+                    search=None if search is None else search.search,
+                    user=entry.data["user"] if what == "share" else search.user if search else None,
+                    committed=(state.committed_epsilon, state.committed_delta),
+                )
+            )
+    return found
+
+
+def points(history: History) -> list[Point]:
+    """What was committed, and the cap, after each line that `lines` shows."""
+    found: list[Point] = []
+    for entry, state in history:
+        said = _words(entry, state)
+        if said is not None:
+            sealed = said[2] is not None and said[2].sealed
+            moment = _moment(entry.time)
+            if sealed and moment is not None:
+                moment = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+            last = found[-1].moment if found else None
+            if last is not None and (moment is None or moment < last):
+                moment = last
+            if moment is not None:
+                found.append(Point(moment, state.committed_epsilon, state.cap.epsilon if state.cap else None))
+    return found
+
+
+def search_lines(state: DatasetState) -> list[SearchLine]:
+    """The searches of a data set, in the order in which they were opened."""
+    return [_search_line(search) for search in state.searches]
+
+
+def share_lines(state: DatasetState) -> list[ShareLine]:
+    """Every user who has a share or a search, by name."""
+    users = {*state.grants, *(search.user for search in state.searches)}
+    found = []
+    for user in sorted(users):
+        share = state.grants.get(user)
+        granted = None if share is None else (share.epsilon, share.delta)
+        committed = state.committed_by(user)
+        left = None if granted is None else (room(granted[0], committed[0]), room(granted[1], committed[1]))
+        found.append(ShareLine(user=user, granted=granted, committed=committed, left=left))
+    return found
+
+
+def room(allowed: float, committed: float) -> float:
+    """What is left of `allowed`, in the decimals that people wrote; 0 where more is committed."""
+    return max(float(exact_sum(allowed, -committed)), 0.0)
+
+
+def rule(cap: Cap | None) -> str:
+    """How a cap is held, in words."""
+    if cap is None:
+        return "no cap: every search is admitted with its own claim"
+    if cap.order is None:
+        return "the ε and the δ of the searches sum to at most the cap"
+    either = f"EITHER the ε of the searches sum to at most {cap.epsilon:g} and their δ to at most {cap.delta / 2:g}, "
+    if cap.units is None:
+        return f"{either}OR nothing: a Rényi filter of order {cap.order:g} admits no search at this cap"
+    return (
+        f"{either}OR their Rényi divergences of order {cap.order:g} fit the filter of ε = {cap.epsilon:g}, "
+        f"δ = {cap.delta / 2:g}: two rules, each with half of δ"
+    )
+
+
+def _words(entry: Entry, state: DatasetState) -> tuple[str, str, SearchState | None] | None:
+    """(what, text, search) of an entry that is shown, else None."""
+    data = entry.data
+    if entry.kind == "cap":
+        return "cap", f"The cap was set to ε = {data['epsilon']:g}, δ = {data['delta']:g}: {rule(state.cap)}.", None
+    if entry.kind == "grant":
+        if not data["epsilon"]:
+            return "share", f"The share of {data['user']} was taken away.", None
+        return "share", f"{data['user']} was granted a share of ε = {data['epsilon']:g}, δ = {data['delta']:g}.", None
+    search = state.by_name[data["search"]]
+    if entry.kind == "open_search":
+        return "opened", _opened(search), search
+    if search.sealed:
+        return None
+    match entry.kind:
+        case "close_search":
+            return "closed", "Closed." if search.counts else "Closed before it touched a record: it counts 0.", search
+        case "reopen_search":
+            return "reopened", "Opened again, under its old claim.", search
+        case "card":
+            kind, digest = data["card_kind"], data["card_sha256"]
+            return "card", f"A privacy card was issued ({kind}), SHA-256 {digest[:16]}…", search
+        case _:
+            return None
+
+
+def _opened(search: SearchState) -> str:
+    text = f"Opened with the claim ε = {search.epsilon:g}, δ = {search.delta:g} for each {search.unit}"
+    if search.sealed:
+        return f"{text}. Sealed: only the best of a hidden number of runs leaves, and nothing more is shown of it here."
+    if search.validation_claim is not None:
+        epsilon, delta = search.validation_claim
+        text += f"; a {search.unit} that validates: ε = {epsilon:g}, δ = {delta:g}"
+    return f"{text}. Kept by {_cap_text(search)}."
+
+
+def _cap_text(search: SearchState) -> str:
+    match search.allowance:
+        case TotalSteps(mechanism=mechanism, step_cap=steps):
+            noise, rate = mechanism.noise_multiplier, mechanism.sample_rate
+            return f"at most {steps} steps of noise {noise:g}, rate {rate:.4g}"
+        case CouponBook(quotas=quotas):
+            return f"a coupon book of {len(quotas)} mechanisms and {sum(steps for _, steps in quotas)} steps"
+        case FixedOrder(order=order):
+            return f"a Rényi filter of order {order:g}"
+        case Sealed():
+            return "sealed"
+
+
+def _search_line(search: SearchState) -> SearchLine:
+    sealed = search.sealed
+    return SearchLine(
+        search=search.search,
+        user=search.user,
+        unit=search.unit,
+        mode="sealed selection" if sealed else "composition",
+        cap_kind=search.allowance.kind,
+        cap_text=_cap_text(search),
+        epsilon=search.epsilon,
+        delta=search.delta,
+        validation=search.validation_claim,
+        status="sealed" if sealed else search.status,
+        counts=search.counts,
+        opened=_shown(search.opened_time, sealed=sealed),
+        trials=None if sealed else len(search.trials),
+        steps_spent=None if sealed else search.leased_steps,
+        steps_reserved=None if sealed else search.reserved_steps,
+        cards=() if sealed else tuple(digest for digest, _, _ in search.cards),
+    )
+
+
+def _shown(time: str, *, sealed: bool) -> str:
+    moment = _moment(time)
+    if moment is None:
+        return "unknown"
+    return moment.strftime("%Y-%m-%d" if sealed else "%Y-%m-%d %H:%M:%S")
+
+
+def _moment(time: str) -> datetime | None:
+    """The time of an entry; None where it is none: it is a note that the chain keeps, and nothing checks it."""
+    try:
+        found = datetime.fromisoformat(time)
+    except ValueError:
+        return None
+    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)

@@ -1,0 +1,414 @@
+"""The ledger of a data set's privacy: reserve, lease, settle. A step is charged, durably, before it is taken."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping
+from typing import Any, Self
+
+from tuner.errors import BudgetRefusedError, InputError, LedgerError
+from tuner.privacy.accountant.filters import Allowance, Sealed, TotalSteps
+from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
+from tuner.privacy.ledger.admission import known, order_filter, require_name, units_at
+from tuner.privacy.ledger.chain import Chain
+from tuner.privacy.ledger.entries import Entry, canonical
+from tuner.privacy.ledger.rules import check_pools
+from tuner.privacy.ledger.state import TRAINING, VALIDATION, Cap, DatasetState, PoolState, SearchState
+from tuner.privacy.ledger.store import Store, exists, open_store
+
+__all__ = ["Ledger"]
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class Ledger:
+    """What was allowed and charged, over all searches, on every data set of one ledger.
+
+    Formal guarantees:
+        What the trials of a search have leased, with what they are promised, is at every moment something that its
+        allowance admits, whatever dies, whenever, and however many processes write: each admission reads and writes in
+        one immediate transaction. The claim of the allowance is at most the search's (ε, δ), checked when it is opened.
+        The searches of a data set, chosen adaptively and running at once, keep its cap (`admission.admit`), and those
+        of a user the user's share. A failed write charges nothing or, when only its answer was lost, too much.
+
+    Use `Ledger.open`. Safe across threads and processes; each process opens it by URL.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._chain = Chain(store)
+
+    @classmethod
+    def open(cls, url: str, *, create: bool = True) -> Self:
+        """Open a ledger and verify all of it.
+
+        Args:
+            url: `sqlite:///runs/ledger.db`, or `postgresql://user@host/database`.
+            create: make it when there is none. A worker says False: it must never start afresh. So does who only
+                looks; a file or folder that cannot be written is then enough, if SQLite can read it.
+
+        Raises:
+            InputError: the URL is of no ledger.
+            LedgerCorruptError: a chain is broken or the file unreadable.
+            LedgerError: the ledger is absent (with `create=False`) or cannot be opened.
+        """
+        return cls(open_store(url, create=create))
+
+    @staticmethod
+    def exists(url: str) -> bool:
+        """Whether there is a ledger at `url`; looking does not make one.
+
+        Raises:
+            InputError: the URL is of no ledger.
+        """
+        return exists(url)
+
+    @property
+    def url(self) -> str:
+        """Absolute: what another process opens."""
+        return self._chain.store.url
+
+    @property
+    def id(self) -> str:
+        """Random, given when the ledger was made."""
+        return self._chain.store.ledger_id
+
+    def user(self) -> str:
+        """Who is charging here: the account of the operating system, or the role of the database.
+
+        A database authenticates its roles. A file does not: whoever may write it may write any name.
+        """
+        return self._chain.store.user()
+
+    # What owners and sweeps write.
+
+    def set_cap(self, dataset: str, epsilon: float, delta: float, *, order: float | None = None) -> None:
+        """Set what all searches on `dataset` together may spend; the history of caps stays.
+
+        It may be below what is committed: then nothing more starts. What runs on a reservation finishes.
+
+        Args:
+            dataset: owner of the budget.
+            epsilon: over all searches.
+            delta: over all searches.
+            order: of a Rényi filter that may admit a search where the sum does not; each rule then has half of δ.
+
+        Raises:
+            BudgetRefusedError: another order than now, while a search counts.
+            InputError: a value is out of range.
+        """
+        require_name(dataset, "dataset")
+        require_epsilon(epsilon)
+        require_delta(delta)
+        body: dict[str, Any] = {"epsilon": float(epsilon), "delta": float(delta)}
+        if order is not None:
+            body |= {"order": float(order), "units": order_filter(order, epsilon, delta)}
+        with self._chain.write() as write:
+            write(dataset, "cap", body)
+
+    def grant(self, dataset: str, user: str, epsilon: float, delta: float) -> None:
+        """Set one user's share of the data set's cap. From the first share on, who has none can start nothing.
+
+        It may be below what the user's searches have committed: then they start nothing more.
+
+        Raises:
+            BudgetRefusedError: there is no cap, or the shares together would pass it.
+        """
+        require_name(dataset, "dataset")
+        require_name(user, "user")
+        require_epsilon(epsilon)
+        require_delta(delta)
+        with self._chain.write() as write:
+            write(dataset, "grant", {"user": user, "epsilon": float(epsilon), "delta": float(delta)})
+
+    def revoke(self, dataset: str, user: str) -> None:
+        """Take a user's share away: it becomes (0, 0). A data set that was divided once stays divided.
+
+        Raises:
+            LedgerError: the user has no share.
+        """
+        with self._chain.write() as write:
+            state = write.states.get(dataset)
+            if state is None or user not in state.grants:
+                raise LedgerError(f"only a share that was granted can be revoked, {user!r} has none of {dataset!r}.")
+            write(dataset, "grant", {"user": user, "epsilon": 0.0, "delta": 0.0})
+
+    def open_search(
+        self,
+        dataset: str,
+        search: str,
+        *,
+        allowance: Allowance,
+        epsilon: float,
+        delta: float,
+        validation: Allowance | None = None,
+        validation_claim: tuple[float, float] | None = None,
+        unit: str = "record",
+        user: str | None = None,
+        fingerprint: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Open a search with its cap; from here on its whole (ε, δ) counts against the data set.
+
+        Args:
+            dataset: owner of the budget.
+            search: name, unique in the ledger.
+            allowance: what may be done to the records that train; its claim must fit (`epsilon`, `delta`).
+            epsilon: the claim of the search, for a record that trains and for one that validates.
+            delta: the claim of the search.
+            validation: what may be done to the records that validate; one step is one released score. None leaves
+                them outside the guarantee.
+            validation_claim: (ε, δ) of `validation`, each at most the search's; those of the search by default.
+            unit: `record` or `user`.
+            user: whose share it takes; `user()` by default.
+            fingerprint: of the data; the same data under another name is refused.
+            details: plain JSON to keep with it.
+
+        Raises:
+            BudgetRefusedError: it does not fit the data set's cap or the user's share, an allowance does not fit its
+                claim, the data set's searches protect another unit, or its data are known under another name.
+            LedgerError: the name is taken.
+        """
+        require_name(dataset, "dataset")
+        require_name(search, "search")
+        require_epsilon(epsilon)
+        require_delta(delta)
+        user = self.user() if user is None else user
+        require_name(user, "user")
+        if fingerprint is not None:
+            require_name(fingerprint, "fingerprint")
+        check_pools(allowance, validation)
+        _require_fit(allowance, epsilon, delta, "the search's")
+        claim = (epsilon, delta) if validation_claim is None else validation_claim
+        if validation is not None:
+            require_epsilon(claim[0], name="the epsilon of validation")
+            require_delta(claim[1], name="the delta of validation")
+            _require_fit(validation, *claim, "the validation's")
+        body = {
+            "search": search,
+            "allowance": allowance.body(),
+            "validation": None if validation is None else {
+                "allowance": validation.body(), "epsilon": float(claim[0]), "delta": float(claim[1])
+            },
+            "unit": unit,
+            "user": user,
+            "adjacency": "add_or_remove_one",
+            "accounting": "selection" if isinstance(allowance, Sealed) else "composition",
+            "epsilon": float(epsilon),
+            "delta": float(delta),
+            "fingerprint": fingerprint,
+            "details": dict(details or {}),
+            # A card shows the chain's hash; without this it would be a commitment to the private records' checksum.
+            "nonce": secrets.token_hex(16),
+        }  # fmt: skip
+        canonical(body)
+        with self._chain.write() as write:
+            _require_same_users(write.states.get(dataset), fingerprint, (details or {}).get("users"), search)
+            write(dataset, "open_search", {**body, "units": units_at(write.order(dataset), allowance, validation)})
+
+    def begin_sealed(self, search: str) -> None:
+        """Charge a sealed search as a whole, before its first run, and close it: nothing more is entered of it.
+
+        Once: what was cut off goes on and is not begun again.
+
+        Raises:
+            BudgetRefusedError: the owner has lowered the cap or the share below what is committed.
+            LedgerError: it is not sealed, not open, or begun already.
+        """
+        with self._chain.write() as write:
+            write(known(write.states, search).dataset, "begin", {"search": search})
+
+    def reserve(
+        self,
+        search: str,
+        trial: str,
+        steps: int,
+        *,
+        mechanism: SampledGaussian | None = None,
+        pool: str = TRAINING,
+    ) -> None:
+        """Promise `steps` more steps to a trial, if they fit; nothing may start without it.
+
+        Args:
+            search: an open one.
+            trial: of it, new or running.
+            steps: at least 1.
+            mechanism: of the steps, the same for the trial's life; None for the trial's own or the only one.
+            pool: `training`, or `validation`, where a step is one released score.
+
+        Raises:
+            BudgetRefusedError: the allowance does not admit leased + outstanding + asked, or the owner has lowered the
+                data set's cap or the user's share below what is committed.
+            InputError: the mechanism must be named.
+            LedgerError: the search is closed or sealed, or the trial settled or of another mechanism.
+        """
+        require_name(trial, "trial")
+        require_steps(steps, minimum=1)
+        self._reserve(search, trial, {pool: steps}, mechanism if pool == TRAINING else None)
+
+    def reserve_together(
+        self, search: str, trial: str, steps: Mapping[str, int], *, mechanism: SampledGaussian | None = None
+    ) -> None:
+        """Promise training steps and released scores to a trial, all or nothing.
+
+        Args:
+            search: an open one.
+            trial: of it, new or running.
+            steps: by pool; 0 asks for nothing.
+            mechanism: of the training steps.
+
+        Raises:
+            BudgetRefusedError, InputError, LedgerError: as `reserve`; nothing was promised of any pool.
+        """
+        require_name(trial, "trial")
+        for pool, each in steps.items():
+            require_steps(each, minimum=0, name="releases" if pool == VALIDATION else "steps")
+        self._reserve(search, trial, {pool: each for pool, each in steps.items() if each}, mechanism)
+
+    def lease(self, search: str, trial: str, steps: int, *, pool: str = TRAINING) -> None:
+        """Charge `steps` steps, durably. When this returns the trial may take them; they are never given back.
+
+        Raises:
+            BudgetRefusedError: the trial has not that many reserved.
+            LedgerError: the search is closed or sealed, the trial settled, or the ledger cannot be written.
+        """
+        require_steps(steps, minimum=1)
+        with self._chain.write() as write:
+            dataset = known(write.states, search).dataset
+            write(dataset, "lease", {"search": search, "trial": trial, "steps": steps, "pool": pool})
+
+    def settle(self, search: str, trial: str, steps_taken: int) -> None:
+        """End a trial: what it reserved of any pool and never leased returns to the budget. What is leased stays.
+
+        Settling again with the same number does nothing, so that a crash after it can be repeated.
+
+        Args:
+            search: open or closed.
+            trial: that has reserved.
+            steps_taken: training steps.
+
+        Raises:
+            LedgerError: more steps taken than leased, an unknown trial, or settled before with another number.
+        """
+        require_steps(steps_taken, minimum=0, name="steps_taken")
+        with self._chain.write() as write:
+            state = known(write.states, search)
+            before = [pool.trials[trial] for pool in state.pools.values() if trial in pool.trials]
+            if not any(each.settled and each.taken == steps_taken for each in before):
+                write(state.dataset, "settle", {"search": search, "trial": trial, "steps_taken": steps_taken})
+
+    def close_search(self, search: str) -> None:
+        """Nothing more can be charged. A search that charged nothing then counts 0 against the data set."""
+        with self._chain.write() as write:
+            state = known(write.states, search)
+            if state.status == "open":
+                write(state.dataset, "close_search", {"search": search})
+
+    def reopen_search(self, search: str) -> None:
+        """Let a closed search go on under its old cap; an open one is left as it is.
+
+        Raises:
+            BudgetRefusedError: it counted 0 and its cap no longer fits the data set's or its user's share.
+        """
+        with self._chain.write() as write:
+            state = known(write.states, search)
+            if state.status == "open" or state.begun:  # a sealed one is closed from its beginning
+                return
+            validation = state.validation.allowance if state.validation else None
+            units = units_at(write.order(state.dataset), state.allowance, validation)
+            write(state.dataset, "reopen_search", {"search": search, "units": units})
+
+    def record_card(self, search: str, card_sha256: str, kind: str) -> None:
+        """Note that a privacy card with this hash was issued for `search`."""
+        require_name(kind, "kind")
+        if not (isinstance(card_sha256, str) and _SHA256.fullmatch(card_sha256)):
+            raise InputError(f"card_sha256 must be 64 hexadecimal digits, got {card_sha256!r}. Use card_hash(card).")
+        with self._chain.write() as write:
+            state = known(write.states, search)
+            write(state.dataset, "card", {"search": search, "card_sha256": card_sha256, "card_kind": kind})
+
+    # What anyone may read.
+
+    def cap(self, dataset: str) -> Cap | None:
+        """The owner's latest cap, or None."""
+        return self.dataset_state(dataset).cap
+
+    def search_state(self, search: str) -> SearchState:
+        """The search as it stands now.
+
+        Raises:
+            LedgerError: there is none of that name.
+        """
+        return known(self._chain.read(), search)
+
+    def dataset_state(self, dataset: str) -> DatasetState:
+        """The data set as it stands now; one that was never used is empty."""
+        return self._chain.read().get(dataset, DatasetState(dataset=dataset))
+
+    def datasets(self) -> tuple[str, ...]:
+        """Names of all data sets with an entry, sorted."""
+        return tuple(sorted(self._chain.read()))
+
+    def state_at(self, dataset: str, seq: int) -> DatasetState:
+        """The data set as it stood right after its entry `seq`: what a card was issued on."""
+        before = [state for entry, state in self.entries(dataset) if entry.seq <= seq]
+        return before[-1] if before else DatasetState(dataset=dataset)
+
+    def entries(self, dataset: str) -> list[tuple[Entry, DatasetState]]:
+        """Every entry of a data set, read again and checked, with the state right after it."""
+        return self._chain.entries(dataset)
+
+    def verify_chain(self) -> None:
+        """Read everything again from the first byte: pages, hashes, heads, prices, and that each entry was allowed.
+
+        Raises:
+            LedgerCorruptError: something does not follow; the message names the entry.
+        """
+        self._chain.verify()
+
+    def _reserve(self, search: str, trial: str, steps: Mapping[str, int], mechanism: SampledGaussian | None) -> None:
+        with self._chain.write() as write:
+            for pool, each in steps.items():
+                state = known(write.states, search)
+                body: dict[str, Any] = {"search": search, "trial": trial, "steps": each, "pool": pool}
+                if pool in state.pools and not state.sealed:
+                    body |= _priced(state.pools[pool], trial, mechanism if pool == TRAINING else None)
+                write(state.dataset, "reserve", body)
+
+
+def _require_fit(allowance: Allowance, epsilon: float, delta: float, whose: str) -> None:
+    needed = allowance.claim(delta)
+    if not needed <= epsilon:
+        what = "step_cap" if isinstance(allowance, TotalSteps) else allowance.kind
+        raise BudgetRefusedError(
+            f"{what} must fit {whose} own cap: all that it allows costs epsilon {needed!r} at delta {delta!r}, the cap "
+            f"is {epsilon!r}. Allow less (max_steps() for a cap on steps), or raise epsilon."
+        )
+
+
+def _require_same_users(state: DatasetState | None, fingerprint: str | None, users: object, search: str) -> None:
+    """The same records divided among other users protect other users: no total covers both."""
+    for other in state.searches if state and fingerprint is not None else ():
+        known = other.details.get("users")
+        if other.fingerprint == fingerprint and None not in {known, users} and known != users:
+            raise BudgetRefusedError(
+                f"all searches on the same records must divide them among the same users: {search!r} does it otherwise "
+                f"than {other.search!r} on data set {other.dataset!r}. A user of the one is several of the other: no "
+                "claim covers both. Use the user column of before."
+            )
+
+
+def _priced(pool: PoolState, trial: str, mechanism: SampledGaussian | None) -> dict[str, Any]:
+    """The mechanism of a reservation, and what one step of it costs, noted so that all machines count alike."""
+    before = pool.trials.get(trial)
+    menu = pool.allowance.mechanisms
+    if mechanism is None:
+        mechanism = before.mechanism if before else menu[0] if len(menu) == 1 else None
+    if mechanism is None:
+        raise InputError(
+            f"the mechanism of a trial must be named where there are several, got none for {trial!r}. "
+            "Give mechanism=SampledGaussian(...)."
+        )
+    price = before.price if before and before.mechanism == mechanism else pool.price(mechanism)
+    named = {"sample_rate": mechanism.sample_rate, "noise_multiplier": mechanism.noise_multiplier}
+    return {"mechanism": named, **({"price": price} if price else {})}

@@ -1,0 +1,316 @@
+"""Rényi divergence by quadrature, and what the best of a hidden number of runs costs: numpy, no accounting library.
+
+The two proofs of a sealed search are computed from this package's own profile and divergences, and the smaller counts:
+
+- the profile bound: δ(ε) ≤ C·m·δ_Q(ε − log(C/c) − (η+1)·log r), r = (C/c)·e^ε₁ + ((1−γ)/γ)·C·δ_Q(ε₁), any ε₁ ≥ 0
+  (after Koskela, Redberg & Wang 2024; the proof is in docs/guarantees.md);
+- Papernot & Steinke 2022, Theorem 2 for the truncated negative binomial and Theorem 6 for the Poisson law.
+
+A cut after k runs adds (1 + e^ε)·P[K > k] to δ in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from math import ceil, exp, expm1, inf, isfinite, log, log1p, pi, sqrt
+from typing import Any
+
+import numpy as np
+
+from tuner.privacy.verify.accountant.loss import GAP, compose
+from tuner.privacy.verify.accountant.one_step import Part, TooLargeError, merged
+
+__all__ = ["Law", "Selection", "epsilon_of_divergence", "renyi"]
+
+_ORDERS = tuple(1 + 10.0**exponent for exponent in np.linspace(-1.5, 3.3, 65).tolist())
+_ORDERS_MISS = 0.005
+_GOLDEN = (sqrt(5) - 1) / 2
+_TERMS = 4_000_000
+_LEAST_TAIL = 1e-300
+_SMALL_SHAPE, _LARGE_SHAPE = 1e-9, 1e6
+_LARGE_DELTAS = (1e-3, 0.1)
+
+
+@lru_cache(maxsize=4096)
+def renyi(rate: float, noise: float, order: float) -> tuple[float, float]:
+    """Below and above the Rényi divergence of one Poisson-sampled Gaussian step, the larger of the two directions.
+
+    The trapezoidal rule, whose error falls exponentially in the inverse of the step for an integrand that is analytic
+    in a strip; the step is halved until two values agree to 1e-11. The divergence is log(1 + G)/(order − 1) with
+    G = E_N[t^p − 1 − p·(t − 1)], t the likelihood ratio, whose integrand is nowhere negative: nothing cancels.
+
+    Args:
+        rate: q, in (0, 1].
+        noise: positive.
+        order: above 1.
+
+    Returns:
+        The two bounds, up to rounding.
+    """
+    both = []
+    for power in (order, 1 - order):
+        step = min(noise / 6, noise**2 / 3)
+        before, found = -inf, _log_excess(rate, noise, power, step)
+        while abs(found - before) > 1e-11 * max(1.0, found):  # a large one has no more digits than that
+            step /= 2
+            if step < min(noise, noise**2) / 500:
+                raise TooLargeError(f"the Rényi divergence of order {order!r} does not settle")
+            before, found = found, _log_excess(rate, noise, power, step)
+        both.append(float(np.logaddexp(0.0, found)) / (order - 1) if found > -30 else exp(found) / (order - 1))
+    return max(both) * (1 - 1e-9), max(both) * (1 + 1e-9)
+
+
+def _log_excess(rate: float, noise: float, power: float, step: float) -> float:
+    """The logarithm of G."""
+    reach = 14 * noise
+    x = np.arange(min(power, 0.0) - reach, max(power, 1.0) + reach + step, step)
+    exponent = (2 * x - 1) / (2 * noise**2)
+    ratio = rate * np.expm1(np.minimum(exponent, 600.0))  # t − 1
+    far = exponent > 40
+    loss = exponent.copy()
+    if rate < 1:
+        loss[~far] = np.log1p(ratio[~far])
+        loss[far] += log(rate) + np.log1p((1 - rate) / rate * np.exp(-exponent[far]))
+    size = power * loss
+    logs = np.empty_like(x)
+    small = np.abs(ratio) * max(abs(power), 1.0) < 0.05
+    series, term = np.zeros(int(small.sum())), np.ones(int(small.sum()))
+    near = ratio[small]
+    for index in range(1, 24):
+        term = term * near * (power - index + 1) / index
+        if index > 1:
+            series += term
+    with np.errstate(divide="ignore"):
+        logs[small] = np.log(np.maximum(series, 0.0))
+        large = ~small & (size > 30)
+        # t^p − 1 − p(t − 1) = t^p·(1 − (1 + p(t − 1))·t^−p); for a p above 1 the product is at most p·t^(1−p).
+        lost = (1 - power) * np.exp(-size[large]) + power * np.exp(loss[large] - size[large])
+        logs[large] = size[large] + np.log1p(-lost)
+        other = ~small & ~large
+        logs[other] = np.log(np.maximum(np.expm1(size[other]) - power * ratio[other], 0.0))
+    logs -= x**2 / (2 * noise**2)
+    top = float(logs.max())
+    return top + log(float(np.exp(logs - top).sum()) * step / (noise * sqrt(2 * pi)))
+
+
+def epsilon_of_divergence(order: float, divergence: float, delta: float) -> float:
+    """ε at `delta` of a mechanism with that Rényi divergence: Canonne, Kamath & Steinke 2020, Proposition 12."""
+    return max(divergence + log1p(-1 / order) - (log(delta) + log(order)) / (order - 1), 0.0)
+
+
+class Law:
+    """The law of the number of runs K, from its name, mean and shape.
+
+    Args:
+        body: ``name``, ``mean``, ``shape``.
+
+    Raises:
+        ValueError: no such law, or a value out of range.
+    """
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        self.mean, name = float(body["mean"]), body["name"]
+        self.poisson = name == "poisson"
+        shapes = {"geometric": 1.0, "logarithmic": 0.0, "poisson": 0.0}
+        self.shape = shapes[name] if name in shapes else float(body["shape"])
+        if name not in (*shapes, "negative_binomial") or not (isfinite(self.mean) and isfinite(self.shape)):
+            raise ValueError(f"the law of the number of runs must be a known one, got {dict(body)!r}")
+        if self.mean <= (0 if self.poisson else 1) or self.shape <= -1:
+            raise ValueError(f"the law of the number of runs is out of range, got {dict(body)!r}")
+        if self.shape > _LARGE_SHAPE or 0 < abs(self.shape) < _SMALL_SHAPE:
+            raise ValueError(f"the law of the number of runs has a shape that loses digits, got {dict(body)!r}")
+        self.gamma = 0.0 if self.poisson else self._solve()
+        if not (self.poisson or 0 < self.gamma < 1):
+            raise ValueError(f"the law of the number of runs has a mean that doubles cannot tell, got {dict(body)!r}")
+
+    def _mean_at(self, log_gamma: float) -> float:
+        """Papernot & Steinke 2022, Definition 1, with γ = e^`log_gamma`."""
+        if self.shape == 0:
+            return expm1(-log_gamma) / -log_gamma
+        return expm1(-log_gamma) * self.shape / -expm1(self.shape * log_gamma)
+
+    def _solve(self) -> float:
+        low, high = -700.0, 0.0  # of log γ; the mean falls in γ
+        for _ in range(200):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._mean_at(middle) > self.mean else (low, middle)
+        return exp(high)
+
+    def tail(self, runs: int) -> float:
+        """P[K > runs], its terms added up from there on."""
+        if self.poisson:
+            count = ceil(runs + 60 + 10 * self.mean)
+            logs = np.cumsum(np.log(self.mean / np.arange(1, count + 1))) - self.mean
+            return max(float(np.exp(logs[runs:]).sum()), _LEAST_TAIL)
+        # A shape above 1 rises up to its mode, below the mean; from twice the mean on its terms fall by 1 − γ/2.
+        count = runs + ceil(60 / self.gamma)
+        if self.shape > 1:
+            count = max(runs, ceil(2 * self.mean)) + ceil(120 / self.gamma)
+        if count > _TERMS:
+            raise TooLargeError(f"the tail of the law of the number of runs has {count} terms")
+        eta, drop = self.shape, log1p(-self.gamma)
+        scale = -eta * log(self.gamma)
+        # log(η/(e^scale − 1)), of which e^scale may pass the doubles.
+        first = drop - (log(-log(self.gamma)) if eta == 0 else _log_expm1_ratio(scale) - log(eta / scale))
+        steps = np.arange(1, count)
+        logs = first + np.concatenate(([0.0], np.cumsum(drop + np.log((steps + eta) / (steps + 1)))))
+        return max(float(np.exp(logs[runs:]).sum()) * (1 + 1e-9), _LEAST_TAIL)
+
+
+class _Profile:
+    """ε ↦ δ of one run between two bounds: the best of several compositions, each laid out for another δ."""
+
+    def __init__(self, run: tuple[Part, ...], delta: float) -> None:
+        self._whole = [compose(run, delta), *(compose(run, large, gap=5 * GAP) for large in _LARGE_DELTAS)]
+
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        found = [whole.delta(epsilon) for whole in self._whole]
+        return max(low for low, _ in found), min(high for _, high in found)
+
+    def epsilon(self, delta: float) -> tuple[float, float]:
+        return self._whole[0].epsilon(delta)
+
+
+class Selection:
+    """A sealed search: its two proofs, each from below and from above.
+
+    Args:
+        body: of the allowance: ``law``, ``at_most``, ``runs``, ``ratio``.
+        delta: the smallest δ that will be asked for.
+
+    Raises:
+        TooLargeError: a run cannot be composed here.
+        ValueError: a value is out of range.
+    """
+
+    def __init__(self, body: Mapping[str, Any], delta: float) -> None:
+        self.law = Law(body["law"])
+        self.cut = self.law.tail(int(body["at_most"]))
+        self.low, self.high = (float(bound) for bound in body["ratio"])
+        if not (0 < self.low <= 1 <= self.high < inf):
+            raise ValueError(f"the ratio of a sampler must be 0 < c <= 1 <= C, got {body['ratio']!r}")
+        if self.law.poisson and not self._alike():
+            raise ValueError("a sampler that learns has no proof with a poisson number of runs")
+        self.runs = [merged([Part(run["sample_rate"], run["noise_multiplier"], run["steps"])]) for run in body["runs"]]
+        weight = self.law.mean * self.high
+        # The price of selection hangs on δ of small ε too, where a composition laid out for small δ tells little.
+        self.profiles = [_Profile(run, delta / weight) for run in self.runs]
+        self._proofs = [
+            [proof(side) for proof in ([self._by_profile, self._by_orders] if self._alike() else [self._by_profile])]
+            for side in (0, 1)
+        ]
+
+    def epsilon(self, delta: float) -> tuple[float, float, float]:
+        """The lower and the upper end of the smaller proof's ε at `delta`, and the larger proof's.
+
+        Orders are tried, not all of them: another list may find a little less, which the lower end allows for.
+        """
+        low, high = ([self._truncated(proof, delta) for proof in proofs] for proofs in self._proofs)
+        low[1:] = [found * (1 - _ORDERS_MISS) for found in low[1:]]
+        return min(low), min(high), max(high)
+
+    def single(self, delta: float) -> float:
+        """A true lower bound of ε: were all scores alike, the answer would be a run's, where there is one."""
+        some = -expm1(-self.law.mean) if self.law.poisson else 1.0
+        return min(profile.epsilon(min(delta / some, 0.999))[0] for profile in self.profiles)
+
+    def _alike(self) -> bool:
+        """Whether runs are independent and alike: what the proof by Rényi divergence needs."""
+        return (self.low, self.high) == (1.0, 1.0)
+
+    def _truncated(self, proof: Callable[[float], float], delta: float) -> float:
+        """The least ε with which the proof at δ − (1 + e^ε)·P[K > cut] gives no more than ε."""
+        found = proof(delta)
+        for _ in range(60):
+            rest = delta - (1 + exp(min(found, 700.0))) * self.cut  # at 700 no tail is told to be small enough
+            if not rest > 0:
+                return inf
+            again = proof(rest)
+            if again <= found * (1 + 1e-9):
+                return again
+            found = again
+        return inf
+
+    def _by_profile(self, side: int) -> Callable[[float], float]:
+        def delta_of(epsilon: float) -> float:
+            return max(profile.delta(epsilon)[side] for profile in self.profiles)
+
+        law, ratio = self.law, self.high / self.low
+        if law.poisson:
+            # e^{m(e^ε₁ − 1) + m·δ_Q(ε₁)} in the place of r^(η+1).
+            excess = _least_over(lambda first: law.mean * (expm1(first) + delta_of(first)))
+        else:
+            weight = (1 - law.gamma) / law.gamma * self.low
+            # log r = ε₁ + log(C/c) + log1p(…): a rounded logarithm of 1 + tiny would be multiplied by a large shape.
+            excess = (law.shape + 1) * _least_over(
+                lambda first: first + log(ratio) + log1p(weight * delta_of(first) * exp(-first))
+            )
+        weight = law.mean * self.high
+
+        def proof(delta: float) -> float:
+            return max(
+                profile.epsilon(min(delta / weight, 0.999))[side] for profile in self.profiles
+            ) + excess + log(ratio)  # fmt: skip
+
+        return proof
+
+    def _by_orders(self, side: int) -> Callable[[float], float]:
+        law = self.law
+
+        def single(order: float) -> float:
+            return max(sum(part.steps * _renyi_or_inf(part, order)[side] for part in run) for run in self.runs)
+
+        if law.poisson:
+
+            def winner(order: float) -> float:
+                # Q must be (log(1 + 1/(a − 1)), δ̂)-DP, and the answer then costs m·δ̂ more.
+                small = max(profile.delta(log1p(1 / (order - 1)))[side] for profile in self.profiles)
+                return single(order) + law.mean * small + max(log(law.mean), 0.0) / (order - 1)
+        else:
+            inner = _least_order(
+                lambda order: (1 + law.shape) * ((1 - 1 / order) * single(order) - log(law.gamma) / order)
+            )
+
+            def winner(order: float) -> float:
+                return single(order) + inner + log(law.mean) / (order - 1)
+
+        def proof(delta: float) -> float:
+            return _least_order(lambda order: epsilon_of_divergence(order, winner(order), delta))
+
+        return proof
+
+
+def _log_expm1_ratio(scale: float) -> float:
+    """log((e^scale − 1)/scale) for any scale but 0."""
+    return scale + log(-expm1(-scale) / scale)
+
+
+def _least_order(function: Callable[[float], float]) -> float:
+    """The least value over orders: a list, then golden section beside the best. Any order is valid."""
+    values = [function(order) for order in _ORDERS]
+    best = min(range(len(values)), key=values.__getitem__)
+    low, high = (log(_ORDERS[place] - 1) for place in (max(best - 1, 0), min(best + 1, len(_ORDERS) - 1)))
+    for _ in range(12):
+        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+        low, high = (low, right) if function(1 + exp(left)) < function(1 + exp(right)) else (left, high)
+    return min(values[best], function(1 + exp((low + high) / 2)))
+
+
+def _renyi_or_inf(part: Part, order: float) -> tuple[float, float]:
+    try:
+        return renyi(part.sample_rate, part.noise_multiplier, order)
+    except TooLargeError:
+        return inf, inf
+
+
+def _least_over(function: Callable[[float], float]) -> float:
+    """The least value over ε₁ ≥ 0; any ε₁ is valid, so a coarse search costs tightness alone."""
+    places = [0.0, *np.geomspace(1e-4, 30.0, 40).tolist()]
+    values = [function(place) for place in places]
+    best = min(range(len(values)), key=values.__getitem__)
+    low, high = places[max(best - 1, 0)], places[min(best + 1, len(places) - 1)]
+    for _ in range(20):
+        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+        low, high = (low, right) if function(left) < function(right) else (left, high)
+    return min(values[best], function((low + high) / 2))

@@ -1,0 +1,99 @@
+"""What a spool already says: which trials are open, which is best, whether the sweep has ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tuner.recorder.spool import read
+
+__all__ = ["History", "fold"]
+
+
+@dataclass
+class History:
+    """The records of a sweep, summed up. Grows with every record.
+
+    Attributes:
+        last_tick: the latest timestamp, in milliseconds since 1970.
+        started: whether the sweep has begun.
+        ended: whether its last word is an end.
+    """
+
+    last_tick: int = 0
+    started: bool = False
+    ended: bool = False
+    _open: dict[str, None] = field(default_factory=dict)  # a set that keeps its order
+    _finished: dict[str, tuple[str, float | None]] = field(default_factory=dict)
+    _steps: int = 0
+
+    def apply(self, record: Mapping[str, object]) -> None:
+        """Takes one more record into account."""
+        tick, step = record.get("t"), record.get("step")
+        if isinstance(tick, int):
+            self.last_tick = max(self.last_tick, tick)
+        if isinstance(step, int):
+            self._steps = max(self._steps, step)
+        trial = str(record.get("trial", ""))
+        match record.get("kind"):
+            case "sweep_started":
+                self.started, self.ended = True, False
+            case "sweep_finished":
+                self.ended = True
+            case "trial_started":
+                self._open[trial] = None
+                self._finished.pop(trial, None)
+            case "trial_finished":
+                score = record.get("score")
+                self.trial_finished(
+                    trial, state=str(record.get("state", "")), score=score if isinstance(score, float) else None
+                )
+
+    def trial_finished(self, trial: str, *, state: str, score: float | None) -> None:
+        """Takes the end of a trial into account; a second time changes nothing."""
+        self._open.pop(trial, None)
+        self._finished[trial] = (state, score)
+
+    def open_trials(self) -> tuple[str, ...]:
+        """Trials that were started and have no end."""
+        return tuple(self._open)
+
+    def counts(self) -> dict[str, int]:
+        """How many trials ended in each state, and in all (``done``)."""
+        states = Counter(state for state, _ in self._finished.values() if state in ("complete", "pruned", "failed"))
+        return {
+            "complete": states["complete"],
+            "pruned": states["pruned"],
+            "failed": states["failed"],
+            "done": states.total(),
+        }
+
+    def best(self, mode: str) -> tuple[str, float] | None:
+        """The trial with the best final score among those that ran to their end, and that score."""
+        scores = [
+            (trial, score)
+            for trial, (state, score) in self._finished.items()
+            if state == "complete" and score is not None
+        ]
+        if not scores:
+            return None
+        sign = 1 if mode == "max" else -1
+        return max(scores, key=lambda item: sign * item[1])
+
+    def steps_seen(self) -> int:
+        """The largest step that any record speaks of."""
+        return self._steps
+
+
+def fold(path: Path) -> History:
+    """Sums up a spool.
+
+    Raises:
+        TrackingError: a line before the last one is damaged.
+    """
+    history = History()
+    for entry in read(path):
+        history.apply(entry.record)
+    return history

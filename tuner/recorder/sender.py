@@ -1,0 +1,187 @@
+"""Empties a spool into MLflow: in a thread while a sweep runs, in the foreground for `tune sync`."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tuner.errors import TrackingError
+from tuner.recorder import mlflow_store as store
+from tuner.recorder.shipper import Shipper
+
+__all__ = ["SendStatus", "Sender", "drain"]
+
+log = logging.getLogger(__name__)
+
+FIRST_RETRY_SECONDS = 0.5
+LAST_RETRY_SECONDS = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SendStatus:
+    """How far tracking is behind.
+
+    Attributes:
+        sent: records that MLflow has acknowledged to this process.
+        waiting: records that are safe on the disk and not yet in MLflow.
+        refused: records that MLflow will never take; they stand in ``spool.refused.jsonl``.
+        problem: why sending does not go on, or an empty string.
+    """
+
+    sent: int
+    waiting: int
+    refused: int
+    problem: str
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything recorded stands in MLflow."""
+        return self.waiting == 0 and self.refused == 0
+
+    def __str__(self) -> str:
+        sent = f"{self.sent} {'record' if self.sent == 1 else 'records'} sent"
+        parts = [sent if self.sent or not self.complete else "nothing left to send"]
+        if self.waiting:
+            parts.append(f"{self.waiting} safe on disk, waiting")
+        if self.refused:
+            parts.append(f"{self.refused} refused by MLflow (spool.refused.jsonl)")
+        if self.problem and self.waiting:
+            parts.append(self.problem)
+        return ", ".join(parts)
+
+
+def _describe(error: BaseException) -> str:
+    first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return store.hide_password(first)[:200]
+
+
+class Sender:
+    """A thread that sends what is in the spool and tries again for as long as it must. It never raises into training.
+
+    Args:
+        folder: the sweep's folder.
+        connect: makes the MLflow client for an address.
+    """
+
+    def __init__(self, folder: Path, *, connect: Callable[[str], Any] = store.connect) -> None:
+        self._shipper = Shipper(folder, connect=connect)
+        self._changed = threading.Condition()
+        self._wake = False
+        self._hurry = False
+        self._stopping = False
+        self._problem = ""
+        self._failures = 0
+        self._thread = threading.Thread(target=self._run, name="mlflow-sender", daemon=True)
+
+    def start(self) -> None:
+        """Begins to send."""
+        self._thread.start()
+
+    def notify(self) -> None:
+        """Says that there is something new in the spool."""
+        with self._changed:
+            self._wake = True
+            self._changed.notify_all()
+
+    def status(self) -> SendStatus:
+        """How far it is, at this moment."""
+        try:
+            waiting = self._shipper.waiting()
+        except TrackingError as error:
+            return SendStatus(sent=self._shipper.sent, waiting=1, refused=self._shipper.refused, problem=str(error))
+        return SendStatus(
+            sent=self._shipper.sent, waiting=waiting, refused=self._shipper.refused, problem=self._problem
+        )
+
+    def flush(self, timeout: float = 60.0, *, attempts: int = 3) -> SendStatus:
+        """Waits until everything is in MLflow, the time is over, or this many attempts in a row have failed.
+
+        Args:
+            timeout: seconds.
+            attempts: failures from now on after which waiting longer is pointless.
+        """
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            enough = self._failures + attempts
+            while True:
+                self._wake = self._hurry = True
+                self._changed.notify_all()
+                left = deadline - time.monotonic()
+                if left <= 0 or self._failures >= enough or not self._thread.is_alive():
+                    break
+                if self._shipper.waiting() == 0:
+                    break
+                self._changed.wait(min(left, FIRST_RETRY_SECONDS))
+        return self.status()
+
+    def stop(self) -> None:
+        """Ends the thread after the request it is in. What was not sent stays in the spool."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
+        if not self._thread.is_alive():
+            self._shipper.close()
+
+    def _run(self) -> None:
+        delay = FIRST_RETRY_SECONDS
+        while not self._stopping:
+            try:
+                count = self._shipper.ship()
+            except Exception as error:  # noqa: BLE001 - whatever tracking meets, training goes on; see `status`
+                if not self._problem:
+                    log.warning("tracking waits, its records are safe on disk: %s", _describe(error))
+                self._note(_describe(error), failures=self._failures + 1)
+                self._pause(delay)
+                delay = min(2 * delay, LAST_RETRY_SECONDS)
+            else:
+                delay = FIRST_RETRY_SECONDS
+                self._note("", failures=self._failures)
+                if count == 0:
+                    self._pause(None)
+
+    def _note(self, problem: str, *, failures: int) -> None:
+        with self._changed:
+            self._problem, self._failures = problem, failures
+            self._changed.notify_all()
+
+    def _pause(self, seconds: float | None) -> None:
+        """Until somebody flushes, or the time is over; without a time, until something new was recorded."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._hurry or self._stopping or (self._wake and seconds is None), timeout=seconds
+            )
+            self._wake = self._hurry = False
+
+
+def drain(folder: Path, *, uri: str | None = None, connect: Callable[[str], Any] = store.connect) -> SendStatus:
+    """Sends everything that waits, here and now.
+
+    Args:
+        folder: the sweep's folder.
+        uri: another tracking address than the sweep's own; then everything is sent there, from the first record on.
+        connect: makes the MLflow client for an address.
+
+    Raises:
+        TrackingError: the server cannot be reached or refuses; nothing is lost.
+    """
+    shipper = Shipper(folder, uri=uri, connect=connect)
+    try:
+        while shipper.ship():
+            pass
+        return SendStatus(sent=shipper.sent, waiting=shipper.waiting(), refused=shipper.refused, problem="")
+    except TrackingError:
+        raise
+    except Exception as error:
+        raise TrackingError(
+            f"{folder}: MLflow must take the records of the sweep, it did not: {_describe(error)}. "
+            f"{shipper.waiting()} records wait on disk; start the tracking server, then run `tune sync` again"
+        ) from error
+    finally:
+        shipper.close()

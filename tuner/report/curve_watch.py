@@ -1,0 +1,223 @@
+"""The curves of a unimodal search as a sweep shows them: in its report, live, and as files for MLflow."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from tuner.errors import LedgerError
+from tuner.report.curve_chart import standalone
+from tuner.report.spending import Spending, spending
+from tuner.study.names import canonical_pruner
+from tuner.study.types import NullObserver, TrialView
+from tuner.sweep.winner import is_unimodal
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+    from tuner.experiment import Experiment
+    from tuner.privacy.ledger.search_budget import SearchBudget
+    from tuner.recorder.recorder import MLflowRecorder
+    from tuner.report.sweep_report import TrialRow
+    from tuner.study.unimodal.picture import CurvePicture
+    from tuner.sweep.folder import SweepFolder
+    from tuner.sweep.winner import Chosen
+
+__all__ = ["FOLDER", "CurveWatch", "curves_of_sweep", "spent_on"]
+
+log = logging.getLogger(__name__)
+
+FOLDER = "curves"
+"""In the sweep's folder, and among the artifacts of its run in MLflow."""
+
+TAG = "unimodal"
+"""Of the parent run: whether the assumption stands."""
+
+BEST_TAG, WHY_TAG = "best_trial", "best_trial_why"
+"""Of the parent run: the trial that wins, which the recorder takes for the one with the best score; and why another."""
+
+_SECONDS = 5.0
+"""Between two writings of the files."""
+
+
+def curves_of_sweep(study: Study, experiment: Experiment) -> tuple[CurvePicture, ...]:
+    """The curves that the search believes; none where it is not unimodal, and none of a sealed search."""
+    if not is_unimodal(experiment):
+        return ()  # what is imported for a curve is not wanted for every `tune status`
+    from tuner.study.unimodal_view import curves_of
+
+    return curves_of(study, fallback=_fallback(experiment))
+
+
+def spent_on(
+    rows: Sequence[TrialRow], *, mode: str, budget: SearchBudget | None, excluded: int = 0, whole: int = 0
+) -> Spending | None:
+    """What the trials took and what they would have taken run whole, by the accountant of the search's ledger.
+
+    Args:
+        rows: the trials as they are shown.
+        mode: ``max`` or ``min``.
+        budget: of the search; None where nothing is charged.
+        excluded: candidates that never started.
+        whole: steps that each of them would have taken.
+
+    Raises:
+        LedgerError: the ledger cannot be read.
+    """
+    if budget is None:
+        return spending(rows, mode=mode, excluded=excluded, whole=whole)
+    view = budget.view()
+    charged = {row.id: budget.charged_steps(row.id) for row in rows}
+
+    def epsilon_of(steps: Mapping[str, int]) -> float | None:
+        if dict(steps) == charged and sum(charged.values()) == view.spent_steps:
+            return view.epsilon_spent  # a Rényi filter may know a smaller one, of all of them only
+        try:
+            return budget.steps_epsilon(steps)
+        except LedgerError:  # one that never started has promised nothing, so that its noise is not in the ledger
+            return None
+
+    return spending(
+        rows,
+        mode=mode,
+        charged=charged.__getitem__,
+        epsilon_of=epsilon_of,
+        excluded=excluded,
+        whole=whole,
+        cap=view.epsilon_cap,
+        delta=view.delta,
+    )
+
+
+class CurveWatch(NullObserver):
+    """Looks at the curves whenever a trial ends. An `Observer` of the search, used in a ``with``.
+
+    The files are written, and spooled for MLflow, at most every few seconds and once more at the end. What goes wrong
+    with a curve is told and stops nothing: the search has its own.
+
+    Args:
+        look: the curves now.
+        sweep: in whose folder the files lie.
+        metric: what is searched for.
+        recorder: told of the files, whether the assumption stands, and which trial wins.
+        choose: which trial wins now; None where nobody asks.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[], tuple[CurvePicture, ...]],
+        sweep: SweepFolder,
+        *,
+        metric: str,
+        recorder: MLflowRecorder,
+        choose: Callable[[], Chosen | None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._look, self._root, self._name = look, sweep.root, sweep.id
+        self._metric, self._recorder, self._choose, self._clock = metric, recorder, choose, clock
+        self._curves: tuple[CurvePicture, ...] = ()
+        self._written: dict[str, CurvePicture] = {}
+        self._due = -float("inf")
+        self._told = ""
+        self._told_why: str | None = None
+        self.line = ""
+        """What is believed, a line a parameter; empty before anything is."""
+
+    def __enter__(self) -> Self:
+        self._see()  # a sweep that goes on has trials already
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._write()
+
+    def trial_finished(self, trial: TrialView) -> None:
+        """Look again, and write when it is time."""
+        self._see()
+        if self._clock() >= self._due:
+            self._write()
+
+    def _see(self) -> None:
+        try:
+            self._curves = self._look()
+            chosen = self._choose() if self._curves and self._choose is not None else None
+        except Exception as error:  # noqa: BLE001 - the sampler and the pruner meet the same trouble, and raise it
+            log.warning("the curve cannot be told: %s", type(error).__name__)
+            self.line = f"the curve cannot be told just now ({type(error).__name__})"
+            return
+        self.line = "\n".join(curve.line for curve in self._curves)
+        told = _verdict(self._curves)
+        if told and told != self._told:
+            self._recorder.tag(TAG, told)
+            self._told = told
+        if chosen is not None:
+            self._tell(chosen)
+
+    def _tell(self, chosen: Chosen) -> None:
+        if chosen.why:  # each time: when a trial ends the recorder has just told the best score's
+            self._recorder.tag(BEST_TAG, chosen.trial.id)
+        if chosen.why != self._told_why:
+            self._recorder.tag(WHY_TAG, chosen.why)
+            self._told_why = chosen.why
+
+    def _write(self) -> None:
+        for curve in self._curves:
+            if self._written.get(curve.parameter) == curve:
+                continue
+            name = re.sub(r"[^\w.-]", "_", curve.parameter)
+            try:
+                files = write_curve(curve, self._root / FOLDER, name, sweep=self._name, metric=self._metric)
+            except OSError as error:
+                log.warning("the curve cannot be written: %s", error.strerror)
+                continue
+            for file in files:
+                self._recorder.artifact(file.relative_to(self._root), under=FOLDER)
+            self._written[curve.parameter] = curve
+            self._due = self._clock() + _SECONDS
+
+
+def write_curve(curve: CurvePicture, folder: Path, name: str, *, sweep: str, metric: str) -> tuple[Path, Path]:
+    """Write the picture and its numbers; whoever reads a file meanwhile sees the old one or the new one, whole.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    folder.mkdir(exist_ok=True)
+    numbers = {"sweep": sweep, "metric": metric, **curve.as_dict()}
+    contents = {
+        folder / f"{name}.svg": standalone(curve, metric, f"{curve.parameter} in {sweep}"),
+        folder / f"{name}.json": json.dumps(numbers, ensure_ascii=False, allow_nan=False) + "\n",
+    }
+    for path, text in contents.items():
+        temporary = path.with_name(path.name + ".new")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    picture, values = contents
+    return picture, values
+
+
+def _verdict(curves: Sequence[CurvePicture]) -> str:
+    if not curves:
+        return ""
+    rejected = [curve.rejected for curve in curves if curve.rejected]
+    return f"rejected: {' '.join(rejected)}" if rejected else "stands"
+
+
+def _fallback(experiment: Experiment) -> str:
+    """The name of what prunes where unimodality is rejected; empty where nothing does."""
+    from tuner.study.unimodal_options import DEFAULT_FALLBACK, component
+
+    part = experiment.search.pruner
+    name = canonical_pruner(part.name) or part.name
+    if name == "unimodal":
+        named = component(part.options.get("fallback", DEFAULT_FALLBACK))
+        name = "" if named is None else canonical_pruner(named[0]) or named[0]
+    return "" if name == "none" else name

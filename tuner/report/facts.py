@@ -1,0 +1,265 @@
+"""From plans and sweeps to what `tuner.report` shows: which facts, which words, which commands come next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from search_spaces.domains import Categorical, Integer, LogUniform
+from tuner.errors import InputError, TunerError
+from tuner.report.sweep_report import CUT_OFF, Scale, SweepReport, TrialRow, count
+from tuner.sweep import folder as sweeps
+from tuner.sweep.registration import STARTING
+from tuner.sweep.sealed import WINNER
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+    from search_spaces.domains import Domain
+    from tuner.experiment import Experiment
+    from tuner.plan.plan import Plan
+    from tuner.privacy.ledger.search_budget import BudgetView
+    from tuner.privacy.ledger.state import DatasetState
+    from tuner.study.types import TrialView
+    from tuner.study.unimodal.picture import CurvePicture
+    from tuner.sweep.folder import SweepFolder
+    from tuner.sweep.sealed import Winner
+    from tuner.sweep.winner import Chosen
+
+__all__ = [
+    "ALL_STARTED",
+    "CHARGED",
+    "PUBLIC_CLAIM",
+    "RUNNING",
+    "NotStarted",
+    "dataset_line",
+    "next_commands",
+    "not_started",
+    "on_public",
+    "resume_command",
+    "sealed_report",
+    "storage_option",
+    "sweep_report",
+    "unique_name",
+]
+
+RUNNING = ("running", STARTING)
+"""The states of a sweep in which its trials run."""
+
+CHARGED = "-charged"
+"""What the name of a charged run has behind that of its public search."""
+
+PUBLIC_CLAIM = (
+    "Searched on records that the experiment file declares public: nothing is charged, and nothing is guaranteed for "
+    "them. The best configuration is then trained once on the private records, and that run is charged."
+)
+"""Of the search of public mode, in the place of a guarantee."""
+
+
+def dataset_line(state: DatasetState) -> str:
+    """What all searches on a data set have committed, and its cap."""
+    counted = sum(search.counts for search in state.searches)
+    cap = f"cap ε = {state.cap.epsilon:g}, δ = {state.cap.delta:g}" if state.cap else "no cap set"
+    return (
+        f"{count(counted, 'search')}, committed ε = {state.committed_epsilon:g}, δ = {state.committed_delta:g}; {cap}"
+    )
+
+
+def storage_option(sweep: SweepFolder) -> str:
+    """`` --storage FOLDER`` when the sweep does not lie where the commands look by themselves."""
+    return "" if sweep.root.parent == Path("runs").resolve() else f" --storage {sweep.root.parent}"
+
+
+def resume_command(sweep: SweepFolder) -> str:
+    """The command with which this very sweep goes on."""
+    return f"tune resume {sweep.id}{storage_option(sweep)}"
+
+
+def unique_name(sweep: SweepFolder) -> str:
+    """The name by which the commands find this very sweep: its experiment's, or its id where a newer one has that."""
+    try:
+        found = sweeps.find(sweep.root.parent, sweep.name)
+    except InputError:
+        return sweep.id
+    return sweep.name if found.root == sweep.root else sweep.id
+
+
+def next_commands(sweep: SweepFolder, *, has_best: bool, state: str = "done") -> tuple[str, ...]:
+    """The commands to go on with, the most likely first."""
+    name, where = unique_name(sweep), storage_option(sweep)
+    if state in RUNNING:
+        return (f"tune watch {name}{where}", f"tune show {name}{where}")
+    show = (f"tune show {name}{where}", *((f"tune report {name}{where}",) if has_best else ()))
+    if state in ("interrupted", "crashed", "failed"):  # nothing can be exported before it ends
+        return (resume_command(sweep), *show)
+    if not has_best:
+        return (*show, resume_command(sweep))
+    out = "" if name == sweep.name else f" --out exports/{name}"  # beside the export of the newer one
+    return (
+        f"tune export {name}{where}{out}",
+        f"tune verify exports/{name}/privacy_card.json",
+        f"tune report {name}{where}",
+    )
+
+
+def on_public(plan: Plan) -> Plan:
+    """The same steps, batch size and noise on the public records: their number alone gives another rate."""
+    public = plan.public
+    if public is None:
+        raise TunerError("a plan with accounting: public must name its public records, got none. Restore it.")
+    return replace(
+        plan,
+        dataset=str(public["name"]),
+        train_size=int(public["train_size"]),
+        sample_rate=float(public["sample_rate"]),
+        validation=None,
+    )
+
+
+class NotStarted(NamedTuple):
+    """How many candidates were drawn and never became trials: their numbers are of none."""
+
+    misfits: int = 0
+    """Did not fit what was left of the budget."""
+    excluded: int = 0
+    """Excluded by the pruner before their first step."""
+
+
+ALL_STARTED = NotStarted()
+"""Where every candidate became a trial."""
+
+
+def not_started(study: Study) -> NotStarted:
+    """The candidates of a study that never became trials."""
+    from tuner.study.candidates import excluded_because
+    from tuner.study.views import REJECTED
+
+    rejected = [trial for trial in study.get_trials(deepcopy=False) if REJECTED in trial.user_attrs]
+    excluded = sum(bool(excluded_because(trial)) for trial in rejected)
+    return NotStarted(len(rejected) - excluded, excluded)
+
+
+def _scale(domain: Domain) -> Scale:
+    if isinstance(domain, Categorical):
+        return Scale(options=tuple(domain.options))
+    return Scale(log=isinstance(domain, LogUniform) or (isinstance(domain, Integer) and domain.log))
+
+
+def sweep_report(
+    sweep: SweepFolder,
+    experiment: Experiment,
+    plan: Plan,
+    *,
+    state: str,
+    trials: Sequence[TrialRow] | Sequence[TrialView],
+    budget: BudgetView | None,
+    dataset: DatasetState | None,
+    reason: str = "",
+    card: str = "",
+    card_picture: str = "",
+    claim: str = "",
+    not_started: NotStarted = ALL_STARTED,
+    curves: tuple[CurvePicture, ...] = (),
+    chosen: Chosen | None = None,
+) -> SweepReport:
+    """A sweep as the summary and the page show it."""
+    rows = tuple(trial if isinstance(trial, TrialRow) else TrialRow.of(trial) for trial in trials)
+    if state not in RUNNING:
+        rows = tuple(replace(row, state=CUT_OFF) if row.state == "running" else row for row in rows)
+    searched_on: list[tuple[str, str]] = []
+    if plan.accounting == "public":
+        plan = on_public(plan)
+        searched_on = [("searched on", f"{plan.dataset} (declared public)")]
+    noise = "searched" if "noise_multiplier" in plan.priced else f"{plan.noise_multiplier:g}"
+    rate = "searched" if "batch_size" in plan.priced else f"{plan.sample_rate:.6g}"
+    cap = f", cap {plan.cap.replace('_', ' ') if plan.step_cap is None else plan.step_cap}"
+    if plan.accounting != "composition":  # of all runs together nothing is counted, or there is only one
+        cap = ""
+    facts = [
+        *searched_on,
+        ("noise", f"noise multiplier {noise}, sample rate {rate}"),
+        ("steps", f"{'up to ' if plan.priced else ''}{plan.steps_per_trial} a trial{cap}"),
+    ]
+    error = None if plan.validation is None else float(plan.validation["standard_error"])
+    if error is not None:
+        facts.append(("score noise", f"± {100 * error:.2g} points (standard error)"))
+    if dataset is not None:
+        facts.append(("data set", f"{dataset.dataset}: {dataset_line(dataset)}"))
+    if not_started.excluded:
+        each = count(not_started.excluded, "candidate")
+        facts.append(("excluded", f"{each} before the first step, which costs nothing"))
+    facts.append(("folder", str(sweep.root)))
+    return SweepReport(
+        name=experiment.name,
+        sweep=sweep.id,
+        state=state,
+        reason=reason,
+        trials=rows,
+        trials_planned=plan.trials,
+        metric=experiment.search.metric.name,
+        mode=experiment.search.metric.mode,
+        budget=budget,
+        subtitle=f"{plan.method}, {plan.model} on {plan.dataset}",
+        next_commands=next_commands(sweep, has_best=any(row.state == "complete" for row in rows), state=state),
+        facts=tuple(facts),
+        card=card,
+        experiment=sweep.experiment.read_text(),
+        searched=plan.searched,
+        claim=claim,
+        unit=plan.unit,
+        score_error=error,
+        scales={name: _scale(domain) for name, domain in experiment.space.parameters if name in plan.searched},
+        not_started=not_started.misfits,
+        card_picture=card_picture,
+        curves=curves,
+        chosen=None if chosen is None else chosen.trial.number,
+        why="" if chosen is None else chosen.why,
+    )
+
+
+def sealed_report(
+    sweep: SweepFolder,
+    experiment: Experiment,
+    plan: Plan,
+    *,
+    state: str,
+    winner: Winner | None,
+    budget: BudgetView | None,
+    dataset: DatasetState | None,
+    card: str = "",
+    card_picture: str = "",
+) -> SweepReport:
+    """A sealed sweep as the summary and the page show it: its winner, once it is over, and nothing of the other runs.
+
+    Args:
+        sweep: the sweep.
+        experiment: the search.
+        plan: its plan, which was public before it began.
+        state: ``running``, ``done``, ...
+        winner: what was let out; None while it is not over.
+        budget: of the whole search.
+        dataset: what the data set's ledger holds.
+        card: the privacy card as text.
+        card_picture: the picture beside it.
+    """
+    rows: tuple[TrialRow, ...] = ()
+    reason = ""
+    if winner is not None and winner.found:
+        rows = (TrialRow(number=0, state="complete", parameters=winner.parameters, score=winner.score, id=WINNER),)
+    elif winner is not None:
+        reason = "no winner: there was no run, or none ended with a score"
+    report = sweep_report(
+        sweep,
+        experiment,
+        plan,
+        state=state,
+        reason=reason,
+        trials=rows,
+        budget=budget,
+        dataset=dataset,
+        card=card,
+        card_picture=card_picture,
+    )
+    return replace(report, sealed=True, winner_lost=winner is None and not sweep.is_sealed)

@@ -1,0 +1,334 @@
+"""A plan in words: what is run, under which cap, what it costs, and what the same budget would buy otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from search_spaces import parse_domain
+from search_spaces.domains import Categorical, show
+from tuner.report.facts import dataset_line
+from tuner.report.sweep_report import count, format_value
+from tuner.report.text import PlanTable, PlanText
+from tuner.study.names import canonical_sampler
+
+if TYPE_CHECKING:
+    from search_spaces import Domain
+    from tuner.experiment import Experiment
+    from tuner.plan.comparison import ModeRow
+    from tuner.plan.plan import Plan
+    from tuner.privacy.ledger.state import DatasetState
+
+__all__ = ["plan_text", "plan_warnings", "search_facts"]
+
+_LARGE_ERROR = 0.02
+"""Above this standard error of a score a warning says so: trials differ by less."""
+
+_WHEN_SURE = {
+    "stop": "stop: it ends when a complete trial is surely near the best, and keeps the rest of its budget",
+    "replicate": "replicate: the two best configurations are run again, to tell them apart",
+}
+
+_RUNGS = " (its rungs, where it is scored)"
+"""Behind its reports: what the file and the warnings call them."""
+
+
+def plan_text(
+    plan: Plan,
+    *,
+    source: str,
+    dataset: DatasetState | None = None,
+    warnings: Sequence[str] = (),
+    wall_time: str = "",
+    comparison: Sequence[ModeRow] = (),
+    user: str = "",
+    set_cap: str = "",
+    search: Sequence[tuple[str, str]] = (),
+) -> PlanText:
+    """The plan in words.
+
+    Args:
+        plan: the plan.
+        source: the file it came from, and whether it is shipped.
+        dataset: what the data set's ledger holds now; None when the search is not private.
+        warnings: of the experiment and of the plan.
+        wall_time: a guess, or empty.
+        comparison: what the same budget buys in each mode; empty to leave it out.
+        user: who would open the search; their share is told where the cap is divided.
+        set_cap: the command that gives the data set its cap; told where it has none, empty to leave it out.
+        search: what `search_facts` says of the file.
+    """
+    facts = [("file", source), ("trains", _trains(plan)), *_trials(plan), *_batches(plan), _searched(plan)]
+    facts += [*_promoted(plan), *search]
+    facts += list(_scores(plan))
+    if not plan.private:
+        return PlanText(
+            title=plan.name,
+            facts=tuple(facts),
+            sentence="NOT PRIVATE: privacy.private is false. Nothing is charged and nothing is claimed.",
+            warnings=tuple(warnings),
+        )
+    facts += [*_cap(plan), *_cost(plan)]
+    if dataset is not None:
+        facts.append(("data set so far", dataset_line(dataset)))
+        facts += list(_share(dataset, user))
+    if set_cap and (dataset is None or dataset.cap is None):
+        facts.append(("data set's cap", f"no cap set: `{set_cap}` bounds all searches together"))
+    if wall_time:
+        facts.append(("wall time", wall_time))
+    return PlanText(
+        title=plan.name,
+        facts=tuple(facts),
+        tables=(_comparison(plan, comparison),) if comparison else (),
+        sentence=_guarantee(plan),
+        warnings=tuple(warnings),
+    )
+
+
+def search_facts(experiment: Experiment) -> tuple[tuple[str, str], ...]:
+    """What a unimodal search does that a plan's numbers do not show; of another one only what it leaves unused."""
+    search, space = experiment.search, experiment.space
+    if not search.is_unimodal:
+        unused = f"{', '.join(space.unimodal)}: neither sampler nor pruner is unimodal, so the declaration does nothing"
+        return (("one top along", unused),) if space.unimodal else ()
+    facts = [("one top along", ", ".join(space.unimodal))]
+    for name in space.unimodal:
+        scales = [each for each in space.scales(name) if not isinstance(dict(space.parameters)[each], Categorical)]
+        if scales:
+            product = " × ".join((name, *scales))
+            facts.append(
+                ("modelled", f"{product}, an absolute standard deviation: {name} compares only where the rest is equal")
+            )
+    if canonical_sampler(search.sampler.name) == "unimodal":
+        from tuner.study.unimodal.beliefs import Rules
+
+        at_once = search.sampler.options.get("at_once", Rules.at_once)
+        if experiment.resources.concurrent_trials > at_once:
+            facts.append(("at a time", f"{count(at_once, 'trial')} (at_once), fewer than resources.concurrent_trials"))
+    if search.when_sure != "go_on":
+        facts.append(("when sure", _WHEN_SURE[search.when_sure]))
+    return tuple(facts)
+
+
+def plan_warnings(plan: Plan) -> tuple[str, ...]:
+    """What of a plan is worth knowing before the budget is spent, one sentence each."""
+    found = []
+    scores = plan.validation
+    if scores is not None and scores["standard_error"] > _LARGE_ERROR:
+        found.append(
+            f"the noise on a protected score has a standard error of {100 * scores['standard_error']:.2g} points: "
+            "trials that differ by less cannot be told apart. Set more records aside, report at fewer rungs, plan "
+            "fewer trials, or raise dataset.validation.epsilon"
+        )
+    if plan.private and plan.trials_that_fit == 0:
+        found.append(
+            "not one trial of the dearest configuration fits the budget: narrow what is searched, so that the sampler "
+            "does not draw what cannot run"
+        )
+    return tuple(found)
+
+
+def _share(dataset: DatasetState, user: str) -> Iterator[tuple[str, str]]:
+    """What of a divided cap is the user's own."""
+    from tuner.privacy.ledger.history import share_lines
+
+    if not (user and dataset.grants):
+        return
+    line = next((line for line in share_lines(dataset) if line.user == user), None)
+    said = "none: the cap is divided, and who has no share can start no search"
+    if line is not None and line.granted is not None and line.left is not None:
+        (epsilon, delta), left = line.granted, line.left
+        said = f"granted ε = {epsilon:g}, δ = {delta:g}; left ε = {left[0]:g}, δ = {left[1]:g}"
+        if not epsilon:
+            said = "revoked: you can start no search until a share is granted"
+    yield f"your share ({user})", said
+
+
+def _units(plan: Plan) -> str:
+    return "users" if plan.unit == "user" else "training records"
+
+
+def _trains(plan: Plan) -> str:
+    return f"{plan.method}, {plan.model} on {plan.dataset} ({plan.train_size} {_units(plan)}, public)"
+
+
+def _trials(plan: Plan) -> Iterator[tuple[str, str]]:
+    few = len(plan.rungs) <= 10
+    rungs = f"reports at {', '.join(map(str, plan.rungs))}" if few else f"{len(plan.rungs)} reports"
+    rungs += _RUNGS
+    if plan.selection is not None:
+        yield from _runs(plan, plan.selection, rungs)
+        return
+    if plan.public is not None:
+        public = plan.public
+        yield (
+            "searches on",
+            f"{public['name']} ({public['train_size']} training records, declared public): "
+            f"{count(plan.trials, 'trial')}, nothing charged",
+        )
+        yield "then", f"the best of them once on {plan.dataset}"
+        yield "steps", f"{plan.steps_per_trial} each, {rungs}"
+        return
+    least, most = plan.trials_that_fit, plan.trials_at_most
+    fit = f"{least}" if most is None else f"{least} to {most}, by what they choose,"
+    yield "trials", f"{plan.trials} asked for, {fit} fit when none is pruned"
+    shortest = min((choice.shortest for choice in plan.choices.menu), default=plan.steps_per_trial)
+    each = f"{plan.steps_per_trial}" if shortest == plan.steps_per_trial else f"{shortest} to {plan.steps_per_trial}"
+    where = rungs if shortest == plan.steps_per_trial else f"{len(plan.rungs)} reports{_RUNGS} at the same fractions"
+    all_of_it = "" if plan.step_cap is None else f"; at most {plan.step_cap} in all"
+    yield "steps", f"{each} a trial, {where}{all_of_it}"
+
+
+def _runs(plan: Plan, facts: Mapping[str, Any], rungs: str) -> Iterator[tuple[str, str]]:
+    shape = f", shape {facts['shape']:g}" if facts["law"] == "negative_binomial" else ""
+    yield "runs", f"a random number that nobody is told: {facts['law']}{shape}, mean {facts['mean']:g}"
+    several = facts["quantiles"]
+    at_most = [f"{several[name]} in {name} %" for name in ("50", "90", "99")]
+    yield "compute", f"at most so many runs: {', '.join(at_most)} of searches; cut off at {facts['at_most']}"
+    steps = [f"{several[name] * plan.steps_per_trial}" for name in ("50", "90", "99")]
+    yield "in steps", f"{', '.join(steps)}; {several['at_most'] * plan.steps_per_trial} at the cut"
+    yield "steps", f"{plan.steps_per_trial} a run, {rungs}"
+
+
+def _batches(plan: Plan) -> Iterator[tuple[str, str]]:
+    searched = {name: parse_domain(spec) for name, spec in plan.priced.items()}
+    if "batch_size" in searched:
+        rates = sorted(choice.sample_rate for choice in plan.choices.menu)
+        yield (
+            "batch",
+            f"{_among(searched['batch_size'])} expected (searched), Poisson, sample rate {rates[0]:.4g} to "
+            f"{rates[-1]:.4g}",
+        )
+    else:
+        yield "batch", f"{plan.batch_size} expected, Poisson, sample rate {plan.sample_rate:.6g}"
+    if "noise_multiplier" in searched:
+        yield "noise", f"noise multiplier {_among(searched['noise_multiplier'])} (searched)"
+    else:
+        yield "noise", f"noise multiplier {plan.noise_multiplier:g} ({plan.noise_source})"
+
+
+def _among(domain: Domain) -> str:
+    if isinstance(domain, Categorical):
+        *others, last = map(show, domain.options)
+        return f"{', '.join(others)} or {last}" if others else last
+    low, *_, high = domain.grid(2)
+    return f"{show(low)} to {show(high)}"
+
+
+def _searched(plan: Plan) -> tuple[str, str]:
+    names = [*plan.free, *(f"{name} (priced)" for name in plan.priced)]
+    return "searched", ", ".join(names) or "nothing: one configuration"
+
+
+def _promoted(plan: Plan) -> Iterator[tuple[str, str]]:
+    shorter = {"batch_size", "epochs"} & set(plan.priced)
+    fractions = " (and at the same fractions of a shorter trial)" if shorter else ""
+    for name, facts in plan.promoted.items():
+        first, *later = zip(facts["levels"], facts["from_step"], strict=True)
+        rises = ", ".join(f"{level} from step {step}" for level, step in later)
+        yield name, f"promoted: {first[0]} at first, {rises}{fractions}; the same for every trial, and free"
+
+
+def _scores(plan: Plan) -> Iterator[tuple[str, str]]:
+    scores = plan.validation
+    if scores is None:
+        return
+    yield (
+        "scores",
+        f"protected: counts of right answers among {scores['size']}, with noise of standard deviation "
+        f"{scores['noise']:g}",
+    )
+    yield "error of a score", f"{100 * scores['standard_error']:.2g} points (standard error), by that noise alone"
+    planned = plan.private_trials * len(plan.rungs)
+    left = scores["releases"] - planned
+    told = count(planned, "score")
+    if left < 0:
+        told = f"{scores['releases']} of the {planned} scores that are planned"
+    elif left:
+        told += f" and {left} in reserve for {'a restored trial' if left == 1 else 'restored trials'}"
+    yield (
+        "their budget",
+        f"{told} within ε = {scores['epsilon']:g}, δ = {scores['delta']:g}, for the validation records",
+    )
+
+
+def _cap(plan: Plan) -> Iterator[tuple[str, str]]:
+    kind = plan.cap.replace("_", " ")
+    if plan.cap == "coupon_book":
+        kind = "coupon book (so many steps of every kind are paid for in advance, and each step takes one of its kind)"
+    yield "cap", f"{kind}: {plan.cap_reason}" if plan.cap_reason else kind
+    if plan.cap == "coupon_book":
+        share = [
+            f"{coupon['sample_rate'] * plan.train_size:.0f}: {coupon['steps']}" for coupon in plan.allowance["coupons"]
+        ]
+        noisy = "noise_multiplier" in plan.priced
+        yield "quotas", f"{count(len(share), 'kind')} of steps" if noisy else f"steps by batch size: {', '.join(share)}"
+    if plan.cap == "fixed_order":
+        yield "order", f"{plan.allowance['order']:g}"
+    for row in plan.alternatives:
+        noise = "searched" if row["noise_multiplier"] is None else f"{row['noise_multiplier']:g}"
+        mark = "taken" if row["cap"] == plan.cap else "not taken"
+        yield (
+            f"  {row['cap']}",
+            f"noise {noise}, {count(row['trials'], 'trial')} fit, ε of all planned {format_value(row['epsilon'], 5)} "
+            f"({mark})",
+        )
+
+
+def _cost(plan: Plan) -> Iterator[tuple[str, str]]:
+    if plan.selection is not None:
+        facts = plan.selection
+        low, high = facts["ratio"]
+        yield "ε of one run", f"{plan.epsilon_trial:.6g}"
+        yield "ε of the winner", f"{plan.epsilon_at_cap:.6g}, {facts['price']:.3g} times one run"
+        yield "the cut-off takes", f"{100 * facts['truncation_share']:.2g} % of δ"
+        if (low, high) != (1.0, 1.0):
+            yield (
+                "bounded sampler",
+                f"density {low:g} to {high:g} times the prior's: {facts['price']:.3g} instead of "
+                f"{facts['price_without_ratio']:.3g} times one run",
+            )
+        return
+    of = "the charged run" if plan.public is not None else "one trial" if not plan.priced else "the dearest trial"
+    yield f"ε of {of}", f"{plan.epsilon_trial:.6g}"
+    if plan.public is None:
+        yield "ε of all planned", f"{plan.epsilon_planned:.6g}"
+    yield "ε of the cap", f"{plan.epsilon_at_cap:.6g}, within the search's cap of {plan.epsilon:g}"
+
+
+def _comparison(plan: Plan, rows: Sequence[ModeRow]) -> PlanTable:
+    return PlanTable(
+        title=f"what ε = {plan.epsilon:g} buys in each mode: runs of {plan.dearest.longest} steps, batches of "
+        f"{plan.dearest.batch_size}",
+        # With a given noise the plan does not take the least that fits, and the two must not look like one figure.
+        header=("", "least noise", "ε of one run", "runs expected", "99 % of searches"),
+        rows=tuple(_mode_cells(row) for row in rows),
+    )
+
+
+def _mode_cells(row: ModeRow) -> tuple[str, ...]:
+    if row.refused:
+        return row.mode, row.refused, "–", "–", "–"
+    return (
+        row.mode,
+        "none fits" if row.noise_multiplier is None else f"{row.noise_multiplier:.4g}",
+        format_value(row.epsilon_run, 3),
+        f"{row.expected_runs:g}",
+        f"at most {row.runs_99}" if row.runs_99 != row.expected_runs else f"{row.runs_99}",
+    )
+
+
+def _guarantee(plan: Plan) -> str:
+    whole = "user with all records" if plan.unit == "user" else "training record"
+    covers = "everything the search shows"
+    if plan.selection is not None:
+        covers = "the winner: its configuration, its model and its score. Nothing else leaves the operator"
+    elif plan.public is not None:
+        covers = "the charged run. The search reads no private record"
+    if plan.validation is not None:
+        whole = "user with all records" if plan.unit == "user" else "record, whether it trains or validates"
+    outside = "Test scores are" if plan.validation is not None else "Validation and test scores are"
+    return (
+        f"The guarantee will be the cap: ε = {plan.epsilon:g} at δ = {plan.delta:g}, add or remove one {whole}, for "
+        f"{covers}. {outside} outside it."
+    )

@@ -1,0 +1,301 @@
+"""A sweep whose trials may all be seen: driven, recorded and shown as it runs."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from trainables.rungs import checkpoint_path, checkpoint_step
+from tuner.errors import BudgetRefusedError, SweepInterrupted, TunerError
+from tuner.report.curve_watch import CurveWatch, curves_of_sweep
+from tuner.report.facts import not_started, resume_command, storage_option, sweep_report, unique_name
+from tuner.report.sweep_report import count
+from tuner.report.text import console, summary
+from tuner.runner.execution import Control, Ended, RunOptions, execute, sweep_info
+from tuner.study.types import Stop, StopReason, Suggestion, TrialState
+from tuner.study.views import read_trials
+from tuner.sweep.ready import training_spec
+from tuner.sweep.registration import leave
+from tuner.sweep.sweep_study import open_sweep_study
+from tuner.sweep.winner import Chosen, winner_of
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+    from tuner.experiment import Experiment
+    from tuner.plan.plan import Plan
+    from tuner.privacy.ledger.ledger import Ledger
+    from tuner.privacy.ledger.search_budget import SearchBudget
+    from tuner.recorder.recorder import SweepInfo
+    from tuner.recorder.sender import SendStatus
+    from tuner.study.driver import StudyDriver
+    from tuner.sweep.folder import SweepFolder
+    from tuner.sweep.ready import Prepared
+
+__all__ = ["run_open"]
+
+_FOR_PAGES = {"card", "card_picture", "experiment", "facts", "scales", "spending", "why"}
+
+
+def run_open(
+    sweep: SweepFolder, prepared: Prepared, ledger: Ledger | None, options: RunOptions, *, claim: str = ""
+) -> Ended:
+    """Run a sweep, or go on with it, until it ends.
+
+    Args:
+        sweep: its folder, held by this process.
+        prepared: what it trains.
+        ledger: in which it is open; None when nothing is charged.
+        options: how it is run.
+        claim: what is said of the guarantee when nothing is charged; empty when there is none.
+
+    Raises:
+        SweepInterrupted: Ctrl-C; it can be gone on with.
+        TunerError: it failed; it can be gone on with when the cause is mended.
+    """
+    from tuner.privacy.ledger.search_budget import SearchBudget
+    from tuner.recorder.recorder import MLflowRecorder
+    from tuner.report.live import LiveView
+    from tuner.study.driver import StudyDriver
+
+    experiment, plan, metric = prepared.experiment, prepared.plan, prepared.experiment.search.metric
+    budget = SearchBudget(ledger, sweep.id) if ledger is not None else None
+    control = Control(sweep)
+    sweep.write_status(state="running", pid=os.getpid(), started=time.time())
+    state, detail = "failed", ""
+    study: Study | None = None
+    try:
+        study = open_sweep_study(sweep, experiment, plan)
+        earlier = read_trials(study, mode=metric.mode, steps_planned=plan.steps_per_trial)
+        with ExitStack() as stack:
+            recorder = stack.enter_context(
+                MLflowRecorder(
+                    sweep.root,
+                    _info(sweep, prepared, claim=claim),
+                    budget_view=budget.view if budget else None,
+                    trial_epsilon=budget.trial_epsilon if budget else None,
+                    charged_steps=budget.charged_steps if budget else None,
+                )
+            )
+            recorder.artifact(sweep.experiment)
+            recorder.artifact(sweep.plan)
+            curve = stack.enter_context(
+                CurveWatch(
+                    partial(curves_of_sweep, study, experiment),
+                    sweep,
+                    metric=metric.name,
+                    recorder=recorder,
+                    choose=partial(_chosen, study, experiment, plan),
+                )
+            )
+            live = stack.enter_context(
+                LiveView(
+                    name=sweep.id,
+                    subtitle=f"{plan.method}, {plan.model} on {plan.dataset}",
+                    trials=plan.trials,
+                    metric=metric.name,
+                    mode=metric.mode,
+                    budget_view=budget.view if budget else None,
+                    searched=plan.searched,
+                    earlier=earlier,
+                    note=lambda: f"MLflow: {recorder.status()}",
+                    console=console(quiet=True) if options.as_json else None,
+                    quiet=options.quiet,
+                    claim=claim,
+                    unit=plan.unit,
+                    waiting="" if options.local else "starting Ray …",
+                    finding=lambda: curve.line,
+                )
+            )
+            driver = StudyDriver(
+                study,
+                experiment.space,
+                trials=plan.trials,
+                steps_per_trial=plan.steps_per_trial,
+                rung_steps=plan.rungs,
+                metric=metric.name,
+                mode=metric.mode,
+                budget=budget,
+                observers=(recorder, curve, live, control),
+                shape_of=plan.shape_of,
+                cheapest=plan.cheapest(),
+                when_sure=experiment.search.when_sure,
+            )
+            control.driver = driver
+            stop = _kept(_execute(driver, sweep, prepared, budget, options), budget)
+            recorder.finish(stop.reason.value, reason=stop.detail)
+            state, detail = stop.reason.value, stop.detail
+    except (SweepInterrupted, KeyboardInterrupt) as error:
+        state = "interrupted"
+        raise SweepInterrupted(
+            f"interrupted; {_what_it_costs(sweep, prepared, study, budget)} "
+            f"Go on with: {resume_command(sweep)}{' --local' if options.local else ''}"
+        ) from error
+    except TunerError as error:
+        detail = type(error).__name__
+        raise
+    finally:
+        sweep.write_status(state=state, detail=detail, trials=plan.trials, ended=time.time(), pid=None)
+        leave(ledger, sweep, over=state not in {"interrupted", "failed"})
+    return _conclude(sweep, prepared, ledger, options, study=study, stop=stop, sent=recorder.status(), claim=claim)
+
+
+def _chosen(study: Study, experiment: Experiment, plan: Plan) -> Chosen | None:
+    trials = read_trials(study, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
+    return winner_of(study, trials, experiment)
+
+
+def _info(sweep: SweepFolder, prepared: Prepared, *, claim: str) -> SweepInfo:
+    """What MLflow is told; of a public search that it was made on the public records, not on those of the file."""
+    info, public = sweep_info(sweep, prepared, claim=claim), prepared.experiment.search.public
+    if prepared.plan.accounting != "public" or public is None:
+        return info
+    charged = info.settings["dataset"]
+    return replace(
+        info,
+        settings={
+            **info.settings,
+            "dataset": {**public.model_dump(mode="json", by_alias=True), "declared": "public"},
+            "charged_run": {"dataset": charged},
+        },
+    )
+
+
+def _what_it_costs(sweep: SweepFolder, prepared: Prepared, study: Study | None, budget: SearchBudget | None) -> str:
+    """What going on pays for again: the steps, and protected scores, that were charged and are in no checkpoint."""
+    if budget is None:
+        return "nothing is charged here; trials go on from their last checkpoints."
+    if study is None:
+        return "what was charged stays charged."
+    try:
+        return f"what was charged stays charged. {_paid_again(sweep, prepared, study, budget)}"
+    except TunerError:  # the ledger does not answer just now; the interruption is what is to be told
+        return (
+            "what was charged stays charged, and what a trial was charged since its last checkpoint is charged again."
+        )
+
+
+def _paid_again(sweep: SweepFolder, prepared: Prepared, study: Study, budget: SearchBudget) -> str:
+    plan = prepared.plan
+    trials = read_trials(study, mode=prepared.experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
+    promised, again, more, scores = budget.outstanding(), 0, 0, 0
+    for trial in trials:
+        if trial.state is not TrialState.RUNNING or trial.id not in promised:
+            continue
+        checkpoint = checkpoint_path(sweep.root, trial.id)
+        held = 0 if checkpoint is None else checkpoint_step(checkpoint)
+        rest, kept = plan.shape_of(trial.parameters).remaining(held), promised[trial.id]
+        again += max(budget.charged_steps(trial.id) - held, 0)
+        more += max(rest.steps - kept.steps, 0)
+        scores += max(rest.releases - kept.releases, 0)
+    if not more and not scores:
+        return "Every step that was charged is in a checkpoint: going on repeats none."
+    view = budget.view()
+    needs, left = [], []
+    for number, what, part in ((more, "step", view), (scores, "protected score", view.validation)):
+        if number and part is not None:
+            needs.append(count(number, what))
+            left.append(count(part.left_steps, what) if part.left_steps is not None else f"{part.left:.1%}")
+    short = more > (view.left_steps or 0) if view.left_steps is not None else False
+    if scores and view.validation is not None and view.validation.left_steps is not None:
+        short = short or scores > view.validation.left_steps
+    return (
+        f"{count(again, 'charged step')} {'is' if again == 1 else 'are'} in no checkpoint, and going on trains and "
+        f"charges them again. That needs {' and '.join(needs)} more than is reserved; {' and '.join(left)} "
+        f"{'are' if len(left) > 1 or not left[0].startswith('1 ') else 'is'} left"
+        f"{': too little for every trial that was cut off to end.' if short else '.'}"
+    )
+
+
+def _execute(
+    driver: StudyDriver, sweep: SweepFolder, prepared: Prepared, budget: SearchBudget | None, options: RunOptions
+) -> Stop:
+    from tuner.executors.base import Charge, NoCharge
+
+    def spec_for(suggestion: Suggestion) -> object:
+        spec = training_spec(
+            prepared.experiment,
+            prepared.request,
+            prepared.plan,
+            parameters=dict(suggestion.parameters),
+            number=suggestion.number,
+        )
+        if budget is not None:
+            budget.hold(
+                suggestion.trial_id,
+                sample_rate=spec.sample_rate,
+                noise_multiplier=spec.noise_multiplier,
+                score_noise=spec.score_noise,
+            )
+        return spec
+
+    def charge_for(trial_id: str) -> Charge:
+        return NoCharge() if budget is None else budget.charge_for(trial_id)
+
+    return execute(driver, prepared, options, folder=sweep.root, spec_for=spec_for, charge_for=charge_for)
+
+
+def _kept(stop: Stop, budget: SearchBudget | None) -> Stop:
+    """Say what a search that ended because its best was found has kept. The claim stays the cap."""
+    if stop.reason is not StopReason.FOUND or budget is None:
+        return stop
+    view = budget.view()
+    kept = f"{view.left:.0%} of the budget" if view.left_steps is None else count(view.left_steps, "step")
+    many = "are" if view.left_steps is not None and view.left_steps != 1 else "is"
+    spent = f"ε spent so far (odometer) {view.epsilon_spent:.4g} of at most {view.epsilon_cap:g}"
+    return replace(stop, detail=f"{stop.detail}; {kept} {many} kept ({spent})")
+
+
+def _conclude(
+    sweep: SweepFolder,
+    prepared: Prepared,
+    ledger: Ledger | None,
+    options: RunOptions,
+    *,
+    study: Study,
+    stop: Stop,
+    sent: SendStatus,
+    claim: str,
+) -> Ended:
+    """Say how it ended."""
+    from tuner.privacy.ledger.search_budget import SearchBudget
+
+    experiment, plan = prepared.experiment, prepared.plan
+    trials = read_trials(study, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
+    chosen = winner_of(study, trials, experiment)
+    report = sweep_report(
+        sweep,
+        experiment,
+        plan,
+        state=stop.reason.value,
+        reason=stop.detail,
+        trials=trials,
+        budget=None if ledger is None else SearchBudget(ledger, sweep.id).view(),
+        dataset=None if ledger is None else ledger.dataset_state(prepared.owner),
+        claim=claim,
+        not_started=not_started(study),
+        curves=curves_of_sweep(study, experiment),
+        chosen=chosen,
+    )
+    if claim or not options.next_commands:  # what comes next is the charged run, or the export
+        report = replace(report, next_commands=())
+    values = asdict(report)
+    values |= {"folder": str(sweep.root), "plan": plan.as_dict(), "tracking": asdict(sent)}
+    values["curves"] = [curve.as_dict() for curve in report.curves]
+    values["best"] = None if report.winner is None else asdict(report.winner)
+    values["chosen"] = None if chosen is None else chosen.as_dict()
+    values["claim"] = None if ledger is None else {"epsilon": plan.epsilon, "delta": plan.delta}
+    values = {key: value for key, value in values.items() if key not in _FOR_PAGES}
+    if options.summary and not options.as_json:
+        console().print(summary(report))
+        if not sent.complete:
+            options.say(f"MLflow: {sent}. Send the rest later: tune sync {unique_name(sweep)}{storage_option(sweep)}")
+    code = 0
+    if not any(trial.state in {TrialState.COMPLETE, TrialState.PRUNED} for trial in trials):
+        refused = stop.reason is StopReason.BUDGET and not trials
+        code = BudgetRefusedError.exit_code if refused else TunerError.exit_code
+    return Ended(code=code, state=stop.reason.value, values=values)

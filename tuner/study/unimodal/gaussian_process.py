@@ -1,0 +1,344 @@
+"""A Gaussian process of the score over the parameter, the fraction of the steps and what else is searched.
+
+    score(trial, x, z, t) = mean(t) + s(t) [g(x − d log t, z, log t) + h(z, log t)] + effect of the trial + noise
+
+`mean` is free at each rung; g, the curve, has a Matérn 5/2 kernel in x and a squared exponential one in log t;
+s(t) = √t, for the curve grows out of the common start; d ≥ 0 is the drift of the optimum to larger values while
+training goes on. z are the other searched parameters: h is the level that they give to the whole curve, and half of
+g's variance is common to all of them. A trial's effect has a persistent, a decaying and a fresh part. Hyper-parameters
+are averaged over a grid by their marginal likelihood times prior (Rasmussen & Williams 2006, chapters 2 and 5), in
+units of the tolerance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from tuner.study.unimodal.records import Context, Seen
+
+__all__ = ["Draws", "HyperGrid", "Posterior", "fit"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HyperGrid:
+    """Where the hyper-parameters are looked for.
+
+    Attributes:
+        amplitudes: of g, in tolerances.
+        lengths: of the kernel in x, in lengths of the axis.
+        drifts: d, in lengths of the axis for each unit of log t.
+        noises: standard deviation of a trial's whole effect, in tolerances; log-normal around 1.
+        levels: of h, in amplitudes of g; only where something else is searched.
+        time_length: of the kernel in log t.
+        rough_left: noise at place 0 is 1 + this, times what it is at the other end (DPLIS, Table 10).
+    """
+
+    amplitudes: tuple[float, ...] = (2.5, 5.0, 10.0, 20.0, 40.0, 80.0)
+    lengths: tuple[float, ...] = (0.15, 0.3, 0.6)
+    drifts: tuple[float, ...] = (0.0, 0.12, 0.35)
+    noises: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+    levels: tuple[float, ...] = (0.5, 2.0)
+    time_length: float = 0.8
+    rough_left: float = 0.8
+
+
+_AMPLITUDE: Final = (np.log(8.0), 1.0)  # median and deviation of the logarithm
+_LENGTH: Final = (np.log(0.35), 0.6)
+_NOISE: Final = (0.0, 0.7)
+_DRIFT: Final = 0.3  # exponential
+_MEAN: Final = 30.0
+"""Deviation of a rung's mean, in amplitudes: free, but for numbers that a computer can hold."""
+
+FAR: Final = 15.0
+"""Tolerances below the best score of a rung from which on it does not matter how far below."""
+
+FAR_OF_RUNS: Final = 60.0
+"""The same where runs are compared: a run may lead by more than `FAR`, and by luck alone."""
+
+FAR_AMONG: Final = 40.0
+"""The same among trials that differ in more than the parameter: how much the level changes is learned too."""
+
+_COMMON: Final = 0.5  # of g's variance, to all contexts
+_Z_CURVE, _Z_LEVEL = 1.0, 0.4  # lengths in which a number between 0 and 1 changes the curve, and its level
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Possible curves at the end of training, up to a constant.
+
+    Attributes:
+        values: shape (draws, contexts, places).
+        amplitudes: of g in each draw, in tolerances, shape (draws,).
+        lengths: of its kernel, shape (draws,).
+    """
+
+    values: Array
+    amplitudes: Array
+    lengths: Array
+
+
+@dataclass(frozen=True, eq=False)
+class _Solved:
+    """One point of the hyper-grid; `noise` is in amplitudes."""
+
+    weight: float
+    amplitude: float
+    noise: float
+    length: float
+    drift: float
+    level: float
+    lower: Array
+    half: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """What is believed of the curve, ready to be asked for.
+
+    Attributes:
+        noise: standard deviation of a trial's effect, in units of the score, averaged.
+        drift: averaged, in lengths of the axis for each unit of log t.
+    """
+
+    noise: float
+    drift: float
+    _seen: Seen
+    _tolerance: float
+    _hyper: HyperGrid
+    _solved: tuple[_Solved, ...]
+
+    def draws(self, grid: Array, contexts: Sequence[Context], count: int, random: np.random.Generator) -> Draws:
+        """Curves of several contexts, drawn jointly; the hyper-parameters in proportion to their weights.
+
+        Args:
+            grid: places, shape (places,).
+            contexts: at least one.
+            count: draws.
+            random: draws them.
+        """
+        weights = np.array([each.weight for each in self._solved])
+        shares = np.floor(weights * count).astype(int)
+        shares[0] += count - shares.sum()
+        normal = random.standard_normal((count, grid.size * len(contexts)))
+        values, begin = np.empty_like(normal), 0
+        for solved, share in zip(self._solved, shares, strict=True):
+            mean, root = self._curve(solved, grid, contexts)
+            values[begin : begin + share] = mean + normal[begin : begin + share] @ root.T
+            begin += share
+        return Draws(
+            values.reshape(count, len(contexts), grid.size),
+            np.repeat([each.amplitude for each in self._solved], shares),
+            np.repeat([each.length for each in self._solved], shares),
+        )
+
+    def mean(self, grid: Array, contexts: Sequence[Context]) -> Array:
+        """The curve of each context, averaged over the hyper-parameters, shape (contexts, places)."""
+        found = np.zeros(grid.size * len(contexts))
+        for each in self._solved:  # without the covariance, whose root would be cubic in the number of contexts
+            whole = np.linalg.solve(each.lower.T, each.half)
+            found += each.weight * self._tolerance * (self._cross(each, grid, contexts).T @ whole)
+        return found.reshape(len(contexts), grid.size)
+
+    def ahead(self, trial: int, place: float, context: Context) -> float:
+        """Probability that a trial's own last score will be above the best that any trial ended with.
+
+        Of the run, with the luck that its scores so far have shown, where a curve is of all runs of a configuration.
+        The curve is of any shape. 1 where no trial ended, or where this one said nothing.
+
+        Args:
+            trial: number of a trial that has not ended.
+            place: its own.
+            context: its own.
+        """
+        at, fraction, score, number = self._seen.arrays
+        ends, own = np.flatnonzero(fraction == 1), number == trial
+        if not (ends.size and own.any()):
+            return 1.0
+        best, log_t = int(ends[score[ends].argmax()]), np.log(fraction)
+        same_rung = fraction[:, None] == fraction[None, :]
+        y = _centred(_not_far_below(score, self._tolerance, (same_rung, FAR_OF_RUNS)), same_rung)
+        rough = _rough(self._hyper, np.array([place]))[0]
+        effect = np.where(own, _rough(self._hyper, at) * rough * (1 + np.exp(2 * log_t)) / 3, 0.0)
+        found = 0.0
+        for each in self._solved:
+            cross = self._cross(each, np.array([place]), (context,))[:, 0] + each.noise**2 * effect
+            cross += _MEAN**2 * (fraction == 1)
+            back = np.linalg.solve(each.lower, cross)
+            half = np.linalg.solve(each.lower, y)
+            prior = 1.0 + each.level**2 + (each.noise * rough) ** 2 + _MEAN**2
+            spread = each.amplitude * np.sqrt(max(prior - float(back @ back), 1e-12))
+            lead = float(back @ half) - float(y[best])
+            found += each.weight * float(ndtr(lead / spread))
+        return found
+
+    def _cross(self, solved: _Solved, grid: Array, contexts: Sequence[Context]) -> Array:
+        """Covariance of the records and the curves, one context after the other, shape (records, …)."""
+        place, fraction, _, _ = self._seen.arrays
+        log_t = np.log(fraction)
+        to_end = np.exp(-0.5 * (log_t / self._hyper.time_length) ** 2) * np.sqrt(fraction)
+        known = _distances([r.context for r in self._seen.records], contexts)
+        places, many = np.tile(grid, len(contexts)), np.repeat(np.arange(len(contexts)), grid.size)
+        z = place - solved.drift * log_t
+        cross = _matern(np.abs(z[:, None] - places[None, :]) / solved.length) * _shared(known)[:, many]
+        cross += solved.level**2 * _level(known)[:, many]
+        found: Array = cross * to_end[:, None]
+        return found
+
+    def _curve(self, solved: _Solved, grid: Array, contexts: Sequence[Context]) -> tuple[Array, Array]:
+        """Mean and root of the covariance of the curves, one context after the other, in the score's unit."""
+        here = _distances(contexts, contexts)
+        places, many = np.tile(grid, len(contexts)), np.repeat(np.arange(len(contexts)), grid.size)
+        back = np.linalg.solve(solved.lower, self._cross(solved, grid, contexts))
+        prior = _matern(np.abs(places[:, None] - places[None, :]) / solved.length) * _shared(here)[many][:, many]
+        prior += solved.level**2 * _level(here)[many][:, many]
+        root = np.asarray(np.linalg.cholesky(prior - back.T @ back + 1e-6 * np.eye(places.size)), dtype=np.float64)
+        return self._tolerance * (back.T @ solved.half), self._tolerance * solved.amplitude * root
+
+
+def fit(seen: Seen, *, tolerance: float, hyper: HyperGrid | None = None) -> Posterior:
+    """Condition the process on what was seen.
+
+    Args:
+        seen: at least one record.
+        tolerance: how much better a score must be to matter; the unit of all priors.
+        hyper: where the hyper-parameters are looked for.
+
+    Raises:
+        ValueError: nothing was seen.
+    """
+    if not seen.records:
+        raise ValueError("a curve needs at least one record")
+    hyper = hyper or HyperGrid()
+    place, fraction, score, trial = seen.arrays
+    log_t = np.log(fraction)
+    contexts = [record.context for record in seen.records]
+    same_rung = fraction[:, None] == fraction[None, :]
+    y = _without_cliffs(score, tolerance, same_rung, contexts)
+    y = _centred(y, same_rung)
+    gap = np.abs(log_t[:, None] - log_t[None, :])
+    in_time = np.exp(-0.5 * (gap / hyper.time_length) ** 2) * np.sqrt(np.outer(fraction, fraction))
+    rough = _rough(hyper, place)
+    effect = (trial[:, None] == trial[None, :]) * np.outer(rough, rough) * (1 + np.exp(-2 * gap)) / 3
+    effect += np.diag(rough**2 / 3)
+    # Of a mean of several trials; of two such means over the same trials, or over those that were left of them.
+    count = np.array([record.count for record in seen.records], dtype=float)
+    effect /= np.maximum(count[:, None], count[None, :])
+    alone = len(set(contexts)) == 1
+    distances = _distances(contexts, contexts)
+    shared, level = in_time * _shared(distances), in_time * _level(distances)
+
+    # With the noise as a share of the amplitude, the amplitude is a factor of the whole covariance: it needs no other
+    # root.
+    shapes = list(product(hyper.lengths, hyper.drifts, hyper.levels[:1] if alone else hyper.levels))
+    scales = np.array(list(product(hyper.amplitudes, hyper.noises)))
+    shares, which = np.unique(np.round(scales[:, 1] / scales[:, 0], 12), return_inverse=True)
+    noisy = (shares**2)[:, None, None] * effect + _MEAN**2 * same_rung + 1e-6 * np.eye(y.size)
+    evidence = np.empty((len(shapes), len(scales)))
+    solved: list[tuple[Array, Array]] = []
+    for row, (length, drift, height) in enumerate(shapes):
+        z = place - drift * log_t
+        curve = _matern(np.abs(z[:, None] - z[None, :]) / length) * shared
+        lower = np.linalg.cholesky((curve if alone else curve + height**2 * level) + noisy)
+        half = np.linalg.solve(lower, np.broadcast_to(y[:, None], (len(shares), y.size, 1)))[..., 0]
+        logs = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(1)
+        evidence[row] = -0.5 * (half**2).sum(1)[which] / scales[:, 0] ** 2 - logs[which] - y.size * np.log(scales[:, 0])
+        evidence[row] += _log_prior(length, drift, scales)
+        solved.append((lower, half))
+    weights = np.exp(evidence - evidence.max())
+    weights /= weights.sum()
+    order = [int(flat) for flat in np.argsort(-weights, axis=None)[:12] if weights.flat[flat] > 0.01]
+    kept = sum(float(weights.flat[flat]) for flat in order)
+    found = []
+    for flat in order:
+        row, column = divmod(flat, len(scales))
+        length, drift, height = shapes[row]
+        lower, half = solved[row][0][which[column]], solved[row][1][which[column]]
+        weight, amplitude = float(weights.flat[flat]) / kept, float(scales[column, 0])
+        noise = float(scales[column, 1] / scales[column, 0])
+        found.append(_Solved(weight, amplitude, noise, length, drift, 0.0 if alone else height, lower, half))
+    noise = float((weights.sum(0) * scales[:, 1]).sum() * tolerance)
+    drifted = float(sum(weights[row].sum() * drift for row, (_, drift, _) in enumerate(shapes)))
+    return Posterior(noise, drifted, seen, tolerance, hyper, tuple(found))
+
+
+def _without_cliffs(score: Array, tolerance: float, same_rung: NDArray[np.bool_], contexts: list[Context]) -> Array:
+    """Scores in tolerances, those far below the best of their rung taken for far below and no more.
+
+    A smooth curve through a cliff, of trials that collapsed for example, overshoots beside it, and no place that was
+    tried would be near such a top. What is unimodal stays so.
+    """
+    number = {context: place for place, context in enumerate(dict.fromkeys(contexts))}
+    own = np.array([number[context] for context in contexts])
+    return _not_far_below(score, tolerance, (same_rung, FAR_AMONG), (same_rung & (own[:, None] == own[None, :]), FAR))
+
+
+def _not_far_below(score: Array, tolerance: float, *groups: tuple[NDArray[np.bool_], float]) -> Array:
+    """Scores in tolerances, each at most so far below the best of its group."""
+    with np.errstate(over="ignore"):
+        known: Array = (score - score.max()) / tolerance
+        for group, far in groups:
+            top = np.array([score[row].max() for row in group])
+            known = np.maximum(known, np.maximum((top - score.max()) / tolerance, -1e9) - far)
+    return known
+
+
+def _centred(y: Array, same_rung: NDArray[np.bool_]) -> Array:
+    """Less the mean of their rung, only for the sake of the digits: the means are free."""
+    found: Array = y - np.array([y[row].mean() for row in same_rung])
+    return found
+
+
+def _rough(hyper: HyperGrid, place: Array) -> Array:
+    """Of a trial's effect, how much larger it is at a place than far to the right."""
+    found: Array = 1.0 + hyper.rough_left * np.exp(-place / 0.45)
+    return found
+
+
+def _matern(distance: Array) -> Array:
+    scaled = np.sqrt(5.0) * distance
+    found: Array = (1 + scaled + scaled**2 / 3) * np.exp(-scaled)
+    return found
+
+
+def _shared(distances: Array) -> Array:
+    found: Array = _COMMON + (1 - _COMMON) * np.exp(-0.5 * distances / _Z_CURVE**2)
+    return found
+
+
+def _level(distances: Array) -> Array:
+    found: Array = np.exp(-0.5 * distances / _Z_LEVEL**2)
+    return found
+
+
+def _distances(rows: Sequence[Context], columns: Sequence[Context]) -> Array:
+    """Squared, summed over the other parameters; another word, or a parameter that one has and one has not, is 1."""
+    known = list(dict.fromkeys((*rows, *columns)))
+    found, values = np.zeros((len(known), len(known))), [dict(context.values) for context in known]
+    for name in sorted({name for each in values for name in each}):
+        own = [each.get(name, "") for each in values]
+        numbers = np.array([value if isinstance(value, float) else np.nan for value in own])
+        words = np.array([str(value) for value in own], dtype=object)
+        apart = (numbers[:, None] - numbers[None, :]) ** 2
+        found += np.where(np.isnan(apart), words[:, None] != words[None, :], apart)
+    place = {context: number for number, context in enumerate(known)}
+    return found[np.ix_([place[row] for row in rows], [place[column] for column in columns])]
+
+
+def _log_prior(length: float, drift: float, scales: Array) -> Array:
+    amplitude, noise = np.log(scales[:, 0]), np.log(scales[:, 1])
+    found: Array = (
+        -0.5 * ((np.log(length) - _LENGTH[0]) / _LENGTH[1]) ** 2
+        - drift / _DRIFT
+        - 0.5 * ((amplitude - _AMPLITUDE[0]) / _AMPLITUDE[1]) ** 2
+        - 0.5 * ((noise - _NOISE[0]) / _NOISE[1]) ** 2
+    )
+    return found

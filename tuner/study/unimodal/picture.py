@@ -1,0 +1,303 @@
+"""What is shown of a curve: plain numbers in the units of the parameter and of the score, and the words for them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuner.study.unimodal.axis import Axis, Warp
+from tuner.study.unimodal.beliefs import Beliefs
+from tuner.study.unimodal.gaussian_process import FAR
+from tuner.study.unimodal.records import Record
+
+__all__ = ["LEVEL", "NEVER_STARTED", "CurvePicture", "CurvePoint", "picture"]
+
+Array = NDArray[np.float64]
+
+LEVEL = 0.01
+"""Of the bracket over all looks, and so of the test of unimodality."""
+
+NEVER_STARTED = "never started"
+"""The state of a trial that was excluded before its first step."""
+
+BAND = (0.1, 0.9)
+"""Quantiles of the curves that the band shows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvePoint:
+    """One trial.
+
+    Attributes:
+        trial: number.
+        value: of the parameter.
+        score: the last one; None where there is none.
+        fraction: of the steps after which it was scored; 0 where it was not.
+        state: ``complete``, ``pruned``, ``running`` or `NEVER_STARTED`.
+    """
+
+    trial: int
+    value: float
+    score: float | None
+    fraction: float
+    state: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvePicture:
+    """The curve of one parameter as a search believes it.
+
+    Attributes:
+        parameter: its name.
+        low: least value of the parameter.
+        high: largest value.
+        warp: scale of the axis on which it is modelled and drawn.
+        maximize: whether larger scores are better.
+        values: where the curve is told; with the next three empty while nothing was scored.
+        mean: the curve.
+        band_low: quantile 10 % of the curves that are possible.
+        band_high: quantile 90 %.
+        height_at: fraction of the steps whose scores give the curve its height; below 1 until a trial is complete.
+        drawn_for: the trial whose other parameters the curve is drawn for; None where nothing else is searched.
+        scaled_by: parameters that multiply this one, each from the middle of its range; values here are the product.
+        above: the best value is above this one; None where nothing says so.
+        below: the best value is below this one; None where nothing says so.
+        level: probability, over all looks, that `above` or `below` is wrong of a curve with one top.
+        unimodal: whether the assumption of one top stands.
+        one_top: probability of it by the model; 0 where it was rejected.
+        points: the trials, by number.
+        best: the complete trial that is believed to be the best; None while there is none.
+        near: probability that it is within the tolerance of the best.
+        tolerance: how much better a score must be to matter.
+        noise: standard deviation of what is a trial's own luck, by the model; None while nothing was scored.
+        fallback: what decides where unimodality was rejected; empty where it is not known.
+    """
+
+    parameter: str
+    low: float
+    high: float
+    warp: Warp
+    maximize: bool = True
+    values: tuple[float, ...] = ()
+    mean: tuple[float, ...] = ()
+    band_low: tuple[float, ...] = ()
+    band_high: tuple[float, ...] = ()
+    height_at: float = 0.0
+    drawn_for: int | None = None
+    scaled_by: tuple[str, ...] = ()
+    above: float | None = None
+    below: float | None = None
+    level: float = LEVEL
+    unimodal: bool = True
+    one_top: float | None = None
+    points: tuple[CurvePoint, ...] = ()
+    best: int | None = None
+    near: float | None = None
+    tolerance: float
+    noise: float | None = None
+    fallback: str = ""
+
+    @property
+    def axis(self) -> Axis:
+        """On which it is drawn."""
+        return Axis(self.low, self.high, self.warp)
+
+    def point(self, trial: int | None) -> CurvePoint | None:
+        """A trial by its number."""
+        return next((point for point in self.points if point.trial == trial), None)
+
+    @property
+    def where(self) -> str:
+        """Between which values the best is, in a few words; empty where neither end is excluded."""
+        if not self.unimodal:
+            return ""
+        if self.above is not None and self.below is not None:
+            return f"between {_number(self.above)} and {_number(self.below)}"
+        if self.above is not None:
+            return f"above {_number(self.above)}"
+        return "" if self.below is None else f"below {_number(self.below)}"
+
+    @property
+    def chance(self) -> str:
+        """`near` in words; 1 and 0 are not claimed, for it is counted among some hundred curves."""
+        return "" if self.near is None else _chance(self.near)
+
+    @property
+    def rejected(self) -> str:
+        """Why unimodality was rejected and what follows, as a sentence; empty while it stands."""
+        if self.unimodal:
+            return ""
+        instead = f" The search goes on without the assumption, pruning by {self.fallback}." if self.fallback else ""
+        return (
+            f"Not unimodal in {self.parameter}: of a curve with one top the complete trials would put it above "
+            f"{_number(self.above)} and below {_number(self.below)}, which is no place (level "
+            f"{_percent(self.level)} over all looks).{instead or ' The search goes on without the assumption.'}"
+        )
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What is seen."""
+        said = [self.rejected] if self.rejected else [self._bracket_sentence]
+        if self.unimodal and self.one_top is not None:
+            said.append(f"That there is one top has probability {_chance(self.one_top)}, by the model.")
+        best = self.point(self.best)
+        if best is not None and self.near is not None:
+            said.append(
+                f"By the curve trial {best.trial} ({self.parameter} = {_number(best.value)}) is the best of the "
+                f"complete ones: within {_number(self.tolerance)} of the best there is with probability {self.chance}."
+            )
+        elif self.points:
+            said.append("No trial is complete yet.")
+        if self.values and self.height_at < 1:
+            said.append(f"The height of the curve is that of scores after {_percent(self.height_at)} of the steps.")
+        if self.drawn_for is not None:
+            said.append(
+                f"Other parameters are searched too: the curve is drawn for those of trial {self.drawn_for}, and "
+                "trials with others may lie beside it."
+            )
+        if self.scaled_by:
+            said.append(
+                f"{self.parameter} stands here for its product with {' and '.join(self.scaled_by)}, each from the "
+                "middle of its range."
+            )
+        return tuple(said)
+
+    @property
+    def line(self) -> str:
+        """The same in one line."""
+        if not self.unimodal:
+            instead = f"pruning by {self.fallback}" if self.fallback else "searched without the assumption"
+            return f"{self.parameter}: not unimodal (level {_percent(self.level)}): {instead}"
+        said = [f"best {self.where}" if self.where else "no end excluded yet"]
+        if self.best is not None and self.near is not None:
+            said.append(f"trial {self.best} near the best with {self.chance}")
+        return f"{self.parameter}: {'; '.join(said)}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {**asdict(self), "sentences": list(self.sentences), "band": list(BAND)}
+
+    @property
+    def _bracket_sentence(self) -> str:
+        if not self.where:
+            return f"Neither end of {self.parameter} is excluded yet (level {_percent(self.level)} over all looks)."
+        sure = f"level {_percent(self.level)} over all looks, for a curve with one top"
+        return f"The best {self.parameter} is {self.where} ({sure})."
+
+
+def picture(
+    beliefs: Beliefs, parameter: str, *, maximize: bool = True, fallback: str = "", scaled_by: tuple[str, ...] = ()
+) -> CurvePicture:
+    """From beliefs to what is shown of them.
+
+    Args:
+        beliefs: of a study.
+        parameter: its name.
+        maximize: whether larger scores are better; beliefs are of scores that were turned so that they are.
+        fallback: what decides where unimodality was rejected.
+        scaled_by: parameters that multiply this one on the axis.
+    """
+    axis, sign = beliefs.rules.axis, 1.0 if maximize else -1.0
+    best = beliefs.best()
+    points = _points(beliefs, sign)
+    standing = next((trial for trial in beliefs.seen.trials if trial.trial == best), None)
+    limits = beliefs.bracket
+    told: dict[str, Any] = {}
+    if beliefs.posterior is not None:
+        curves, height_at, of = _at_height(beliefs)
+        low, high = np.quantile(sign * curves, BAND, axis=0)
+        told = {
+            "values": tuple(_tidy(axis.value(each)) for each in axis.grid),
+            "mean": _numbers(sign * curves.mean(0)),
+            "band_low": _numbers(low),
+            "band_high": _numbers(high),
+            "height_at": height_at,
+            "noise": _tidy(beliefs.posterior.noise),
+            "drawn_for": of if len({record.context for record in beliefs.seen.records}) > 1 else None,
+        }
+    return CurvePicture(
+        parameter=parameter,
+        low=axis.low,
+        high=axis.high,
+        warp=axis.warp,
+        maximize=maximize,
+        **told,
+        above=_tidy(axis.value(limits.low)) if isfinite(limits.low) else None,
+        below=_tidy(axis.value(limits.high)) if isfinite(limits.high) else None,
+        unimodal=beliefs.unimodal,
+        one_top=beliefs.one_top if beliefs.posterior is not None else None,
+        points=points,
+        best=best,
+        near=None if standing is None else beliefs.near_trial(standing),
+        tolerance=beliefs.rules.tolerance,
+        fallback=fallback,
+        scaled_by=scaled_by,
+    )
+
+
+def _points(beliefs: Beliefs, sign: float) -> tuple[CurvePoint, ...]:
+    last: dict[int, Record] = {}
+    for record in beliefs.seen.records:
+        if record.trial not in last or record.fraction > last[record.trial].fraction:
+            last[record.trial] = record
+    found = []
+    for trial in beliefs.seen.trials:
+        scored = last.get(trial.trial)
+        found.append(
+            CurvePoint(
+                trial=trial.trial,
+                value=_tidy(beliefs.rules.axis.value(trial.place)),
+                score=None if scored is None else _tidy(sign * scored.score),
+                fraction=0.0 if scored is None else scored.fraction,
+                state=NEVER_STARTED if trial.state == "pruned" and scored is None else trial.state,
+            )
+        )
+    return tuple(sorted(found, key=lambda point: point.trial))
+
+
+def _at_height(beliefs: Beliefs) -> tuple[Array, float, int]:
+    """Each curve at the height of what was seen, after which fraction of the steps that was, and in which trial.
+
+    Curves are known up to a constant, each up to its own: it is put through the scores of the furthest rung, so that
+    what the curves have in common there is no doubt. Of trials that differ in more than the parameter only those that
+    are like the one with the best score, of which the curves are, tell its height.
+    """
+    done = {trial.trial for trial in beliefs.seen.standing("complete")}
+    whole = [record for record in beliefs.seen.records if record.fraction == 1 and record.trial in done]
+    records = whole or beliefs.seen.records
+    reached = max(record.fraction for record in records)
+    there = [record for record in records if record.fraction == reached]
+    best = min(there, key=lambda record: (-record.score, record.trial))
+    # What is far below the best is so in the curve as well, but not how far.
+    least = best.score - FAR * beliefs.rules.tolerance
+    like = [record for record in there if record.context == best.context and record.score >= least]
+    grid, curves = beliefs.rules.axis.grid, beliefs.curves
+    places = np.array([record.place for record in like])
+    scores = np.array([record.score for record in like])
+    seen = np.array([np.interp(places, grid, curve) for curve in curves])
+    return curves + (scores - seen).mean(1)[:, None], reached, best.trial
+
+
+def _numbers(values: Array) -> tuple[float, ...]:
+    return tuple(_tidy(float(value)) for value in values)
+
+
+def _tidy(value: float) -> float:
+    """Without the digits that going to the axis and back leaves behind."""
+    return float(f"{value:.12g}")
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def _chance(probability: float) -> str:
+    return "> 0.99" if probability > 0.99 else "< 0.01" if probability < 0.01 else f"{probability:.2f}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"

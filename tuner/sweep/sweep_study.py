@@ -1,0 +1,122 @@
+"""A sweep's Optuna study: its storage, sampler and pruner as the experiment names them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuner.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from optuna.pruners import BasePruner
+    from optuna.samplers import BaseSampler
+    from optuna.study import Study
+
+    from tuner.experiment import Experiment
+    from tuner.plan.plan import Plan
+    from tuner.study.unimodal_options import Unimodality
+    from tuner.sweep.folder import SweepFolder
+
+__all__ = ["check_search", "open_sweep_study"]
+
+
+def open_sweep_study(sweep: SweepFolder, experiment: Experiment, plan: Plan) -> Study:
+    """The sweep's study, made when it is not there. Of a sealed search every candidate is drawn secretly.
+
+    Raises:
+        tuner.errors.InputError: Optuna refuses an option of the sampler or the pruner.
+        tuner.errors.TunerError: the storage is there and cannot be read.
+    """
+    from tuner.study.storage import open_storage, open_study
+
+    return open_study(
+        open_storage(sweep.work),
+        sweep.id,
+        mode=experiment.search.metric.mode,
+        sampler=lambda before: _sampler(experiment, plan.rungs, before, plan),
+        pruner=_pruner(experiment, plan.rungs, plan),
+    )
+
+
+def check_search(experiment: Experiment, rungs: Sequence[int]) -> None:
+    """Let the sampler propose and the pruner judge once, on a study in memory: Optuna checks some options only then.
+
+    Args:
+        experiment: the search.
+        rungs: the steps at which its trials report.
+
+    Raises:
+        tuner.errors.InputError: Optuna refuses an option of the sampler or the pruner.
+    """
+    import optuna
+
+    from tuner.study.suggest import OptunaSuggest
+
+    sampler, pruner = _sampler(experiment, rungs, 0), _pruner(experiment, rungs)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    maximize = experiment.search.metric.mode == "max"
+    study = optuna.create_study(direction="maximize" if maximize else "minimize", sampler=sampler, pruner=pruner)
+    try:
+        for _ in range(2):  # the second has a trial before it to look at
+            trial = study.ask()
+            experiment.space.sample(OptunaSuggest(trial))
+            for step in rungs:
+                trial.report(0.5, step)
+                trial.should_prune()
+            study.tell(trial, 0.5)
+    except (TypeError, ValueError, ArithmeticError) as error:
+        used = f"sampler {experiment.search.sampler.name} or pruner {experiment.search.pruner.name}"
+        raise InputError(f"the options of {used} must be ones that Optuna takes, it says: {error}.") from error
+
+
+def _sampler(experiment: Experiment, rungs: Sequence[int], trials_before: int, plan: Plan | None = None) -> BaseSampler:
+    from tuner.study.samplers import make_sampler
+
+    search = experiment.search
+    return make_sampler(
+        search.sampler.name,
+        search.sampler.options,
+        seed=experiment.seed,
+        trials_before=trials_before,
+        space=experiment.space,
+        secret=experiment.privacy.accounting == "selection",
+        unimodality=_unimodality(experiment, rungs, plan),
+    )
+
+
+def _pruner(experiment: Experiment, rungs: Sequence[int], plan: Plan | None = None) -> BasePruner:
+    from tuner.study.pruners import make_pruner
+
+    pruner = experiment.search.pruner
+    told = _unimodality(experiment, rungs, plan)
+    return make_pruner(pruner.name, pruner.options, rung_steps=rungs, unimodality=told)
+
+
+def _unimodality(experiment: Experiment, rungs: Sequence[int], plan: Plan | None) -> Unimodality:
+    """What is unimodal in a search. What matters matters to both: a tolerance of one of the two is also the other's."""
+    from tuner.study.promotion import full_fidelity_from
+    from tuner.study.unimodal_options import Unimodality, parameters_of, usual_tolerance
+
+    search = experiment.search
+    told = (part.options.get("tolerance") for part in (search.sampler, search.pruner))
+    usual, share = search.metric.name, experiment.dataset.validation.fraction
+    size, blurred = (None, 0.0) if plan is None else _scored_on(plan)
+    scored = None if size is None else size * share / (1 - share)
+    return Unimodality(
+        parameters=parameters_of(experiment.space),
+        last_step=rungs[-1],
+        tolerance=next((float(each) for each in told if each is not None), usual_tolerance(usual, scored, blurred)),
+        full_from=full_fidelity_from(experiment.space, rungs),
+    )
+
+
+def _scored_on(plan: Plan) -> tuple[int, float]:
+    """Training records beside those that score, and the standard error of a score's own noise.
+
+    A public search is on the public records, and scores without noise, whichever of its two plans this is: that of its
+    file, by which it is shown, or that by which it runs.
+    """
+    if plan.public is not None:
+        return int(plan.public["train_size"]), 0.0
+    return plan.train_size, 0.0 if plan.validation is None else float(plan.validation["standard_error"])
