@@ -37,8 +37,8 @@ def _install(jump: Path) -> None:
 
     import tuner.cli.app
     import tuner.privacy.ledger.ledger
-    import tuner.recorder.recorder  # noqa: F401 - imported so that their names can be replaced
-    import tuner.runner.commands
+    import tuner.recorder.recorder
+    import tuner.runner.commands  # noqa: F401 - imported so that their names can be replaced
 
     time.time = lambda: _TIME() + shift()
     for name, module in list(sys.modules.items()):

@@ -86,7 +86,10 @@ def test_a_ledger_has_an_id_that_stays(door: Backdoor, store: Store) -> None:
 
 
 def test_creation_is_won_by_one(door: Backdoor) -> None:
-    code = "import sys; from tuner.privacy.ledger.store import open_store; print(open_store(sys.argv[1], create=True).ledger_id)"
+    code = (
+        "import sys; from tuner.privacy.ledger.store import open_store\n"
+        "print(open_store(sys.argv[1], create=True).ledger_id)"
+    )
     made = [child(code, door.url) for _ in range(3)]
     said = {maker.communicate(timeout=60)[0] for maker in made}
     assert [maker.returncode for maker in made] == [0, 0, 0]
