@@ -1,0 +1,1 @@
+"""Measurements of the code's layout; `python -m benchmarks.house` prints them."""

@@ -1,0 +1,182 @@
+"""Each measurement of the layout finds what is planted in a small checkout, and nothing in a clean one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from benchmarks.house.__main__ import main, measure
+
+CLEAN = {
+    "pyproject.toml": """
+        [tool.importlinter]
+        contracts = [{ type = "layers", containers = ["tuner"], layers = ["plan", "privacy"] }]
+        """,
+    "README.md": "Two words - here.",
+    "docs/page.md": "# One page\n",
+    "tuner/__init__.py": "",
+    "tuner/plan/__init__.py": "",
+    "tuner/plan/shapes.py": """
+        from tuner.privacy import filters
+
+        def shape(kind: str = "coupon_book") -> object:
+            return filters.CouponBook()
+        """,
+    "tuner/privacy/__init__.py": "",
+    "tuner/privacy/filters.py": """
+        class CouponBook:
+            kind = "coupon_book"
+        """,
+    "tuner/privacy/ledger/__init__.py": "",
+    "trainables/methods/dp_sgd.py": "def stages(): ...\n",
+    "trainables/methods/dplis.py": "def stages(): ...\n",
+    "benchmarks/speed/__main__.py": "",
+    "tests/test_plan.py": "def test_a(): ...\n",
+}
+SIX_LINES = "\n".join(f"value_{number} = {number}" for number in range(6))
+
+Measure = Callable[[dict[str, str]], dict[str, Any]]
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Measure:
+    """Measure the clean checkout with more files."""
+
+    def with_files(files: dict[str, str]) -> dict[str, Any]:
+        subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+        for name, text in (CLEAN | files).items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(dedent(text).lstrip("\n"))
+        subprocess.run(["git", "-C", str(tmp_path), "add", "."], check=True)
+        (tmp_path / "tuner" / "untracked.py").write_text("not python")
+        return measure(tmp_path)
+
+    return with_files
+
+
+def test_a_clean_checkout_has_no_findings(measured: Measure) -> None:
+    figures = measured({})
+    assert figures["falls_short"] == []
+    for name in ("flat_modules", "import_circles", "import_circles_with_type_checking", "filter_dispatch",
+                 "mode_dispatch", "double_names", "longest_shared_pairs", "long_modules"):  # fmt: skip
+        assert not figures[name], name
+
+
+def test_sizes(measured: Measure) -> None:
+    figures = measured({"tuner/one.py": "x = 1\n" * 401, "tests/conftest.py": "def f():\n    pass\n"})
+    assert figures["rooms"]["tuner"] == {"lines": 401, "files": 2}
+    assert figures["rooms"]["tuner/plan"] == {"lines": 4, "files": 2}
+    assert figures["rooms"]["tuner/privacy"] == {"lines": 2, "files": 2}
+    assert set(figures["rooms"]) >= {"tuner/privacy/ledger", "trainables/methods", "benchmarks/speed", "tests"}
+    assert figures["totals"]["packages"] == {"lines": 409, "files": 9}
+    assert figures["flat_modules"] == ["tuner/one.py"]
+    assert figures["long_modules"] == {"tuner/one.py": 401}
+    assert figures["contract_rows"] == 2
+    assert figures["function_median"] == 1
+    assert figures["doc_words"] == 5
+    assert figures["doc_words_of_pages"] == {"README.md": 3, "docs/page.md": 2}
+
+
+@pytest.mark.parametrize(
+    ("back", "circles", "with_types"),
+    [
+        ("from tuner.plan.shapes import shape", 1, 1),
+        ("def late():\n    import tuner.plan.shapes", 1, 1),
+        ("from ..plan import shapes", 1, 1),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from tuner.plan import shapes", 0, 1),
+        ("from tuner import plan", 0, 0),
+    ],
+)
+def test_import_circles(measured: Measure, back: str, circles: int, with_types: int) -> None:
+    figures = measured({"tuner/privacy/filters.py": back})
+    circle = ["tuner.plan.shapes", "tuner.privacy.filters"]
+    assert figures["import_circles"] == [circle] * circles
+    assert figures["import_circles_with_type_checking"] == [circle] * with_types
+
+
+def test_public_names_with_two_meanings(measured: Measure) -> None:
+    figures = measured(
+        {"search_spaces/a.py": "class shape: ...\ndef _own(): ...", "trainables/b.py": "def _own(): ..."}
+    )
+    assert figures["double_names"] == {"shape": ["search_spaces.a", "tuner.plan.shapes"]}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "a = kind == 'coupon_book'",
+        "a = kind in ('total_steps', 'auto')",
+        "a = kind is Kind.FIXED_ORDER",
+        "a = body['kind'] == CouponBook.kind",
+        "a = isinstance(given, CouponBook | int)",
+        "a = {'total_steps': 1, 'coupon_book': 2}[kind]",
+        "match given:\n    case CouponBook(): pass",
+        "match kind:\n    case 'sealed': pass",
+    ],
+)
+def test_dispatch_on_a_filter(measured: Measure, code: str) -> None:
+    figures = measured({"tuner/plan/caps.py": code})
+    assert figures["filter_dispatch"] == ["tuner/plan/caps.py"]
+    assert figures["mode_dispatch"] == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "a = accounting != 'selection'",
+        "match mode:\n    case 'public' | 'composition': pass",
+        "a = 1 if report.sealed else 2",
+        "a = not sweep.is_sealed",
+        "a = [x for x in rows if x.sealed]",
+        "if is_public_search(sweep): pass",
+        "a = known and details.get('public_search')",
+        "a = plan.selection is not None",
+    ],
+)
+def test_dispatch_on_a_mode(measured: Measure, code: str) -> None:
+    figures = measured({"tuner/plan/modes.py": code})
+    assert figures["mode_dispatch"] == ["tuner/plan/modes.py"]
+    assert figures["filter_dispatch"] == []
+
+
+@pytest.mark.parametrize("code", ["a = call(sealed=sealed)", "mode = 'public'", "a = {'public': None}", "a = 'x' == b"])
+def test_no_dispatch(measured: Measure, code: str) -> None:
+    assert measured({"tuner/plan/modes.py": code})["mode_dispatch"] == []
+
+
+def test_shared_code(measured: Measure) -> None:
+    with_noise = SIX_LINES.replace("\n", "  # a comment\n\n    # another\n", 2).replace("= 4", "=  4")
+    figures = measured(
+        {
+            "tuner/plan/a.py": f"import os\n\n{SIX_LINES}\n",
+            "tests/test_a.py": f'"""Tests."""\n\n{with_noise}\nvalue_6 = 6\n',
+            "tests/test_five.py": SIX_LINES.replace("value_5", "other"),
+        }
+    )
+    assert figures["shared_pairs"] == {"packages": 0, "benchmarks": 0, "tests": 0, "across": 1}
+    pair = {"lines": 6, "places": ["tests/test_a.py:3", "tuner/plan/a.py:3"], "area": "across"}
+    assert figures["longest_shared_pairs"] == [pair]
+
+
+def test_shared_code_within_one_file(measured: Measure) -> None:
+    figures = measured({"tests/test_a.py": f"{SIX_LINES}\n{SIX_LINES}\n"})
+    assert figures["shared_pairs"]["tests"] == 1
+
+
+def test_the_command_prints_json_last(measured: Measure, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figures = measured({f"tuner/flat_{number}.py": "" for number in range(6)})
+    assert main(["--json", "--root", str(tmp_path)]) == 0
+    printed = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert printed == figures
+    assert [line.split(":")[0] for line in printed["falls_short"]] == ["flat modules in tuner/"]
+
+
+def test_a_folder_without_a_checkout_cannot_be_measured(tmp_path: Path) -> None:
+    assert main(["--root", str(tmp_path / "missing")]) == 1
