@@ -88,7 +88,7 @@ class Scene:
 
 
 Fault = Callable[[Scene], Callable[[], None]]
-"""Causes a fault while the sweep is held, and answers what mends it."""
+"""Causes a fault while the sweep is held, and answers what fixes it."""
 
 
 def _full_disk(scene: Scene) -> Callable[[], None]:
@@ -117,11 +117,11 @@ def _read_only(scene: Scene) -> Callable[[], None]:
     scene.ledger.chmod(0o444)
     scene.books.chmod(0o555)
 
-    def mend() -> None:
+    def fix() -> None:
         scene.books.chmod(0o755)
         scene.ledger.chmod(0o644)
 
-    return mend
+    return fix
 
 
 def _truncated(scene: Scene) -> Callable[[], None]:
@@ -138,13 +138,13 @@ def _flipped_byte(scene: Scene) -> Callable[[], None]:
     flipped = bytes([whole[at] ^ 2])
     _put(scene.ledger, at, flipped)
 
-    def mend() -> None:
+    def fix() -> None:
         # The sweep may have charged more before it noticed: only this byte is put back.
         if scene.ledger.read_bytes()[at : at + 1] != flipped:
             raise RuntimeError("the byte that was flipped has moved; it cannot be put back")
         _put(scene.ledger, at, whole[at : at + 1])
 
-    return mend
+    return fix
 
 
 def _clock(scene: Scene) -> Callable[[], None]:
@@ -183,7 +183,7 @@ def measure(settings: Settings, results: Results) -> None:
             results.figures[f"faults.{name}"] = count(len(problems), note="; ".join(problems))
             results.remarks += [f"faults: {name}: {problem}" for problem in problems]
     results.tables["Faults in the middle of a sweep"] = Table(
-        ("fault", "exit code", "message, first line", "leased, drawn when it stopped", "after the mend and resume"),
+        ("fault", "exit code", "message, first line", "leased, drawn when it stopped", "after the fix and resume"),
         tuple(rows),
     )
 
@@ -215,7 +215,7 @@ def _play(name: str, folder: Path) -> tuple[tuple[object, ...], list[str]]:
             _wait_for_draws(scene, 1_500 if name == "flipped_byte" else 500)
             with scene.held():
                 known = _head(scene.ledger)
-                mend = FAULTS[name](scene)
+                fix = FAULTS[name](scene)
             if name == "clock":
                 _wait_for_draws(scene, 2_500)
                 (folder / "jump").write_text(f"{_YEAR}")
@@ -227,7 +227,7 @@ def _play(name: str, folder: Path) -> tuple[tuple[object, ...], list[str]]:
             process.kill()
             process.wait()
     message = _message(folder / "said")
-    mend()
+    fix()
     stopped = _state(scene)
     if name != "clock":
         if code in (0, None):
@@ -238,7 +238,7 @@ def _play(name: str, folder: Path) -> tuple[tuple[object, ...], list[str]]:
             again = _begin(folder, ["resume", "fault", "--local", "--quiet"], said).wait(timeout=2 * _PATIENCE)
         if again != 0:
             problems.append(
-                f"it must go on when the fault is mended, exit code {again}: {_message(folder / 'said again')}"
+                f"it must go on when the fault is fixed, exit code {again}: {_message(folder / 'said again')}"
             )
     elif code != 0:
         problems.append(f"a clock that jumps must change nothing, exit code {code}: {message}")

@@ -360,7 +360,7 @@ def parse_domain(raw: object) -> Domain:
     """Return the domain that stands in a file as ``raw``.
 
     Raises:
-        DomainError: with the rule, the value and the mend.
+        DomainError: with the rule, the value and the fix.
     """
     if not isinstance(raw, Mapping):
         if isinstance(raw, list | tuple):

@@ -1,11 +1,15 @@
-"""What is wrong with a search space: one problem with its rule, value and mend, or all of them at once."""
+"""What is wrong with a search space: one problem with its rule, value and fix, or all of them at once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["DomainError", "SpaceError", "SpaceProblem"]
+__all__ = ["EXPLANATIONS", "DomainError", "SpaceError", "SpaceProblem"]
+
+
+EXPLANATIONS: dict[str, str] = {}
+"""Code → what it means, why it is an error, and what to do, in one to three sentences."""
 
 
 class DomainError(ValueError):
@@ -14,12 +18,12 @@ class DomainError(ValueError):
     Args:
         rule: what must hold.
         value: what was found, as text.
-        mend: what to write instead; empty when the rule says it all.
+        fix: what to write instead; empty when the rule says it all.
     """
 
-    def __init__(self, rule: str, value: str, mend: str = "") -> None:
-        self.rule, self.value, self.mend = rule, value, mend
-        super().__init__(f"{rule}, got {value}" + (f". {mend}" if mend else ""))
+    def __init__(self, rule: str, value: str, fix: str = "") -> None:
+        self.rule, self.value, self.fix = rule, value, fix
+        super().__init__(f"{rule}, got {value}" + (f". {fix}" if fix else ""))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,17 +34,17 @@ class SpaceProblem:
         path: keys from the top of the space down to the place, as they were written.
         rule: what must hold.
         value: what was found, as text.
-        mend: what to write instead; empty when the rule says it all.
+        fix: what to write instead; empty when the rule says it all.
     """
 
     path: tuple[str | int, ...]
     rule: str
     value: str
-    mend: str = ""
+    fix: str = ""
 
     def __str__(self) -> str:
         line = f"{'.'.join(map(str, self.path))}: {self.rule}, got {self.value}"
-        return f"{line}. {self.mend}" if self.mend else line
+        return f"{line}. {self.fix}" if self.fix else line
 
 
 class SpaceError(ValueError):

@@ -118,8 +118,8 @@ class _Reader:
                 "Write augmentation: flip, crop or crop_flip (or a choice of them), or augmentation_multiplicity: 1.",
             )
 
-    def _problem(self, path: Path, rule: str, value: str, mend: str = "") -> None:
-        self._problems.append(SpaceProblem(path=path, rule=rule, value=value, mend=mend))
+    def _problem(self, path: Path, rule: str, value: str, fix: str = "") -> None:
+        self._problems.append(SpaceProblem(path=path, rule=rule, value=value, fix=fix))
 
     def _is_new(self, name: str, path: Path) -> bool:
         if name in self._written:
@@ -148,7 +148,7 @@ class _Reader:
             domain, unimodal = (parameter.default, False) if value == "default" else parse_declared(value)
             parameter.check(domain)
         except DomainError as error:
-            self._problem(path, error.rule, error.value, error.mend)
+            self._problem(path, error.rule, error.value, error.fix)
         else:
             self._domains[name] = domain
             if unimodal:
@@ -175,7 +175,7 @@ class _Reader:
         try:
             self._domains["schedule"] = Categorical(tuple(kinds))
         except DomainError as error:
-            self._problem((*path, "choice"), error.rule, error.value, error.mend)
+            self._problem((*path, "choice"), error.rule, error.value, error.fix)
 
     def _kind(self, path: Path, raw: object) -> str | None:
         """Read one schedule, a word or ``{kind: {parameter: domain}}``; return its kind when that is known."""

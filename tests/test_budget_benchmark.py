@@ -218,11 +218,11 @@ def test_damage_is_noticed_and_its_mend_brings_everything_back(tmp_path: Path, c
     charge.lease(100)
     scene = Scene(tmp_path, SimpleNamespace(pid=0))  # type: ignore[arg-type]
     before = scene.ledger.read_bytes()
-    mend = FAULTS[name](scene)
+    fix = FAULTS[name](scene)
     assert scene.ledger.read_bytes() != before
     with pytest.raises(LedgerCorruptError):
         Ledger.open(charge.url, create=False).verify_chain()
-    mend()
+    fix()
     assert scene.ledger.read_bytes() == before
     Ledger.open(charge.url, create=False).verify_chain()
 

@@ -34,13 +34,13 @@ class Finding:
         subject: what was looked at.
         ok: whether it is as it should be.
         found: what was found.
-        mend: what to do when it is not ok, or an empty string.
+        fix: what to do when it is not ok, or an empty string.
     """
 
     subject: str
     ok: bool
     found: str
-    mend: str = ""
+    fix: str = ""
 
 
 def diagnose(data_dir: str | None = None) -> list[Finding]:
@@ -50,7 +50,7 @@ def diagnose(data_dir: str | None = None) -> list[Finding]:
             subject="python",
             ok=sys.version_info >= (3, 11),
             found=f"{sys.version.split()[0]} at {sys.executable}",
-            mend="Python 3.11 or newer is needed.",
+            fix="Python 3.11 or newer is needed.",
         )
     ]
     findings += [_script(name) for name in ("tune", "dp-tune")]
@@ -67,20 +67,20 @@ def _bin() -> Path:
 def _script(name: str) -> Finding:
     beside = _bin() / name
     found = shutil.which(name)
-    mend = f"Run `{sys.executable} -m tuner doctor --fix`; `python -m tuner` works in any case."
+    fix = f"Run `{sys.executable} -m tuner doctor --fix`; `python -m tuner` works in any case."
     if not beside.exists():
-        return Finding(subject=f"script {name}", ok=False, found="not installed", mend=mend)
+        return Finding(subject=f"script {name}", ok=False, found="not installed", fix=fix)
     text = beside.read_text(errors="replace")
     imported = re.search(r"^from (\S+) import|^import (\S+)$(?<!import re)(?<!import sys)", text, re.MULTILINE)
     owner = next(iter(group for group in imported.groups() if group), "?") if imported else "?"
     if owner != _ENTRY:
-        return Finding(subject=f"script {name}", ok=False, found=f"{beside} belongs to {owner}", mend=mend)
+        return Finding(subject=f"script {name}", ok=False, found=f"{beside} belongs to {owner}", fix=fix)
     if found is not None and Path(found).resolve() != beside.resolve():
         return Finding(
             subject=f"script {name}",
             ok=False,
             found=f"{beside} is ours, but the shell finds {found}",
-            mend=f"Activate the environment, or call {beside}.",
+            fix=f"Activate the environment, or call {beside}.",
         )
     return Finding(subject=f"script {name}", ok=True, found=f"{beside} is ours")
 
@@ -92,7 +92,7 @@ def _owner(package: str) -> Finding:
         subject=f"package {package}",
         ok=not strangers,
         found=f"owned by {', '.join(owners)}" if owners else "imported from the checkout, not installed",
-        mend=f"Uninstall {', '.join(strangers)} and reinstall {DISTRIBUTION}: they write the same package."
+        fix=f"Uninstall {', '.join(strangers)} and reinstall {DISTRIBUTION}: they write the same package."
         if strangers
         else "",
     )
@@ -102,7 +102,7 @@ def _dependencies() -> Iterable[Finding]:
     try:
         requirements = metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
-        yield Finding(subject=DISTRIBUTION, ok=False, found="not installed", mend="Run `make install` in the checkout.")
+        yield Finding(subject=DISTRIBUTION, ok=False, found="not installed", fix="Run `make install` in the checkout.")
         return
     for requirement in requirements:
         if "extra ==" in requirement:
@@ -115,12 +115,12 @@ def _dependencies() -> Iterable[Finding]:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:
             yield Finding(
-                subject=name, ok=False, found="missing", mend=f"pip install -c constraints.txt '{requirement}'"
+                subject=name, ok=False, found="missing", fix=f"pip install -c constraints.txt '{requirement}'"
             )
             continue
         ok = minimum is None or _numbers(version) >= _numbers(minimum)
-        mend = "" if ok else f"pip install -c constraints.txt '{requirement}'"
-        yield Finding(subject=name, ok=ok, found=version, mend=mend)
+        fix = "" if ok else f"pip install -c constraints.txt '{requirement}'"
+        yield Finding(subject=name, ok=ok, found=version, fix=fix)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -136,7 +136,7 @@ def _data(data_dir: str | None) -> Iterable[Finding]:
         try:
             check_present(DatasetRequest(name=name, data_dir=data_dir))
         except DatasetError as error:
-            yield Finding(subject=f"data {name}", ok=True, found=f"not in {folder} (optional)", mend=str(error))
+            yield Finding(subject=f"data {name}", ok=True, found=f"not in {folder} (optional)", fix=str(error))
         else:
             yield Finding(subject=f"data {name}", ok=True, found="there, checksum as published")
 
@@ -165,10 +165,10 @@ def fix_script() -> list[Path]:
 
 
 def findings_text(findings: Iterable[Finding]) -> str:
-    """One line a finding, with its mend below when something is wrong."""
+    """One line a finding, with its fix below when something is wrong."""
     lines = []
     for finding in findings:
         lines.append(f"{'ok  ' if finding.ok else 'BAD '} {finding.subject}: {finding.found}")
-        if not finding.ok and finding.mend:
-            lines.append(f"     {finding.mend}")
+        if not finding.ok and finding.fix:
+            lines.append(f"     {finding.fix}")
     return "\n".join(lines)

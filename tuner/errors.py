@@ -1,16 +1,17 @@
-"""Every error that a user may meet, drawn as one tree, each with the exit code of its family.
+"""The exception tree of the platform, with the exit code of each family.
 
     TunerError                      1   the sweep or command failed
-    ├── InputError                  2   what the user wrote cannot be run; nothing was started
-    │   └── ExperimentError         2   all problems of one experiment file at once
+    ├── InputError                  2   the input cannot be run; nothing was started
+    │   └── ExperimentError         2   all problems of one experiment file
     ├── BudgetRefusedError          3   the privacy budget does not allow it; nothing was charged
-    ├── LedgerError                 1   the ledger cannot be used; the sweep stops, nothing is started afresh
+    ├── LedgerError                 1   the ledger cannot be used; the sweep stops
     │   └── LedgerCorruptError      1   the ledger contradicts itself
     ├── VerificationError           1   a privacy card does not hold
-    ├── TrackingError               1   a record could not be written down
-    └── SweepInterrupted          130   stopped by the user; `--resume` goes on
+    ├── TrackingError               1   a record could not be written to disk
+    └── SweepInterrupted          130   stopped by the user; `tune resume` continues
 
-A message gives the rule, the value that broke it, and the mend.
+Every error has a stable code, shown at the end of its line and explained by `tune explain CODE`
+(`tuner.error_codes`). A message says what is wrong with the value and what to do.
 """
 
 from __future__ import annotations
@@ -33,42 +34,58 @@ __all__ = [
 
 
 class TunerError(Exception):
-    """Base of every error that this project raises on purpose."""
+    """Base of every error that the platform raises on purpose.
+
+    Args:
+        code: stable code, a key of `tuner.error_codes.EXPLANATIONS`; programs and tests match on it.
+        message: what is wrong with which value, and what to do.
+    """
 
     exit_code = 1
 
+    def __init__(self, code: str, message: str | None = None) -> None:
+        if message is None:  # transitional
+            code, message = "uncoded", code
+        self.code, self.message = code, message
+        super().__init__(code, message)
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.code}]"
+
 
 class InputError(TunerError):
-    """What the user wrote cannot be run. Nothing was started and nothing was charged."""
+    """Input that cannot be run. Nothing was started and nothing was charged."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One thing wrong with an experiment file.
+    """One problem of an experiment file.
 
     Attributes:
-        where: ``file:line`` when known, else the file or the option (``--set``) it came from.
+        code: stable code of the rule.
+        where: ``file:line`` when known, else the file or the option (``--set``) that it came from.
         key: dotted path in the file, for example ``privacy.epsilon``.
         rule: what must hold.
         value: what was found, as the user wrote it.
-        mend: what to write instead, or an empty string when the rule says it all.
+        fix: what to write instead; empty when the rule is enough.
     """
 
+    code: str = "uncoded"  # transitional
     where: str
     key: str
     rule: str
     value: str
-    mend: str = ""
+    fix: str = ""
 
     def __str__(self) -> str:
         line = f"{self.where}: {self.key}: {self.rule}, got {self.value}"
-        return f"{line}. {self.mend}" if self.mend else line
+        return f"{line}. {self.fix} [{self.code}]" if self.fix else f"{line} [{self.code}]"
 
 
 class ExperimentError(InputError):
-    """All problems of one experiment file, reported together.
+    """All problems of one experiment file, reported together; each line ends with its own code.
 
     Args:
         problems: at least one problem, in file order.
@@ -76,7 +93,13 @@ class ExperimentError(InputError):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        super().__init__(self.problems[0].code, "\n".join(str(problem) for problem in self.problems))
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[type[ExperimentError], tuple[tuple[Problem, ...]]]:
+        return type(self), (self.problems,)
 
 
 class BudgetRefusedError(TunerError):

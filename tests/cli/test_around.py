@@ -207,7 +207,7 @@ def test_the_doctor_knows_who_owns_tune(scripts: Path) -> None:
     found = script_findings()
     assert (found["script tune"].ok, found["script dp-tune"].ok) == (False, True)
     assert "ray.tune.cli.scripts" in found["script tune"].found
-    assert "--fix" in found["script tune"].mend
+    assert "--fix" in found["script tune"].fix
 
 
 def test_the_doctor_notices_missing_and_hidden_scripts(
@@ -261,7 +261,7 @@ def test_a_missing_dependency_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     found = {each.subject: each for each in doctor.diagnose()}
     assert (found["no-such-thing-at-all"].ok, found["click"].ok, found["rich"].ok) == (False, False, True)
-    assert "constraints.txt" in found["click"].mend
+    assert "constraints.txt" in found["click"].fix
 
 
 def test_ls_answers_a_program_and_ui_makes_no_store(bare: Tune) -> None:

@@ -338,7 +338,7 @@ def test_a_wrong_file_of_the_users_is_refused(tmp_path: Path, changed: dict[str,
 
 
 def test_one_bad_training_record_decides_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Whether trials run is shown to analysts, so it may not hang on a record: bad ones are mended one by one."""
+    """Whether trials run is shown to analysts, so it may not hang on a record: bad ones are fixed one by one."""
     x = np.ones((6, 3))
     x[0, 1] = np.nan
     splits = load(own(tmp_path, x_train=x, y_train=np.array([0, 1, 2, 0, -1, 3])))

@@ -93,7 +93,7 @@ def test_a_broken_ledger_stops_the_sweep_and_nothing_is_hidden(tmp_path: Path) -
     with pytest.raises(LedgerError, match="chain"):
         local.run(sweep.driver(), sweep.spec_for, lambda _: Broken(), folder=tmp_path, make_training=FakeTraining)
     assert sweep.draws == 0
-    assert states(sweep) == ["RUNNING"], "resumable once the ledger is mended"
+    assert states(sweep) == ["RUNNING"], "resumable once the ledger is fixed"
 
 
 def test_a_refused_lease_takes_no_step(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_another_ledger_than_the_variables_is_refused_with_place_addresses_and_m
     assert (problem.where, problem.key, problem.value) == ("e.yaml:8", "ledger", "sqlite:///mine.db")
     assert f"sqlite:///{tmp_path}/mine.db" in problem.rule
     assert f"{VARIABLE} names postgresql://ada@db.example/ledger" in problem.rule
-    assert f"Unset {VARIABLE}" in problem.mend
+    assert f"Unset {VARIABLE}" in problem.fix
     with pytest.raises(ExperimentError, match=r"--set.*ledger.*names postgresql"):
         loads(text(), ["ledger=sqlite:///mine.db"])
 

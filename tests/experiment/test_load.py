@@ -1,4 +1,4 @@
-"""The experiment file: what is right, and above all everything that is wrong, each with its line and its mend."""
+"""The experiment file: what is right, and above all everything that is wrong, each with its line and its fix."""
 
 from __future__ import annotations
 

@@ -120,8 +120,8 @@ def test_identical_trials_are_refused_and_one_is_not(space: str) -> None:
     (problem,) = caught.value.problems
     assert problem.key == "search.space"
     assert "search.trials" in problem.rule
-    assert "learning_rate: default" in problem.mend
-    assert "trials: 1" in problem.mend
+    assert "learning_rate: default" in problem.fix
+    assert "trials: 1" in problem.fix
     assert experiment_of("dp_sgd", f"search.space={space}", "search.trials=1").search.trials == 1
 
 

@@ -319,5 +319,5 @@ def test_a_clip_of_a_batch_mean_is_refused_with_the_reason(value: object) -> Non
         parse_space({"clipping": value}, method="dp_sgd")
     (problem,) = caught.value.problems
     assert "bounds no record" in problem.rule
-    assert problem.mend == "Write one of flat, automatic, per_layer."
+    assert problem.fix == "Write one of flat, automatic, per_layer."
     assert parse_space({"clipping": "automatic"}, method="dp_sgd").parameters

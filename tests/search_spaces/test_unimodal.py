@@ -81,7 +81,7 @@ def test_only_a_range_is_declared_and_anything_else_is_one_problem(raw: dict[str
     assert problem.path == ("smoothing_radius",)
     assert problem.rule.startswith("only a range can be declared unimodal")
     assert "unimodal: true" in problem.value
-    assert "uniform" in problem.mend
+    assert "uniform" in problem.fix
 
 
 def test_a_declaration_is_true_or_false() -> None:

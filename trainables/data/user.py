@@ -112,7 +112,7 @@ def read_user(info: DatasetInfo) -> Arrays:
     Where users are protected there is `user_train` too.
 
     A TRAINING record that no model could take must not decide whether the trials run, which analysts see, so it is
-    mended by itself: what is not finite becomes 0, and a record whose label is out of range is left out; so is one of a
+    fixed by itself: what is not finite becomes 0, and a record whose label is out of range is left out; so is one of a
     user who is in `user_test`, for a user is on one side. Nothing is said of it, for that would tell of the record.
 
     Raises:

@@ -82,7 +82,7 @@ def _taps(layer: nn.Module) -> dict[str, LinearTap]:
 
 
 def dropout_problem(name: str, layer: nn.Module) -> str | None:
-    """What is wrong with a layer that drops something, and the mend; None when it drops nothing."""
+    """What is wrong with a layer that drops something, and the fix; None when it drops nothing."""
     if isinstance(layer, nn.RNNBase):
         # Between the layers of a stack: a single layer has no such place, whatever it was told.
         option, probability = "dropout", layer.dropout if layer.num_layers > 1 else 0.0
@@ -95,8 +95,8 @@ def dropout_problem(name: str, layer: nn.Module) -> str | None:
     if probability == 0:
         return None
     # A layer of torch's own (a TransformerEncoderLayer) hands its `dropout` to the nn.Dropout inside it.
-    mend = "set dropout=0" if option == "dropout" else "leave it out, or set dropout=0 in the layer that holds it"
+    fix = "set dropout=0" if option == "dropout" else "leave it out, or set dropout=0 in the layer that holds it"
     return (
         f"layer {name!r} is {type(layer).__name__} with {option}={probability}, which draws from a generator that no "
-        f"checkpoint holds: {mend}"
+        f"checkpoint holds: {fix}"
     )

@@ -23,13 +23,13 @@ class Finding:
     Attributes:
         path: the key that it is about.
         rule: what must hold, and why.
-        mend: what to do.
+        fix: what to do.
         value: what was found; empty for the value at ``path``.
     """
 
     path: Path
     rule: str
-    mend: str = ""
+    fix: str = ""
     value: str = ""
 
 

@@ -36,33 +36,33 @@ def _dataset(experiment: Experiment) -> Iterator[Finding]:
     dataset = experiment.dataset
     if dataset.path is None:
         if dataset.name not in DATASETS:
-            mend = nearest(dataset.name, DATASETS) + " Your own data need dataset.path and dataset.public_size."
-            yield Finding(path=("dataset", "name"), rule="unknown data set", mend=mend)
+            fix = nearest(dataset.name, DATASETS) + " Your own data need dataset.path and dataset.public_size."
+            yield Finding(path=("dataset", "name"), rule="unknown data set", fix=fix)
         elif dataset.public_size is not None:
             rule = f"the public size of {dataset.name} is known and not set"
-            yield Finding(path=("dataset", "public_size"), rule=rule, mend="Leave it out.")
+            yield Finding(path=("dataset", "public_size"), rule=rule, fix="Leave it out.")
     elif dataset.name in DATASETS:
         rule = f"{dataset.name} is the name of a shipped data set, which takes no path"
-        mend = "Give your own data a name of their own: the budget is kept under it."
-        yield Finding(path=("dataset", "path"), rule=rule, mend=mend)
+        fix = "Give your own data a name of their own: the budget is kept under it."
+        yield Finding(path=("dataset", "path"), rule=rule, fix=fix)
     elif dataset.public_size is None and experiment.privacy.unit == "record":
         rule = "your own data need a PUBLIC number of training records: their exact number is private"
-        mend = "Write a number that may be known, for example the number of people asked, rounded down."
-        yield Finding(path=("dataset", "public_size"), rule=rule, mend=mend, value="nothing")
+        fix = "Write a number that may be known, for example the number of people asked, rounded down."
+        yield Finding(path=("dataset", "public_size"), rule=rule, fix=fix, value="nothing")
 
 
 def _names(experiment: Experiment) -> Iterator[Finding]:
     trainable = experiment.trainable
     if trainable.method not in HYPERPARAMETERS:
         yield Finding(
-            path=("trainable", "method"), rule="unknown method", mend=nearest(trainable.method, HYPERPARAMETERS)
+            path=("trainable", "method"), rule="unknown method", fix=nearest(trainable.method, HYPERPARAMETERS)
         )
     if trainable.model not in MODELS and not _USER_MODEL.match(trainable.model):
-        mend = nearest(trainable.model, MODELS) + " Your own stands as package.module:function."
-        yield Finding(path=("trainable", "model"), rule="unknown model", mend=mend)
+        fix = nearest(trainable.model, MODELS) + " Your own stands as package.module:function."
+        yield Finding(path=("trainable", "model"), rule="unknown model", fix=fix)
     if trainable.activation not in ACTIVATIONS:
-        mend = nearest(trainable.activation, ACTIVATIONS)
-        yield Finding(path=("trainable", "activation"), rule=f"must be one of {', '.join(ACTIVATIONS)}", mend=mend)
+        fix = nearest(trainable.activation, ACTIVATIONS)
+        yield Finding(path=("trainable", "activation"), rule=f"must be one of {', '.join(ACTIVATIONS)}", fix=fix)
 
 
 def _normalization(experiment: Experiment) -> Iterator[Finding]:
@@ -71,9 +71,9 @@ def _normalization(experiment: Experiment) -> Iterator[Finding]:
     allowed = [name for name in NORMALIZATIONS if name != "batch"]
     if word.lower().replace("_", "") in ("batch", "batchnorm"):
         rule = "BatchNorm mixes the samples of a batch before the clip, so no bound on one record's influence holds"
-        yield Finding(path=path, rule=rule, mend=f"Use {' or '.join(reversed(allowed))}.")
+        yield Finding(path=path, rule=rule, fix=f"Use {' or '.join(reversed(allowed))}.")
     elif word not in allowed:
-        yield Finding(path=path, rule=f"must be one of {', '.join(allowed)}", mend=nearest(word, allowed))
+        yield Finding(path=path, rule=f"must be one of {', '.join(allowed)}", fix=nearest(word, allowed))
 
 
 def _sampling(experiment: Experiment) -> Iterator[Finding]:
@@ -87,14 +87,14 @@ def _sampling(experiment: Experiment) -> Iterator[Finding]:
         yield Finding(
             path=("trainable", "sampling"),
             rule=f"must be poisson{why if known else ''}",
-            mend="Leave it out or write poisson.",
+            fix="Leave it out or write poisson.",
         )
 
 
 def _optimizer(experiment: Experiment) -> Iterator[Finding]:
     if experiment.trainable.optimizer == "adam" and experiment.trainable.momentum != 0:
         rule = "momentum belongs to sgd; adam has its own"
-        yield Finding(path=("trainable", "momentum"), rule=rule, mend="Leave it out, or take sgd.")
+        yield Finding(path=("trainable", "momentum"), rule=rule, fix="Leave it out, or take sgd.")
 
 
 def _batch_size(experiment: Experiment) -> Iterator[Finding]:
@@ -106,7 +106,7 @@ def _batch_size(experiment: Experiment) -> Iterator[Finding]:
     if not float(largest) <= size:
         who = "users" if experiment.privacy.unit == "user" else "training records"
         rule = f"must be at most the {size} public {who}: sample_rate cannot pass 1"
-        yield Finding(path=path, rule=rule, mend="Lower it.")
+        yield Finding(path=path, rule=rule, fix="Lower it.")
 
 
 def _delta(experiment: Experiment) -> Iterator[Finding]:
@@ -117,7 +117,7 @@ def _delta(experiment: Experiment) -> Iterator[Finding]:
             f"must be below 1 / n = {1 / size:.3g} for the {size} public {who}: at 1 / n a mechanism that "
             f"publishes one whole {whole} would pass"
         )
-        yield Finding(path=("privacy", "delta"), rule=rule, mend=f"Write at most {size**-1.1:.1g}.")
+        yield Finding(path=("privacy", "delta"), rule=rule, fix=f"Write at most {size**-1.1:.1g}.")
 
 
 _ACCOUNTANTS = {
@@ -132,7 +132,7 @@ def _accountant(experiment: Experiment) -> Iterator[Finding]:
     if word != "pld":
         why = _ACCOUNTANTS.get(word.lower().removesuffix("accountant").strip("_-. "))
         rule = f"must be pld{f': {why}' if why else ''}"
-        yield Finding(path=("privacy", "accountant"), rule=rule, mend="Leave it out or write pld.")
+        yield Finding(path=("privacy", "accountant"), rule=rule, fix="Leave it out or write pld.")
 
 
 def _adjacency(experiment: Experiment) -> Iterator[Finding]:
@@ -140,21 +140,21 @@ def _adjacency(experiment: Experiment) -> Iterator[Finding]:
     if word != "add_or_remove_one":
         known = word in ("replace_one", "substitute", "zero_out")
         rule = f"{word} adjacency is not in this version" if known else "must be add_or_remove_one"
-        yield Finding(path=("privacy", "adjacency"), rule=rule, mend="Leave it out or write add_or_remove_one.")
+        yield Finding(path=("privacy", "adjacency"), rule=rule, fix="Leave it out or write add_or_remove_one.")
 
 
 def _noise(experiment: Experiment) -> Iterator[Finding]:
     if experiment.privacy.private and experiment.privacy.noise_multiplier == 0:
         rule = "must be above 0: without noise there is no privacy"
-        mend = "Write auto, or private: false for a study."
-        yield Finding(path=("privacy", "noise_multiplier"), rule=rule, mend=mend)
+        fix = "Write auto, or private: false for a study."
+        yield Finding(path=("privacy", "noise_multiplier"), rule=rule, fix=fix)
 
 
 def _noise_seed(experiment: Experiment) -> Iterator[Finding]:
     if experiment.privacy.private and experiment.privacy.noise_seed is not None:
         rule = "noise that can be drawn again protects nobody: a fixed noise seed needs private: false"
-        mend = "Leave it out; seed: sets the public seed of initialisation and search."
-        yield Finding(path=("privacy", "noise_seed"), rule=rule, mend=mend)
+        fix = "Leave it out; seed: sets the public seed of initialisation and search."
+        yield Finding(path=("privacy", "noise_seed"), rule=rule, fix=fix)
 
 
 def _component(
@@ -163,13 +163,13 @@ def _component(
     path: Path = ("search", kind)
     if canonical is None:
         aliases = ("asha",) if kind == "pruner" else ()
-        yield Finding(path=path, rule=f"unknown {kind}", mend=nearest(part.name, (*table, *aliases)), value=part.name)
+        yield Finding(path=path, rule=f"unknown {kind}", fix=nearest(part.name, (*table, *aliases)), value=part.name)
         return
     for option, value in part.options.items():
         here = (*path, option)
         if option not in table[canonical]:
-            mend = nearest(option, table[canonical]) if table[canonical] else "It takes none."
-            yield Finding(path=here, rule=f"{kind} {part.name} has no option {option}", mend=mend)
+            fix = nearest(option, table[canonical]) if table[canonical] else "It takes none."
+            yield Finding(path=here, rule=f"{kind} {part.name} has no option {option}", fix=fix)
         elif isinstance(value, float) and not is_number(value):
             yield Finding(path=here, rule="must be a finite number")
 
@@ -182,8 +182,8 @@ def _sampler(experiment: Experiment) -> Iterator[Finding]:
         try:
             ratio_of(part.options)
         except InputError as error:
-            rule, _, mend = str(error).partition(". ")
-            yield Finding(path=("search", "sampler"), rule=rule.partition(", got ")[0], mend=mend)
+            rule, _, fix = str(error).partition(". ")
+            yield Finding(path=("search", "sampler"), rule=rule.partition(", got ")[0], fix=fix)
 
 
 def _pruner(experiment: Experiment) -> Iterator[Finding]:
@@ -202,7 +202,7 @@ def _space(experiment: Experiment) -> Iterator[Finding]:
         parse_space(experiment.search.space, method=method if method in HYPERPARAMETERS else None)
     except SpaceError as error:
         for problem in error.problems:
-            yield Finding(path=(*at, *problem.path), rule=problem.rule, value=problem.value, mend=problem.mend)
+            yield Finding(path=(*at, *problem.path), rule=problem.rule, value=problem.value, fix=problem.fix)
 
 
 def _augmentation(experiment: Experiment) -> Iterator[Finding]:
@@ -216,7 +216,7 @@ def _augmentation(experiment: Experiment) -> Iterator[Finding]:
         yield Finding(
             path=("search", "space", "augmentation"),
             rule=f"only images (channels, height, width) are augmented; inputs of {dataset.name} have shape {shape}",
-            mend="Leave it out.",
+            fix="Leave it out.",
         )
 
 
@@ -232,7 +232,7 @@ def _one_configuration(experiment: Experiment) -> Iterator[Finding]:
             rule="something must be searched where search.trials is above 1: identical trials would spend the whole "
             "ε on one configuration",
             value=f"{search.trials} trials of one configuration",
-            mend="Search something (for example learning_rate: default), or write trials: 1.",
+            fix="Search something (for example learning_rate: default), or write trials: 1.",
         )
 
 
@@ -241,23 +241,23 @@ def _metric(experiment: Experiment) -> Iterator[Finding]:
     path: Path = ("search", "metric", "name")
     if metric.name.startswith("test"):
         rule = "the test set is touched once, at export: a search that looks at it reports a score that is too good"
-        yield Finding(path=path, rule=rule, mend="Use validation_accuracy or validation_loss.")
+        yield Finding(path=path, rule=rule, fix="Use validation_accuracy or validation_loss.")
     elif metric.name.startswith("train"):
         rule = "a score on training records is not charged and would leak them"
-        yield Finding(path=path, rule=rule, mend="Use validation_accuracy or validation_loss.")
+        yield Finding(path=path, rule=rule, fix="Use validation_accuracy or validation_loss.")
     elif metric.name not in _METRICS:
-        yield Finding(path=path, rule="unknown metric", mend=nearest(metric.name, _METRICS))
+        yield Finding(path=path, rule="unknown metric", fix=nearest(metric.name, _METRICS))
     elif (metric.name == "validation_loss") != (metric.mode == "min"):
         better = "min" if metric.name == "validation_loss" else "max"
         rule = f"{metric.name} is better when it is {'smaller' if better == 'min' else 'greater'}"
-        yield Finding(path=("search", "metric", "mode"), rule=rule, mend=f"Write {better}.")
+        yield Finding(path=("search", "metric", "mode"), rule=rule, fix=f"Write {better}.")
 
 
 def _workers(experiment: Experiment) -> Iterator[Finding]:
     if experiment.resources.workers_per_trial > 1:
         rule = "several workers for one trial are not in this version"
-        mend = "Write 1, and raise concurrent_trials instead."
-        yield Finding(path=("resources", "workers_per_trial"), rule=rule, mend=mend)
+        fix = "Write 1, and raise concurrent_trials instead."
+        yield Finding(path=("resources", "workers_per_trial"), rule=rule, fix=fix)
 
 
 GATES: tuple[tuple[Gate, tuple[Path, ...]], ...] = (

@@ -24,7 +24,7 @@ def _accounting(experiment: Experiment) -> Iterator[Finding]:
     word = experiment.privacy.accounting
     if word not in _MODES:
         yield Finding(
-            path=("privacy", "accounting"), rule=f"must be one of {', '.join(_MODES)}", mend=nearest(word, _MODES)
+            path=("privacy", "accounting"), rule=f"must be one of {', '.join(_MODES)}", fix=nearest(word, _MODES)
         )
 
 
@@ -38,24 +38,24 @@ def _sealed_search(experiment: Experiment) -> Iterator[Finding]:
             "selection needs candidates drawn independently from one fixed prior, and "
             f"{search.sampler.name} {'walks through a list' if sampler == 'grid' else 'follows the scores'}"
         )
-        mend = "Write random, or bounded: it follows the scores within a ratio, and the plan shows what that costs."
-        yield Finding(path=("search", "sampler"), rule=rule, mend=mend, value=search.sampler.name)
+        fix = "Write random, or bounded: it follows the scores within a ratio, and the plan shows what that costs."
+        yield Finding(path=("search", "sampler"), rule=rule, fix=fix, value=search.sampler.name)
     if pruner is not None and pruner != "none":
         rule = (
             "selection releases the best of independent runs, and a pruner ends a run by what others scored"
             if pruner != "threshold"
             else "stopping a run by its own scores is not in this version of selection"
         )
-        yield Finding(path=("search", "pruner"), rule=rule, mend="Write none.", value=search.pruner.name)
+        yield Finding(path=("search", "pruner"), rule=rule, fix="Write none.", value=search.pruner.name)
     if experiment.dataset.validation.protected:
         yield Finding(
             path=("dataset", "validation", "protected"),
             rule="protected scores count their releases in the open, and a sealed search hides how many runs it made",
-            mend="Write false (the scores are then outside the guarantee), or accounting: composition.",
+            fix="Write false (the scores are then outside the guarantee), or accounting: composition.",
         )
     if not experiment.privacy.private:
         rule = "a sealed search hides its runs to be charged less, and with private: false nothing is charged"
-        yield Finding(path=("privacy", "private"), rule=rule, mend="Write true, or accounting: composition.")
+        yield Finding(path=("privacy", "private"), rule=rule, fix="Write true, or accounting: composition.")
 
 
 def _runs(experiment: Experiment) -> Iterator[Finding]:
@@ -66,28 +66,28 @@ def _runs(experiment: Experiment) -> Iterator[Finding]:
             rule = (
                 f"the law of the number of runs is of selection, and the accounting is {experiment.privacy.accounting}"
             )
-            yield Finding(path=path, rule=rule, mend="Leave it out, or write accounting: selection.")
+            yield Finding(path=path, rule=rule, fix="Leave it out, or write accounting: selection.")
         return
     if runs.law not in LAWS:
         rule = f"must be one of {', '.join(LAWS)}"
-        yield Finding(path=(*path, "law"), rule=rule, mend=nearest(runs.law, LAWS))
+        yield Finding(path=(*path, "law"), rule=rule, fix=nearest(runs.law, LAWS))
         return
     if runs.law == "poisson" and canonical_sampler(experiment.search.sampler.name) == "bounded":
         rule = "the price of a sampler that follows the scores is not proved for a poisson number of runs"
-        yield Finding(path=(*path, "law"), rule=rule, mend="Write geometric, or sampler: random.")
+        yield Finding(path=(*path, "law"), rule=rule, fix="Write geometric, or sampler: random.")
         return
     try:
         RunLaw(name=runs.law, mean=float(trials), shape=runs.shape)
     except InputError as error:
-        rule, _, mend = str(error).partition(". ")
-        yield Finding(path=path, rule=rule, mend=mend, value=f"{runs.law} with a mean of {trials} trials")
+        rule, _, fix = str(error).partition(". ")
+        yield Finding(path=path, rule=rule, fix=fix, value=f"{runs.law} with a mean of {trials} trials")
 
 
 def _sealed_at_most(experiment: Experiment) -> Iterator[Finding]:
     runs, trials = experiment.privacy.runs, experiment.search.trials
     if runs.at_most != "auto" and runs.at_most < trials:
         rule = f"must be at least the mean number of runs, search.trials = {trials}"
-        yield Finding(path=("privacy", "runs", "at_most"), rule=rule, mend="Write auto, or raise it.")
+        yield Finding(path=("privacy", "runs", "at_most"), rule=rule, fix="Write auto, or raise it.")
 
 
 def _public(experiment: Experiment) -> Iterator[Finding]:
@@ -96,19 +96,19 @@ def _public(experiment: Experiment) -> Iterator[Finding]:
     if accounting != "public":
         if public is not None:
             rule = f"a public data set is searched on with accounting: public, and the accounting is {accounting}"
-            yield Finding(path=path, rule=rule, mend="Write accounting: public, or leave it out.", value=public.name)
+            yield Finding(path=path, rule=rule, fix="Write accounting: public, or leave it out.", value=public.name)
         return
     if public is None:
-        mend = "Write search.public: {name: fashion_mnist}; whoever writes it declares those records public."
+        fix = "Write search.public: {name: fashion_mnist}; whoever writes it declares those records public."
         rule = "accounting: public needs a public data set to search on"
-        yield Finding(path=path, rule=rule, mend=mend, value="nothing")
+        yield Finding(path=path, rule=rule, fix=fix, value="nothing")
         return
     if not experiment.privacy.private:
         rule = "a search on public records ends with one charged run, and with private: false nothing is charged"
-        yield Finding(path=("privacy", "private"), rule=rule, mend="Write true, or accounting: composition.")
+        yield Finding(path=("privacy", "private"), rule=rule, fix="Write true, or accounting: composition.")
     if experiment.privacy.unit == "user":
         rule = "a search on public records tunes steps that average records, and with unit: user they average users"
-        yield Finding(path=("privacy", "unit"), rule=rule, mend="Write unit: record, or another accounting.")
+        yield Finding(path=("privacy", "unit"), rule=rule, fix="Write unit: record, or another accounting.")
     yield from _public_records(experiment)
 
 
@@ -118,17 +118,17 @@ def _public_records(experiment: Experiment) -> Iterator[Finding]:
         return
     at: Path = ("search", "public", "name")
     if public.path is None and public.name not in DATASETS:
-        mend = nearest(public.name, DATASETS) + " Your own data need search.public.path and search.public.public_size."
-        yield Finding(path=at, rule="unknown data set", mend=mend)
+        fix = nearest(public.name, DATASETS) + " Your own data need search.public.path and search.public.public_size."
+        yield Finding(path=at, rule="unknown data set", fix=fix)
         return
     if public.path is not None and (public.name in DATASETS or public.public_size is None):
         rule = "records of your own need a name of their own, a path and a public_size"
-        yield Finding(path=("search", "public"), rule=rule, mend="Write {name: …, path: …, public_size: …}.")
+        yield Finding(path=("search", "public"), rule=rule, fix="Write {name: …, path: …, public_size: …}.")
         return
     owners = [DATASETS[name].budget_owner or name if name in DATASETS else name for name in (public.name, private.name)]
     if owners[0] == owners[1] or (public.path is not None and public.path == private.path):
         rule = f"the public records must be others than the private ones of {private.name}: the search would read those"
-        yield Finding(path=at, rule=rule, mend="Name a data set that anyone may see.")
+        yield Finding(path=at, rule=rule, fix="Name a data set that anyone may see.")
         return
     shapes = [
         (DATASETS[name].input_shape, DATASETS[name].classes) if name in DATASETS else None
@@ -138,7 +138,7 @@ def _public_records(experiment: Experiment) -> Iterator[Finding]:
         rule = "the public records must have the inputs and the classes of the private ones: one model trains on both"
         each = zip(("public", "private"), filter(None, shapes), strict=True)
         found = " and ".join(f"{shape} in {classes} classes ({whose})" for whose, (shape, classes) in each)
-        yield Finding(path=at, rule=rule, mend="Name a data set of the same shape.", value=found)
+        yield Finding(path=at, rule=rule, fix="Name a data set of the same shape.", value=found)
         return
     try:
         size = public_train_size(experiment.public_request())
@@ -146,7 +146,7 @@ def _public_records(experiment: Experiment) -> Iterator[Finding]:
         return
     if experiment.trainable.batch_size > size:
         rule = f"must be at most the {size} training records of {public.name} too, on which the search trains"
-        yield Finding(path=("trainable", "batch_size"), rule=rule, mend="Lower it.")
+        yield Finding(path=("trainable", "batch_size"), rule=rule, fix="Lower it.")
 
 
 def _protected(experiment: Experiment) -> Iterator[Finding]:
@@ -156,23 +156,23 @@ def _protected(experiment: Experiment) -> Iterator[Finding]:
         for name in ("epsilon", "delta", "noise"):
             if getattr(validation, name) not in (None, "auto"):
                 rule = f"{name} is of protected scores, and protected is false: these are outside the guarantee"
-                yield Finding(path=(*path, name), rule=rule, mend="Write protected: true, or leave it out.")
+                yield Finding(path=(*path, name), rule=rule, fix="Write protected: true, or leave it out.")
         return
     for name in ("epsilon", "delta"):
         own, whole = getattr(validation, name), getattr(privacy, name)
         if own is not None and own > whole:
             rule = f"must be at most privacy.{name} = {whole:g}: what is claimed covers both sets of records"
-            yield Finding(path=(*path, name), rule=rule, mend=f"Lower it, or raise privacy.{name}.")
+            yield Finding(path=(*path, name), rule=rule, fix=f"Lower it, or raise privacy.{name}.")
     if metric.name != "validation_accuracy":
         rule = "a protected score is a count of right answers: one record can change a mean loss by any amount"
-        yield Finding(path=("search", "metric", "name"), rule=rule, mend="Write validation_accuracy.")
+        yield Finding(path=("search", "metric", "name"), rule=rule, fix="Write validation_accuracy.")
     try:
         size = public_validation_size(experiment.dataset_request())
     except DatasetError:
         return
     if size < 1:
         rule = "protected scores need at least one public validation record"
-        yield Finding(path=(*path, "fraction"), rule=rule, mend="Raise it.")
+        yield Finding(path=(*path, "fraction"), rule=rule, fix="Raise it.")
 
 
 def _unit(experiment: Experiment) -> Iterator[Finding]:
@@ -181,19 +181,19 @@ def _unit(experiment: Experiment) -> Iterator[Finding]:
     users = dataset.public_users if own else DATASETS[dataset.name].users if dataset.name in DATASETS else None
     if not own and dataset.public_users is not None:
         rule = f"the public number of users of {dataset.name} is known and not set, or it has none"
-        yield Finding(path=("dataset", "public_users"), rule=rule, mend="Leave it out.")
+        yield Finding(path=("dataset", "public_users"), rule=rule, fix="Leave it out.")
     if experiment.privacy.unit == "record":
         if dataset.records_per_user != type(dataset).model_fields["records_per_user"].default:
             rule = "a bound on the records of a user is of privacy.unit: user, and the unit is record"
-            yield Finding(path=("dataset", "records_per_user"), rule=rule, mend="Write unit: user, or leave it out.")
+            yield Finding(path=("dataset", "records_per_user"), rule=rule, fix="Write unit: user, or leave it out.")
         return
     if own and users is None:
         rule = "your own data need a PUBLIC number of users for unit: user, and user_train in their file"
-        yield Finding(path=("dataset", "public_users"), rule=rule, mend="Write one that may be known.", value="nothing")
+        yield Finding(path=("dataset", "public_users"), rule=rule, fix="Write one that may be known.", value="nothing")
     elif not own and dataset.name in DATASETS and users is None:
         known = ", ".join(name for name, about in DATASETS.items() if about.users is not None)
         rule = f"unit: user needs records that say whose they are, and those of {dataset.name} do not"
-        yield Finding(path=path, rule=rule, mend=f"Write unit: record, or take {known}.")
+        yield Finding(path=path, rule=rule, fix=f"Write unit: record, or take {known}.")
 
 
 _DATA: tuple[Path, ...] = (("dataset",), ("privacy", "unit"))

@@ -26,7 +26,7 @@ def _rungs(experiment: Experiment) -> Iterator[Finding]:
                 path=("search", "space", key),
                 rule="a promotion needs at least as many rungs as levels: each begins at a rung of its own",
                 value=f"{len(levels)} levels and {reports} rung{'' if reports == 1 else 's'}",
-                mend=f"Write search.rungs: {len(levels)} or more, or fewer levels.",
+                fix=f"Write search.rungs: {len(levels)} or more, or fewer levels.",
             )
 
 

@@ -32,7 +32,7 @@ def _options(experiment: Experiment) -> Iterator[Finding]:
         given = {name: value for name, value in part.options.items() if name in known}
         # What is not finite is refused of every sampler and pruner.
         for problem in option_problems({name: value for name, value in given.items() if not _is_wild(value)}):
-            yield Finding(path=("search", kind, problem.option), rule=problem.rule, mend=problem.mend)
+            yield Finding(path=("search", kind, problem.option), rule=problem.rule, fix=problem.fix)
 
 
 def _tolerances(experiment: Experiment) -> Iterator[Finding]:
@@ -43,7 +43,7 @@ def _tolerances(experiment: Experiment) -> Iterator[Finding]:
     yield Finding(
         path=("search", "pruner", "tolerance"),
         rule=f"the sampler's tolerance is {told[0]}, and how much better a score must be to matter is one question",
-        mend="Write it beside one of the two: it is the other's too.",
+        fix="Write it beside one of the two: it is the other's too.",
     )
 
 
@@ -62,13 +62,13 @@ def _parameter(experiment: Experiment) -> Iterator[Finding]:
             rule=f"{name} is not of every trial, and a trial without it would have no place on its curve: it can never "
             "be believed to be the best",
             value=f"{name} declared unimodal",
-            mend="Leave unimodal out there, or fix the schedule and search what it decays by alone.",
+            fix="Leave unimodal out there, or fix the schedule and search what it decays by alone.",
         )
     if assumed(space).unimodal:
         if not space.unimodal and (denied := _denied(experiment)):
             rule = f"the search looks along the smoothing radius where nothing else is declared, by the unimodal {kind}"
-            mend = "Declare another range unimodal: true, or take another sampler and pruner."
-            yield Finding(path=("search", "space", denied), rule=rule, value="unimodal: false", mend=mend)
+            fix = "Declare another range unimodal: true, or take another sampler and pruner."
+            yield Finding(path=("search", "space", denied), rule=rule, value="unimodal: false", fix=fix)
         return
     found = ", ".join(space.searched)
     yield Finding(
@@ -76,7 +76,7 @@ def _parameter(experiment: Experiment) -> Iterator[Finding]:
         rule=f"the unimodal {kind} needs a searched range along which the score has one top: smoothing_radius, or one "
         "that is declared so",
         value=f"{found} searched" if found else "nothing searched",
-        mend="Write unimodal: true beside a domain, for example learning_rate: {log_uniform: [0.01, 2], unimodal: "
+        fix="Write unimodal: true beside a domain, for example learning_rate: {log_uniform: [0.01, 2], unimodal: "
         "true}, or take another.",
     )
 
@@ -111,13 +111,13 @@ def _when_sure(experiment: Experiment) -> Iterator[Finding]:
         return
     if experiment.privacy.accounting == "selection":
         rule = "a sealed search hides how many runs it made, and one that ends or repeats by its scores would show it"
-        yield Finding(path=path, rule=rule, mend="Write go_on.")
+        yield Finding(path=path, rule=rule, fix="Write go_on.")
     elif "sampler" not in _kinds(experiment):
         rule = f"{search.when_sure} needs a sampler that knows how sure it is, and {search.sampler.name} does not"
-        yield Finding(path=path, rule=rule, mend="Write sampler: unimodal, or go_on.")
+        yield Finding(path=path, rule=rule, fix="Write sampler: unimodal, or go_on.")
     elif search.when_sure == "replicate" and "pruner" in _kinds(experiment) and search.pruner.options.get("runs"):
         rule = "repetitions tell two configurations apart, and where runs are judged only the lucky ones come to an end"
-        yield Finding(path=("search", "pruner", "runs"), rule=rule, mend="Leave it out, or write when_sure: stop.")
+        yield Finding(path=("search", "pruner", "runs"), rule=rule, fix="Leave it out, or write when_sure: stop.")
 
 
 _CHOSEN: tuple[Path, ...] = (("search", "sampler"), ("search", "pruner"))

@@ -58,9 +58,9 @@ def find(name: str) -> tuple[Path, Literal["local", "shipped"]]:
     if local.parent in (Path(), Path("experiments")) and stem in files:
         return files[stem], "shipped"
     near = difflib.get_close_matches(stem, files, n=1)
-    mend = f"Did you mean {near[0]}.yaml?" if near else f"Shipped are {', '.join(f'{each}.yaml' for each in files)}."
+    fix = f"Did you mean {near[0]}.yaml?" if near else f"Shipped are {', '.join(f'{each}.yaml' for each in files)}."
     found = "a folder" if local.is_dir() else "no file there"
-    raise InputError(f"{name} must be an experiment file, or the name of a shipped one, got {found}. {mend}")
+    raise InputError(f"{name} must be an experiment file, or the name of a shipped one, got {found}. {fix}")
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -131,9 +131,9 @@ def _place(problem: Problem) -> int:
     return int(line) if line.isdigit() and not problem.where.startswith("--set") else 1_000_000_000
 
 
-def _problem(document: Document, path: yamlfile.Path, rule: str, value: str, mend: str) -> Placed:
+def _problem(document: Document, path: yamlfile.Path, rule: str, value: str, fix: str) -> Placed:
     key = ".".join(map(str, path)) or "file"
-    return document.order(path), Problem(where=document.where(path), key=key, rule=rule, value=value, mend=mend)
+    return document.order(path), Problem(where=document.where(path), key=key, rule=rule, value=value, fix=fix)
 
 
 def _validate(document: Document) -> tuple[Experiment, set[yamlfile.Path], list[Placed]]:
@@ -147,7 +147,7 @@ def _validate(document: Document) -> tuple[Experiment, set[yamlfile.Path], list[
         except ValidationError as invalid:
             # What is missing comes last: it may take the whole section with it.
             for error in sorted(invalid.errors(include_url=False), key=lambda each: each["type"] == "missing"):
-                rule, mend = rule_and_mend(error)
+                rule, fix = rule_and_mend(error)
                 missing = error["type"] == "missing"
                 path = error["loc"] if missing else _remove(values, error["loc"])
                 if missing and path not in _PLACEHOLDERS:
@@ -156,7 +156,7 @@ def _validate(document: Document) -> tuple[Experiment, set[yamlfile.Path], list[
                 value = document.spelled(path)
                 if error["type"] == "extra_forbidden":
                     value = str(path[-1])
-                problems.append(_problem(document, path, rule, "nothing" if value is None else value, mend))
+                problems.append(_problem(document, path, rule, "nothing" if value is None else value, fix))
                 malformed.add(path)
             for place, stand_in in _PLACEHOLDERS.items():
                 _fill(values, place, stand_in)
@@ -195,7 +195,7 @@ def _gate(document: Document, experiment: Experiment, malformed: set[yamlfile.Pa
             continue
         for finding in gate(experiment):
             value = finding.value or document.spelled(finding.path) or show(_value(experiment, finding.path))
-            found.append(_problem(document, finding.path, finding.rule, value, finding.mend))
+            found.append(_problem(document, finding.path, finding.rule, value, finding.fix))
     return found
 
 

@@ -1,4 +1,4 @@
-"""The values of an experiment file: the type and the range of each, with the rule and the mend where it breaks them."""
+"""The values of an experiment file: the type and the range of each, with the rule and the fix where it breaks them."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ NOISES = (1e-3, 1e6)
 more is beyond all that the accountants were held against."""
 
 
-def broken(rule: str, mend: str = "") -> PydanticCustomError:
+def broken(rule: str, fix: str = "") -> PydanticCustomError:
     """Return the error of a value that breaks ``rule``; `wording` turns it into a problem."""
-    return PydanticCustomError("rule", "{rule}", {"rule": rule, "mend": mend})
+    return PydanticCustomError("rule", "{rule}", {"rule": rule, "fix": fix})
 
 
 def one_value(name: str) -> BeforeValidator:
@@ -60,7 +60,7 @@ def _noise(value: object) -> object:
         try:
             parameter.check(parse_declared(value)[0])
         except DomainError as error:
-            raise broken(error.rule, error.mend) from error
+            raise broken(error.rule, error.fix) from error
         return dict(value)
     low, high = NOISES
     if value == "auto" or (is_number(value) and (value == 0 or low <= value <= high)):  # 0 is for studies

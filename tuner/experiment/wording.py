@@ -1,4 +1,4 @@
-"""From pydantic's errors to rule, value and mend, with the nearest key that the section has."""
+"""From pydantic's errors to rule, value and fix, with the nearest key that the section has."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ _REFUSED: dict[tuple[str, ...], tuple[str, str]] = {
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return the mend for a wrong word: the nearest known one, else all of them."""
+    """Return the fix for a wrong word: the nearest known one, else all of them."""
     names = list(known)
     near = difflib.get_close_matches(word, names, n=1)
     return f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(names)}."
@@ -135,14 +135,14 @@ def _unknown_key(path: Path) -> str:
 
 
 def rule_and_mend(error: Any) -> tuple[str, str]:  # noqa: ANN401 - pydantic's ErrorDetails
-    """Return the rule that one error of pydantic stands for, and the mend."""
+    """Return the rule that one error of pydantic stands for, and the fix."""
     path: Path = error["loc"]
     kind: str = error["type"]
     context = error.get("ctx", {})
     example = _EXAMPLE_OF.get(tuple(map(str, path)), "")
     write = f"Write for example {example}." if example else ""
     if kind == "rule":
-        return str(context["rule"]), str(context["mend"])
+        return str(context["rule"]), str(context["fix"])
     if kind == "extra_forbidden":
         why = _REFUSED.get(tuple(map(str, path)))
         return why or ("unknown key", _unknown_key(path))

@@ -80,11 +80,11 @@ class Document:
             path = path[:-1]
         return path
 
-    def refuse(self, path: Path, rule: str, value: str, mend: str = "", *, where: str | None = None) -> None:
+    def refuse(self, path: Path, rule: str, value: str, fix: str = "", *, where: str | None = None) -> None:
         """Note a problem at ``path``."""
         key = ".".join(map(str, path)) or "file"
         at = self.where(path) if where is None else where
-        self.problems.append(Problem(where=at, key=key, rule=rule, value=value, mend=mend))
+        self.problems.append(Problem(where=at, key=key, rule=rule, value=value, fix=fix))
 
     def place(self, path: Path, where: str, order: int, spelled: str | None = None) -> None:
         """Remember where the value at ``path`` stands and how it was written."""
@@ -103,13 +103,13 @@ class Document:
         key, equals, text = option.partition("=")
         path: Path = tuple(key.strip().split("."))
         if not equals or not all(path):
-            mend = "Write --set privacy.epsilon=3."
-            self.refuse(("--set",), "an override is path.to.key=value", option or "nothing", mend, where=where)
+            fix = "Write --set privacy.epsilon=3."
+            self.refuse(("--set",), "an override is path.to.key=value", option or "nothing", fix, where=where)
             return
         inner = _read(text, source=where)
         if inner.problems:
             problem = inner.problems[0]
-            self.refuse(path, f"the value must be YAML: {problem.rule}", text, problem.mend, where=where)
+            self.refuse(path, f"the value must be YAML: {problem.rule}", text, problem.fix, where=where)
             return
         section = self.values if self.values is not None else {}
         self.values = section
@@ -140,9 +140,9 @@ def parse(text: str, *, source: str) -> Document:
         document.refuse((), "the file must not be empty", "nothing", "`tune init` writes a template.")
     elif not isinstance(document.values, dict):
         kind = "a list" if isinstance(document.values, list) else "one value"
-        mend = "Write name:, dataset:, trainable: and privacy: at the left edge."
+        fix = "Write name:, dataset:, trainable: and privacy: at the left edge."
         document.values = None
-        document.refuse((), "the file must be sections with keys", kind, mend)
+        document.refuse((), "the file must be sections with keys", kind, fix)
     return document
 
 
@@ -157,8 +157,8 @@ def _read(text: str, *, source: str) -> Document:
         line = mark.line + 1 if mark else 1
         lines = text.splitlines()
         found = lines[line - 1].strip() if line <= len(lines) else "the end of the file"
-        rule, mend = _syntax(error, lines[line - 1] if line <= len(lines) else "")
-        document.refuse((), rule, found[:80] or "an empty line", mend, where=f"{source}:{line}")
+        rule, fix = _syntax(error, lines[line - 1] if line <= len(lines) else "")
+        document.refuse((), rule, found[:80] or "an empty line", fix, where=f"{source}:{line}")
         return document
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
@@ -175,8 +175,8 @@ def _syntax(error: yaml.MarkedYAMLError, line: str) -> tuple[str, str]:
     if "\t" in indent or "'\\t'" in str(error.problem):
         return "YAML does not allow a tab to indent", "Use spaces."
     said = " ".join(part for part in (error.context, error.problem) if part)
-    mend = "Put a space after every colon, close what was opened, and quote words with : or # in them."
-    return f"the file must be YAML ({said})", mend
+    fix = "Put a space after every colon, close what was opened, and quote words with : or # in them."
+    return f"the file must be YAML ({said})", fix
 
 
 def _is_plain(text: str, document: Document) -> bool:

@@ -103,7 +103,7 @@ class Exported:
             raise InputError(
                 f"{trainable.model} in {self.folder} must take inputs of shape {input_shape} and give {classes} "
                 f"logits, got {type(error).__name__}: {error}. Take the data set that it was trained on, or one of the "
-                "same shape; if that is it, mend the model's code."
+                "same shape; if that is it, fix the model's code."
             ) from error
 
 

@@ -107,14 +107,14 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     ledger = Ledger.open(experiment.ledger, create=False)
     if ledger.search_state(sweep.id).status == "open":
         state = sweep.read_status().get("state")
-        mend = (
+        fix = (
             ""
             if plan.accounting == "selection"
             else " (with --set search.trials=N of the trials begun it starts no new one)"
         )
         raise InputError(
             f"only a sweep that has ended can be exported, got {sweep.id} which is {state}. "
-            f"Let it end: tune resume {sweep.id}{mend}."
+            f"Let it end: tune resume {sweep.id}{fix}."
         )
     request = experiment.dataset_request(data_dir)
     check_present(request)

@@ -225,7 +225,7 @@ class Spool:
     def _failure(self, error: OSError) -> TrackingError:
         return TrackingError(
             f"{self.path}: every record must be on the disk before the sweep goes on, and the disk refused: "
-            f"{error.strerror or error}. Make room or mend the disk, then go on with `--resume`; "
+            f"{error.strerror or error}. Make room or fix the disk, then go on with `--resume`; "
             "nothing recorded is lost"
         )
 

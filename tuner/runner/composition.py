@@ -55,7 +55,7 @@ def run_open(
 
     Raises:
         SweepInterrupted: Ctrl-C; it can be gone on with.
-        TunerError: it failed; it can be gone on with when the cause is mended.
+        TunerError: it failed; it can be gone on with when the cause is fixed.
     """
     from tuner.privacy.ledger.search_budget import SearchBudget
     from tuner.recorder.recorder import MLflowRecorder

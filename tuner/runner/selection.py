@@ -55,7 +55,7 @@ def run_sealed(sweep: SweepFolder, prepared: Prepared, ledger: Ledger, options: 
 
     Raises:
         SweepInterrupted: Ctrl-C or `tune stop`; nothing was released, and it can be gone on with.
-        TunerError: it failed; nothing was released, and it can be gone on with when the cause is mended.
+        TunerError: it failed; nothing was released, and it can be gone on with when the cause is fixed.
     """
     from tuner.privacy.ledger.search_budget import SearchBudget
 

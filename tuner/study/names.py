@@ -88,7 +88,7 @@ def canonical_pruner(name: str) -> str | None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A mend for an unknown name: the nearest known one, else all of them."""
+    """A fix for an unknown name: the nearest known one, else all of them."""
     known = sorted(known)
     close = difflib.get_close_matches(name.lower(), known, n=1)
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known)}."

@@ -84,12 +84,12 @@ class OptionProblem:
     Attributes:
         option: its name.
         rule: what must hold.
-        mend: what to do.
+        fix: what to do.
     """
 
     option: str
     rule: str
-    mend: str
+    fix: str
 
 
 def usual_tolerance(metric: str, scored: float | None, blurred: float = 0.0) -> float:
@@ -138,7 +138,7 @@ def check_options(kind: str, options: Mapping[str, object]) -> None:
         InputError: every one of them.
     """
     found = [
-        f"{kind} 'unimodal': {each.rule}, got {show(options[each.option])}. {each.mend}"
+        f"{kind} 'unimodal': {each.rule}, got {show(options[each.option])}. {each.fix}"
         for each in option_problems(options)
     ]
     if found:
@@ -148,9 +148,9 @@ def check_options(kind: str, options: Mapping[str, object]) -> None:
 def option_problems(options: Mapping[str, object]) -> Iterator[OptionProblem]:
     """What is wrong with the values of the options, of the sampler and of the pruner alike."""
     for option, value in options.items():
-        rule, mend = _broken(option, value)
+        rule, fix = _broken(option, value)
         if rule:
-            yield OptionProblem(option=option, rule=rule, mend=mend)
+            yield OptionProblem(option=option, rule=rule, fix=fix)
 
 
 def component(value: object) -> tuple[str, dict[str, object]] | None:
@@ -163,7 +163,7 @@ def component(value: object) -> tuple[str, dict[str, object]] | None:
 
 
 def _broken(option: str, value: object) -> tuple[str, str]:
-    """The rule that a value breaks, and the mend; two empty strings where it breaks none."""
+    """The rule that a value breaks, and the fix; two empty strings where it breaks none."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     match option:
         case "tolerance" if not (is_number(value) and value > 0):

@@ -45,11 +45,11 @@ def check_tracking(uri: str) -> None:
     from tuner.recorder.mlflow_store import absolute_uri, hide_password
 
     kind = absolute_uri(uri).partition("://")[0].partition("+")[0]
-    mend = "Write sqlite:///runs/mlflow.db or http://HOST:5000."
+    fix = "Write sqlite:///runs/mlflow.db or http://HOST:5000."
     if kind not in (*_SERVERS, *_DATABASES):
         raise InputError(
             f"tracking.uri must begin with one of {', '.join((*_SERVERS, *_DATABASES))}, got {hide_password(uri)}. "
-            f"{mend}"
+            f"{fix}"
         )
     try:
         parts = urlsplit(uri)
@@ -57,9 +57,9 @@ def check_tracking(uri: str) -> None:
     except ValueError:
         host = None
     if kind != "sqlite" and not host:
-        raise InputError(f"tracking.uri must name a host, and a port in 1..65535, got {hide_password(uri)}. {mend}")
+        raise InputError(f"tracking.uri must name a host, and a port in 1..65535, got {hide_password(uri)}. {fix}")
     if kind == "sqlite" and not uri.startswith("sqlite:///"):
-        raise InputError(f"tracking.uri of an SQLite file must begin with sqlite:///, got {uri}. {mend}")
+        raise InputError(f"tracking.uri of an SQLite file must begin with sqlite:///, got {uri}. {fix}")
 
 
 def _check_storage(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The known faults of the libraries (privacy.md §5), each pinned: when one of these fails, that fault was mended.
+"""The known faults of the libraries (privacy.md §5), each pinned: when one of these fails, that fault was fixed.
 
 Then privacy.md §5 can say so, and what we do about it may go.
 """

@@ -139,10 +139,10 @@ def test_what_is_drawn_adds_up_to_one_and_has_the_mean_asked_for(mean: float, sh
 
 @pytest.mark.parametrize("shape", BEYOND)
 def test_shapes_that_doubles_cannot_hold_are_refused(shape: float) -> None:
-    mend = "1e+06" if shape > 1 else "0"
+    fix = "1e+06" if shape > 1 else "0"
     with pytest.raises(InputError, match="the shape of negative_binomial must be at most") as caught:
         negative_binomial(shape)
-    assert str(caught.value).endswith(f"got {shape!r}. Write {mend}.")
+    assert str(caught.value).endswith(f"got {shape!r}. Write {fix}.")
     with pytest.raises(ValueError, match="loses digits"):
         Law({"name": "negative_binomial", "mean": 3.0, "shape": shape})
 

@@ -321,29 +321,29 @@ def _explain(error: DBAPIError, url: str) -> LedgerError:
         case "42P01" | "3F000" | "42703" | "XX001" | "XX002" | "23505":
             return _damaged(said, url)
         case None | "57P01" | "57P02" | "57P03" | "28000" | "28P01" | "3D000" | "25P03":
-            mend = (
+            fix = (
                 "Check that the server runs, the address, that the database exists and that the role may connect "
                 "(its password comes from ~/.pgpass or PGPASSWORD); then resume."
             )
         case "42501":
-            mend = (
+            fix = (
                 f"Its owner has to GRANT USAGE ON SCHEMA {_NAMESPACE} and SELECT on its tables, and to who charges "
                 f"INSERT ON {_NAMESPACE}.entries and INSERT, UPDATE ON {_NAMESPACE}.heads. If there is no ledger "
                 "yet, who may CREATE in the database opens it first."
             )
         case _ if state == _NOT_THEIRS:
-            mend = "Let the owner of the tables set caps and shares, and open a search under your own role."
+            fix = "Let the owner of the tables set caps and shares, and open a search under your own role."
         case "53100":
-            mend = "Free space on the server's disk, then resume."
+            fix = "Free space on the server's disk, then resume."
         case "53300":
-            mend = "The server has no connection left; raise max_connections, or try again."
+            fix = "The server has no connection left; raise max_connections, or try again."
         case "55P03":
-            mend = "Another process holds the ledger; end it, or try again."
+            fix = "Another process holds the ledger; end it, or try again."
         case "25006":
-            mend = "The server is a standby or read-only; name the one that is written to."
+            fix = "The server is a standby or read-only; name the one that is written to."
         case _:
-            mend = f"Check the server's log (SQLSTATE {state})."
-    return LedgerError(f"the ledger must be readable and writable, but {url}: {said}. Nothing more is charged. {mend}")
+            fix = f"Check the server's log (SQLSTATE {state})."
+    return LedgerError(f"the ledger must be readable and writable, but {url}: {said}. Nothing more is charged. {fix}")
 
 
 def _damaged(said: str, url: str) -> LedgerCorruptError:

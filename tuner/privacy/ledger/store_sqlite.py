@@ -305,11 +305,11 @@ def _explain(error: Exception, path: Path) -> LedgerError:
             "at a copy of both files."
         )
     if "locked" in said or "busy" in said:
-        mend = "Another process holds the ledger; end it, or try again."
+        fix = "Another process holds the ledger; end it, or try again."
     elif "readonly" in said or "read-only" in said:
-        mend = "Give this user the right to write the file and its folder."
+        fix = "Give this user the right to write the file and its folder."
     elif "full" in said or "I/O" in said:
-        mend = "Free space on the disk, then resume."
+        fix = "Free space on the disk, then resume."
     else:
-        mend = "Check the file and its folder."
-    return LedgerError(f"the ledger must be readable and writable, but {path}: {said}. Nothing more is charged. {mend}")
+        fix = "Check the file and its folder."
+    return LedgerError(f"the ledger must be readable and writable, but {path}: {said}. Nothing more is charged. {fix}")
