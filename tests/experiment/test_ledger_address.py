@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from errors_helper import raises_code
 
 from tuner.errors import ExperimentError, InputError
 from tuner.experiment import loads
@@ -116,6 +117,6 @@ def test_a_files_password_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setenv(VARIABLE, "postgresql://ada@db/ledger")
     experiment = loads(text(ledger="postgresql://ada:secret@db/other"))
-    with pytest.raises(InputError, match="no password") as refused:
+    with raises_code(InputError, "ledger-url-password") as refused:
         Ledger.exists(experiment.ledger)
     assert "secret" not in str(refused.value)

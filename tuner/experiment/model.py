@@ -276,7 +276,7 @@ def _shared_ledger() -> str | None:
     Raises:
         InputError: it is no address of a ledger.
     """
-    from tuner.privacy.ledger.store import absolute_url
+    from tuner.privacy.ledger.stores import absolute_url
 
     named = os.environ.get(_LEDGER)
     try:
@@ -287,7 +287,7 @@ def _shared_ledger() -> str | None:
 
 def _the_shared_ledger(url: str) -> str:
     """Refuse another ledger than the environment's: the caps that were set in that one would bind nothing here."""
-    from tuner.privacy.ledger.store import absolute_url, masked
+    from tuner.privacy.ledger.stores import absolute_url, masked
 
     shared = _shared_ledger()
     if shared is None:

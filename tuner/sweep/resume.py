@@ -85,7 +85,7 @@ def located(experiment: Experiment) -> Experiment:
     Raises:
         InputError: an address is malformed.
     """
-    from tuner.privacy.ledger.store import absolute_url
+    from tuner.privacy.ledger.stores import absolute_url
     from tuner.recorder.mlflow_store import absolute_uri
 
     dataset = experiment.dataset.model_copy(update={"path": _absolute(experiment.dataset.path)})

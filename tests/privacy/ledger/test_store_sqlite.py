@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from errors_helper import raises_code
 from ledgers import open_search
 
 from tuner.errors import InputError, LedgerCorruptError
 from tuner.privacy.ledger.ledger import Ledger
-from tuner.privacy.ledger.store import absolute_url, open_store
+from tuner.privacy.ledger.stores import absolute_url, open_store
 
 
 def raw(path: Path, *statements: str) -> list[tuple[object, ...]]:
@@ -87,7 +88,7 @@ def test_who_may_only_read_reads_and_leaves_it(shelf: Path) -> None:
 def test_another_database_is_refused_and_left_alone(laid: Path) -> None:
     raw(laid, "PRAGMA application_id = 0")
     before = laid.read_bytes()
-    with pytest.raises(LedgerCorruptError, match="another database"):
+    with raises_code(LedgerCorruptError, "ledger-foreign"):
         Ledger.open(f"sqlite:///{laid}")
     assert laid.read_bytes() == before
 
@@ -110,5 +111,5 @@ def test_a_relative_url_is_made_absolute_and_opens_nothing(tmp_path: Path, monke
 @pytest.mark.parametrize("bad", ["sqlite://", "sqlite:///:memory:", "sqlite:///a.db?mode=ro", "sqlite://host/a.db", ""])
 def test_only_a_file_can_be_a_ledger(bad: str) -> None:
     for use in (absolute_url, lambda url: open_store(url, create=True)):
-        with pytest.raises(InputError, match="ledger must be"):
+        with raises_code(InputError, "ledger-url"):
             use(bad)

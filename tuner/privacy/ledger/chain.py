@@ -13,7 +13,7 @@ from tuner.privacy.accountant.filters import Sealed
 from tuner.privacy.ledger.entries import Entry, canonical, entry_hash
 from tuner.privacy.ledger.rules import apply, check_prices, follow
 from tuner.privacy.ledger.state import DatasetState
-from tuner.privacy.ledger.store import Store
+from tuner.privacy.ledger.stores import Store
 
 __all__ = ["Chain", "Write"]
 

@@ -15,7 +15,7 @@ from tuner.privacy.ledger.chain import Chain
 from tuner.privacy.ledger.entries import Entry, canonical
 from tuner.privacy.ledger.rules import check_pools
 from tuner.privacy.ledger.state import TRAINING, VALIDATION, Cap, DatasetState, PoolState, SearchState
-from tuner.privacy.ledger.store import Store, exists, open_store
+from tuner.privacy.ledger.stores import Store, open_store, store_exists
 
 __all__ = ["Ledger"]
 
@@ -61,7 +61,7 @@ class Ledger:
         Raises:
             InputError: the URL is of no ledger.
         """
-        return exists(url)
+        return store_exists(url)
 
     @property
     def url(self) -> str:

@@ -1,0 +1,302 @@
+"""SQLite as the ledger's database: one append-only file, written in one immediate transaction at a time."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sqlite3
+import tempfile
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool, QueuePool
+
+from tuner.errors import InputError, LedgerCorruptError, LedgerError
+from tuner.privacy.ledger.stores.store import BUSY_SECONDS, Backend, create_tables, masked
+
+__all__ = ["Sqlite"]
+
+_READ, _WRITE = "BEGIN", "BEGIN IMMEDIATE"
+_MAGIC = 0x44505442  # "DPTB", in the header of the file: another program's database is never written to
+_GUARDS = (
+    "CREATE TRIGGER entries_are_final BEFORE UPDATE ON entries"
+    " BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
+    "CREATE TRIGGER entries_stay BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
+    "CREATE TRIGGER meta_stays BEFORE DELETE ON meta BEGIN SELECT RAISE(ABORT, 'the ledger keeps its id'); END",
+    "CREATE TRIGGER meta_is_final BEFORE UPDATE OF ledger ON meta"
+    " BEGIN SELECT RAISE(ABORT, 'the ledger keeps its id'); END",
+    f"PRAGMA application_id = {_MAGIC}",
+)
+
+
+class Sqlite(Backend):
+    """An SQLite file (WAL, synchronous=FULL; every transaction is moved into the file itself at once).
+
+    A process that may write keeps its connection, because closing the last connection makes SQLite merge its files,
+    which takes longer than the transaction. After an error, and after a fork, the next transaction uses a fresh one.
+
+    A user who may not write the file or its folder can still read, as far as SQLite can: `budget` and `verify` need
+    no more.
+
+    Args:
+        url: `sqlite:///relative/path.db` or `sqlite:////absolute/path.db`; made absolute at once.
+
+    Raises:
+        InputError: the URL is not of an SQLite file.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._path = _path_of(url)
+        self.url = f"sqlite:///{self._path}"
+
+    def exists(self) -> bool:
+        """Return whether the file exists."""
+        return self._path.exists()
+
+    def create(self) -> None:
+        """Create an empty ledger under a temporary name and link it into place: nobody ever sees half a ledger."""
+        path = self._path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+                draft = Path(folder) / "draft.db"
+                _write_draft(draft)
+                try:
+                    os.link(draft, path)
+                except FileExistsError:  # another process was first: its ledger is the ledger
+                    return
+                parent = os.open(path.parent, os.O_RDONLY)
+                try:
+                    os.fsync(parent)
+                finally:
+                    os.close(parent)
+        except (OSError, DBAPIError) as error:
+            raise LedgerError(
+                "ledger-not-writable",
+                f"No ledger can be created at {path}: {getattr(error, 'orig', error)}. Name a folder that can be "
+                "written.",
+            ) from error
+
+    def open(self) -> None:
+        """Prepare for transactions.
+
+        Raises:
+            LedgerCorruptError: the file is another program's database.
+        """
+        self._size = 0
+        self._identity = self._identify()
+        self._process = os.getpid()
+        self._engine = _engine(self._path)
+        weakref.finalize(self, self._engine.dispose)
+        with self.transaction(writing=False) as connection:
+            if connection.exec_driver_sql("PRAGMA application_id").scalar_one() != _MAGIC:
+                raise LedgerCorruptError(
+                    "ledger-foreign", f"{self._path} is a database of another program. Name another file."
+                )
+
+    def user(self) -> str:
+        """Return the account of the operating system under which this process runs."""
+        number = os.geteuid()
+        try:
+            return pwd.getpwuid(number).pw_name
+        except KeyError:  # a container without a line for this user
+            return f"uid {number}"
+
+    @contextmanager
+    def transaction(self, *, writing: bool) -> Iterator[Connection]:
+        """Begin a transaction, and commit it when the block ends without an error; see `Backend`."""
+        path = self._path
+        if writing and not _may_write(path):
+            raise LedgerError(
+                "ledger-read-only",
+                f"This user may only read the ledger {path}, so nothing can be charged or set. Give this user the "
+                "right to write the file and its folder.",
+            )
+        if self._identify() != self._identity:
+            raise LedgerError(
+                "ledger-replaced",
+                f"The ledger {path} was replaced by another file while it was in use. Put the original back; only it "
+                "holds what was charged.",
+            )
+        if self._process != os.getpid():
+            self._engine.dispose(close=False)  # the parent's connections: to close them here would undo its locks
+            self._process = os.getpid()
+        seen = None if _may_write(path) else _stamp(path)
+        try:
+            with self._engine.connect() as connection:
+                try:
+                    connection.exec_driver_sql(_WRITE if writing else _READ)
+                    yield connection
+                    connection.exec_driver_sql("COMMIT")
+                    if writing:
+                        _move_into_file(connection)
+                except BaseException:
+                    connection.invalidate()
+                    raise
+        except (DBAPIError, sqlite3.Error, LedgerCorruptError) as error:
+            _refuse_changed(path, seen, error)
+            if isinstance(error, LedgerCorruptError):
+                raise
+            raise _explain(error, path) from error
+        _refuse_changed(path, seen, None)
+
+    def check_integrity(self, connection: Connection) -> None:
+        """Let SQLite check its own pages and indexes.
+
+        Raises:
+            LedgerCorruptError: a page is damaged.
+        """
+        found = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(5)")]
+        if found != ["ok"]:
+            raise LedgerCorruptError(
+                "ledger-damaged", f"The ledger {self._path} is damaged: {'; '.join(found)}. Restore it from a backup."
+            )
+
+    def _identify(self) -> tuple[int, int]:
+        try:
+            found = self._path.stat()
+        except OSError as error:
+            raise LedgerError(
+                "ledger-not-found",
+                f"The ledger {self._path} cannot be opened ({error.strerror}). Check the path. A lost ledger is "
+                "restored from a backup, never started afresh.",
+            ) from error
+        if found.st_size == 0:
+            raise LedgerCorruptError(
+                "ledger-damaged", f"The ledger {self._path} is empty: it was cut off. Restore it from a backup."
+            )
+        # A connection that is kept remembers pages, and would not miss those that a shorter file has lost.
+        if found.st_size < self._size:
+            raise LedgerCorruptError(
+                "ledger-damaged",
+                f"The ledger {self._path} has shrunk from {self._size} to {found.st_size} bytes: it was cut off. "
+                "Restore it from a backup.",
+            )
+        self._size = found.st_size
+        return found.st_dev, found.st_ino
+
+
+def _path_of(url: str) -> Path:
+    """Return the absolute path of the SQLite file at `url`."""
+    parsed = make_url(url)
+    if parsed.query or parsed.host:
+        raise InputError(
+            "ledger-url", f"The URL of an SQLite ledger has only a path (got {masked(url)}). Write sqlite:///FILE."
+        )
+    if not parsed.database or parsed.database == ":memory:":
+        raise InputError(
+            "ledger-url", f"A ledger in memory would forget what was spent (got {url!r}). Write sqlite:///FILE."
+        )
+    return Path(parsed.database).expanduser().resolve()
+
+
+def _write_draft(path: Path) -> None:
+    engine = create_engine(f"sqlite:///{path}", poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+        connection.exec_driver_sql("PRAGMA synchronous=FULL")
+        create_tables(connection)
+        for statement in _GUARDS:
+            connection.exec_driver_sql(statement)
+
+
+def _engine(path: Path) -> Engine:
+    # A user without write access opens the file each time, in the way that its state then requires.
+    pool: dict[str, Any] = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": -1}
+    engine = create_engine(
+        "sqlite://", creator=lambda: _connect(path), **(pool if _may_write(path) else {"poolclass": NullPool})
+    )
+
+    @event.listens_for(engine, "connect")
+    def _settings(connection: Any, _record: Any) -> None:  # noqa: ANN401 - SQLAlchemy's own signature
+        connection.execute(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000}")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA wal_autocheckpoint=0")  # see _move_into_file
+
+    return engine
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # mode=rw: opening never creates. isolation_level None: transactions begin where we say, not where the driver
+    # guesses.
+    mode = "mode=rw"
+    if not _may_write(path):
+        # Without the right to create its -shm file SQLite reads a WAL file only as immutable, which misses entries that
+        # are still in the -wal: so only where there are none. Otherwise -shm exists too, and mode=ro is enough.
+        mode = "mode=ro" if _stamp(_wal(path)) else "mode=ro&immutable=1"
+    return sqlite3.connect(
+        f"{path.as_uri()}?{mode}",
+        uri=True,
+        isolation_level=None,
+        timeout=BUSY_SECONDS,
+        check_same_thread=False,
+    )
+
+
+def _move_into_file(connection: Connection) -> None:
+    """Empty the -wal file after a committed transaction, which is already durable in it.
+
+    A process that is killed then leaves one file with all entries, and no -wal that would be mixed with another ledger
+    at this place, or with a restored backup. A reader at this moment prevents it; the next transaction then does it.
+    A failure changes nothing of what is charged.
+    """
+    with suppress(DBAPIError, sqlite3.Error):
+        connection.exec_driver_sql("PRAGMA busy_timeout=20")
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").all()
+        connection.exec_driver_sql(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000}")
+
+
+def _may_write(path: Path) -> bool:
+    """Return whether this user may write the file and create SQLite's helper files; False on a read-only disk."""
+    effective = os.access in os.supports_effective_ids
+    return all(os.access(place, os.W_OK, effective_ids=effective) for place in (path, path.parent))
+
+
+def _wal(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Return size and time of change; None for a missing or empty file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_size, found.st_mtime_ns) if found.st_size else None
+
+
+def _refuse_changed(path: Path, seen: tuple[int, int] | None, error: Exception | None) -> None:
+    """Refuse a read during which the file changed: a reader without write access cannot lock it."""
+    if seen is not None and _stamp(path) != seen:
+        raise LedgerError("ledger-busy", f"The ledger {path} was written while it was read. Try again.") from error
+
+
+def _explain(error: Exception, path: Path) -> LedgerError:
+    said = str(getattr(error, "orig", error))
+    if any(sign in said for sign in ("malformed", "not a database", "corrupt", "no such table", "no such column")):
+        return LedgerCorruptError(
+            "ledger-damaged",
+            f"The ledger {path} is damaged ({said}). Restore it from a backup; it is never started afresh.",
+        )
+    if "unable to open" in said and not _may_write(path):
+        return LedgerError(
+            "ledger-not-readable",
+            f"The ledger {path} cannot be read: {said}. Either this user may not read it, or its last entries are "
+            f"still in {_wal(path).name} and only a user with write access can merge them. Let its owner open it "
+            "once, or read a copy of both files.",
+        )
+    if "locked" in said or "busy" in said:
+        code, fix = "ledger-busy", "Another process holds the ledger; end it, or try again."
+    elif "readonly" in said or "read-only" in said:
+        code, fix = "ledger-read-only", "Give this user the right to write the file and its folder."
+    elif "full" in said or "I/O" in said:
+        code, fix = "ledger-disk-full", "Free space on the disk, then resume."
+    else:
+        code, fix = "ledger-unavailable", "Check the file and its folder."
+    return LedgerError(code, f"The ledger {path} cannot be used: {said}. Nothing more is charged. {fix}")
