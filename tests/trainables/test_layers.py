@@ -18,7 +18,7 @@ from torch.func import functional_call
 from trainables.engine import bookkeeping
 from trainables.engine.bookkeeping import BookkeepingSource, UnknownLayerError
 from trainables.engine.layers import RULES
-from trainables.engine.layers.embedding import LookedUp, prefer_pairs
+from trainables.engine.layers.embedding import LookedUp
 from trainables.engine.layers.outer import prefer_factors
 from trainables.engine.layout import Layout
 from trainables.engine.linear import LinearStackSource
@@ -51,39 +51,17 @@ def _first(output: Any) -> Tensor:  # noqa: ANN401 - a tensor, or a tuple that b
     return output[0] if isinstance(output, tuple) else output
 
 
-class Attention(nn.Module):
-    def __init__(self, width: int, heads: int, *, cross: bool) -> None:
+class Net(nn.Module):
+    """The named layers and parameters, and a function of the model and its input."""
+
+    def __init__(self, run: Callable[[Any, Tensor], Any], **parts: nn.Module | nn.Parameter) -> None:
         super().__init__()
-        self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
-        self.cross = cross
+        for name, part in parts.items():
+            setattr(self, name, part)
+        self.run = run
 
-    def forward(self, x: Tensor) -> Tensor:
-        keys = x.flip(1) * 2 if self.cross else x
-        return self.attention(x, keys, keys)[0]
-
-
-class Twice(nn.Module):
-    """One layer used two times: its gradient is the sum over both."""
-
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(torch.tanh(self.layer(x)))
-
-
-class Detached(nn.Module):
-    """An input that needs no gradient and still changes with the parameters."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.one = nn.Linear(width, width)
-        self.two = nn.Linear(width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        hidden = self.one(x)
-        return hidden + self.two(torch.tanh(hidden).detach())
+    def forward(self, x: Tensor) -> Any:  # noqa: ANN401 - whatever the function gives
+        return self.run(self, x)
 
 
 def a_linear(draw: Draw) -> tuple[nn.Module, Tensor]:
@@ -148,38 +126,41 @@ def a_recurrent(draw: Draw) -> tuple[nn.Module, Tensor]:
 
 
 def an_attention(draw: Draw) -> tuple[nn.Module, Tensor]:
-    heads = draw(st.integers(1, 2))
+    heads, cross = draw(st.integers(1, 2)), draw(st.booleans())
     width = heads * draw(st.integers(1, 3))
-    return Attention(width, heads, cross=draw(st.booleans())), torch.randn(6, draw(st.integers(1, 4)), width)
 
+    def run(net: Any, x: Tensor) -> Tensor:  # noqa: ANN401
+        keys = x.flip(1) * 2 if cross else x
+        return net.attention(x, keys, keys)[0]
 
-class Scaled(nn.Module):
-    """A layer of a user's own, with a parameter without axes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.tensor(0.7))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.tanh(x * self.scale)
+    layer = Net(run, attention=nn.MultiheadAttention(width, heads, batch_first=True))
+    return layer, torch.randn(6, draw(st.integers(1, 4)), width)
 
 
 def a_layer_without_a_rule(draw: Draw) -> tuple[nn.Module, Tensor]:
     width = draw(st.integers(1, 4))
-    layer = draw(st.sampled_from([nn.ConvTranspose1d(width, 2, 2), nn.PReLU(width), Scaled()]))
+    scaled = Net(lambda net, x: torch.tanh(x * net.scale), scale=nn.Parameter(torch.tensor(0.7)))  # without axes
+    layer = draw(st.sampled_from([nn.ConvTranspose1d(width, 2, 2), nn.PReLU(width), scaled]))
     return layer, torch.randn(6, width, 5)
 
 
 def a_layer_used_twice(draw: Draw) -> tuple[nn.Module, Tensor]:
+    """Its gradient is the sum over both uses."""
     width = draw(st.integers(2, 4))
     choices = [nn.Linear(width, width), nn.Conv1d(width, width, 3, padding=1), _shaken(nn.GroupNorm(1, width))]
     layer = draw(st.sampled_from(choices))
-    return Twice(layer), torch.randn(6, width, width)
+    return Net(lambda net, x: net.layer(torch.tanh(net.layer(x))), layer=layer), torch.randn(6, width, width)
 
 
 def a_detached_input(draw: Draw) -> tuple[nn.Module, Tensor]:
+    """An input that needs no gradient and still changes with the parameters."""
     width = draw(st.integers(1, 4))
-    return Detached(width), torch.randn(6, width)
+
+    def run(net: Any, x: Tensor) -> Tensor:  # noqa: ANN401
+        hidden = net.one(x)
+        return hidden + net.two(torch.tanh(hidden).detach())
+
+    return Net(run, one=nn.Linear(width, width), two=nn.Linear(width, width)), torch.randn(6, width)
 
 
 LAYERS: dict[str, Callable[[Draw], tuple[nn.Module, Tensor]]] = {
@@ -303,35 +284,33 @@ def test_every_rule_has_a_case() -> None:
     assert set(RULES) == known | {nn.modules.linear.NonDynamicallyQuantizableLinear}
 
 
+def assert_right(model: nn.Sequential, x: Tensor, y: Tensor, copies: int = 1) -> None:
+    layout = Layout.of(model.double())
+    for decay in (0.0, 0.4):
+        points = Points(centre=layout.flatten(model), seeds=(1, 2), spread=0.2, decay=decay)
+        check(model, per_sample_source(model, layout, example=x[:3]), points, x, y, copies)
+
+
 @pytest.mark.parametrize("factored", [True, False])
 def test_both_ways_of_a_convolution_are_the_same(factored: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(2, 3, 3, stride=2, padding=1), nn.ReLU(), nn.Conv2d(3, 4, 2), nn.Flatten())
-    model.append(nn.Linear(4 * 9, CLASSES)).double()
     monkeypatch.setattr("trainables.engine.layers.collecting.prefer_factors", lambda *_: factored)
-    layout = Layout.of(model)
-    x, y = torch.randn(5, 2, 8, 8, dtype=torch.float64), torch.randint(0, CLASSES, (5,))
-    for decay in (0.0, 0.4):
-        points = Points(centre=layout.flatten(model), seeds=(1, 2), spread=0.2, decay=decay)
-        check(model, per_sample_source(model, layout, example=x[:3]), points, x, y, 1)
+    layers = [nn.Conv2d(2, 3, 3, stride=2, padding=1), nn.ReLU(), nn.Conv2d(3, 4, 2), nn.Flatten(), last(36)]
+    assert_right(nn.Sequential(*layers), torch.randn(5, 2, 8, 8).double(), torch.randint(0, CLASSES, (5,)))
 
 
-@pytest.mark.parametrize("pairs", [True, False])
-def test_both_ways_of_an_embedding_are_the_same(pairs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("by_pairs", [True, False])
+def test_both_ways_of_an_embedding_are_the_same(by_pairs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Embedding(9, 3, padding_idx=2), nn.Flatten(), nn.Linear(12, CLASSES)).double()
-    monkeypatch.setattr("trainables.engine.layers.embedding.prefer_pairs", lambda *_: pairs)
-    layout = Layout.of(model)
-    x, y = torch.randint(0, 9, (12, 4)), torch.randint(0, CLASSES, (12,))
-    for decay in (0.0, 0.4):
-        points = Points(centre=layout.flatten(model), seeds=(1, 2), spread=0.2, decay=decay)
-        check(model, per_sample_source(model, layout, example=x[:3]), points, x, y, 4)
+    monkeypatch.setattr("trainables.engine.layers.embedding.prefer_pairs", lambda *_: by_pairs)
+    model = nn.Sequential(nn.Embedding(9, 3, padding_idx=2), nn.Flatten(), last(12))
+    assert_right(model, torch.randint(0, 9, (12, 4)), torch.randint(0, CLASSES, (12,)), copies=4)
 
 
-@pytest.mark.parametrize("pairs", [True, False])
-def test_lookups_that_cancel_are_not_measured_too_short(pairs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("by_pairs", [True, False])
+def test_lookups_that_cancel_are_not_measured_too_short(by_pairs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of long terms come to a short sum; what rounding left of it must not be let through for shorter."""
-    monkeypatch.setattr("trainables.engine.layers.embedding.prefer_pairs", lambda *_: pairs)
+    monkeypatch.setattr("trainables.engine.layers.embedding.prefer_pairs", lambda *_: by_pairs)
     generator = torch.Generator().manual_seed(0)
     deltas = 1e9 * torch.randn(20, 200, 3, generator=generator, dtype=torch.float64)
     deltas = torch.cat([deltas, -deltas, 1e-5 * torch.randn(20, 1, 3, generator=generator, dtype=torch.float64)], 1)
@@ -343,34 +322,9 @@ def test_lookups_that_cancel_are_not_measured_too_short(pairs: bool, monkeypatch
     assert bool((sums.square().sum((1, 2)) < true).any()), "the control: without a bound of the rounding some are"
 
 
-def test_pairs_of_lookups_are_compared_where_these_are_few() -> None:
-    assert prefer_pairs(1, 2)
-    assert prefer_pairs(30, 1001)
-    assert not prefer_pairs(64, 1001)
-
-
-def test_written_out_is_chosen_where_factors_would_be_squared_positions() -> None:
-    assert prefer_factors(1, 4096, 4096)
-    assert prefer_factors(16, 576, 128)
-    assert not prefer_factors(1024, 27, 32)
-
-
 def small_images() -> tuple[Tensor, Tensor]:
     torch.manual_seed(1)
     return torch.randn(5, 1, 4, 4, dtype=torch.float64), torch.randint(0, CLASSES, (5,))
-
-
-class Net(nn.Module):
-    """The named layers and parameters, and a function of the model and its input."""
-
-    def __init__(self, run: Callable[[Any, Tensor], Any], **parts: nn.Module | nn.Parameter) -> None:
-        super().__init__()
-        for name, part in parts.items():
-            setattr(self, name, part)
-        self.run = run
-
-    def forward(self, x: Tensor) -> Any:  # noqa: ANN401 - whatever the function gives
-        return self.run(self, x)
 
 
 def square() -> nn.Linear:
@@ -571,13 +525,6 @@ def test_stacked_linear_layers_whatever_the_micro_batches(
     source = per_sample_source(model, layout)
     assert isinstance(source, LinearStackSource)
     check(model, replace(source, chunk_bytes=sizes[0], stack_bytes=sizes[1]), points, x, y, copies)
-
-
-def test_points_are_the_same_whenever_they_are_asked_for() -> None:
-    points = Points(centre=torch.zeros(50), seeds=(5, 6, 7), spread=2.0)
-    together = points.stacked(0, 3)
-    assert torch.equal(torch.stack([points.theta(index) for index in (2, 0, 1)]), together[[2, 0, 1]])
-    assert not torch.equal(together[0], together[1])
 
 
 def test_mixed_precision_measures_what_it_sums() -> None:

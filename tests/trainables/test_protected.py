@@ -23,8 +23,7 @@ from trainables.data import DatasetRequest, Splits
 from trainables.errors import DatasetError, GateError
 from trainables.rungs import TrainingLoop
 from trainables.scoring import protected_count
-from trainables.spec import fingerprint
-from trainables.training import PrivateTraining, TrainingSpec
+from trainables.training import PrivateTraining
 
 pytestmark = pytest.mark.usefixtures("fake_data")
 
@@ -208,17 +207,15 @@ def test_a_split_that_is_empty_by_chance_scores_noise(
 
 
 @pytest.mark.parametrize("noise", [0.0, -1.0, math.nan, math.inf])
-@pytest.mark.parametrize("private", [True, False])
-def test_noise_that_is_none_is_refused(
-    noise: float, private: bool, make_spec: MakeSpec, charge: CountingCharge
-) -> None:
-    with pytest.raises(GateError, match="score_noise must be finite and greater than 0"):
-        PrivateTraining(make_spec(score_noise=noise, private=private), charge)
+def test_noise_that_is_none_is_refused(noise: float, make_spec: MakeSpec, charge: CountingCharge) -> None:
+    for private in (True, False):
+        with pytest.raises(GateError, match="score_noise"):
+            PrivateTraining(make_spec(score_noise=noise, private=private), charge)
 
 
 def test_a_public_size_of_none_is_refused(make_spec: MakeSpec, charge: CountingCharge) -> None:
     nothing = DatasetRequest(name="fake", validation_fraction=0.0)
-    with pytest.raises(DatasetError, match=r"public number of 0: raise dataset\.validation\.fraction"):
+    with pytest.raises(DatasetError, match=r"dataset\.validation\.fraction"):
         PrivateTraining(make_spec(score_noise=NOISE, dataset=nothing), charge)
     assert PrivateTraining(make_spec(dataset=nothing), charge).step == 0, "the control: unprotected it is no matter"
 
@@ -256,16 +253,6 @@ def test_a_stream_goes_on_where_nothing_was_released_since(make_spec: MakeSpec, 
     assert torch.equal(raw(first), raw(restored))
 
 
-def test_a_checkpoint_from_before_there_were_releases_still_fits(make_spec: MakeSpec, charge: CountingCharge) -> None:
-    first = PrivateTraining(make_spec(), charge)
-    first.run_to(4)
-    state = first.state_dict()
-    assert state.pop("released") == 0
-    restored = PrivateTraining(make_spec(), charge)
-    restored.load_state_dict(state)
-    assert torch.equal(key_of(restored), key_of(first))
-
-
 def test_the_loop_pays_again_for_the_score_of_a_restored_checkpoint(
     make_spec: MakeSpec, charge: CountingCharge, tmp_path: Path
 ) -> None:
@@ -281,29 +268,3 @@ def test_the_loop_pays_again_for_the_score_of_a_restored_checkpoint(
     assert again.metrics["validation_accuracy"] != reported.metrics["validation_accuracy"]
     assert resumed.advance().step == 10
     assert charge.releases == [1, 1, 1]
-
-
-OLD = {
-    "d53034c6f54cfde5f297ee5183f5e1b7b32c40d9c4fba430057367a7d5e44ed7": (
-        DatasetRequest(name="mnist", data_dir="/x", split_seed=3),
-        {"max_grad_norm": 0.5},
-    ),
-    "ed2433388b686bfe553dab97be5e9bb9c47ee1044c2b40cad676e6916f5b8ff7": (
-        DatasetRequest(name="own", path="/y/x.npz", public_size=100, data_dir="/x", split_seed=3),
-        {},
-    ),
-}
-
-
-@pytest.mark.parametrize("written", OLD)
-def test_the_fingerprint_of_an_earlier_version_still_fits(written: str, make_spec: MakeSpec) -> None:
-    """Those two were written before there were protected scores or users."""
-    dataset, parameters = OLD[written]
-    spec = make_spec(dataset=dataset, parameters=parameters)
-    assert fingerprint(replace(spec, device="auto")) == written
-    changed: list[TrainingSpec] = [
-        replace(spec, score_noise=1.0),
-        *(replace(spec, dataset=replace(dataset, **each)) for each in ({"unit": "user"}, {"public_users": 4})),
-        replace(spec, dataset=replace(dataset, records_per_user=8)),
-    ]
-    assert len({fingerprint(each) for each in changed} | {written}) == 5

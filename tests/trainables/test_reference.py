@@ -14,6 +14,7 @@ import torch
 from covering import pairs
 from torch import Tensor, nn
 
+from trainables.engine.augmentation import RandomViews
 from trainables.engine.bookkeeping import BookkeepingSource
 from trainables.engine.layout import Layout
 from trainables.engine.linear import LinearStackSource
@@ -52,7 +53,9 @@ OPTIONS: dict[str, tuple[tuple[dict[str, Any], ...], ...]] = {
     "composed": (LAPLACIANS, SMOOTHINGS, DECAYS),
 }
 DTYPES = (torch.float64, torch.float32)
-CASES = [(name, *row) for name, own in OPTIONS.items() for row in pairs(("linear", "convolution"), DTYPES, *own, *COMMON)]
+CASES = [
+    (name, *row) for name, own in OPTIONS.items() for row in pairs(("linear", "convolution"), DTYPES, *own, *COMMON)
+]
 USERS = [[0], [1, 2], [3, 4, 5], [6, 7, 8], [9], [10, 11]]  # whose the records are
 MOST = 3  # records of a user
 FALLBACK = (False, True)
@@ -202,6 +205,11 @@ class Naive:
         self.optimizer.step()
 
 
+def views_of(settings: Hyperparameters) -> RandomViews | None:
+    kind, copies = settings.augmentation, settings.augmentation_multiplicity
+    return None if kind == "none" else RandomViews(crop="crop" in kind, flip="flip" in kind, copies=copies)
+
+
 def assert_same_steps(
     method: str,
     kind: str,
@@ -226,7 +234,7 @@ def assert_same_steps(
     stages = METHODS[method](settings, layout)
     inputs, targets = make_records(kind)
     inputs = inputs.to(dtype)
-    naive = Naive(make_model(kind), settings, views=stages.augmentation, drawn=dtype)
+    naive = Naive(make_model(kind), settings, views=views_of(settings), drawn=dtype)
     naive.put(theta.double())
     if dtype == torch.float32:
         naive.slack = (LARGE_SUMS if kind == "large" else SMALL_SUMS).slack
