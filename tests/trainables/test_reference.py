@@ -53,14 +53,13 @@ OPTIONS: dict[str, tuple[tuple[dict[str, Any], ...], ...]] = {
     "composed": (LAPLACIANS, SMOOTHINGS, DECAYS),
 }
 DTYPES = (torch.float64, torch.float32)
-CASES = [
-    (name, *row) for name, own in OPTIONS.items() for row in pairs(("linear", "convolution"), DTYPES, *own, *COMMON)
-]
+MODELS = ("linear", "convolution")
+CASES = [(name, *row) for name, own in OPTIONS.items() for row in pairs(MODELS, DTYPES, *own, *COMMON)]
 USERS = [[0], [1, 2], [3, 4, 5], [6, 7, 8], [9], [10, 11]]  # whose the records are
 MOST = 3  # records of a user
 FALLBACK = (False, True)
 PER_USER = [
-    *pairs(("linear", "convolution"), DTYPES, FALLBACK, *OPTIONS["composed"], *COMMON),
+    *pairs(MODELS, DTYPES, FALLBACK, *OPTIONS["composed"], *COMMON),
     *pairs(("words",), DTYPES, FALLBACK, *OPTIONS["composed"], OPTIMIZERS, CLIPPINGS),  # words have no views
 ]
 
@@ -293,7 +292,7 @@ def test_each_step_over_users_equals_the_naive_loop(
 
 @pytest.mark.parametrize(
     ("method", "kind", "reduction", "dtype"),
-    pairs(("dplis", "composed"), ("linear", "convolution"), ("mean", "sum"), DTYPES),
+    pairs(("dplis", "composed"), MODELS, ("mean", "sum"), DTYPES),
 )
 def test_a_rising_k_is_the_k_of_each_step(method: str, kind: str, reduction: str, dtype: torch.dtype) -> None:
     rises = {"promote": [1, 3, 4], "from_step": [0, 2, 3]}

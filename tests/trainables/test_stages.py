@@ -124,9 +124,8 @@ def test_blocks_of_float32_stay_within_their_slack(records: int, kind: Blocks) -
     assert None not in blocks
     moved = worst_sum(with_one_more, blocks[1]) - worst_sum(neighbour, blocks[0])
     assert abs(moved) <= 1 + kind.slack
-    sums = [
-        summed(torch.from_numpy(rows), block) for rows, block in zip((neighbour, with_one_more), blocks, strict=True)
-    ]
+    both = zip((neighbour, with_one_more), blocks, strict=True)
+    sums = [summed(torch.from_numpy(rows), block) for rows, block in both]
     assert abs(sums[1] - sums[0]) <= 1 + kind.slack
 
 
