@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import optuna
 import pytest
+from covering import pairs
+from driver_fakes import driver_of, dying, run_through, started, states
 from hypothesis import given
 from hypothesis import strategies as st
 from optuna.pruners import BasePruner
@@ -97,26 +99,7 @@ PATHS: dict[str, dict[str, Any]] = {"one shape": {}, "priced": {"shape_of": shap
 
 
 def make_driver(study: Study, budget: MemoryLedger | None = None, **options: Any) -> StudyDriver:  # noqa: ANN401
-    settings = {"trials": 10, "steps_per_trial": STEPS, "rung_steps": RUNGS, "metric": METRIC, "mode": "max", **options}
-    return StudyDriver(study, Line(), budget=budget, **settings)
-
-
-def started(driver: StudyDriver) -> Suggestion:
-    suggestion = driver.next()
-    assert isinstance(suggestion, Suggestion), suggestion
-    return suggestion
-
-
-def run_through(driver: StudyDriver, ledger: MemoryLedger | None, trial: Suggestion, score: float = 0.5) -> None:
-    for step in RUNGS:
-        if ledger is not None:
-            ledger.lease(trial.trial_id, 20)
-        if not act(driver, trial.trial_id, step, {METRIC: score}):
-            return
-
-
-def states(study: Study) -> list[str]:
-    return [trial.state.name for trial in study.trials]
+    return driver_of(study, budget, space=Line(), **options)
 
 
 # -- excluded before the first step ------------------------------------------------------------------------------------
@@ -181,12 +164,6 @@ def test_a_point_of_a_grid_that_is_excluded_is_skipped(path: str) -> None:
     assert ledger.leased() == STEPS
 
 
-def test_a_pruner_of_optuna_excludes_nothing_before_a_report() -> None:
-    study = make_study(10.0, 60.0, pruner=optuna.pruners.MedianPruner(n_startup_trials=0))
-    driver = make_driver(study)
-    assert [started(driver).number for _ in range(2)] == [0, 1]
-
-
 @pytest.mark.parametrize(
     ("name", "options"), [("tpe", {"n_startup_trials": 2}), ("gp", {"n_startup_trials": 2}), ("unimodal", {})]
 )
@@ -201,43 +178,18 @@ def test_samplers_take_trials_that_were_excluded_without_a_score(name: str, opti
     assert len(study.trials) > 5
 
 
-class Crash(BaseException):
-    """The process dies here."""
+WRITES = [(Study, "ask", 1), (Study, "ask", 2), (Study, "tell", 1), (MemoryLedger, "reserve", 1)]
+WRITES += [(optuna.trial.Trial, "set_user_attr", at) for at in (1, 2, 3, 4)]
 
 
-def dies(real: Callable[..., object], *, at: int, after: bool) -> Callable[..., object]:
-    """A call that dies at its `at`-th time, before or after its work."""
-    calls = 0
-
-    def dying(*arguments: object, **options: object) -> object:
-        nonlocal calls
-        calls += 1
-        if calls == at and not after:
-            raise Crash
-        answer = real(*arguments, **options)
-        if calls == at:
-            raise Crash
-        return answer
-
-    return dying
-
-
-WRITES = [("study", "ask", at) for at in (1, 2)] + [("study", "tell", 1)]
-WRITES += [("attribute", "set_user_attr", at) for at in (1, 2, 3, 4)] + [("ledger", "reserve", 1)]
-
-
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize(("owner", "name", "at"), WRITES)
+@pytest.mark.parametrize(("write", "after", "path"), pairs(WRITES, (False, True), list(PATHS)))
 def test_a_driver_that_dies_around_an_exclusion_leaves_what_reconcile_sets_right(
-    owner: str, name: str, at: int, *, after: bool, path: str, monkeypatch: pytest.MonkeyPatch
+    write: tuple[type, str, int], *, after: bool, path: str
 ) -> None:
     study, ledger = make_study(60.0, 10.0), MemoryLedger("")
-    with monkeypatch.context() as patched:
-        place: Any = {"study": Study, "ledger": MemoryLedger, "attribute": optuna.trial.Trial}[owner]
-        patched.setattr(place, name, dies(getattr(place, name), at=at, after=after))
-        with pytest.raises(Crash):
-            make_driver(study, ledger, trials=1, **PATHS[path]).next()
+    owner, name, at = write
+    with dying(owner, name, after=after, at=at):
+        make_driver(study, ledger, trials=1, **PATHS[path]).next()
     again = make_driver(study, ledger, trials=1, **PATHS[path])
     again.reconcile()
     trial = started(again)
@@ -253,7 +205,7 @@ def test_a_driver_that_dies_around_an_exclusion_leaves_what_reconcile_sets_right
     assert len(views.read_trials(study, mode="max", steps_planned=STEPS)) == 1
 
 
-KINDS = ["next", "next", "rung", "rung", "rung", "crash", "torn"]
+KINDS = ["next", "next", "rung", "rung", "rung", "fail", "crash", "torn"]
 
 
 @given(
@@ -293,6 +245,9 @@ def test_under_any_interleaving_the_ledger_is_settled_and_the_number_of_trials_k
                 running[decision.trial_id] = saved.get(decision.trial_id, 0)
         elif action == "rung" and running:
             step_on(which)
+        elif action == "fail" and running:
+            trial_id = sorted(running)[which % len(running)]
+            driver.finish(trial_id, outcome=TrialState.FAILED, steps_taken=running.pop(trial_id))
         elif action == "torn" and running:  # leased and lost
             trial_id = sorted(running)[which % len(running)]
             if running[trial_id] < STEPS:
@@ -360,15 +315,6 @@ def test_a_pruned_trial_has_the_pruners_own_reason_everywhere() -> None:
     assert study.trials[0].user_attrs[views.REASON] == said
     assert recorder.finished[0].reason == said
     assert recorder.finished[0].state is TrialState.PRUNED
-
-
-def test_a_pruner_without_a_reason_keeps_the_words_of_before() -> None:
-    study = make_study(10.0)
-    driver = make_driver(study)
-    trial = started(driver)
-    study.pruner = Silent(5.0)
-    act(driver, trial.trial_id, 20, {METRIC: 0.5})
-    assert study.trials[0].user_attrs[views.REASON] == "the pruner stopped it at step 20 of 100"
 
 
 def hill(radius: float, step: int) -> float:
@@ -556,12 +502,6 @@ def test_an_unsure_search_replicates_with_its_last_trials() -> None:
     assert started(driver).parameters == {"radius": 20.0}
 
 
-def test_there_is_nothing_to_tell_apart_in_one_configuration() -> None:
-    study, driver = ended((10.0, 20.0, 40.0), "replicate")
-    study.sampler.order = (1,)
-    assert started(driver).parameters == {"radius": 40.0}
-
-
 def test_replicas_are_started_whatever_the_pruner_says_before_their_first_step() -> None:
     study, driver = ended((10.0, 20.0), "replicate")
     study.pruner = Above(5.0)
@@ -569,19 +509,16 @@ def test_replicas_are_started_whatever_the_pruner_says_before_their_first_step()
     assert (trial.number, trial.parameters) == (2, {"radius": 20.0}), "the first that was asked for"
 
 
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("name", ["enqueue_trial", "ask"])
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("trials", [3, 4])
+@pytest.mark.parametrize(
+    ("name", "after", "path", "trials"), pairs(("enqueue_trial", "ask"), (False, True), list(PATHS), (3, 4))
+)
 def test_a_replica_in_the_queue_of_a_dead_driver_is_run_once_and_counted_once(
     name: str, path: str, trials: int, *, after: bool
 ) -> None:
     ledger = MemoryLedger("")
     study, driver = ended((10.0, 20.0, 40.0), "replicate", ledger, trials=trials, **PATHS[path])
-    object.__setattr__(study, name, dies(getattr(study, name), at=1, after=after))
-    with pytest.raises(Crash):
+    with dying(Study, name, after=after):
         driver.next()
-    study.__dict__.pop(name)
     again = make_driver(study, ledger, trials=trials, when_sure="replicate", **PATHS[path])
     again.reconcile()
     for radius in (20.0, 10.0)[: trials - 2]:
