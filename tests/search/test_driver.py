@@ -74,29 +74,20 @@ def test_reserves_before_it_asks() -> None:
 # -- ends --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_a_score_that_is_not_finite_fails_the_trial(bad: float) -> None:
-    ledger = MemoryLedger("")
-    driver = driver_of(random_study(), ledger)
+@pytest.mark.parametrize("bad", [{METRIC: math.nan}, {METRIC: math.inf}, {METRIC: -math.inf}, {"other": 1.0}], ids=str)
+def test_a_score_that_is_missing_or_not_finite_fails_the_trial(bad: dict[str, float]) -> None:
+    ledger, recorder = MemoryLedger(""), Recorder()
+    driver = driver_of(random_study(), ledger, observers=[recorder])
     trial = started(driver)
     ledger.lease(trial.trial_id, 20)
-    assert driver.report(trial.trial_id, 20, {METRIC: bad}) is Decision.FAIL
+    assert driver.report(trial.trial_id, 20, bad) is Decision.FAIL
     driver.finish(trial.trial_id, outcome=TrialState.FAILED, steps_taken=20)
     frozen = driver.study.trials[0]
     assert frozen.state.name == "FAIL"
     assert frozen.intermediate_values == {}
-    assert "finite" in frozen.user_attrs["reason"]
-    assert ledger.settled() == {trial.trial_id: 20}
-
-
-def test_a_missing_score_fails_the_trial_and_names_the_metric() -> None:
-    recorder = Recorder()
-    driver = driver_of(random_study(), observers=[recorder])
-    trial = started(driver)
-    assert driver.report(trial.trial_id, 20, {"other": 1.0}) is Decision.FAIL
-    driver.finish(trial.trial_id, outcome=TrialState.FAILED, steps_taken=20)
     assert METRIC in recorder.finished[0].reason
     assert recorder.finished[0].state is TrialState.FAILED
+    assert ledger.settled() == {trial.trial_id: 20}
 
 
 def test_complete_without_a_score_is_failed() -> None:

@@ -221,11 +221,6 @@ def test_a_grid_ends_with_its_points_though_some_did_not_fit() -> None:
     assert len(study.trials) <= 3
 
 
-def test_without_a_budget_every_shape_is_run() -> None:
-    driver = make_driver(make_study(4, 1), cheapest=())
-    assert [started(driver).shape.steps for _ in range(2)] == [20, 80]
-
-
 # -- protected scores --------------------------------------------------------------------------------------------------
 
 
@@ -241,31 +236,6 @@ def test_scores_are_reserved_with_the_steps_all_or_nothing() -> None:
     driver.finish(first.trial_id, outcome=TrialState.PRUNED, steps_taken=20)
     second = started(driver)
     assert ledger.outstanding() == {second.trial_id: Held(80, 4)}, "the 3 that were not drawn came back"
-
-
-def test_a_restored_trial_reserves_the_score_that_it_draws_again() -> None:
-    ledger, study = book(10_000), make_study(1)
-    options = {"shape_of": scored, "cheapest": (scored({"batch_size": 1}),)}
-    trial = started(make_driver(study, ledger, **options))
-    ledger.lease(trial.trial_id, 40)
-    ledger.release(trial.trial_id, 2)
-    again = make_driver(study, ledger, **options)
-    again.reconcile(lambda _: Checkpoint("x", 40))
-    assert started(again).shape == trial.shape
-    assert ledger.outstanding() == {trial.trial_id: Held(40, 3)}, "the score at 40 again, and those at 60 and 80"
-
-
-def test_a_restored_trial_whose_score_does_not_fit_is_ended() -> None:
-    ledger, study = book(10_000, scores=4), make_study(1)
-    options = {"shape_of": scored, "cheapest": (scored({"batch_size": 1}),), "trials": 1}
-    trial = started(make_driver(study, ledger, **options))
-    ledger.lease(trial.trial_id, 40)
-    ledger.release(trial.trial_id, 2)
-    again = make_driver(study, ledger, **options)
-    again.reconcile(lambda _: Checkpoint("x", 40))
-    assert again.next() == Stop(StopReason.DONE)
-    assert ledger.outstanding() == {}
-    assert study.trials[0].state.name == "FAIL"
 
 
 def test_one_shape_with_scores_is_reserved_before_optuna_is_asked() -> None:

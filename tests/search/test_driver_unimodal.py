@@ -164,9 +164,7 @@ def test_a_point_of_a_grid_that_is_excluded_is_skipped(path: str) -> None:
     assert ledger.leased() == STEPS
 
 
-@pytest.mark.parametrize(
-    ("name", "options"), [("tpe", {"n_startup_trials": 2}), ("gp", {"n_startup_trials": 2}), ("unimodal", {})]
-)
+@pytest.mark.parametrize(("name", "options"), [("tpe", {"n_startup_trials": 2}), ("unimodal", {})])
 def test_samplers_take_trials_that_were_excluded_without_a_score(name: str, options: dict[str, object]) -> None:
     study = make_study(sampler=make_sampler(name, options, seed=1, unimodality=ABOUT))
     driver = make_driver(study, trials=5)
@@ -335,41 +333,6 @@ def run_hill(driver: StudyDriver, ledger: MemoryLedger | None, trial: Suggestion
             ledger.lease(trial.trial_id, 20)
         if not act(driver, trial.trial_id, step, {METRIC: hill(float(str(trial.parameters["radius"])), step)}):
             return
-
-
-def known_hill(*radii: float, **pruner: object) -> tuple[Study, StudyDriver]:
-    """Complete trials at these radii, and nothing else proposed but the far end."""
-    study = unimodal_study(**pruner)
-    asked, study.pruner = study.pruner, optuna.pruners.NopPruner()
-    study.sampler = Radii(*radii)
-    driver = make_driver(study, trials=60)
-    for _ in radii:
-        run_hill(driver, None, started(driver))
-    study.sampler, study.pruner = Radii(100.0), asked
-    return study, driver
-
-
-def test_ours_says_what_it_believes_in_scores_and_parameters_alone() -> None:
-    study, driver = known_hill(30.0, 20.0, 40.0, 60.0, 10.0, 80.0)
-    late = started(driver)
-    assert late.number == 6 + TRIES
-    assert {trial.user_attrs[views.REASON] for trial in study.trials[6 : late.number]} == {
-        "radius 100 is near the best with probability below 0.01, before its first step"
-    }
-    act(driver, late.trial_id, 20, {METRIC: hill(100.0, 20)})
-    assert study.trials[late.number].user_attrs[views.REASON] == (
-        "radius 100 is near the best with probability below 0.01, after 20 % of its steps"
-    )
-
-
-def test_a_strict_pruner_stops_what_its_bracket_excludes_and_says_so() -> None:
-    radii = [30.0 + 0.1 * place for place in range(10)] + [80.0 + 0.1 * place for place in range(10)]
-    study, driver = known_hill(*radii, strict=True)
-    late = started(driver)
-    assert late.number == len(radii) + TRIES
-    assert study.trials[late.number - 1].user_attrs[views.REASON] == (
-        "radius 100 is outside the bracket of the best at level 5 %, before its first step"
-    )
 
 
 # -- more than one top -------------------------------------------------------------------------------------------------

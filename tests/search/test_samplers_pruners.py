@@ -58,15 +58,6 @@ def test_a_grid_has_every_active_point_once_and_then_ends() -> None:
     assert study.user_attrs["stopped"] == "grid exhausted"
 
 
-def test_a_grid_in_two_sittings_is_the_same_grid() -> None:
-    def make() -> optuna.samplers.BaseSampler:
-        return make_sampler("grid", seed=1, space=FakeSpace(), grid=GRID)
-
-    once = driven(make(), trials=18)
-    twice = driven(make(), trials=18, study=driven(make(), trials=7))
-    assert [t.params for t in once.trials] == [t.params for t in twice.trials]
-
-
 def test_a_grid_asks_the_space_for_its_own_points() -> None:
     class Gridded(FakeSpace):
         def grid(self, points: int) -> dict[str, list[object]]:

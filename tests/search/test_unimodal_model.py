@@ -214,9 +214,3 @@ def test_before_anything_is_known_every_run_may_win() -> None:
     assert Beliefs(Seen((), ()), Rules(axis=Axis(0.0, 1.0), tolerance=1.0)).ahead(0, 0.5) == 1.0
     only_early = seen([(0.5, 0.2, 0)], np.array([1.0]))
     assert fit(only_early, tolerance=1.0).ahead(0, 0.5, ALONE) == 1.0
-
-
-@pytest.mark.parametrize("runs", [-0.1, 1.0])
-def test_a_probability_that_is_none_is_refused(runs: float) -> None:
-    with pytest.raises(ValueError, match="runs must be a probability"):
-        UnimodalPruner("R", tolerance=1.0, runs=runs)

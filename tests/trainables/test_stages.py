@@ -9,6 +9,7 @@ import pytest
 import torch
 from covering import pairs
 from torch import Tensor, nn
+from training_fakes import step_over
 
 from trainables.engine import step as engine_step
 from trainables.engine.bookkeeping import BookkeepingSource
@@ -21,7 +22,6 @@ from trainables.engine.random import SeededGenerator
 from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep, Stages
 from trainables.engine.sums import LARGE, SMALL, Blocks, add_weighted_outer, blocks_for, not_negative, row_squares
-from trainables.engine.update import Sgd
 from trainables.errors import GateError, HyperparameterError
 from trainables.hyperparameters import Composed
 from trainables.methods import METHODS
@@ -42,15 +42,8 @@ def private_step(
 ) -> tuple[PrivateStep, Tensor]:
     layout = Layout.of(model)
     theta = layout.flatten(model)
-    step = PrivateStep(
-        mechanism=Mechanism(sample_rate=rate, noise_multiplier=noise, max_grad_norm=clip, expected_batch_size=4),
-        stages=stages,
-        source=TorchFuncSource(model, layout),
-        update=Sgd(theta),
-        secret=SeededGenerator(0),
-        public=torch.Generator().manual_seed(0),
-    )
-    return step, theta
+    source = TorchFuncSource(model, layout)
+    return step_over(source, theta, stages=stages, rate=rate, noise=noise, clip=clip, size=4), theta
 
 
 # -- the two ways to per-sample gradients ----------------------------------------------------------------------------
@@ -157,14 +150,7 @@ def test_large_expected_batches_are_summed_in_float64_and_pay_no_slack() -> None
 def test_the_noise_covers_the_slack_where_there_is_one(size: int, width: int, slack: float) -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(6, width), nn.Linear(width, 3))
     layout = Layout.of(model)
-    step = PrivateStep(
-        mechanism=Mechanism(sample_rate=1.0, noise_multiplier=2.0, max_grad_norm=3.0, expected_batch_size=size),
-        stages=Stages(),
-        source=per_sample_source(model, layout),
-        update=Sgd(layout.flatten(model)),
-        secret=SeededGenerator(0),
-        public=torch.Generator(),
-    )
+    step = step_over(per_sample_source(model, layout), layout.flatten(model), noise=2.0, clip=3.0, size=size)
     inputs, targets = records(0, torch.float32)
     gradient = step.private_gradient(layout.flatten(model), inputs, targets, learning_rate=0.1)
     noise = SeededGenerator(0).normal(layout.dimension, torch.float64)
@@ -552,14 +538,8 @@ def test_decoupled_decay_forgets_the_target_and_decay_before_the_clip_does_not(s
     model = Scalar()
     layout = Layout.of(model)
     theta = layout.flatten(model)
-    step = PrivateStep(
-        mechanism=Mechanism(sample_rate=1.0, noise_multiplier=0.0, max_grad_norm=1.0, expected_batch_size=1),
-        stages=stages,
-        source=TorchFuncSource(model, layout, lambda outputs, targets: 0.5 * (outputs - targets).square().sum()),
-        update=Sgd(theta),
-        secret=SeededGenerator(0),
-        public=torch.Generator(),
-    )
+    source = TorchFuncSource(model, layout, lambda outputs, targets: 0.5 * (outputs - targets).square().sum())
+    step = step_over(source, theta, stages=stages)
     target = torch.full((1, 1), 3.8, dtype=torch.float64)
     for _ in range(250):
         theta = step.take(theta, torch.zeros(1, 1, dtype=torch.float64), target, learning_rate=0.2)

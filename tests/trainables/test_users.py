@@ -15,7 +15,7 @@ import pytest
 import torch
 from covering import pairs
 from torch import Tensor, nn
-from training_fakes import EXACT, CountingCharge, MakeSpec, raw
+from training_fakes import EXACT, CountingCharge, MakeSpec, raw, step_over
 
 import trainables.training
 from trainables import data
@@ -23,11 +23,9 @@ from trainables.data import DatasetRequest, Splits
 from trainables.engine.clip import CLIPPINGS
 from trainables.engine.layout import Layout
 from trainables.engine.per_sample import PerSampleSource, TorchFuncSource
-from trainables.engine.random import SeededGenerator
 from trainables.engine.sources import per_sample_source
-from trainables.engine.step import Mechanism, PrivateStep, Stages
+from trainables.engine.step import PrivateStep
 from trainables.engine.sums import SMALL
-from trainables.engine.update import Sgd
 from trainables.errors import DatasetError
 from trainables.timing import seconds_per_step
 from trainables.training import PrivateTraining
@@ -36,20 +34,11 @@ CLIP, MOST = 0.7, 4
 OWN = {"name": "mine", "unit": "user", "records_per_user": MOST, "public_users": 40, "validation_fraction": 0.25}
 
 
-def quiet_step(model: nn.Module, *, clipping: str = "flat", fallback: bool = False, clip: float = CLIP) -> PrivateStep:
+def quiet_step(model: nn.Module, *, clipping: str = "flat", fallback: bool = False) -> PrivateStep:
     """Every user in the batch, and no noise."""
     layout = Layout.of(model)
     source: PerSampleSource = TorchFuncSource(model, layout) if fallback else per_sample_source(model, layout)
-    return PrivateStep(
-        mechanism=Mechanism(
-            sample_rate=1.0, noise_multiplier=0.0, max_grad_norm=clip, expected_batch_size=1.0, clipping=clipping
-        ),
-        stages=Stages(),
-        source=source,
-        update=Sgd(layout.flatten(model)),
-        secret=SeededGenerator(1),
-        public=torch.Generator().manual_seed(1),
-    )
+    return step_over(source, layout.flatten(model), clip=CLIP, clipping=clipping)
 
 
 def table(*owned: list[int]) -> Tensor:
