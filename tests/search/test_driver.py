@@ -183,24 +183,6 @@ def test_settings_that_contradict_each_other_are_refused(options: dict[str, obje
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("where", ["reserve", "ask"])
-def test_a_crash_while_starting_loses_neither_a_trial_nor_a_reservation(where: str, *, after: bool) -> None:
-    study, ledger = random_study(), MemoryLedger("")
-    with dying(MemoryLedger if where == "reserve" else optuna.Study, where, after=after):
-        driver_of(study, ledger, trials=1).next()
-    again = driver_of(study, ledger, trials=1)
-    again.reconcile()
-    trial = started(again)
-    assert trial.number == 0
-    assert trial.restore_from is None
-    assert ledger.held() == {trial.trial_id: STEPS}
-    run_through(again, ledger, trial)
-    assert again.next() == Stop(StopReason.DONE)
-    assert ledger.held() == {}
-    assert ledger.leased() == STEPS
-
-
-@pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("where", ["tell", "settle"])
 def test_a_crash_while_finishing_ends_with_one_settlement_and_the_same_outcome(where: str, *, after: bool) -> None:
     study, ledger = random_study(), MemoryLedger("")

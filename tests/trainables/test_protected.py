@@ -79,16 +79,6 @@ def test_a_released_score_has_its_law(make_spec: MakeSpec, charge: CountingCharg
     assert abs(np.corrcoef(draws[1:], draws[:-1])[0, 1]) < 4 / 4000**0.5, "each draw is its own"
 
 
-def test_a_score_is_divided_by_the_public_size(
-    make_spec: MakeSpec, charge: CountingCharge, fake_data: Splits, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    training = PrivateTraining(make_spec(score_noise=NOISE), charge)
-    asked = without_noise(monkeypatch)
-    exact = right_answers(training, fake_data)
-    assert training.evaluate()["validation_accuracy"] == exact / PUBLIC != exact / len(fake_data.y_validation)
-    assert asked == [NOISE]
-
-
 def test_unprotected_scores_and_the_test_split_cost_nothing(make_spec: MakeSpec, charge: CountingCharge) -> None:
     assert set(PrivateTraining(make_spec(), charge).evaluate()) == {"validation_accuracy", "validation_loss"}
     protected = PrivateTraining(make_spec(score_noise=NOISE), charge)
@@ -125,21 +115,6 @@ def test_a_refused_score_is_not_computed_and_nothing_is_drawn(make_spec: MakeSpe
 
 
 # -- sensitivity -----------------------------------------------------------------------------------------------------
-
-
-def test_one_record_moves_the_count_by_one_at_most(
-    make_spec: MakeSpec, charge: CountingCharge, fake_data: Splits, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    without_noise(monkeypatch)
-
-    def count(kept: Tensor) -> float:
-        parts = {name: getattr(fake_data, name)[kept] for name in ("x_validation", "y_validation")}
-        training = PrivateTraining(make_spec(score_noise=NOISE), charge, splits=replace(fake_data, **parts))
-        return PUBLIC * training.evaluate()["validation_accuracy"]
-
-    everyone = torch.arange(len(fake_data.y_validation))
-    moves = [count(everyone) - count(everyone[everyone != record]) for record in everyone.tolist()]
-    assert set(moves) == {0.0, 1.0}
 
 
 def logits(answers: list[float]) -> Tensor:

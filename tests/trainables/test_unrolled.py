@@ -104,16 +104,6 @@ def test_recurrent_layers_compute_what_torch_does(layer: nn.RNNBase, batch: int,
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
-def test_recurrent_layers_in_float32_and_with_an_empty_batch(kind: str) -> None:
-    layer = getattr(nn, kind)(3, 4, 2, batch_first=True, bidirectional=True)
-    twin = unrolled(layer)
-    x = randn(5, 6, 3, dtype=torch.float32)
-    torch.testing.assert_close(tensors_of(twin(x)), tensors_of(layer(x)))
-    assert [out.dtype for out in tensors_of(twin(x))] == [out.dtype for out in tensors_of(layer(x))]
-    assert [out.shape for out in tensors_of(twin(x[:0]))] == [out.shape for out in tensors_of(layer(x[:0]))]
-
-
-@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 def test_recurrent_layers_refuse_what_has_no_axis_of_samples(kind: str) -> None:
     twin = unrolled(getattr(nn, kind)(3, 4, batch_first=True))
     with pytest.raises(GateError, match=r"\(batch, time, features\).*got shape \(6, 3\)"):
@@ -276,13 +266,6 @@ class Recurrent(nn.Module):
         states, after = self.recurrent(self.embedding(tokens))
         hidden = after[0] if isinstance(after, tuple) else after
         return self.linear(hidden[-1] if self.last else states)
-
-
-@pytest.mark.parametrize(("kind", "last"), [("LSTM", True), ("GRU", False)])
-def test_text_models_compute_what_torch_does(kind: str, last: bool) -> None:
-    tokens = torch.randint(0, 7, (5, 6), generator=generator())
-    model = redrawn(Recurrent(kind, last))
-    assert_same_layer(model, tokens)
 
 
 def test_transformers_with_encoder_and_decoder_keep_their_outputs_and_gradients() -> None:
