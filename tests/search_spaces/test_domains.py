@@ -98,6 +98,7 @@ WRONG: list[tuple[Any, str]] = [
     ([1, 2], "no domain"),
     (None, "value must be"),
     (math.nan, "value must be"),
+    (math.inf, "value must be"),
 ]
 
 

@@ -205,6 +205,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("dplis", {"learning_rate": 0}, "above 0"),
     ("dplis", {"learning_rate": "fast"}, "above 0"),
     ("dplis", {"smoothing_reduction": "max"}, "one of mean, sum"),
+    ("dplis", {"smoothing_reduction": {"uniform": [0, 1]}}, "one of mean, sum"),
     ("dplis", {"R": 1, "smoothing_radius": 2}, "must stand once"),
     ("dp_sgd", {"schedule": "cosin"}, "Did you mean 'cosine'"),
     ("dp_sgd", {"schedule": {"choice": []}}, "at least one schedule"),
