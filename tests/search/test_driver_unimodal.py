@@ -335,6 +335,31 @@ def run_hill(driver: StudyDriver, ledger: MemoryLedger | None, trial: Suggestion
             return
 
 
+BRACKETED = tuple(end + 0.1 * place for end in (30.0, 80.0) for place in range(10))
+
+
+@pytest.mark.parametrize(
+    ("radii", "strict", "says"),
+    [((30.0, 20.0, 40.0, 60.0, 10.0, 80.0), False, "near the best"), (BRACKETED, True, "outside the bracket")],
+)
+def test_our_reasons_are_about_scores_and_parameters_alone(
+    radii: tuple[float, ...], says: str, *, strict: bool
+) -> None:
+    study = unimodal_study(strict=strict)
+    asked, study.pruner = study.pruner, optuna.pruners.NopPruner()
+    study.sampler = Radii(*radii)
+    driver = make_driver(study, trials=60)
+    for _ in radii:
+        run_hill(driver, None, started(driver))
+    study.sampler, study.pruner = Radii(100.0), asked
+    late = started(driver)
+    assert late.number == len(radii) + TRIES
+    act(driver, late.trial_id, 20, {METRIC: hill(100.0, 20)})
+    for trial in study.trials[len(radii) :]:
+        assert trial.user_attrs[views.REASON].startswith("radius 100 is ")
+        assert says in trial.user_attrs[views.REASON]
+
+
 # -- more than one top -------------------------------------------------------------------------------------------------
 
 
