@@ -23,6 +23,7 @@ from trainables.data import DatasetRequest, Splits
 from trainables.engine.clip import CLIPPINGS
 from trainables.engine.layout import Layout
 from trainables.engine.per_sample import PerSampleSource, TorchFuncSource
+from trainables.engine.sampling import records_of
 from trainables.engine.sources import per_sample_source
 from trainables.engine.step import PrivateStep
 from trainables.engine.sums import SMALL
@@ -80,6 +81,13 @@ def test_one_user_moves_the_sum_by_the_clip_at_most(
     # The control: with records as samples, the same four records move it by more.
     records = float((gradient(None) - gradient(None, slice(0, 8))).norm())
     assert records > 2 * CLIP
+
+
+def test_places_without_a_record_show_the_users_own_and_are_ignored() -> None:
+    users = table([5, 2], [7], [1, 3, 4, 6])
+    rows, missing = records_of(users, torch.tensor([0, 1]))
+    assert rows.tolist() == [5, 2, 5, 5, 7, 7, 7, 7]
+    assert missing.tolist() == [False, False, True, True, False, True, True, True]
 
 
 @pytest.mark.parametrize("fallback", [False, True])
