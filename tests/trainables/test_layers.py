@@ -122,13 +122,14 @@ def an_attention(draw: Draw) -> tuple[nn.Module, Tensor]:
     heads, cross = draw(st.integers(1, 2)), draw(st.booleans())
     width = heads * draw(st.integers(1, 3))
     options = {name: draw(st.booleans()) for name in ("bias", "add_bias_kv", "add_zero_attn", "batch_first")}
-    layer = nn.MultiheadAttention(width, heads, kdim=draw(st.sampled_from([None, width])), **options)
+    layer = nn.MultiheadAttention(width, heads, kdim=draw(st.sampled_from([None, 1])), **options)
 
     def run(net: Any, x: Tensor) -> Tensor:  # noqa: ANN401
         keys = x.flip(1) * 2 if cross else x
+        inputs = x, keys[..., : net.layer.kdim], keys
         if net.layer.batch_first:
-            return net.layer(x, keys, keys)[0]
-        return net.layer(*(part.transpose(0, 1) for part in (x, keys, keys)))[0].transpose(0, 1)
+            return net.layer(*inputs)[0]
+        return net.layer(*(part.transpose(0, 1) for part in inputs))[0].transpose(0, 1)
 
     return Net(run, layer=layer), torch.randn(6, draw(st.integers(1, 4)), width)
 
