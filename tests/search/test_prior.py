@@ -69,8 +69,8 @@ def outside(found: list[tuple[float, str]], low: float, high: float) -> bool:
 
 @pytest.mark.parametrize(
     ("shape", "explore", "draws"),
-    [(lambda x: x, 0.9, 2), (lambda x: -abs(x - 0.4), 0.2, 8), (lambda _: 0.5, 0.5, 3)],
-    ids=["rising", "peak", "flat"],
+    [(lambda x: x, 0.9, 2), (lambda x: x, 0.2, 8), (lambda x: -abs(x - 0.4), 0.5, 3), (lambda _: 0.5, 0.5, 3)],
+    ids=["rising", "rising, eager", "peak", "flat"],
 )
 def test_no_candidate_is_likelier_or_unlikelier_than_its_bounds_allow(
     shape: Callable[[float], float], explore: float, draws: int
