@@ -7,66 +7,31 @@ import random
 
 import optuna
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from sweep_fakes import METRIC, RUNGS, STEPS, FakeSpace, MemoryLedger, Recorder
+from driver_fakes import Crash, driver_of, dying, random_study, run_through, started, states
+from sweep_fakes import METRIC, RUNGS, STEPS, MemoryLedger, Recorder
 
 from tuner.errors import InputError
 from tuner.study import views
-from tuner.study.driver import NO_RESERVATION, NO_ROOM, StudyDriver
+from tuner.study.driver import NO_RESERVATION, NO_ROOM
 from tuner.study.prior import BoundedSampler
 from tuner.study.ratio import ratio_of
-from tuner.study.types import Ask, Decision, Stop, StopReason, Suggestion, TrialState, TrialView, Wait
-
-
-def make_study() -> optuna.Study:
-    return optuna.create_study(
-        direction="maximize", sampler=optuna.samplers.RandomSampler(seed=1), pruner=optuna.pruners.NopPruner()
-    )
-
-
-def make_driver(study: optuna.Study, budget: MemoryLedger | None = None, **options: object) -> StudyDriver:
-    settings = {"trials": 10, "steps_per_trial": STEPS, "rung_steps": RUNGS, "metric": METRIC, "mode": "max", **options}
-    return StudyDriver(study, FakeSpace(), budget=budget, **settings)
-
-
-def run_through(
-    driver: StudyDriver, ledger: MemoryLedger, trial_id: str, until: int = STEPS, score: float = 0.5
-) -> None:
-    """Lease, step and report up to `until`; finish when it is the end."""
-    for step in RUNGS:
-        if step <= until:
-            ledger.lease(trial_id, 20)
-            driver.report(trial_id, step, {METRIC: score})
-    if until == STEPS:
-        driver.finish(trial_id, outcome=TrialState.COMPLETE, steps_taken=STEPS)
-
-
-def started(driver: StudyDriver) -> Suggestion:
-    suggestion = driver.next()
-    assert isinstance(suggestion, Suggestion)
-    return suggestion
-
-
-def state_of(study: optuna.Study, number: int) -> str:
-    return study.trials[number].state.name
-
+from tuner.study.types import Ask, Decision, Stop, StopReason, TrialState, TrialView, Wait
 
 # -- the budget --------------------------------------------------------------------------------------------------------
 
 
 def test_waits_while_a_running_trial_may_refund_and_stops_when_none_may() -> None:
     ledger = MemoryLedger("", cap=250)
-    driver = make_driver(make_study(), ledger)
+    driver = driver_of(random_study(), ledger)
     first, second = started(driver), started(driver)
     assert isinstance(driver.next(), Wait)
-    run_through(driver, ledger, first.trial_id, until=20)
+    run_through(driver, ledger, first, until=20)
     assert isinstance(driver.next(), Wait)
     driver.finish(first.trial_id, outcome=TrialState.PRUNED, steps_taken=20)
     third = started(driver)  # 20 paid + 100 + 100 reserved
     assert isinstance(driver.next(), Wait)
-    run_through(driver, ledger, second.trial_id)
-    run_through(driver, ledger, third.trial_id)
+    run_through(driver, ledger, second)
+    run_through(driver, ledger, third)
     stop = driver.next()
     assert isinstance(stop, Stop)
     assert stop.reason is StopReason.BUDGET
@@ -77,7 +42,7 @@ def test_waits_while_a_running_trial_may_refund_and_stops_when_none_may() -> Non
 
 def test_a_trial_that_does_not_fit_is_neither_asked_nor_reserved() -> None:
     ledger = MemoryLedger("", cap=STEPS - 1)
-    driver = make_driver(make_study(), ledger)
+    driver = driver_of(random_study(), ledger)
     assert driver.next() == Stop(StopReason.BUDGET, driver.next().detail)
     assert driver.study.trials == []
     assert ledger.entries() == []
@@ -91,67 +56,58 @@ def test_room_that_another_process_takes_between_the_question_and_the_reservatio
                 self.lines.append(("reserve", "other", self.cap, 0, None))
             return fits
 
-    driver = make_driver(make_study(), Racing("", cap=STEPS))
+    driver = driver_of(random_study(), Racing("", cap=STEPS))
     assert driver.next().reason is StopReason.BUDGET
     assert driver.study.trials == []
 
 
 def test_reserves_before_it_asks() -> None:
     ledger = MemoryLedger("")
-    study = make_study()
+    study = random_study()
     seen = []
     ask = study.ask
     study.ask = lambda: (seen.append(ledger.held()), ask())[1]
-    suggestion = started(make_driver(study, ledger))
+    suggestion = started(driver_of(study, ledger))
     assert seen == [{suggestion.trial_id: STEPS}]
 
 
 # -- ends --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_a_score_that_is_not_finite_fails_the_trial(bad: float) -> None:
-    ledger = MemoryLedger("")
-    driver = make_driver(make_study(), ledger)
+@pytest.mark.parametrize("bad", [{METRIC: math.nan}, {METRIC: math.inf}, {METRIC: -math.inf}, {"other": 1.0}], ids=str)
+def test_a_score_that_is_missing_or_not_finite_fails_the_trial(bad: dict[str, float]) -> None:
+    ledger, recorder = MemoryLedger(""), Recorder()
+    driver = driver_of(random_study(), ledger, observers=[recorder])
     trial = started(driver)
     ledger.lease(trial.trial_id, 20)
-    assert driver.report(trial.trial_id, 20, {METRIC: bad}) is Decision.FAIL
+    assert driver.report(trial.trial_id, 20, bad) is Decision.FAIL
     driver.finish(trial.trial_id, outcome=TrialState.FAILED, steps_taken=20)
     frozen = driver.study.trials[0]
     assert frozen.state.name == "FAIL"
     assert frozen.intermediate_values == {}
-    assert "finite" in frozen.user_attrs["reason"]
+    assert METRIC in recorder.finished[0].reason
+    assert recorder.finished[0].state is TrialState.FAILED
     assert ledger.settled() == {trial.trial_id: 20}
 
 
-def test_a_missing_score_fails_the_trial_and_names_the_metric() -> None:
-    recorder = Recorder()
-    driver = make_driver(make_study(), observers=[recorder])
-    trial = started(driver)
-    assert driver.report(trial.trial_id, 20, {"other": 1.0}) is Decision.FAIL
-    driver.finish(trial.trial_id, outcome=TrialState.FAILED, steps_taken=20)
-    assert METRIC in recorder.finished[0].reason
-    assert recorder.finished[0].state is TrialState.FAILED
-
-
 def test_complete_without_a_score_is_failed() -> None:
-    driver = make_driver(make_study())
+    driver = driver_of(random_study())
     driver.finish(started(driver).trial_id, outcome=TrialState.COMPLETE, steps_taken=STEPS)
-    assert state_of(driver.study, 0) == "FAIL"
+    assert states(driver.study)[0] == "FAIL"
 
 
 def test_a_second_finish_is_refused() -> None:
     ledger = MemoryLedger("")
-    driver = make_driver(make_study(), ledger)
+    driver = driver_of(random_study(), ledger)
     trial = started(driver)
-    run_through(driver, ledger, trial.trial_id)
+    run_through(driver, ledger, trial)
     with pytest.raises(KeyError):
         driver.finish(trial.trial_id, outcome=TrialState.COMPLETE, steps_taken=STEPS)
     assert ledger.settled() == {trial.trial_id: STEPS}
 
 
 def test_stops_after_the_first_trials_all_failed() -> None:
-    driver = make_driver(make_study(), max_first_failures=3)
+    driver = driver_of(random_study(), max_first_failures=3)
     for _ in range(3):
         driver.finish(started(driver).trial_id, outcome=TrialState.FAILED, steps_taken=0, reason="ValueError")
     stop = driver.next()
@@ -162,8 +118,8 @@ def test_stops_after_the_first_trials_all_failed() -> None:
 
 def test_failures_after_a_success_do_not_stop_the_sweep() -> None:
     ledger = MemoryLedger("")
-    driver = make_driver(make_study(), ledger, max_first_failures=3)
-    run_through(driver, ledger, started(driver).trial_id)
+    driver = driver_of(random_study(), ledger, max_first_failures=3)
+    run_through(driver, ledger, started(driver))
     for _ in range(9):
         driver.finish(started(driver).trial_id, outcome=TrialState.FAILED, steps_taken=0)
     assert driver.next() == Stop(StopReason.DONE)
@@ -171,22 +127,22 @@ def test_failures_after_a_success_do_not_stop_the_sweep() -> None:
 
 def test_stop_starts_nothing_more_and_leaves_what_runs() -> None:
     ledger = MemoryLedger("")
-    driver = make_driver(make_study(), ledger)
+    driver = driver_of(random_study(), ledger)
     trial = started(driver)
     driver.stop("asked to")
     assert driver.next() == Stop(StopReason.STOPPED, "asked to")
-    run_through(driver, ledger, trial.trial_id)
-    assert state_of(driver.study, 0) == "COMPLETE"
+    run_through(driver, ledger, trial)
+    assert states(driver.study)[0] == "COMPLETE"
 
 
 def test_trials_count_in_the_storage_and_may_grow() -> None:
-    study = make_study()
+    study = random_study()
     ledger = MemoryLedger("")
-    driver = make_driver(study, ledger, trials=2)
+    driver = driver_of(study, ledger, trials=2)
     for _ in range(2):
-        run_through(driver, ledger, started(driver).trial_id)
+        run_through(driver, ledger, started(driver))
     assert driver.next() == Stop(StopReason.DONE)
-    grown = make_driver(study, ledger, trials=3)
+    grown = driver_of(study, ledger, trials=3)
     grown.reconcile()
     assert started(grown).number == 2
     assert grown.next() == Stop(StopReason.DONE)
@@ -194,7 +150,7 @@ def test_trials_count_in_the_storage_and_may_grow() -> None:
 
 def test_observers_see_every_start_report_and_end_with_the_best_score() -> None:
     recorder = Recorder()
-    driver = make_driver(make_study(), observers=[recorder])
+    driver = driver_of(random_study(), observers=[recorder])
     trial = started(driver)
     for step, score in zip(RUNGS, (0.1, 0.7, 0.3, 0.2, 0.4), strict=True):
         driver.report(trial.trial_id, step, {METRIC: score, "validation_loss": 1.0})
@@ -220,79 +176,34 @@ def test_observers_see_every_start_report_and_end_with_the_best_score() -> None:
 )
 def test_settings_that_contradict_each_other_are_refused(options: dict[str, object], word: str) -> None:
     with pytest.raises(InputError, match=word):
-        make_driver(make_study(), **options)
+        driver_of(random_study(), **options)
 
 
 # -- after a crash -----------------------------------------------------------------------------------------------------
 
 
-class Crash(BaseException):
-    """The process dies here."""
-
-
-def crash_at(owner: object, name: str, *, after: bool) -> None:
-    """Make the next call of a method die before or after it does its work."""
-    real = getattr(owner, name)
-
-    def dying(*arguments: object, **options: object) -> None:
-        if after:
-            real(*arguments, **options)
-        raise Crash
-
-    object.__setattr__(owner, name, dying)
-
-
-def heal(*owners_and_names: tuple[object, str]) -> None:
-    for owner, name in owners_and_names:
-        owner.__dict__.pop(name, None)
-
-
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("where", ["reserve", "ask"])
-def test_a_crash_while_starting_loses_neither_a_trial_nor_a_reservation(where: str, *, after: bool) -> None:
-    study, ledger = make_study(), MemoryLedger("")
-    owner = ledger if where == "reserve" else study
-    driver = make_driver(study, ledger, trials=1)
-    crash_at(owner, where, after=after)
-    with pytest.raises(Crash):
-        driver.next()
-    heal((owner, where))
-    again = make_driver(study, ledger, trials=1)
-    again.reconcile()
-    trial = started(again)
-    assert trial.number == 0
-    assert ledger.held() == {trial.trial_id: STEPS}
-    run_through(again, ledger, trial.trial_id)
-    assert again.next() == Stop(StopReason.DONE)
-    assert ledger.held() == {}
-    assert ledger.leased() == STEPS
-
-
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("where", ["tell", "settle"])
 def test_a_crash_while_finishing_ends_with_one_settlement_and_the_same_outcome(where: str, *, after: bool) -> None:
-    study, ledger = make_study(), MemoryLedger("")
-    driver = make_driver(study, ledger, trials=1)
+    study, ledger = random_study(), MemoryLedger("")
+    driver = driver_of(study, ledger, trials=1)
     trial = started(driver)
-    run_through(driver, ledger, trial.trial_id, until=60)
-    owner = ledger if where == "settle" else study
-    crash_at(owner, where, after=after)
-    with pytest.raises(Crash):
+    run_through(driver, ledger, trial, until=60)
+    with dying(MemoryLedger if where == "settle" else optuna.Study, where, after=after):
         driver.finish(trial.trial_id, outcome=TrialState.PRUNED, steps_taken=60)
-    heal((owner, where))
-    again = make_driver(study, ledger, trials=1)
+    again = driver_of(study, ledger, trials=1)
     again.reconcile()
-    assert state_of(study, 0) == "PRUNED"
+    assert states(study)[0] == "PRUNED"
     assert study.trials[0].value == 0.5
     assert ledger.settled() == {trial.trial_id: 60}
     assert again.next() == Stop(StopReason.DONE)
 
 
 def test_an_interrupted_trial_continues_and_pays_again_only_for_what_it_repeats() -> None:
-    study, ledger = make_study(), MemoryLedger("")
-    trial = started(make_driver(study, ledger))
+    study, ledger = random_study(), MemoryLedger("")
+    trial = started(driver_of(study, ledger))
     ledger.lease(trial.trial_id, 50)
-    again = make_driver(study, ledger)
+    again = driver_of(study, ledger)
     again.reconcile(lambda trial_id: 40)
     continued = started(again)
     assert (continued.trial_id, continued.number) == (trial.trial_id, 0)
@@ -302,26 +213,26 @@ def test_an_interrupted_trial_continues_and_pays_again_only_for_what_it_repeats(
 
 
 def test_an_interrupted_trial_that_fits_no_more_is_failed_with_the_reason_and_refunded() -> None:
-    study, ledger = make_study(), MemoryLedger("", cap=STEPS)
-    trial = started(make_driver(study, ledger))
+    study, ledger = random_study(), MemoryLedger("", cap=STEPS)
+    trial = started(driver_of(study, ledger))
     ledger.lease(trial.trial_id, 50)
     recorder = Recorder()
-    again = make_driver(study, ledger, observers=[recorder])
+    again = driver_of(study, ledger, observers=[recorder])
     again.reconcile(lambda _: 40)
     assert again.next().reason is StopReason.BUDGET
-    assert state_of(study, 0) == "FAIL"
+    assert states(study)[0] == "FAIL"
     assert recorder.finished[0].reason == NO_ROOM
     assert ledger.held() == {}
     assert ledger.leased() == 50
 
 
 def test_an_interrupted_trial_waits_for_a_refund_that_may_come() -> None:
-    study, ledger = make_study(), MemoryLedger("", cap=2 * STEPS)
-    before = make_driver(study, ledger)
+    study, ledger = random_study(), MemoryLedger("", cap=2 * STEPS)
+    before = driver_of(study, ledger)
     first, second = started(before), started(before)
     ledger.lease(first.trial_id, 50)
     ledger.lease(second.trial_id, 40)
-    again = make_driver(study, ledger)
+    again = driver_of(study, ledger)
     steps = {first.trial_id: 40, second.trial_id: 40}
     again.reconcile(lambda trial_id: steps[trial_id])
     assert started(again).trial_id == second.trial_id
@@ -332,24 +243,24 @@ def test_an_interrupted_trial_waits_for_a_refund_that_may_come() -> None:
 
 
 def test_a_trial_that_was_settled_while_it_stood_as_running_is_failed() -> None:
-    study, ledger = make_study(), MemoryLedger("")
-    trial = started(make_driver(study, ledger, trials=1))
+    study, ledger = random_study(), MemoryLedger("")
+    trial = started(driver_of(study, ledger, trials=1))
     ledger.settle(trial.trial_id, 0)
-    again = make_driver(study, ledger, trials=1)
+    again = driver_of(study, ledger, trials=1)
     again.reconcile()
     assert again.next() == Stop(StopReason.DONE)
     assert study.trials[0].user_attrs["reason"] == NO_RESERVATION
 
 
 def test_a_step_reported_before_the_crash_keeps_its_first_value() -> None:
-    study = make_study()
-    trial = started(make_driver(study))
-    first = make_driver(study)
+    study = random_study()
+    trial = started(driver_of(study))
+    first = driver_of(study)
     first.reconcile()
     again = started(first)
     assert again.trial_id == trial.trial_id
     first.report(trial.trial_id, 20, {METRIC: 0.25})
-    second = make_driver(study)
+    second = driver_of(study)
     second.reconcile()
     started(second)
     second.report(trial.trial_id, 20, {METRIC: 0.75})
@@ -361,35 +272,35 @@ def test_an_end_that_observers_may_have_missed_is_told_again_and_one_they_know_i
         def trial_finished(self, trial: TrialView) -> None:
             raise Crash
 
-    study, ledger = make_study(), MemoryLedger("")
-    driver = make_driver(study, ledger, observers=[Dying()])
+    study, ledger = random_study(), MemoryLedger("")
+    driver = driver_of(study, ledger, observers=[Dying()])
     trial = started(driver)
     with pytest.raises(Crash):
-        run_through(driver, ledger, trial.trial_id)
+        run_through(driver, ledger, trial)
     told = []
     for _ in range(2):
         recorder = Recorder()
-        make_driver(study, ledger, observers=[recorder]).reconcile()
+        driver_of(study, ledger, observers=[recorder]).reconcile()
         told.append([(view.id, view.state, view.step, view.last_score) for view in recorder.finished])
     assert told == [[(trial.trial_id, TrialState.COMPLETE, STEPS, 0.5)], []]
     assert ledger.settled() == {trial.trial_id: STEPS}
 
 
 def test_trials_that_the_budget_ends_on_resume_do_not_count_as_failures_of_the_training() -> None:
-    study, ledger = make_study(), MemoryLedger("", cap=3 * STEPS)
-    before = make_driver(study, ledger)
+    study, ledger = random_study(), MemoryLedger("", cap=3 * STEPS)
+    before = driver_of(study, ledger)
     for trial in [started(before) for _ in range(3)]:
         ledger.lease(trial.trial_id, STEPS)
-    again = make_driver(study, ledger, max_first_failures=3)
+    again = driver_of(study, ledger, max_first_failures=3)
     again.reconcile()
     assert again.next().reason is StopReason.BUDGET
     assert [trial.state.name for trial in study.trials] == ["FAIL"] * 3
 
 
 def test_reconcile_twice_hands_a_trial_out_once() -> None:
-    study = make_study()
-    started(make_driver(study, trials=1))
-    driver = make_driver(study, trials=1)
+    study = random_study()
+    started(driver_of(study, trials=1))
+    driver = driver_of(study, trials=1)
     driver.reconcile()
     driver.reconcile()
     started(driver)
@@ -399,8 +310,8 @@ def test_reconcile_twice_hands_a_trial_out_once() -> None:
 
 
 def test_a_worker_that_is_lost_extends_the_reservation_or_ends_the_trial() -> None:
-    study, ledger = make_study(), MemoryLedger("", cap=STEPS + 10)
-    driver = make_driver(study, ledger)
+    study, ledger = random_study(), MemoryLedger("", cap=STEPS + 10)
+    driver = driver_of(study, ledger)
     driver.reconcile(lambda _: 40)
     trial = started(driver)
     ledger.lease(trial.trial_id, 50)
@@ -408,77 +319,8 @@ def test_a_worker_that_is_lost_extends_the_reservation_or_ends_the_trial() -> No
     assert ledger.held() == {trial.trial_id: 60}
     ledger.lease(trial.trial_id, 10)
     assert not driver.restarted(trial.trial_id)
-    assert state_of(study, 0) == "FAIL"
+    assert states(study)[0] == "FAIL"
     assert ledger.held() == {}
-
-
-KINDS = ["next", "next", "lease", "lease", "report", "report", "prune", "fail", "crash"]
-actions = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 3)), min_size=10, max_size=80)
-
-
-@given(actions=actions, cap=st.integers(0, 700))
-def test_under_any_interleaving_the_cap_holds_and_every_trial_is_settled_once(
-    actions: list[tuple[str, int]], cap: int
-) -> None:
-    study, ledger = make_study(), MemoryLedger("", cap=cap)
-    saved: dict[str, int] = {}
-
-    def fresh() -> StudyDriver:
-        driver = make_driver(study, ledger, trials=8, max_first_failures=99)
-        driver.reconcile(saved.get)
-        return driver
-
-    driver, running = fresh(), {}
-
-    def act(action: str, which: int) -> None:
-        if action == "next":
-            decision = driver.next()
-            if isinstance(decision, Suggestion):
-                running[decision.trial_id] = saved.get(decision.trial_id, 0)
-            return
-        if not running:
-            return
-        trial_id = sorted(running)[which % len(running)]
-        step = running[trial_id]
-        if action == "lease" and step % 20 == 0 and step < STEPS:
-            ledger.lease(trial_id, 10)
-            running[trial_id] += 10
-        elif action == "report" and step % 20 == 10:
-            ledger.lease(trial_id, 10)
-            running[trial_id] = saved[trial_id] = step + 10
-            driver.report(trial_id, step + 10, {METRIC: 0.5})
-            if step + 10 == STEPS:
-                driver.finish(trial_id, outcome=TrialState.COMPLETE, steps_taken=STEPS)
-                del running[trial_id]
-        elif action in ("prune", "fail"):
-            outcome = TrialState.PRUNED if action == "prune" else TrialState.FAILED
-            driver.finish(trial_id, outcome=outcome, steps_taken=step)
-            del running[trial_id]
-
-    for action, which in actions:
-        if action == "crash":
-            driver, running = fresh(), {}
-        else:
-            act(action, which)
-        assert ledger.leased() + sum(ledger.held().values()) <= cap
-        assert set(ledger.held()) >= set(running)
-    driver, running = fresh(), {}
-    for _ in range(1000):
-        if not running:
-            act("next", 0)
-            if not running:
-                break
-        act("lease", 0)
-        act("report", 0)
-        if running and next(iter(running.values())) == STEPS:  # continued from a checkpoint at its very end
-            trial_id = next(iter(running))
-            driver.report(trial_id, STEPS, {METRIC: 0.5})
-            driver.finish(trial_id, outcome=TrialState.COMPLETE, steps_taken=STEPS)
-            running.clear()
-    assert isinstance(driver.next(), Stop)
-    assert ledger.held() == {}
-    assert ledger.leased() <= cap
-    assert all(trial.state.is_finished() for trial in study.trials)
 
 
 @pytest.mark.parametrize("charged", [False, True])
@@ -492,9 +334,9 @@ def test_a_candidate_that_is_drawn_as_a_whole_is_never_filled_up(*, charged: boo
         ledger.reserve("0000-abcdef", Ask(STEPS))
     half.set_user_attr(views.TRIAL_ID, "0000-abcdef")
     half.suggest_float("x", 0.0, 1.0)
-    driver = make_driver(study, ledger, trials=1)
+    driver = driver_of(study, ledger, trials=1)
     driver.reconcile()
-    assert state_of(study, 0) == "FAIL"
+    assert states(study)[0] == "FAIL"
     assert started(driver).number == 1, "it does not count, and its steps are free again"
     assert [view.id for view in views.read_trials(study, mode="max", steps_planned=STEPS)] != ["0000-abcdef"]
 
@@ -502,6 +344,6 @@ def test_a_candidate_that_is_drawn_as_a_whole_is_never_filled_up(*, charged: boo
     cut = whole.ask()
     cut.set_user_attr(views.TRIAL_ID, "0000-abcdef")
     cut.suggest_float("x", 0.0, 1.0)
-    driver = make_driver(whole, trials=1)
+    driver = driver_of(whole, trials=1)
     driver.reconcile()
     assert started(driver).number == 0, "values that are drawn one by one go on as they were"

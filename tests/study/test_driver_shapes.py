@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import optuna
 import pytest
+from driver_fakes import driver_of, dying, run_through, started
 from hypothesis import given
 from hypothesis import strategies as st
 from sweep_fakes import METRIC, Held, MemoryLedger, Recorder
@@ -15,7 +16,7 @@ from search_spaces.domains import Suggest
 from tuner.study import views
 from tuner.study.driver import REJECTED, TRIES, StudyDriver
 from tuner.study.rungs import scaled_rungs
-from tuner.study.types import Ask, Decision, Stop, StopReason, Suggestion, TrialShape, TrialState, Wait
+from tuner.study.types import Decision, Stop, StopReason, Suggestion, TrialShape, TrialState, Wait
 
 STEPS = 80
 RUNGS = (20, 40, 60, 80)
@@ -78,36 +79,12 @@ def make_study(*batches: int, pruner: optuna.pruners.BasePruner | None = None) -
 
 
 def make_driver(study: optuna.Study, budget: MemoryLedger | None = None, **options: object) -> StudyDriver:
-    values = {"trials": 10, "shape_of": shape_of, "cheapest": CHEAPEST, **options}
-    return StudyDriver(
-        study,
-        PricedSpace(),
-        steps_per_trial=STEPS,
-        rung_steps=RUNGS,
-        metric=METRIC,
-        mode="max",
-        budget=budget,
-        **values,
-    )
+    values = {"shape_of": shape_of, "cheapest": CHEAPEST, **options}
+    return driver_of(study, budget, space=PricedSpace(), steps_per_trial=STEPS, rung_steps=RUNGS, **values)
 
 
 def book(cap: int, scores: int = 10**6) -> MemoryLedger:
     return MemoryLedger("", cap=cap, score_cap=scores, prices=PRICES)
-
-
-def started(driver: StudyDriver) -> Suggestion:
-    suggestion = driver.next()
-    assert isinstance(suggestion, Suggestion)
-    return suggestion
-
-
-def run_through(driver: StudyDriver, ledger: MemoryLedger, trial: Suggestion, score: float = 0.5) -> None:
-    step = 0
-    for rung in trial.shape.rungs:
-        ledger.lease(trial.trial_id, rung - step)
-        step = rung
-        driver.report(trial.trial_id, rung, {METRIC: score})
-    driver.finish(trial.trial_id, outcome=TrialState.COMPLETE, steps_taken=step)
 
 
 # -- rungs -------------------------------------------------------------------------------------------------------------
@@ -244,11 +221,6 @@ def test_a_grid_ends_with_its_points_though_some_did_not_fit() -> None:
     assert len(study.trials) <= 3
 
 
-def test_without_a_budget_every_shape_is_run() -> None:
-    driver = make_driver(make_study(4, 1), cheapest=())
-    assert [started(driver).shape.steps for _ in range(2)] == [20, 80]
-
-
 # -- protected scores --------------------------------------------------------------------------------------------------
 
 
@@ -266,31 +238,6 @@ def test_scores_are_reserved_with_the_steps_all_or_nothing() -> None:
     assert ledger.outstanding() == {second.trial_id: Held(80, 4)}, "the 3 that were not drawn came back"
 
 
-def test_a_restored_trial_reserves_the_score_that_it_draws_again() -> None:
-    ledger, study = book(10_000), make_study(1)
-    options = {"shape_of": scored, "cheapest": (scored({"batch_size": 1}),)}
-    trial = started(make_driver(study, ledger, **options))
-    ledger.lease(trial.trial_id, 40)
-    ledger.release(trial.trial_id, 2)
-    again = make_driver(study, ledger, **options)
-    again.reconcile(lambda _: 40)
-    assert started(again).shape == trial.shape
-    assert ledger.outstanding() == {trial.trial_id: Held(40, 3)}, "the score at 40 again, and those at 60 and 80"
-
-
-def test_a_restored_trial_whose_score_does_not_fit_is_ended() -> None:
-    ledger, study = book(10_000, scores=4), make_study(1)
-    options = {"shape_of": scored, "cheapest": (scored({"batch_size": 1}),), "trials": 1}
-    trial = started(make_driver(study, ledger, **options))
-    ledger.lease(trial.trial_id, 40)
-    ledger.release(trial.trial_id, 2)
-    again = make_driver(study, ledger, **options)
-    again.reconcile(lambda _: 40)
-    assert again.next() == Stop(StopReason.DONE)
-    assert ledger.outstanding() == {}
-    assert study.trials[0].state.name == "FAIL"
-
-
 def test_one_shape_with_scores_is_reserved_before_optuna_is_asked() -> None:
     shape = TrialShape(steps=STEPS, rungs=RUNGS, sample_rate=0.1, noise_multiplier=1.0, releases=4)
     ledger = book(10_000, scores=3)
@@ -302,26 +249,12 @@ def test_one_shape_with_scores_is_reserved_before_optuna_is_asked() -> None:
 # -- crashes -----------------------------------------------------------------------------------------------------------
 
 
-class Crash(BaseException):
-    """The process dies here."""
-
-
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("where", ["ask", "reserve", "tell"])
 def test_a_crash_while_drawing_loses_neither_a_trial_nor_a_reservation(where: str, *, after: bool) -> None:
     study, ledger = make_study(4, 1), book(100)
-    owner = ledger if where == "reserve" else study
-    real = getattr(owner, where)
-
-    def dying(*arguments: object, **options: object) -> object:
-        if after:
-            real(*arguments, **options)
-        raise Crash
-
-    object.__setattr__(owner, where, dying)
-    with pytest.raises(Crash):
+    with dying(MemoryLedger if where == "reserve" else optuna.Study, where, after=after):
         make_driver(study, ledger, trials=1).next()
-    owner.__dict__.pop(where)
     again = make_driver(study, ledger, trials=1)
     again.reconcile()
     trial = started(again)
@@ -336,15 +269,8 @@ def test_a_crash_while_drawing_loses_neither_a_trial_nor_a_reservation(where: st
 
 def test_what_was_turned_away_stays_so_when_the_driver_died_before_it_said_so_to_optuna() -> None:
     study = make_study(4, 1)
-    real = study.tell
-
-    def dying(*_arguments: object, **_options: object) -> None:
-        raise Crash
-
-    study.tell = dying  # type: ignore[method-assign,assignment]
-    with pytest.raises(Crash):
+    with dying(optuna.Study, "tell"):
         make_driver(study, book(100)).next()
-    study.tell = real  # type: ignore[method-assign]
     again = make_driver(study, book(1000), trials=1)  # by now there is room for it
     again.reconcile()
     assert started(again).number == 1
@@ -464,10 +390,3 @@ def test_at_every_moment_what_is_reserved_is_what_the_trials_may_still_take(
     ids = [trial.user_attrs.get(views.TRIAL_ID) for trial in machine.study.trials]
     assert all((trial_id is None) == (views.REJECTED in trial.user_attrs)
                for trial_id, trial in zip(ids, machine.study.trials, strict=True))  # fmt: skip
-
-
-def test_an_ask_names_its_mechanism_or_leaves_it_to_the_only_one() -> None:
-    assert TrialShape(steps=3, rungs=(3,)).ask == Ask(3)
-    assert scored({"batch_size": 4}).remaining(10) == Ask(10, 0.4, 1.0, 3)
-    assert scored({"batch_size": 4}).remaining(0) == Ask(20, 0.4, 1.0, 4)
-    assert shape_of({"batch_size": 4}).remaining(20) == Ask(0, 0.4, 1.0, 0)

@@ -2,121 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
 import optuna
 import pytest
+from covering import pairs
+from driver_fakes import dying, run_through, started, states
 from hypothesis import given
 from hypothesis import strategies as st
 from optuna.pruners import BasePruner
-from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial
-from sweep_fakes import METRIC, RUNGS, STEPS, MemoryLedger, Recorder
+from sweep_fakes import METRIC, STEPS, MemoryLedger, Recorder
+from unimodal_fakes import (
+    ABOUT,
+    PATHS,
+    Above,
+    Radii,
+    hill,
+    make_driver,
+    make_study,
+    run_hill,
+    unimodal_study,
+)
 
-from search_spaces.domains import Scalar, Suggest
 from tuner.executors.base import act
 from tuner.study import views
 from tuner.study.candidates import EXCLUDED, TRIES
 from tuner.study.driver import StudyDriver
-from tuner.study.pruners import make_pruner
 from tuner.study.samplers import GridPointSampler, make_sampler
-from tuner.study.types import Stop, StopReason, Suggestion, TrialShape, TrialState, Wait, WhenSure
-from tuner.study.unimodal_options import Along, Unimodality
-
-ABOUT = Unimodality(parameters=(Along("radius"),), last_step=STEPS, tolerance=0.05)
-
-
-class Line:
-    """One number."""
-
-    def sample(self, suggest: Suggest) -> dict[str, Scalar]:
-        return {"radius": suggest.uniform("radius", 0.0, 100.0, log=False)}
-
-
-class Radii(RandomSampler):
-    """Proposes these in turn, and says what it is told to say."""
-
-    left: float | None = None
-
-    def __init__(self, *radii: float) -> None:
-        super().__init__(seed=0)
-        self.radii = radii
-        self.over = self.waiting = False
-        self.order: tuple[int, ...] = ()
-        self.lefts: list[float | None] = []
-
-    def sample_independent(self, study, trial, param_name, param_distribution):  # noqa: ANN001, ANN201 - Optuna's
-        self.lefts.append(self.left)
-        return self.radii[trial.number % len(self.radii)]
-
-    def waits(self, study: Study) -> bool:
-        return self.waiting
-
-    def is_over(self, study: Study) -> bool:
-        return self.over
-
-    def ranked(self, study: Study) -> tuple[int, ...]:
-        return self.order
-
-    def best(self, study: Study) -> tuple[int, float]:
-        return self.order[0], 0.875
-
-
-class Above(BasePruner):
-    """Excludes what lies above a bound, whenever it is asked."""
-
-    def __init__(self, bound: float = 50.0) -> None:
-        self.bound = bound
-
-    def prune(self, study: Study, trial: FrozenTrial) -> bool:
-        return bool(trial.params.get("radius", 0.0) > self.bound)
-
-    def why(self, study: Study, trial: FrozenTrial) -> str:
-        return f"radius {trial.params['radius']:g} is above {self.bound:g}, {len(trial.intermediate_values)} reports"
+from tuner.study.types import Stop, StopReason, Suggestion, TrialState, Wait, WhenSure
 
 
 class Silent(Above):
     """Says no reason."""
 
     why = None  # type: ignore[assignment]
-
-
-def make_study(*radii: float, pruner: BasePruner | None = None, sampler: BaseSampler | None = None) -> Study:
-    return optuna.create_study(
-        direction="maximize", sampler=sampler or Radii(*radii), pruner=pruner or Above()
-    )  # fmt: skip
-
-
-def shape_of(parameters: Mapping[str, object]) -> TrialShape:
-    return TrialShape(steps=STEPS, rungs=RUNGS, sample_rate=0.1, noise_multiplier=1.0)
-
-
-PATHS: dict[str, dict[str, Any]] = {"one shape": {}, "priced": {"shape_of": shape_of, "cheapest": (shape_of({}),)}}
-
-
-def make_driver(study: Study, budget: MemoryLedger | None = None, **options: Any) -> StudyDriver:  # noqa: ANN401
-    settings = {"trials": 10, "steps_per_trial": STEPS, "rung_steps": RUNGS, "metric": METRIC, "mode": "max", **options}
-    return StudyDriver(study, Line(), budget=budget, **settings)
-
-
-def started(driver: StudyDriver) -> Suggestion:
-    suggestion = driver.next()
-    assert isinstance(suggestion, Suggestion), suggestion
-    return suggestion
-
-
-def run_through(driver: StudyDriver, ledger: MemoryLedger | None, trial: Suggestion, score: float = 0.5) -> None:
-    for step in RUNGS:
-        if ledger is not None:
-            ledger.lease(trial.trial_id, 20)
-        if not act(driver, trial.trial_id, step, {METRIC: score}):
-            return
-
-
-def states(study: Study) -> list[str]:
-    return [trial.state.name for trial in study.trials]
 
 
 # -- excluded before the first step ------------------------------------------------------------------------------------
@@ -181,15 +100,7 @@ def test_a_point_of_a_grid_that_is_excluded_is_skipped(path: str) -> None:
     assert ledger.leased() == STEPS
 
 
-def test_a_pruner_of_optuna_excludes_nothing_before_a_report() -> None:
-    study = make_study(10.0, 60.0, pruner=optuna.pruners.MedianPruner(n_startup_trials=0))
-    driver = make_driver(study)
-    assert [started(driver).number for _ in range(2)] == [0, 1]
-
-
-@pytest.mark.parametrize(
-    ("name", "options"), [("tpe", {"n_startup_trials": 2}), ("gp", {"n_startup_trials": 2}), ("unimodal", {})]
-)
+@pytest.mark.parametrize(("name", "options"), [("tpe", {"n_startup_trials": 2}), ("unimodal", {})])
 def test_samplers_take_trials_that_were_excluded_without_a_score(name: str, options: dict[str, object]) -> None:
     study = make_study(sampler=make_sampler(name, options, seed=1, unimodality=ABOUT))
     driver = make_driver(study, trials=5)
@@ -201,43 +112,18 @@ def test_samplers_take_trials_that_were_excluded_without_a_score(name: str, opti
     assert len(study.trials) > 5
 
 
-class Crash(BaseException):
-    """The process dies here."""
+WRITES = [(Study, "ask", 1), (Study, "ask", 2), (Study, "tell", 1), (MemoryLedger, "reserve", 1)]
+WRITES += [(optuna.trial.Trial, "set_user_attr", at) for at in (1, 2, 3, 4)]
 
 
-def dies(real: Callable[..., object], *, at: int, after: bool) -> Callable[..., object]:
-    """A call that dies at its `at`-th time, before or after its work."""
-    calls = 0
-
-    def dying(*arguments: object, **options: object) -> object:
-        nonlocal calls
-        calls += 1
-        if calls == at and not after:
-            raise Crash
-        answer = real(*arguments, **options)
-        if calls == at:
-            raise Crash
-        return answer
-
-    return dying
-
-
-WRITES = [("study", "ask", at) for at in (1, 2)] + [("study", "tell", 1)]
-WRITES += [("attribute", "set_user_attr", at) for at in (1, 2, 3, 4)] + [("ledger", "reserve", 1)]
-
-
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize(("owner", "name", "at"), WRITES)
+@pytest.mark.parametrize(("write", "after", "path"), pairs(WRITES, (False, True), list(PATHS)))
 def test_a_driver_that_dies_around_an_exclusion_leaves_what_reconcile_sets_right(
-    owner: str, name: str, at: int, *, after: bool, path: str, monkeypatch: pytest.MonkeyPatch
+    write: tuple[type, str, int], *, after: bool, path: str
 ) -> None:
     study, ledger = make_study(60.0, 10.0), MemoryLedger("")
-    with monkeypatch.context() as patched:
-        place: Any = {"study": Study, "ledger": MemoryLedger, "attribute": optuna.trial.Trial}[owner]
-        patched.setattr(place, name, dies(getattr(place, name), at=at, after=after))
-        with pytest.raises(Crash):
-            make_driver(study, ledger, trials=1, **PATHS[path]).next()
+    owner, name, at = write
+    with dying(owner, name, after=after, at=at):
+        make_driver(study, ledger, trials=1, **PATHS[path]).next()
     again = make_driver(study, ledger, trials=1, **PATHS[path])
     again.reconcile()
     trial = started(again)
@@ -253,7 +139,7 @@ def test_a_driver_that_dies_around_an_exclusion_leaves_what_reconcile_sets_right
     assert len(views.read_trials(study, mode="max", steps_planned=STEPS)) == 1
 
 
-KINDS = ["next", "next", "rung", "rung", "rung", "crash", "torn"]
+KINDS = ["next", "next", "rung", "rung", "rung", "fail", "crash", "torn"]
 
 
 @given(
@@ -293,6 +179,9 @@ def test_under_any_interleaving_the_ledger_is_settled_and_the_number_of_trials_k
                 running[decision.trial_id] = saved.get(decision.trial_id, 0)
         elif action == "rung" and running:
             step_on(which)
+        elif action == "fail" and running:
+            trial_id = sorted(running)[which % len(running)]
+            driver.finish(trial_id, outcome=TrialState.FAILED, steps_taken=running.pop(trial_id))
         elif action == "torn" and running:  # leased and lost
             trial_id = sorted(running)[which % len(running)]
             if running[trial_id] < STEPS:
@@ -362,68 +251,29 @@ def test_a_pruned_trial_has_the_pruners_own_reason_everywhere() -> None:
     assert recorder.finished[0].state is TrialState.PRUNED
 
 
-def test_a_pruner_without_a_reason_keeps_the_words_of_before() -> None:
-    study = make_study(10.0)
-    driver = make_driver(study)
-    trial = started(driver)
-    study.pruner = Silent(5.0)
-    act(driver, trial.trial_id, 20, {METRIC: 0.5})
-    assert study.trials[0].user_attrs[views.REASON] == "the pruner stopped it at step 20 of 100"
+BRACKETED = tuple(end + 0.1 * place for end in (30.0, 80.0) for place in range(10))
 
 
-def hill(radius: float, step: int) -> float:
-    return 0.9 - (radius - 30) ** 2 / 2000 - 0.2 * (1 - step / STEPS)
-
-
-def unimodal_study(**pruner: object) -> Study:
-    return optuna.create_study(
-        direction="maximize",
-        sampler=make_sampler("unimodal", {"others": "random", "at_once": 4}, seed=1, unimodality=ABOUT),
-        pruner=make_pruner("unimodal", pruner, rung_steps=RUNGS, unimodality=ABOUT),
-    )
-
-
-def run_hill(driver: StudyDriver, ledger: MemoryLedger | None, trial: Suggestion) -> None:
-    for step in RUNGS:
-        if ledger is not None:
-            ledger.lease(trial.trial_id, 20)
-        if not act(driver, trial.trial_id, step, {METRIC: hill(float(str(trial.parameters["radius"])), step)}):
-            return
-
-
-def known_hill(*radii: float, **pruner: object) -> tuple[Study, StudyDriver]:
-    """Complete trials at these radii, and nothing else proposed but the far end."""
-    study = unimodal_study(**pruner)
+@pytest.mark.parametrize(
+    ("radii", "strict", "says"),
+    [((30.0, 20.0, 40.0, 60.0, 10.0, 80.0), False, "near the best"), (BRACKETED, True, "outside the bracket")],
+)
+def test_our_reasons_are_about_scores_and_parameters_alone(
+    radii: tuple[float, ...], says: str, *, strict: bool
+) -> None:
+    study = unimodal_study(strict=strict)
     asked, study.pruner = study.pruner, optuna.pruners.NopPruner()
     study.sampler = Radii(*radii)
     driver = make_driver(study, trials=60)
     for _ in radii:
         run_hill(driver, None, started(driver))
     study.sampler, study.pruner = Radii(100.0), asked
-    return study, driver
-
-
-def test_ours_says_what_it_believes_in_scores_and_parameters_alone() -> None:
-    study, driver = known_hill(30.0, 20.0, 40.0, 60.0, 10.0, 80.0)
-    late = started(driver)
-    assert late.number == 6 + TRIES
-    assert {trial.user_attrs[views.REASON] for trial in study.trials[6 : late.number]} == {
-        "radius 100 is near the best with probability below 0.01, before its first step"
-    }
-    act(driver, late.trial_id, 20, {METRIC: hill(100.0, 20)})
-    assert study.trials[late.number].user_attrs[views.REASON] == (
-        "radius 100 is near the best with probability below 0.01, after 20 % of its steps"
-    )
-
-
-def test_a_strict_pruner_stops_what_its_bracket_excludes_and_says_so() -> None:
-    radii = [30.0 + 0.1 * place for place in range(10)] + [80.0 + 0.1 * place for place in range(10)]
-    study, driver = known_hill(*radii, strict=True)
     late = started(driver)
     assert late.number == len(radii) + TRIES
-    assert study.trials[late.number - 1].user_attrs[views.REASON] == (
-        "radius 100 is outside the bracket of the best at level 5 %, before its first step"
-    )
+    act(driver, late.trial_id, 20, {METRIC: hill(100.0, 20)})
+    for trial in study.trials[len(radii) :]:
+        assert trial.user_attrs[views.REASON].startswith("radius 100 is ")
+        assert says in trial.user_attrs[views.REASON]
 
 
 # -- more than one top -------------------------------------------------------------------------------------------------
@@ -459,161 +309,3 @@ def test_the_fallback_is_asked_once_and_only_where_unimodality_is_rejected(
     assert went_on is not rejected
     if rejected:
         assert "more than one top, and the pruner median" in study.trials[trial.number].user_attrs[views.REASON]
-
-
-# -- when it is sure ---------------------------------------------------------------------------------------------------
-
-
-def ended(radii: tuple[float, ...], when_sure: WhenSure, ledger: MemoryLedger | None = None, **options: Any) -> tuple:  # noqa: ANN401
-    study = make_study(*radii, pruner=optuna.pruners.NopPruner())
-    driver = make_driver(study, ledger, when_sure=when_sure, **options)
-    for _ in range(2):
-        run_through(driver, ledger, started(driver))
-    study.sampler.over, study.sampler.order = True, (1, 0)
-    return study, driver
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_a_search_that_is_sure_stops_and_keeps_its_budget(path: str) -> None:
-    ledger = MemoryLedger("")
-    study, driver = ended((10.0, 20.0), "stop", ledger, **PATHS[path])
-    stop = driver.next()
-    assert stop == Stop(StopReason.FOUND, "trial 1 is within the tolerance with probability 0.88")
-    assert ledger.outstanding() == {}
-    assert len(study.trials) == 2
-    study.sampler.over = False
-    assert started(driver).number == 2, "the control"
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_a_trial_that_runs_is_stopped_at_its_next_rung_once_the_search_is_sure(path: str) -> None:
-    ledger = MemoryLedger("")
-    study, driver = ended((10.0, 20.0, 30.0), "stop", ledger, **PATHS[path])
-    study.sampler.over = False
-    running, other = started(driver), started(driver)
-    study.sampler.over = True
-    assert isinstance(driver.next(), Wait)
-    ledger.lease(running.trial_id, RUNGS[0])
-    assert not act(driver, running.trial_id, RUNGS[0], {METRIC: 0.01})
-    stopped = study.trials[running.number]
-    assert stopped.state.name == "PRUNED"
-    assert stopped.user_attrs[views.REASON].startswith("the search is over: trial 1 is within the tolerance")
-    study.sampler.over = False
-    ledger.lease(other.trial_id, RUNGS[0])
-    assert act(driver, other.trial_id, RUNGS[0], {METRIC: 0.5}), "the control: what it says changes the belief"
-    study.sampler.over = True
-    ledger.lease(other.trial_id, RUNGS[-1] - RUNGS[0])
-    assert act(driver, other.trial_id, RUNGS[1], {METRIC: 2.0}), "it is ahead of all others: it may be the best model"
-    assert not act(driver, other.trial_id, RUNGS[-1], {METRIC: 0.5})
-    assert study.trials[other.number].state.name == "COMPLETE", "at its end there is nothing to stop"
-    assert driver.next().reason is StopReason.FOUND
-    assert ledger.outstanding() == {}
-
-
-def test_a_search_that_goes_on_is_not_asked_whether_it_is_sure() -> None:
-    _, driver = ended((10.0, 20.0, 30.0), "go_on")
-    assert started(driver).parameters == {"radius": 30.0}
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_when_sure_the_best_two_are_run_again_by_turns(path: str) -> None:
-    ledger = MemoryLedger("")
-    study, driver = ended((10.0, 20.0), "replicate", ledger, trials=6, **PATHS[path])
-    seen = []
-    for _ in range(4):
-        trial = started(driver)
-        seen.append(trial.parameters["radius"])
-        run_through(driver, ledger, trial)
-    assert seen == [20.0, 10.0, 20.0, 10.0]
-    assert [trial.user_attrs.get(views.REPLICA_OF) for trial in study.trials] == [None, None, 1, 0, 1, 0]
-    assert driver.next() == Stop(StopReason.DONE)
-    assert ledger.outstanding() == {}
-    assert states(study) == ["COMPLETE"] * 6
-
-
-def test_a_repetition_that_does_not_fit_is_asked_for_once_and_leaves_room_for_what_fits() -> None:
-    def dear(parameters: dict[str, object]) -> TrialShape:
-        steps = STEPS if parameters.get("radius", 0.0) in (10.0, 20.0) else RUNGS[0]
-        return TrialShape(steps=steps, rungs=tuple(rung for rung in RUNGS if rung <= steps))
-
-    ledger, cheap = MemoryLedger("", cap=2 * STEPS + RUNGS[0]), dear({})
-    radii = (10.0, 20.0, 0.0, 0.0, 40.0)  # the third and the fourth are replicas
-    study, driver = ended(radii, "replicate", ledger, shape_of=dear, cheapest=(cheap,))
-    trial = started(driver)
-    assert trial.parameters == {"radius": 40.0}
-    rejected = [each.user_attrs.get(views.REPLICA_OF) for each in study.trials if views.REJECTED in each.user_attrs]
-    assert sorted(rejected) == [0, 1], "each of the two once"
-
-
-def test_an_unsure_search_replicates_with_its_last_trials() -> None:
-    study, driver = ended((10.0, 20.0, 40.0), "replicate", MemoryLedger("", cap=5 * STEPS), trials=50)
-    study.sampler.over = False
-    assert started(driver).parameters == {"radius": 40.0}, "three more fit"
-    assert started(driver).parameters == {"radius": 20.0}, "two more fit"
-    study, driver = ended((10.0, 20.0, 40.0), "replicate", trials=5)
-    study.sampler.over = False
-    assert started(driver).parameters == {"radius": 40.0}, "the third of five"
-    assert started(driver).parameters == {"radius": 20.0}
-
-
-def test_there_is_nothing_to_tell_apart_in_one_configuration() -> None:
-    study, driver = ended((10.0, 20.0, 40.0), "replicate")
-    study.sampler.order = (1,)
-    assert started(driver).parameters == {"radius": 40.0}
-
-
-def test_replicas_are_started_whatever_the_pruner_says_before_their_first_step() -> None:
-    study, driver = ended((10.0, 20.0), "replicate")
-    study.pruner = Above(5.0)
-    trial = started(driver)
-    assert (trial.number, trial.parameters) == (2, {"radius": 20.0}), "the first that was asked for"
-
-
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("name", ["enqueue_trial", "ask"])
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("trials", [3, 4])
-def test_a_replica_in_the_queue_of_a_dead_driver_is_run_once_and_counted_once(
-    name: str, path: str, trials: int, *, after: bool
-) -> None:
-    ledger = MemoryLedger("")
-    study, driver = ended((10.0, 20.0, 40.0), "replicate", ledger, trials=trials, **PATHS[path])
-    object.__setattr__(study, name, dies(getattr(study, name), at=1, after=after))
-    with pytest.raises(Crash):
-        driver.next()
-    study.__dict__.pop(name)
-    again = make_driver(study, ledger, trials=trials, when_sure="replicate", **PATHS[path])
-    again.reconcile()
-    for radius in (20.0, 10.0)[: trials - 2]:
-        trial = started(again)
-        assert trial.parameters == {"radius": radius}
-        run_through(again, ledger, trial)
-    assert again.next() == Stop(StopReason.DONE)
-    assert states(study) == ["COMPLETE"] * trials
-    assert ledger.outstanding() == {}
-
-
-def test_ours_stops_by_itself_on_a_hill_and_names_the_trial_that_is_believed_best() -> None:
-    study, ledger = unimodal_study(), MemoryLedger("", cap=40 * STEPS)
-    driver = make_driver(study, ledger, trials=40, when_sure="stop")
-    while isinstance(trial := driver.next(), Suggestion):
-        run_hill(driver, ledger, trial)
-    assert isinstance(trial, Stop)
-    assert trial.reason is StopReason.FOUND
-    assert "is within the tolerance with probability 0." in trial.detail or "probability 1.00" in trial.detail
-    best = study.trials[int(trial.detail.split()[1])]
-    assert hill(best.params["radius"], STEPS) >= 0.9 - ABOUT.tolerance
-    assert ledger.outstanding() == {}
-    assert len(views.read_trials(study, mode="max", steps_planned=STEPS)) < 30
-
-
-def test_ours_replicates_on_a_hill() -> None:
-    study = unimodal_study()
-    driver = make_driver(study, trials=12, when_sure="replicate")
-    while isinstance(trial := driver.next(), Suggestion):
-        run_hill(driver, None, trial)
-    again = [each for each in study.trials if views.REPLICA_OF in each.user_attrs]
-    assert len(again) >= 2
-    assert {each.params["radius"] for each in again} <= {
-        study.trials[each.user_attrs[views.REPLICA_OF]].params["radius"] for each in again
-    }

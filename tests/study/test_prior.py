@@ -67,8 +67,11 @@ def outside(found: list[tuple[float, str]], low: float, high: float) -> bool:
     return False
 
 
-@pytest.mark.parametrize("shape", [lambda x: x, lambda x: -abs(x - 0.4), lambda _: 0.5], ids=["rising", "peak", "flat"])
-@pytest.mark.parametrize(("explore", "draws"), [(0.9, 2), (0.5, 3), (0.2, 8)])
+@pytest.mark.parametrize(
+    ("shape", "explore", "draws"),
+    [(lambda x: x, 0.9, 2), (lambda x: x, 0.2, 8), (lambda x: -abs(x - 0.4), 0.5, 3), (lambda _: 0.5, 0.5, 3)],
+    ids=["rising", "rising, eager", "peak", "flat"],
+)
 def test_no_candidate_is_likelier_or_unlikelier_than_its_bounds_allow(
     shape: Callable[[float], float], explore: float, draws: int
 ) -> None:
@@ -93,9 +96,9 @@ def test_the_bounded_sampler_learns_and_the_prior_does_not() -> None:
     for sampler in (eager, plain):
         study = study_of(sampler)
         history(study, lambda x: x)
-        means.append(sum(x for x, _ in candidates(study, 2000)) / 2000)
+        means.append(sum(x for x, _ in candidates(study, 800)) / 800)
     assert means[0] > 0.7
-    assert means[1] == pytest.approx(0.5, abs=0.03)
+    assert means[1] == pytest.approx(0.5, abs=0.05)
 
 
 def test_it_minimizes_where_less_is_better_and_ignores_what_has_no_score() -> None:
@@ -108,7 +111,7 @@ def test_it_minimizes_where_less_is_better_and_ignores_what_has_no_score() -> No
             distributions={"x": FloatDistribution(0, 1), "kind": CategoricalDistribution(("a", "b"))},
         )
     )
-    assert sum(x for x, _ in candidates(study, 2000)) / 2000 < 0.3
+    assert sum(x for x, _ in candidates(study, 800)) / 800 < 0.3
 
 
 def test_it_works_in_a_plain_study() -> None:
@@ -167,10 +170,10 @@ class Asking:
         self.choice = OptunaSuggest(trial).choice
 
 
-@pytest.mark.parametrize("name", ["tpe", "gp", "grid"])
-def test_a_sampler_that_counts_or_learns_cannot_be_secret(name: str) -> None:
-    with pytest.raises(InputError, match="random or bounded"):
-        make_sampler(name, seed=1, secret=True, space=FakeSpace())
+def test_a_sampler_that_counts_or_learns_cannot_be_secret() -> None:
+    for name in ("tpe", "gp", "grid"):
+        with pytest.raises(InputError, match="random or bounded"):
+            make_sampler(name, seed=1, secret=True, space=FakeSpace())
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_over_all_looks_the_mode_is_missed_with_the_probability_that_is_claimed(
 @pytest.mark.parametrize("known", [True, False])
 def test_a_critical_value_for_one_look_would_miss_far_too_often(known: bool) -> None:
     """The negative control: two thirds of the value, about that of a single contrast."""
-    assert misses(0.05, known=known, runs=100, factor=0.6) > 0.2
+    assert misses(0.05, known=known, runs=50, factor=0.6) > 0.2
 
 
 @pytest.mark.parametrize(("alpha", "looks"), [key for key in _MADE if key[1] <= 20])

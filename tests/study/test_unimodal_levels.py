@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from math import inf
 
 import numpy as np
 import optuna
@@ -19,9 +18,9 @@ from tuner.study.unimodal.axis import Axis
 from tuner.study.unimodal.beliefs import Beliefs, Rules
 from tuner.study.unimodal.bracket import bracket, threshold
 from tuner.study.unimodal.gaussian_process import Draws, Posterior, fit
-from tuner.study.unimodal.records import ALONE, Context, Record, Seen, Standing
+from tuner.study.unimodal.records import ALONE, Record, Seen, Standing
 from tuner.study.unimodal_options import Along
-from tuner.study.unimodal_optuna import UnimodalPruner, UnimodalSampler, View
+from tuner.study.unimodal_optuna import UnimodalSampler, View
 from tuner.study.unimodal_study import UnimodalSamplers
 
 WHOLE = Axis(1.0, 4.0, "linear")
@@ -83,19 +82,6 @@ def test_curves_of_any_shape_come_from_every_hyper_parameter(monkeypatch: pytest
     assert np.bincount(free.astype(int)).tolist() == [4] * 10
 
 
-def test_to_rank_trials_no_covariance_of_all_their_curves_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would be cubic in their number: five seconds for forty, where each has a learning rate of its own."""
-    random = np.random.default_rng(0)
-    contexts = [Context((("z", round(float(place), 9)),)) for place in random.random(8)]
-    seen = [Record(float(random.random()), 1.0, float(random.normal()), n, each) for n, each in enumerate(contexts)]
-    posterior, grid = fit(Seen.of(seen, ()), tolerance=0.5), np.linspace(0, 1, 9)
-    one_by_one = [
-        posterior.draws(grid, [each], 4_000, np.random.default_rng(1)).values[:, 0].mean(0) for each in contexts
-    ]
-    monkeypatch.setattr(Posterior, "_curve", lambda *_: pytest.fail("a root was asked for"))
-    assert np.abs(posterior.mean(grid, contexts) - np.array(one_by_one)).max() < 0.15
-
-
 def layered(points: list[tuple[float, float]], scores: list[float]) -> tuple[UnimodalSamplers, optuna.Study]:
     def make(along: Along, base: BaseSampler) -> UnimodalSampler:
         return UnimodalSampler(along.name, tolerance=0.02, last_step=1, base=base, starts=(0.3, 0.6))
@@ -147,11 +133,6 @@ def test_the_axis_of_a_product_holds_every_product(low: float) -> None:
         for rate in (0.1, 10.0):
             trial = create_trial(params={"x": x, "rate": rate}, distributions=distributions, value=0.0)
             assert -1e-9 <= view.place(trial) <= 1 + 1e-9
-
-
-def test_an_infinite_tolerance_is_refused() -> None:
-    with pytest.raises(ValueError, match="tolerance must be above 0"):
-        UnimodalPruner("R", tolerance=inf)
 
 
 def test_what_never_started_brings_no_audit_nearer() -> None:

@@ -150,7 +150,7 @@ def study(luck: float, *, pruner: UnimodalPruner) -> tuple[optuna.Study, optuna.
     return made, made.get_trials()[-1]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("complete", [20, 60])
 def test_a_run_that_leads_all_others_by_far_is_thought_ahead(complete: int, seed: int) -> None:
     """Luck of three points and a tolerance of 0.35: what is cut for the curve's sake would make the leader fall back.
@@ -214,9 +214,3 @@ def test_before_anything_is_known_every_run_may_win() -> None:
     assert Beliefs(Seen((), ()), Rules(axis=Axis(0.0, 1.0), tolerance=1.0)).ahead(0, 0.5) == 1.0
     only_early = seen([(0.5, 0.2, 0)], np.array([1.0]))
     assert fit(only_early, tolerance=1.0).ahead(0, 0.5, ALONE) == 1.0
-
-
-@pytest.mark.parametrize("runs", [-0.1, 1.0])
-def test_a_probability_that_is_none_is_refused(runs: float) -> None:
-    with pytest.raises(ValueError, match="runs must be a probability"):
-        UnimodalPruner("R", tolerance=1.0, runs=runs)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.pruning import one_sweep
 from tuner.study.unimodal.axis import Axis
 from tuner.study.unimodal.beliefs import Beliefs, Rules
 from tuner.study.unimodal.records import ALONE, Context, Record, Seen, Standing
@@ -70,10 +69,3 @@ def test_a_place_where_a_trial_would_be_stopped_at_once_is_not_proposed() -> Non
         found = beliefs(Rules(axis=AXIS, tolerance=tolerance))
         for seed in range(5):
             assert not found.excluded(found.propose(np.random.default_rng(seed)), 0.0), tolerance
-
-
-def test_one_at_a_time_the_same_place_is_not_asked_for_again_and_again() -> None:
-    """A sampler that asks for the likeliest place alone asks for R = 30.9 five times among the first nine here."""
-    played = one_sweep(5, shape="unimodal", method="ours", seed=6, noise=1.0, slots=1)
-    radii = [round(radius, 3) for _, radius in sorted(played.sweep.launched.items())][:9]
-    assert len(set(radii)) >= 6, radii

@@ -5,16 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor, nn
-from training_fakes import CountingCharge, MakeSpec
+from training_fakes import CountingCharge, MakeSpec, step_over
 
 from trainables.data import Splits
 from trainables.engine.layout import Layout
 from trainables.engine.linear import LinearStackSource
 from trainables.engine.per_sample import ROWS, PerSampleSource, TorchFuncSource, even_chunk
-from trainables.engine.random import SeededGenerator
 from trainables.engine.sources import per_sample_source
-from trainables.engine.step import Mechanism, PrivateStep, Stages
-from trainables.engine.update import Sgd
+from trainables.engine.step import Stages
 from trainables.training import PrivateTraining
 
 C = 1.0
@@ -32,39 +30,24 @@ class Seen(nn.Module):
         return x
 
 
-def network(seen: Seen) -> nn.Module:
-    torch.manual_seed(3)
-    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), seen, nn.Linear(8, 3))
-
-
-def step_of(source: PerSampleSource, theta: Tensor, *, decay: float = 0.0, rate: float = 1.0) -> PrivateStep:
-    return PrivateStep(
-        mechanism=Mechanism(sample_rate=rate, noise_multiplier=1e-30, max_grad_norm=C, expected_batch_size=1.0),
-        stages=Stages(weight_decay_before_clipping=decay),
-        source=source,
-        update=Sgd(theta, momentum=0.0),
-        secret=SeededGenerator(1),
-        public=torch.Generator().manual_seed(1),
-    )
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 15, 16, 17, 33, 100])
 @pytest.mark.parametrize("chunk_bytes", [2**12, 2**15, 2**27])
-def test_every_pass_has_as_many_rows_as_it_would_have_with_a_record_more(count: int, chunk_bytes: int) -> None:
+def test_every_pass_has_as_many_rows_as_it_would_have_with_a_record_more(chunk_bytes: int) -> None:
     seen = Seen()
-    module = network(seen)
+    torch.manual_seed(3)
+    module = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), seen, nn.Linear(8, 3))
     layout = Layout.of(module)
     source = per_sample_source(module, layout, example=torch.rand(4, 6))
     assert not isinstance(source, LinearStackSource), "the layer that notes is none that it knows"
     object.__setattr__(source, "chunk_bytes", chunk_bytes)
     theta = layout.flatten(module)
-    inputs, targets = torch.rand(count, 6), torch.randint(0, 3, (count,))
-    step_of(source, theta).private_gradient(theta, inputs, targets, learning_rate=0.1)
-    seen.rows.clear()  # a source may look once at the sizes of one sample
-    step_of(source, theta).private_gradient(theta, inputs, targets, learning_rate=0.1)
-    assert sum(seen.rows) == -(-count // ROWS) * ROWS
-    whole = {rows for rows in seen.rows if rows % ROWS}
-    assert len(whole) <= 1, "below ROWS all passes are alike"
+    step_over(source, theta, clip=C).private_gradient(theta, torch.rand(1, 6), torch.tensor([0]), learning_rate=0.1)
+    for count in (1, 2, 3, 4, 15, 16, 17, 33, 100):
+        seen.rows.clear()  # a source may look once at the sizes of one sample
+        inputs, targets = torch.rand(count, 6), torch.randint(0, 3, (count,))
+        step_over(source, theta, clip=C).private_gradient(theta, inputs, targets, learning_rate=0.1)
+        assert sum(seen.rows) == -(-count // ROWS) * ROWS
+        whole = {rows for rows in seen.rows if rows % ROWS}
+        assert len(whole) <= 1, "below ROWS all passes are alike"
 
 
 def test_no_chunk_leaves_a_short_one_over() -> None:
@@ -74,8 +57,7 @@ def test_no_chunk_leaves_a_short_one_over() -> None:
         assert all(rows % min(chunk, ROWS) == 0 for rows in (ROWS % chunk, 7 * ROWS % chunk))
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.3])
-@pytest.mark.parametrize("fallback", [False, True])
+@pytest.mark.parametrize(("decay", "fallback"), [(0.0, False), (0.3, False), (0.3, True)])
 def test_what_fills_a_pass_adds_nothing(decay: float, *, fallback: bool) -> None:
     """With weight decay, and with a first record that no model could take, too."""
     module = nn.Sequential(nn.Linear(6, 3)).double()
@@ -88,9 +70,8 @@ def test_what_fills_a_pass_adds_nothing(decay: float, *, fallback: bool) -> None
     inputs, targets = torch.rand(5, 6, dtype=torch.float64), torch.randint(0, 3, (5,))
 
     def of(rows: slice) -> Tensor:
-        return step_of(source, theta, decay=decay).private_gradient(
-            theta, inputs[rows], targets[rows], learning_rate=0.1
-        )
+        step = step_over(source, theta, stages=Stages(weight_decay_before_clipping=decay), clip=C)
+        return step.private_gradient(theta, inputs[rows], targets[rows], learning_rate=0.1)
 
     alone = sum(of(slice(i, i + 1)) for i in range(5))
     torch.testing.assert_close(of(slice(0, 5)), alone, rtol=1e-12, atol=1e-12)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from trainables import model_names, models
 from trainables.errors import GateError, HyperparameterError
-from trainables.model_gate import check_logits, public_inputs
+from trainables.model_gate import check_logits
 from trainables.models import build, check_private
 
 # Counted by hand from the layers; 26 010 is also what the TF-privacy tutorial prints.
@@ -175,21 +175,6 @@ def test_a_model_is_built_only_with_the_classes_of_its_data(tmp_path: Path, monk
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(HyperparameterError, match=r"got shape \(3, 13\)"):
         build("wide_models:wide", input_shape=(4,), classes=10, seed=0)
-
-
-def test_public_inputs_are_the_same_floats_for_every_check() -> None:
-    state = torch.get_rng_state()
-    inputs = public_inputs((2, 3), 50)
-    assert torch.equal(state, torch.get_rng_state())
-    assert inputs.shape == (50, 2, 3)
-    assert inputs.dtype == torch.float32
-    assert bool(((inputs >= 0) & (inputs < 1)).all())
-    assert torch.equal(inputs, public_inputs((2, 3), 50))
-
-
-def test_batch_normalisation_is_refused_by_its_option() -> None:
-    with pytest.raises(GateError, match="got 'batch'"):
-        build("mlp_64", input_shape=(4,), classes=2, normalization="batch", seed=0)
 
 
 def test_a_users_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

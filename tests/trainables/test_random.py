@@ -15,19 +15,12 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 from torch import Tensor
+from training_fakes import keyed
 
 from trainables.engine.gaussian import _CHUNK as CHUNK
 from trainables.engine.gaussian import BoxMuller, Words, from_words
 from trainables.engine.noise import add_noise
 from trainables.engine.random import SecureGenerator, SeededGenerator, WordGenerator
-
-
-def keyed(key: int = 1) -> SecureGenerator:
-    """A secret generator under a known key, so that a statistical test gives the same verdict every time."""
-    generator = SecureGenerator()
-    generator.load_state_dict({"key": torch.full((32,), key, dtype=torch.uint8), "draws": 0})
-    return generator
-
 
 GENERATORS: list[Callable[[], WordGenerator]] = [keyed, lambda: SeededGenerator(1)]
 

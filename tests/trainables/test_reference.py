@@ -1,8 +1,6 @@
-"""Every method and every composition, step by step, against a naive float64 loop over samples from the same draws.
+"""Every method and composition, step by step, against a naive float64 loop over samples with the same draws.
 
-A sample is a record, or a user with several.
-
-In float64 they agree to 1e-12, in float32 to 1e-5 of what a step moves.
+A sample is a record, or a user with several records. In float64 they agree to 1e-12, in float32 to 1e-5 of a step.
 """
 
 from __future__ import annotations
@@ -13,8 +11,10 @@ from typing import Any
 
 import pytest
 import torch
+from covering import pairs
 from torch import Tensor, nn
 
+from trainables.engine.augmentation import RandomViews
 from trainables.engine.bookkeeping import BookkeepingSource
 from trainables.engine.layout import Layout
 from trainables.engine.linear import LinearStackSource
@@ -29,41 +29,38 @@ from trainables.engine.update import Adam, Sgd
 from trainables.hyperparameters import HYPERPARAMETERS, Hyperparameters, from_parameters
 from trainables.methods import METHODS
 
-RECORDS, STEPS, SAMPLE_RATE, BATCH, NOISE, CLIP = 12, 3, 0.6, 7, 0.3, 1.2
+RECORDS, STEPS, SAMPLE_RATE, BATCH, NOISE, CLIP = 12, 3, 0.6, 7, 0.3, 1.06
 SECRET_SEED, PUBLIC_SEED = 11, 12
-
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
+LARGE = 66_000  # width of a model that is summed in blocks of float32
 
 LAPLACIANS = ({}, *({"laplacian_sigma": 1.5, "laplacian_scope": scope} for scope in ("layer", "model")))
 SMOOTHINGS = (
     {},
     *({"smoothing_radius": 4.0, "smoothing_samples": 3, "smoothing_reduction": how} for how in ("mean", "sum")),
+    {"smoothing_radius": 0.0, "smoothing_samples": 2, "smoothing_reduction": "sum"},
 )
 DECAYS = ({}, *({"weight_decay": 0.05, "weight_decay_mode": mode} for mode in ("before_clipping", "decoupled")))
 OPTIMIZERS = ({"optimizer": "sgd"}, {"optimizer": "sgd", "momentum": 0.9}, {"optimizer": "adam"})
-CLIPPINGS = ({"clipping": "automatic"}, {"clipping": "per_layer"})
-VIEWS = ({"augmentation": "flip"}, {"augmentation": "crop_flip", "augmentation_multiplicity": 3})
-MODELS = ("linear", "convolution")
-USERS = ([0], [1, 2], [3, 4, 5], [6, 7, 8], [9], [10, 11])  # whose the records are
-MOST = 3  # records of a user
-LARGE = 66_000  # width of a model that is summed in blocks of float32
-
-COMPOSITIONS = [
-    ("composed", {**laplacian, **smoothing, **decay, **optimizer}, model)
-    for laplacian, smoothing, decay, optimizer, model in itertools.product(
-        LAPLACIANS, SMOOTHINGS, DECAYS, OPTIMIZERS, MODELS
-    )
-]
-SINGLE: dict[str, list[dict[str, Any]]] = {
-    "dp_sgd": [{}, *CLIPPINGS, *VIEWS],
-    "dp_lssgd": [*LAPLACIANS],
-    "dplis": [*SMOOTHINGS[1:], {"smoothing_radius": 0.0, "smoothing_samples": 2, "smoothing_reduction": "sum"}],
-    "dp_weight_decay": [*DECAYS],
-    "composed": [{}, {**LAPLACIANS[1], **SMOOTHINGS[1], **DECAYS[1], **CLIPPINGS[1], **VIEWS[1]}],
+CLIPPINGS = ({}, {"clipping": "automatic"}, {"clipping": "per_layer"})
+VIEWS = ({}, {"augmentation": "flip"}, {"augmentation": "crop_flip", "augmentation_multiplicity": 3})
+COMMON = (OPTIMIZERS, CLIPPINGS, VIEWS)
+OPTIONS: dict[str, tuple[tuple[dict[str, Any], ...], ...]] = {
+    "dp_sgd": (),
+    "dp_lssgd": (LAPLACIANS,),
+    "dplis": (SMOOTHINGS,),
+    "dp_weight_decay": (DECAYS,),
+    "composed": (LAPLACIANS, SMOOTHINGS, DECAYS),
 }
-CASES = [
-    *COMPOSITIONS,
-    *((method, choice, model) for method in SINGLE for choice in SINGLE[method] for model in MODELS),
+DTYPES = (torch.float64, torch.float32)
+MODELS = ("linear", "convolution")
+CASES = [(name, *row) for name, own in OPTIONS.items() for row in pairs(MODELS, DTYPES, *own, *COMMON)]
+USERS = [[0], [1, 2], [3, 4, 5], [6, 7, 8], [9], [10, 11]]  # whose the records are
+MOST = 3  # records of a user
+FALLBACK = (False, True)
+PER_USER = [
+    *pairs(MODELS, DTYPES, FALLBACK, *OPTIONS["composed"], *COMMON),
+    *pairs(("words",), DTYPES, FALLBACK, *OPTIONS["composed"], OPTIMIZERS, CLIPPINGS),  # words have no views
 ]
 
 
@@ -77,11 +74,13 @@ def make_model(kind: str) -> nn.Module:
         with torch.no_grad():
             model[1].weight.mul_(torch.logspace(-2, 0.2, RECORDS, dtype=torch.float64)[:, None])
         return model
+    if kind == "large":
+        return nn.Sequential(nn.Flatten(), nn.Linear(16, 1), nn.Tanh(), nn.Linear(1, LARGE // 2)).double()
     return nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).double()
 
 
 class Whole(nn.Module):
-    """The numbers of words, which come as floats."""
+    """Rounds floats to the numbers of words."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.long()
@@ -205,24 +204,41 @@ class Naive:
         self.optimizer.step()
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
-@pytest.mark.parametrize(("method", "choice", "kind"), CASES)
-def test_each_step_is_that_of_the_naive_loop(
-    method: str, choice: dict[str, Any], kind: str, dtype: torch.dtype
+def views_of(settings: Hyperparameters) -> RandomViews | None:
+    kind, copies = settings.augmentation, settings.augmentation_multiplicity
+    return None if kind == "none" else RandomViews(crop="crop" in kind, flip="flip" in kind, copies=copies)
+
+
+def assert_same_steps(
+    method: str,
+    kind: str,
+    dtype: torch.dtype,
+    choice: dict[str, Any],
+    *,
+    clip: float = CLIP,
+    steps: int = STEPS,
+    fallback: bool = False,
+    users: list[list[int]] | None = None,
+    samples: tuple[int, ...] = (),
 ) -> None:
+    """Compare every step of the engine with the naive loop; `samples` is K of each step where K rises."""
     # A sum of K gradients is K times as long: the clip follows, or it would spare no sample.
-    clip = CLIP * (choice["smoothing_samples"] if choice.get("smoothing_reduction") == "sum" else 1)
+    if choice.get("smoothing_reduction") == "sum" and not samples:
+        clip *= choice["smoothing_samples"]
     parameters = {"learning_rate": 0.5, "max_grad_norm": clip, "schedule": "cosine", "schedule.warmup": 0.3, **choice}
-    settings = from_parameters(method, parameters, batch_size=BATCH, steps=STEPS, noise_multiplier=NOISE)
+    settings = from_parameters(method, parameters, batch_size=BATCH, steps=steps, noise_multiplier=NOISE)
     model = make_model(kind).to(dtype)
     layout = Layout.of(model)
     theta = layout.flatten(model)
     stages = METHODS[method](settings, layout)
-    naive = Naive(make_model(kind), settings, views=stages.augmentation, drawn=dtype)
+    inputs, targets = make_records(kind)
+    inputs = inputs.to(dtype)
+    naive = Naive(make_model(kind), settings, views=views_of(settings), drawn=dtype)
     naive.put(theta.double())
-    naive.slack = SMALL_SUMS.slack if dtype == torch.float32 else 0.0
-    source = per_sample_source(model, layout, example=torch.rand(3, 1, 4, 4, dtype=dtype))
-    assert isinstance(source, LinearStackSource if kind == "linear" else BookkeepingSource)
+    if dtype == torch.float32:
+        naive.slack = (LARGE_SUMS if kind == "large" else SMALL_SUMS).slack
+    source = per_sample_source(model, layout, example=torch.rand(3, *inputs.shape[1:], dtype=dtype))
+    assert isinstance(source, LinearStackSource if kind in ("linear", "large") else BookkeepingSource)
     step = PrivateStep(
         mechanism=Mechanism(
             sample_rate=SAMPLE_RATE,
@@ -232,157 +248,63 @@ def test_each_step_is_that_of_the_naive_loop(
             clipping=settings.clipping,
         ),
         stages=stages,
-        source=source,
+        source=TorchFuncSource(model, layout) if fallback else source,
         update=Adam(theta) if settings.optimizer == "adam" else Sgd(theta, momentum=settings.momentum),
         secret=SeededGenerator(SECRET_SEED),
         public=torch.Generator().manual_seed(PUBLIC_SEED),
     )
-    inputs, targets = make_records()
-    inputs = inputs.to(dtype)
-    for index in range(STEPS):
-        rate = settings.learning_rate * factor(settings.schedule, index, STEPS)
+    most = 1 if users is None else MOST
+    table = None if users is None else torch.tensor([[*mine, *[-1] * (most - len(mine))] for mine in users])
+    for index in range(steps):
+        rate = settings.learning_rate * factor(settings.schedule, index, steps)
+        if samples:
+            naive.settings = replace(settings, smoothing_samples=samples[index])
         if dtype == torch.float32:
             naive.put(theta.double())  # one step at a time: rounding would grow from step to step
         before, expected_before = theta, naive.theta()
-        theta = step.take(theta, inputs, targets, learning_rate=rate)
-        naive.step(inputs.double(), targets, rate)
+        theta = step.take(theta, inputs, targets, learning_rate=rate, users=table)
+        naive.step(inputs.double(), targets, rate, users=users, most=most)
         moved, expected = (theta - before).double(), naive.theta() - expected_before
-        # What is moved is read off θ, which in float32 has 24 bits of its own.
+        # The move is read off θ, which in float32 has only 24 bits.
         rounding = float(theta.norm()) * torch.finfo(dtype).eps
         assert float((moved - expected).norm()) <= TOLERANCE[dtype] * float(expected.norm()) + rounding
-    assert min(naive.norms) < clip < max(naive.norms), "the case must clip some samples and spare others"
-    assert step.noise_draws == STEPS
+    assert min(naive.norms) < clip, "the case must spare some samples"
+    assert max(naive.norms) > clip or samples, "the case must clip some samples"
+    assert step.noise_draws == steps
 
 
-PER_USER = [
-    (method, choice, kind, way)
-    for method, choices in SINGLE.items()
-    for choice in choices
-    for kind in (*MODELS, "words")
-    for way in ("own", "fallback")
-    if not (kind == "words" and "augmentation" in choice)
-]
+def merged(*options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for option in options for name, value in option.items()}
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
-@pytest.mark.parametrize(("method", "choice", "kind", "way"), PER_USER)
-def test_each_step_over_users_is_that_of_the_naive_loop(
-    method: str, choice: dict[str, Any], kind: str, way: str, dtype: torch.dtype
+@pytest.mark.parametrize(("method", "kind", "dtype", "options"), [(*case[:3], case[3:]) for case in CASES])
+def test_each_step_equals_the_naive_loop(method: str, kind: str, dtype: torch.dtype, options: tuple[Any, ...]) -> None:
+    assert_same_steps(method, kind, dtype, merged(*options))
+
+
+@pytest.mark.parametrize(("kind", "dtype", "fallback", "options"), [(*row[:3], row[3:]) for row in PER_USER])
+def test_each_step_over_users_equals_the_naive_loop(
+    kind: str, dtype: torch.dtype, options: tuple[Any, ...], *, fallback: bool
 ) -> None:
-    """A user's gradient is one vector, of up to MOST records and divided by MOST, and it is clipped as one."""
-    clip = 0.4 * CLIP * (choice["smoothing_samples"] if choice.get("smoothing_reduction") == "sum" else 1)
-    parameters = {"learning_rate": 0.5, "max_grad_norm": clip, **choice}
-    settings = from_parameters(method, parameters, batch_size=BATCH, steps=STEPS, noise_multiplier=NOISE)
-    model = make_model(kind).to(dtype)
-    layout = Layout.of(model)
-    theta = layout.flatten(model)
-    stages = METHODS[method](settings, layout)
-    naive = Naive(make_model(kind), settings, views=stages.augmentation, drawn=dtype)
-    naive.put(theta.double())
-    naive.slack = SMALL_SUMS.slack if dtype == torch.float32 else 0.0
-    inputs, targets = make_records(kind)
-    source = per_sample_source(model, layout, example=torch.rand(3, *inputs.shape[1:], dtype=dtype))
-    assert isinstance(source, LinearStackSource if kind == "linear" else BookkeepingSource)
-    step = PrivateStep(
-        mechanism=Mechanism(
-            sample_rate=SAMPLE_RATE,
-            noise_multiplier=NOISE,
-            max_grad_norm=clip,
-            expected_batch_size=BATCH,
-            clipping=settings.clipping,
-        ),
-        stages=stages,
-        source=TorchFuncSource(model, layout) if way == "fallback" else source,
-        update=Sgd(theta),
-        secret=SeededGenerator(SECRET_SEED),
-        public=torch.Generator().manual_seed(PUBLIC_SEED),
-    )
-    users = torch.tensor([[*mine, *[-1] * (MOST - len(mine))] for mine in USERS])
-    for _ in range(STEPS):
-        naive.put(theta.double())
-        before = theta
-        theta = step.take(theta, inputs.to(dtype), targets, learning_rate=0.5, users=users)
-        naive.step(inputs, targets, 0.5, users=USERS, most=MOST)
-        moved, expected = (theta - before).double(), naive.theta() - before.double()
-        rounding = float(theta.norm()) * torch.finfo(dtype).eps
-        assert float((moved - expected).norm()) <= TOLERANCE[dtype] * float(expected.norm()) + rounding
-    assert min(naive.norms) < clip < max(naive.norms), "the case must clip some users and spare others"
-    assert step.noise_draws == STEPS
+    """A user's gradient is one vector of up to MOST records, divided by MOST, and it is clipped as one."""
+    assert_same_steps("composed", kind, dtype, merged(*options), clip=0.6, fallback=fallback, users=USERS)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
-@pytest.mark.parametrize("reduction", ["mean", "sum"])
-@pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("method", ["dplis", "composed"])
-def test_k_that_rises_is_the_k_of_each_step(method: str, kind: str, reduction: str, dtype: torch.dtype) -> None:
-    """The naive loop is told K before every step: 1, 1, 3, 4, 4."""
+@pytest.mark.parametrize(
+    ("method", "kind", "reduction", "dtype"),
+    pairs(("dplis", "composed"), MODELS, ("mean", "sum"), DTYPES),
+)
+def test_a_rising_k_is_the_k_of_each_step(method: str, kind: str, reduction: str, dtype: torch.dtype) -> None:
     rises = {"promote": [1, 3, 4], "from_step": [0, 2, 3]}
     choice = {"smoothing_radius": 4.0, "smoothing_samples": rises, "smoothing_reduction": reduction}
-    parameters = {"learning_rate": 0.5, "max_grad_norm": CLIP, "schedule": "cosine", **choice}
-    settings = from_parameters(method, parameters, batch_size=BATCH, steps=5, noise_multiplier=NOISE)
-    model = make_model(kind).to(dtype)
-    layout = Layout.of(model)
-    theta = layout.flatten(model)
-    naive = Naive(make_model(kind), settings, views=None, drawn=dtype)
-    naive.put(theta.double())
-    naive.slack = SMALL_SUMS.slack if dtype == torch.float32 else 0.0
-    step = PrivateStep(
-        mechanism=Mechanism(
-            sample_rate=SAMPLE_RATE, noise_multiplier=NOISE, max_grad_norm=CLIP, expected_batch_size=BATCH
-        ),
-        stages=METHODS[method](settings, layout),
-        source=per_sample_source(model, layout, example=torch.rand(3, 1, 4, 4, dtype=dtype)),
-        update=Sgd(theta),
-        secret=SeededGenerator(SECRET_SEED),
-        public=torch.Generator().manual_seed(PUBLIC_SEED),
-    )
-    inputs, targets = make_records()
-    inputs = inputs.to(dtype)
-    for index, samples in enumerate((1, 1, 3, 4, 4)):
-        rate = settings.learning_rate * factor(settings.schedule, index, 5)
-        naive.settings = replace(settings, smoothing_samples=samples)
-        if dtype == torch.float32:
-            naive.put(theta.double())
-        before, expected_before = theta, naive.theta()
-        theta = step.take(theta, inputs, targets, learning_rate=rate)
-        naive.step(inputs.double(), targets, rate)
-        moved, expected = (theta - before).double(), naive.theta() - expected_before
-        rounding = float(theta.norm()) * torch.finfo(dtype).eps
-        assert float((moved - expected).norm()) <= TOLERANCE[dtype] * float(expected.norm()) + rounding
+    assert_same_steps(method, kind, dtype, choice, clip=1.2, steps=5, samples=(1, 1, 3, 4, 4))
 
 
-@pytest.mark.parametrize("choice", [{}, *SMOOTHINGS[1:], *DECAYS[1:]])
-def test_a_large_model_in_float32_is_that_of_the_naive_loop(choice: dict[str, Any]) -> None:
-    """Summed in blocks of float32, with noise that covers the rounding; all else is as above."""
-    torch.manual_seed(1)
-    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 1), nn.Tanh(), nn.Linear(1, LARGE // 2))
-    copy = nn.Sequential(nn.Flatten(), nn.Linear(16, 1), nn.Tanh(), nn.Linear(1, LARGE // 2)).double()
-    copy.load_state_dict(model.state_dict())
-    layout = Layout.of(model)
-    clip = CLIP * (choice["smoothing_samples"] if choice.get("smoothing_reduction") == "sum" else 1)
-    parameters = {"learning_rate": 0.5, "max_grad_norm": clip, **choice}
-    settings = from_parameters("composed", parameters, batch_size=BATCH, steps=1, noise_multiplier=NOISE)
-    naive = Naive(copy, settings, views=None, drawn=torch.float32)
-    naive.slack = LARGE_SUMS.slack
-    theta = layout.flatten(model)
-    step = PrivateStep(
-        mechanism=Mechanism(
-            sample_rate=SAMPLE_RATE, noise_multiplier=NOISE, max_grad_norm=clip, expected_batch_size=BATCH
-        ),
-        stages=METHODS["composed"](settings, layout),
-        source=per_sample_source(model, layout),
-        update=Sgd(theta),
-        secret=SeededGenerator(SECRET_SEED),
-        public=torch.Generator().manual_seed(PUBLIC_SEED),
-    )
-    inputs, targets = make_records()
-    expected_before = naive.theta()
-    moved = (step.take(theta, inputs.float(), targets, learning_rate=0.5) - theta).double()
-    naive.step(inputs.float().double(), targets, 0.5)
-    expected = naive.theta() - expected_before
-    rounding = float(theta.norm()) * torch.finfo(torch.float32).eps
-    assert float((moved - expected).norm()) <= 1e-5 * float(expected.norm()) + rounding
+@pytest.mark.parametrize(("choice", "clip"), [({}, 3.0), (SMOOTHINGS[2], 3.0), (DECAYS[1], 8.0)])
+def test_a_large_model_in_float32_equals_the_naive_loop(choice: dict[str, Any], clip: float) -> None:
+    """Summed in blocks of float32, with noise that covers the rounding."""
+    assert_same_steps("composed", "large", torch.float32, choice, clip=clip, steps=1)
 
 
 def test_the_cases_cover_every_method() -> None:
-    assert {method for method, _, _ in CASES} == set(METHODS) == set(HYPERPARAMETERS) == set(SINGLE)
+    assert set(OPTIONS) == set(METHODS) == set(HYPERPARAMETERS)

@@ -14,20 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
+from training_fakes import keyed
 
-from trainables.engine.random import SecureGenerator, SeededGenerator
+from trainables.engine.random import SeededGenerator
 from trainables.engine.sampling import _GAPS_BELOW, poisson_batch
 
 RECORDS, BATCHES = 200, 4000
 RATES = [0.05, 0.4]
 assert RATES[0] < _GAPS_BELOW < RATES[1], "both ways to a batch are tested"
-
-
-def keyed(key: int = 1) -> SecureGenerator:
-    """A secret generator under a known key, so that a statistical test gives the same verdict every time."""
-    generator = SecureGenerator()
-    generator.load_state_dict({"key": torch.full((32,), key, dtype=torch.uint8)})
-    return generator
 
 
 def chosen(batches: Sequence[Tensor], records: int) -> np.ndarray[Any, Any]:

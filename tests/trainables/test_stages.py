@@ -7,20 +7,21 @@ import math
 import numpy as np
 import pytest
 import torch
+from covering import pairs
 from torch import Tensor, nn
+from training_fakes import step_over
 
 from trainables.engine import step as engine_step
 from trainables.engine.bookkeeping import BookkeepingSource
 from trainables.engine.clip import CLIPPINGS, clip_factors, clipped_sum, stretch
 from trainables.engine.layout import Layout
 from trainables.engine.linear import is_linear_stack
-from trainables.engine.objective import Plain, Points, Smoothed
+from trainables.engine.objective import Points
 from trainables.engine.per_sample import DenseGradients, TorchFuncSource
 from trainables.engine.random import SeededGenerator
 from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep, Stages
 from trainables.engine.sums import LARGE, SMALL, Blocks, add_weighted_outer, blocks_for, not_negative, row_squares
-from trainables.engine.update import Adam, Sgd
 from trainables.errors import GateError, HyperparameterError
 from trainables.hyperparameters import Composed
 from trainables.methods import METHODS
@@ -41,15 +42,8 @@ def private_step(
 ) -> tuple[PrivateStep, Tensor]:
     layout = Layout.of(model)
     theta = layout.flatten(model)
-    step = PrivateStep(
-        mechanism=Mechanism(sample_rate=rate, noise_multiplier=noise, max_grad_norm=clip, expected_batch_size=4),
-        stages=stages,
-        source=TorchFuncSource(model, layout),
-        update=Sgd(theta),
-        secret=SeededGenerator(0),
-        public=torch.Generator().manual_seed(0),
-    )
-    return step, theta
+    source = TorchFuncSource(model, layout)
+    return step_over(source, theta, stages=stages, rate=rate, noise=noise, clip=clip, size=4), theta
 
 
 # -- the two ways to per-sample gradients ----------------------------------------------------------------------------
@@ -123,10 +117,9 @@ def test_blocks_of_float32_stay_within_their_slack(records: int, kind: Blocks) -
     assert None not in blocks
     moved = worst_sum(with_one_more, blocks[1]) - worst_sum(neighbour, blocks[0])
     assert abs(moved) <= 1 + kind.slack
-    ours = [
-        summed(torch.from_numpy(rows), block) for rows, block in zip((neighbour, with_one_more), blocks, strict=True)
-    ]
-    assert abs(ours[1] - ours[0]) <= 1 + kind.slack
+    both = zip((neighbour, with_one_more), blocks, strict=True)
+    sums = [summed(torch.from_numpy(rows), block) for rows, block in both]
+    assert abs(sums[1] - sums[0]) <= 1 + kind.slack
 
 
 @pytest.mark.parametrize("kind", [SMALL, LARGE])
@@ -157,14 +150,7 @@ def test_large_expected_batches_are_summed_in_float64_and_pay_no_slack() -> None
 def test_the_noise_covers_the_slack_where_there_is_one(size: int, width: int, slack: float) -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(6, width), nn.Linear(width, 3))
     layout = Layout.of(model)
-    step = PrivateStep(
-        mechanism=Mechanism(sample_rate=1.0, noise_multiplier=2.0, max_grad_norm=3.0, expected_batch_size=size),
-        stages=Stages(),
-        source=per_sample_source(model, layout),
-        update=Sgd(layout.flatten(model)),
-        secret=SeededGenerator(0),
-        public=torch.Generator(),
-    )
+    step = step_over(per_sample_source(model, layout), layout.flatten(model), noise=2.0, clip=3.0, size=size)
     inputs, targets = records(0, torch.float32)
     gradient = step.private_gradient(layout.flatten(model), inputs, targets, learning_rate=0.1)
     noise = SeededGenerator(0).normal(layout.dimension, torch.float64)
@@ -197,32 +183,6 @@ def test_closed_form_is_refused_where_it_would_not_be_exact(layers: list[nn.Modu
     assert is_linear_stack(linear_model())
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("convolution", [False, True])
-def test_opacus_clips_the_same_gradients(*, convolution: bool) -> None:
-    from opacus import GradSampleModule
-
-    torch.manual_seed(5)
-    model = (
-        linear_model()
-        if not convolution
-        else nn.Sequential(
-            nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2, stride=1), nn.Flatten(), nn.Linear(18, 3)
-        ).double()
-    )
-    inputs = torch.randn(6, 1, 6, 6, dtype=torch.float64) if convolution else records(6)[0]
-    targets = records(6)[1]
-    layout = Layout.of(model)
-    theta = layout.flatten(model)
-    source = per_sample_source(model, layout)
-    ours = clipped_sum(source.chunks(Points(centre=theta), inputs, targets), 0.5, like=theta, samples=len(targets))
-    oracle = GradSampleModule(model, loss_reduction="sum")
-    nn.functional.cross_entropy(oracle(inputs), targets, reduction="sum").backward()
-    per_sample = torch.cat([parameter.grad_sample.flatten(1) for parameter in oracle.parameters()], dim=1)
-    factors = (0.5 / per_sample.norm(dim=1)).clamp(max=1.0)
-    torch.testing.assert_close(ours, factors @ per_sample, rtol=1e-10, atol=1e-12)
-
-
 # -- the clip --------------------------------------------------------------------------------------------------------
 
 
@@ -233,10 +193,10 @@ def sequence_model(dtype: torch.dtype) -> nn.Module:
     return nn.Sequential(*layers, nn.PReLU(), nn.Flatten(), nn.Linear(9, 3)).to(dtype)
 
 
-@pytest.mark.parametrize("poison", [math.nan, math.inf, 1e38, 1e15])
-@pytest.mark.parametrize("clipping", CLIPPINGS)
-@pytest.mark.parametrize("block", [None, 64])
-@pytest.mark.parametrize("kind", ["torch.func", "stack", "hooks"])
+@pytest.mark.parametrize(
+    ("kind", "block", "clipping", "poison"),
+    pairs(("torch.func", "stack", "hooks"), (None, 64), CLIPPINGS, (math.nan, math.inf, 1e38, 1e15)),
+)
 def test_no_record_moves_the_sum_by_more_than_the_clip(
     kind: str, block: int | None, clipping: str, poison: float
 ) -> None:
@@ -279,10 +239,9 @@ class Looked(nn.Module):
         return (looked * x[:, :, :1]).mean(1)
 
 
-@pytest.mark.parametrize("make", [Bag, Looked])
-@pytest.mark.parametrize("clipping", CLIPPINGS)
-@pytest.mark.parametrize("exponent", [20, 24, 27, 30, 40])
-@pytest.mark.parametrize("decay", [0.0, 0.1])
+@pytest.mark.parametrize(
+    ("make", "clipping", "exponent", "decay"), pairs((Bag, Looked), CLIPPINGS, (20, 24, 27, 30, 40), (0.0, 0.1))
+)
 def test_no_record_hides_behind_positions_that_cancel(
     make: type[nn.Module], clipping: str, exponent: int, decay: float
 ) -> None:
@@ -552,35 +511,6 @@ def test_no_noise_and_a_huge_clip_is_sgd() -> None:
     torch.testing.assert_close(theta, Layout.of(model).flatten(model), rtol=1e-10, atol=1e-12)
 
 
-def test_smoothing_draws_public_numbers_of_the_right_size() -> None:
-    theta = torch.zeros(20_000, dtype=torch.float64)
-    public = torch.Generator().manual_seed(0)
-    points = Smoothed(radius=5.0, samples=3, reduction="sum").points(theta, noise_scale=0.02, public=public)
-    drawn = points.stacked(0, 3)
-    assert (drawn.shape, points.scale) == ((3, 20_000), 1.0)
-    assert float(drawn.std()) == pytest.approx(5.0 * 0.02, rel=0.02)
-    assert abs(float(torch.corrcoef(drawn)[0, 1])) < 0.05
-    assert Smoothed(radius=5.0, samples=4).points(theta, noise_scale=1.0, public=public).scale == 0.25
-    assert torch.equal(Plain().points(theta, noise_scale=1.0, public=public).theta(0), theta)
-
-
-@pytest.mark.parametrize(("ours", "theirs"), [(Sgd, torch.optim.SGD), (Adam, torch.optim.Adam)])
-def test_updates_are_those_of_torch(ours: type, theirs: type) -> None:
-    momentum = {"momentum": 0.8} if ours is Sgd else {}
-    theta = torch.randn(7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    parameter = nn.Parameter(theta.clone())
-    update, optimizer = ours(theta, **momentum), theirs([parameter], lr=0.1, **momentum)
-    for index in range(6):
-        gradient = torch.randn(7, dtype=torch.float64, generator=torch.Generator().manual_seed(index + 1))
-        stored = update.state_dict()
-        update = ours(theta, **momentum)
-        update.load_state_dict(stored)
-        theta = theta - 0.1 * update.direction(gradient)
-        parameter.grad = gradient
-        optimizer.step()
-        torch.testing.assert_close(theta, parameter.detach(), rtol=1e-12, atol=1e-14)
-
-
 # -- weight decay: the toy of methods.md, section 4 ------------------------------------------------------------------
 
 
@@ -608,15 +538,9 @@ def test_decoupled_decay_forgets_the_target_and_decay_before_the_clip_does_not(s
     model = Scalar()
     layout = Layout.of(model)
     theta = layout.flatten(model)
-    step = PrivateStep(
-        mechanism=Mechanism(sample_rate=1.0, noise_multiplier=0.0, max_grad_norm=1.0, expected_batch_size=1),
-        stages=stages,
-        source=TorchFuncSource(model, layout, lambda outputs, targets: 0.5 * (outputs - targets).square().sum()),
-        update=Sgd(theta),
-        secret=SeededGenerator(0),
-        public=torch.Generator(),
-    )
+    source = TorchFuncSource(model, layout, lambda outputs, targets: 0.5 * (outputs - targets).square().sum())
+    step = step_over(source, theta, stages=stages)
     target = torch.full((1, 1), 3.8, dtype=torch.float64)
-    for _ in range(1000):
-        theta = step.take(theta, torch.zeros(1, 1, dtype=torch.float64), target, learning_rate=0.05)
+    for _ in range(250):
+        theta = step.take(theta, torch.zeros(1, 1, dtype=torch.float64), target, learning_rate=0.2)
     assert float(theta) == pytest.approx(limit, rel=1e-6)

@@ -1,4 +1,4 @@
-"""A charge in memory, and what a training holds: for the tests of trainings."""
+"""A charge in memory, steps over any source, and generators under a known key."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from typing import Any
 
 import torch
 
+from trainables.engine.per_sample import PerSampleSource
+from trainables.engine.random import SecureGenerator, SeededGenerator
+from trainables.engine.step import Mechanism, PrivateStep, Stages
+from trainables.engine.update import Sgd
 from trainables.training import PrivateTraining, TrainingSpec
 
 MakeSpec = Callable[..., TrainingSpec]
@@ -51,3 +55,34 @@ class CountingCharge:
 def raw(training: PrivateTraining) -> torch.Tensor:
     """The weights that the training goes on from, as one vector."""
     return torch.cat([value.flatten() for value in training.state_dict()["model"].values()])
+
+
+def step_over(
+    source: PerSampleSource,
+    theta: torch.Tensor,
+    *,
+    stages: Stages | None = None,
+    rate: float = 1.0,
+    noise: float = 0.0,
+    clip: float = 1.0,
+    size: float = 1.0,
+    clipping: str = "flat",
+) -> PrivateStep:
+    """A step of plain SGD; by default every record is in the batch and there is no noise."""
+    return PrivateStep(
+        mechanism=Mechanism(
+            sample_rate=rate, noise_multiplier=noise, max_grad_norm=clip, expected_batch_size=size, clipping=clipping
+        ),
+        stages=stages or Stages(),
+        source=source,
+        update=Sgd(theta),
+        secret=SeededGenerator(0),
+        public=torch.Generator().manual_seed(0),
+    )
+
+
+def keyed(key: int = 1) -> SecureGenerator:
+    """A secret generator under a known key, so that a statistical test gives the same verdict every time."""
+    generator = SecureGenerator()
+    generator.load_state_dict({"key": torch.full((32,), key, dtype=torch.uint8)})
+    return generator

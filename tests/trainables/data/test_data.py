@@ -1,4 +1,4 @@
-"""Data sets: the contract of every registered one, stable splits, checksums, and a user's own file."""
+"""Data sets: stable splits, checksums, fetching, formats, and a user's own file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainables import data
@@ -24,7 +24,6 @@ from trainables.data import (
     DATASETS,
     DatasetRequest,
     check_present,
-    files,
     fingerprint,
     images,
     info,
@@ -35,62 +34,6 @@ from trainables.data import (
 )
 from trainables.data.splits import aside
 from trainables.errors import DatasetError
-
-EMBEDDED = [name for name, known in DATASETS.items() if not known.forms]
-OF_WORDS = ("state_union",)  # inputs are numbers of words
-IN_FILES = [name for name, known in DATASETS.items() if known.forms and name != "cifar10"]
-
-
-def check_contract(name: str, request: DatasetRequest) -> None:
-    known = info(request)
-    splits = load(request)
-    for part in ("train", "validation", "test"):
-        x, y = getattr(splits, f"x_{part}"), getattr(splits, f"y_{part}")
-        assert x.dtype == torch.float32
-        assert y.dtype == torch.int64
-        assert tuple(x.shape[1:]) == known.input_shape
-        assert len(x) == len(y)
-        assert bool(torch.isfinite(x).all())
-        if name in OF_WORDS:
-            assert torch.equal(x, x.long().clamp(0, known.classes - 1).float())
-        else:
-            assert float(x.min()) >= -1
-            assert float(x.max()) <= 1
-        assert 0 <= int(y.min()) <= int(y.max()) < known.classes
-    assert len(splits.y_train) + len(splits.y_validation) == known.public_train_size
-    assert len(splits.y_test) == known.test_size
-    # The vocabulary is that of another corpus, which is public: not every word of it need occur.
-    assert len(set(splits.y_train.tolist())) >= (0.9 if name in OF_WORDS else 1) * known.classes
-    assert known.budget_owner in DATASETS
-    assert known.provenance
-    assert known.licence
-    assert name == known.name
-
-
-@pytest.mark.parametrize("name", EMBEDDED)
-def test_every_embedded_set_keeps_the_contract(name: str) -> None:
-    check_present(DatasetRequest(name=name))
-    check_contract(name, DatasetRequest(name=name))
-
-
-@pytest.mark.data
-@pytest.mark.parametrize("name", IN_FILES)
-def test_every_set_in_files_keeps_the_contract(name: str, data_dir: Path) -> None:
-    request = DatasetRequest(name=name, data_dir=str(data_dir))
-    check_present(request)
-    check_contract(name, request)
-
-
-@pytest.mark.data
-@pytest.mark.slow
-def test_the_whole_of_cifar10_keeps_the_contract(data_dir: Path) -> None:
-    check_contract("cifar10", DatasetRequest(name="cifar10", data_dir=str(data_dir)))
-
-
-@pytest.mark.data
-@pytest.mark.parametrize("name", [name for name in IN_FILES if DATASETS[name].content_sha256])
-def test_the_content_checksum_is_that_of_the_compared_file(name: str, data_dir: Path) -> None:
-    assert loading.content_sha256(loading.read_arrays(DATASETS[name], data_dir)) == DATASETS[name].content_sha256
 
 
 def test_every_file_that_is_fetched_has_an_address_and_a_sum() -> None:
@@ -106,6 +49,7 @@ def test_every_file_that_is_fetched_has_an_address_and_a_sum() -> None:
 # splits
 
 
+@settings(max_examples=30)
 @given(st.integers(0, 300), st.integers(0, 50), st.floats(0, 0.99), st.text(max_size=5))
 def test_more_records_move_no_record(count: int, more: int, fraction: float, key: str) -> None:
     few, many = (aside(n, fraction=fraction, key=key) for n in (count, count + more))
@@ -155,7 +99,7 @@ def test_an_unknown_name_gets_the_nearest() -> None:
 def test_a_missing_set_says_where_to_put_it_and_how_to_get_it(tmp_path: Path) -> None:
     with pytest.raises(DatasetError) as caught:
         check_present(DatasetRequest(name="mnist", data_dir=str(tmp_path)))
-    for part in (str(tmp_path), "mnist.npz", "DP_TUNER_DATA", "--data-dir", "https://"):
+    for part in (str(tmp_path), "mnist.npz", "DP_TUNER_DATA"):
         assert part in str(caught.value)
 
 
@@ -176,14 +120,6 @@ def test_a_changed_file_is_refused_with_both_sums(tmp_path: Path) -> None:
         check_present(DatasetRequest(name="mnist", data_dir=str(tmp_path)))
     assert hashlib.sha256(b"not it").hexdigest() in str(caught.value)
     assert DATASETS["mnist"].forms[0][0].sha256 in str(caught.value)
-
-
-def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    path.write_bytes(b"one")
-    first = files.checksum(path)
-    path.write_bytes(b"three")
-    assert files.checksum(path) == hashlib.sha256(b"three").hexdigest() != first
 
 
 # formats
@@ -236,13 +172,6 @@ def test_the_cifar_archive_is_read_in_its_order_and_runs_no_code(tmp_path: Path)
         images.read_cifar_archive((path,))
 
 
-@pytest.mark.data
-def test_webp_sheets_are_in_official_order(data_dir: Path) -> None:
-    small = images.read_webp_sheets((data_dir / "cifar10_10k2k.webp.npz",))
-    assert small["x_train"].shape == (10_000, 3, 32, 32)
-    assert np.bincount(small["y_train"]).tolist() == [1000] * 10
-
-
 def test_tables_use_only_public_words_and_scales() -> None:
     row = "50, Private, 83311, Bachelors, 13, Divorced, ?, Husband, White, Male, 0, 0, 200, Atlantis, >50K.\n"
     x, y = tabular.encode(tabular.ADULT, "|1x3 Cross validator\n\n" + row)
@@ -272,15 +201,6 @@ def test_a_damaged_table_is_refused_without_quoting_a_record(text: str) -> None:
 def test_another_header_is_refused() -> None:
     with pytest.raises(DatasetError, match="header must name"):
         tabular.encode(tabular.BANK, '"age";"job"\n30;"admin."\n')
-
-
-@pytest.mark.data
-@pytest.mark.parametrize(("table", "file"), [(tabular.ADULT, "adult.data.xz"), (tabular.ADULT, "adult.test.xz")])
-def test_every_word_of_adult_is_in_the_vocabulary(table: tabular.Table, file: str, data_dir: Path) -> None:
-    places = {i: set(column.words) for i, column in enumerate(table.columns) if isinstance(column, tabular.Category)}
-    lines = [line for line in loading._text(data_dir / file).splitlines() if line and not line.startswith("|")]
-    seen = {i: {line.split(", ")[i] for line in lines} for i in places}
-    assert all(seen[i] - {"?"} <= words for i, words in places.items())
 
 
 # a user's own file
@@ -338,7 +258,7 @@ def test_a_wrong_file_of_the_users_is_refused(tmp_path: Path, changed: dict[str,
 
 
 def test_one_bad_training_record_decides_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Whether trials run is shown to analysts, so it may not hang on a record: bad ones are fixed one by one."""
+    """Whether trials run is shown to analysts, so it must not depend on a record: bad ones are fixed one by one."""
     x = np.ones((6, 3))
     x[0, 1] = np.nan
     splits = load(own(tmp_path, x_train=x, y_train=np.array([0, 1, 2, 0, -1, 3])))
@@ -358,19 +278,6 @@ def test_removing_a_record_moves_no_other_of_a_users_file(tmp_path: Path) -> Non
     assert len(rows[0] ^ rows[1]) <= 1
     by_index = [set(map(tuple, part[~aside(len(part), fraction=0.3, key="k")].tolist())) for part in (x, x[1:])]
     assert len(by_index[0] ^ by_index[1]) > 50
-
-
-def test_the_same_records_have_one_fingerprint_however_they_are_stored(tmp_path: Path) -> None:
-    request = own(tmp_path)
-    with np.load(tmp_path / "own.npz") as stored:
-        np.savez_compressed(tmp_path / "packed.npz", **stored)
-    assert fingerprint(replace(request, path=str(tmp_path / "packed.npz"))) == fingerprint(request)
-
-
-@pytest.mark.data
-def test_a_shipped_set_under_a_name_of_ones_own_is_recognised(data_dir: Path) -> None:
-    mine = DatasetRequest(name="mine", path=str(data_dir / "mnist.npz"), public_size=60_000)
-    assert fingerprint(mine) == fingerprint(DatasetRequest(name="mnist"))
 
 
 def test_a_file_that_is_none_a_missing_size_and_a_taken_name_are_refused(tmp_path: Path) -> None:
