@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.pruning import one_sweep
+from benchmarks.pruning.simulation import one_sweep
 from tuner.search.unimodal.axis import Axis
 from tuner.search.unimodal.beliefs import Beliefs, Rules
 from tuner.search.unimodal.records import ALONE, Context, Record, Seen, Standing

@@ -1,4 +1,4 @@
-"""The searches that are compared, all as Optuna samplers and pruners with their defaults but for what is said."""
+"""The searches that are compared: Optuna samplers and pruners with their defaults, except where arguments are given."""
 
 from __future__ import annotations
 
@@ -10,22 +10,20 @@ import optuna
 from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner, SuccessiveHalvingPruner
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
 
-from benchmarks.pruning_curves import DOMAIN, EPOCHS, RUNGS
+from benchmarks.pruning.curves import DOMAIN, EPOCHS, RUNGS
 from tuner.search.unimodal_optuna import UnimodalPruner, UnimodalSampler
 
-__all__ = ["METHODS", "TOLERANCE", "Played"]
-
 TOLERANCE: Final = 0.2
-"""Points: nearer than this to the best is as good as the best."""
+"""In points: a trial closer than this to the best is as good as the best."""
 
 _R = "R"
 _FOUR: Final = (10.0, 30.0, 4.0, 60.0)
 
 
-class Played:
+class StudyMethod:
     """An Optuna study in memory as a method of a simulated sweep.
 
-    Named by its seed, for Hyperband takes a trial's bracket from the study's name, which is random where none is given.
+    The study is named by its seed, because Hyperband derives the bracket of a trial from the name of the study.
     """
 
     def __init__(self, seed: int, sampler: BaseSampler, pruner: BasePruner) -> None:
@@ -35,7 +33,7 @@ class Played:
         self._trials: dict[int, optuna.Trial] = {}
 
     def start(self, running: int) -> tuple[int, float] | None:
-        """As the tuner's driver asks."""
+        """Ask for a trial, as the driver of the tuner does."""
         waits: Callable[..., bool] | None = getattr(self.study.sampler, "waits", None)
         if waits is not None and waits(self.study):
             return None
@@ -44,7 +42,7 @@ class Played:
         return trial.number, trial.suggest_float(_R, *DOMAIN, log=False)
 
     def report(self, number: int, rung: int, score: float) -> bool:
-        """Report, ask, tell."""
+        """Report a score, and return whether the pruner stops the trial."""
         trial = self._trials[number]
         trial.report(score, RUNGS[rung])
         if rung == len(RUNGS) - 1:
@@ -56,7 +54,7 @@ class Played:
         return False
 
     def keep(self) -> int | None:
-        """What our sampler believes in; of the others the complete trial with the best score."""
+        """Return the trial that our sampler prefers; for other samplers, the complete trial with the best score."""
         best: Callable[..., int | None] | None = getattr(self.study.sampler, "best_trial", None)
         if best is not None:
             return best(self.study)
@@ -64,16 +62,16 @@ class Played:
         return max(done, key=lambda trial: trial.value or 0.0).number if done else None
 
     def enough(self) -> bool:
-        """Whether our sampler would end the search; the others never do."""
+        """Return whether our sampler would end the search; other samplers never do."""
         over: Callable[..., bool] | None = getattr(self.study.sampler, "is_over", None)
         return over is not None and over(self.study)
 
 
-def _played(sampler: Callable[[int], BaseSampler], pruner: Callable[[], BasePruner]) -> Callable[[int], Played]:
-    def make(seed: int) -> Played:
+def _played(sampler: Callable[[int], BaseSampler], pruner: Callable[[], BasePruner]) -> Callable[[int], StudyMethod]:
+    def make(seed: int) -> StudyMethod:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return Played(seed, sampler(seed), pruner())
+            return StudyMethod(seed, sampler(seed), pruner())
 
     return make
 
@@ -90,7 +88,7 @@ def _gp(seed: int) -> BaseSampler:
     return GPSampler(seed=seed, n_startup_trials=len(_FOUR), deterministic_objective=False)
 
 
-def _started(played: Played) -> Played:
+def _started(played: StudyMethod) -> StudyMethod:
     for radius in _FOUR:
         played.study.enqueue_trial({_R: radius})
     return played
@@ -104,14 +102,14 @@ def _hyperband() -> BasePruner:
     return HyperbandPruner(min_resource=RUNGS[0], max_resource=EPOCHS, reduction_factor=3)
 
 
-def _ours(**rules: Any) -> Callable[[int], Played]:  # noqa: ANN401 - fields of Rules
+def _ours(**rules: Any) -> Callable[[int], StudyMethod]:  # noqa: ANN401 - fields of Rules
     known: dict[str, Any] = {"tolerance": TOLERANCE, "last_step": EPOCHS, **rules}
-    return lambda seed: Played(
+    return lambda seed: StudyMethod(
         seed, UnimodalSampler(_R, seed=seed, base=RandomSampler(seed=seed), **known), UnimodalPruner(_R, **known)
     )
 
 
-METHODS: Final[Mapping[str, Callable[[int], Played]]] = {
+METHODS: Final[Mapping[str, Callable[[int], StudyMethod]]] = {
     "random": _played(_random, NopPruner),
     "tpe": _played(_tpe, NopPruner),
     "tpe+median": _played(_tpe, lambda: MedianPruner(n_startup_trials=4)),
@@ -120,7 +118,7 @@ METHODS: Final[Mapping[str, Callable[[int], Played]]] = {
     "hyperband": _played(_random, _hyperband),
     "bohb": _played(_tpe, _hyperband),
     "gp": lambda seed: _started(_played(_gp, NopPruner)(seed)),
-    "ours, any shape": lambda seed: Played(
+    "ours, any shape": lambda seed: StudyMethod(
         seed,
         UnimodalSampler(
             _R, seed=seed, tolerance=TOLERANCE, last_step=EPOCHS, share=0.0, final_only=True, at_once=4, audits=0,
@@ -130,5 +128,6 @@ METHODS: Final[Mapping[str, Callable[[int], Played]]] = {
     ),
     "ours": _ours(),
 }  # fmt: skip
-"""By name, each made from a seed. `bohb` is TPE with Hyperband; `gp` is Optuna's Gaussian process sampler, begun at
-four radii; `ours, any shape` is our own model of the final scores, without the shape and a pruner, begun likewise."""
+"""Methods by name, each created from a seed. `bohb` is TPE with Hyperband; `gp` is Optuna's Gaussian process sampler,
+started at four radii; `ours, any shape` is our model of the final scores without unimodality and pruner, started at the
+same radii."""

@@ -1,6 +1,6 @@
-"""Simulated trials: score by smoothing radius R and fraction of the steps, built from the published DPLIS tables.
+"""Simulated trials: the score by smoothing radius R and fraction of the steps, from the published DPLIS tables.
 
-Everything that is assumed, and nothing else:
+These are all assumptions:
 
 * **Curves.** Each setting of Tables 2 and 3 (DPLIS) gives the accuracy without smoothing, at R = 10 and at the best R,
   at each ε of the table. Between these, in log(1 + R), a monotone cubic (PCHIP) with a flat top. The tables show
@@ -22,15 +22,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
-__all__ = ["COLLAPSE", "DOMAIN", "EPOCHS", "RUNGS", "SETTINGS", "SHAPES", "Problem", "Setting", "problem"]
-
 Array = NDArray[np.float64]
+
+Side = Callable[[float, float, float], Array]
+"""The gain at each point of the domain, from the gain at R = 10, the gain at the best R, and log(1 + best R)."""
 
 DOMAIN: Final = (0.0, 100.0)
 EPOCHS: Final = 27
@@ -44,15 +46,14 @@ _POINTS: Final = np.linspace(0.0, np.log1p(DOMAIN[1]), 401)
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A row of the tables.
+    """A row of the tables, with one value for each ε.
 
     Attributes:
-        name: data set and model.
-        fractions: of the steps, one a column: where the accountant reaches the column's ε.
+        fractions: of the steps, at which the accountant reaches each ε.
         plain: accuracy in percent without smoothing.
-        ten: at R = 10.
-        best: at the best R.
-        radius: the best R of each column.
+        ten: accuracy at R = 10.
+        best: accuracy at the best R.
+        radius: the best R.
         deviations: standard deviation over runs at R = 0, 10 and the best R, in points.
     """
 
@@ -95,7 +96,7 @@ SETTINGS: Final = (
 
 
 class Problem:
-    """One sweep's truth: what a trial at R would score after some epochs, and how much trials deviate from it.
+    """The truth of one sweep: the mean score of trials at R after some epochs, and their deviations from it.
 
     Args:
         values: score in percent at `EPOCHS` rungs and points of log(1 + R), shape (len(RUNGS), points).
@@ -108,15 +109,15 @@ class Problem:
         self.best_radius = float(np.expm1(_POINTS[int(values[-1].argmax())]))
 
     def truth(self, radius: float, epochs: int = EPOCHS) -> float:
-        """The mean score at a rung, percent."""
+        """Return the mean score at a rung in percent."""
         return float(np.interp(np.log1p(radius), _POINTS, self._values[RUNGS.index(epochs)]))
 
     def regret(self, radius: float) -> float:
-        """Points below the best mean score of a whole trial."""
+        """Return how many points a whole trial is below the best mean score."""
         return self.best - self.truth(radius)
 
     def trial(self, radius: float, random: np.random.Generator) -> tuple[float, ...]:
-        """What one trial reports at each rung."""
+        """Draw the scores of one trial at each rung."""
         deviation = float(np.interp(np.log1p(radius), _POINTS, self._deviation))
         persistent = random.normal(0.0, deviation * np.sqrt(0.5))
         return tuple(
@@ -124,22 +125,27 @@ class Problem:
         )
 
 
-def problem(shape: str, random: np.random.Generator, *, noise: float = 1.0, setting: Setting | None = None) -> Problem:
-    """A sweep's truth, drawn.
+def problem(shape: str, random: np.random.Generator, *, noise: float = 1.0) -> Problem:
+    """Draw the truth of a sweep.
 
     Args:
         shape: a key of `SHAPES`.
         random: draws the setting, its best R and its gain.
         noise: multiplies every deviation.
-        setting: instead of an even draw.
     """
-    chosen = setting or SETTINGS[int(random.integers(len(SETTINGS)))]
+    setting = SETTINGS[int(random.integers(len(SETTINGS)))]
     move, gain = float(np.exp(random.normal(0.0, 0.25))), float(np.exp(random.normal(0.0, 0.2)))
-    return SHAPES[shape](chosen, move, gain, noise, random)
+    side = SHAPES[shape](random)
+    if shape == "drifting":
+        setting = SETTINGS[-1]
+    top = float(np.log1p(move * setting.radius[-1]))
+    knots = np.array((0.0, min(np.log1p(10.0), 0.9 * top), top))
+    deviation = noise * np.interp(_POINTS, knots, np.array(setting.deviations))
+    return Problem(_rung_values(setting, gain, side, move), deviation)
 
 
-def _rung_values(setting: Setting, gain: float, side: Callable[[float, float, float], Array], move: float) -> Array:
-    """Of each rung: without smoothing, plus what `side` makes of (gain at R = 10, gain at the best R, best x)."""
+def _rung_values(setting: Setting, gain: float, side: Side, move: float) -> Array:
+    """Return the scores at each rung: those without smoothing plus the gain that `side` gives."""
     fractions = np.array((0.01, *setting.fractions))
     logs = np.log(fractions)
 
@@ -160,7 +166,7 @@ def _rung_values(setting: Setting, gain: float, side: Callable[[float, float, fl
 
 
 def _hill(ten: float, best: float, top: float) -> Array:
-    """Gain over no smoothing: up through R = 10 to a flat top at `top`, then the mirror image, twice as steep."""
+    """Rise through R = 10 to a flat top at `top`, then fall as the mirror image, twice as steep."""
     middle = float(np.log1p(10.0))
     knots = [(0.0, 0.0), (top, best)] if top < middle + 0.2 else [(0.0, 0.0), (middle, min(ten, best)), (top, best)]
     xs, ys = zip(*knots, strict=True)
@@ -171,99 +177,60 @@ def _hill(ten: float, best: float, top: float) -> Array:
     return np.maximum(np.where(reach < 0, inside + slope * reach, inside), best - COLLAPSE * max(best, 0.5))
 
 
-def _deviation(setting: Setting, top: float, noise: float) -> Array:
-    knots = np.array((0.0, min(np.log1p(10.0), 0.9 * top), top))
-    return noise * np.interp(_POINTS, knots, np.array(setting.deviations))
-
-
-def _top(setting: Setting, move: float) -> float:
-    return float(np.log1p(move * setting.radius[-1]))
-
-
-def _unimodal(setting: Setting, move: float, gain: float, noise: float, random: np.random.Generator) -> Problem:
-    return Problem(_rung_values(setting, gain, _hill, move), _deviation(setting, _top(setting, move), noise))
-
-
-def _plateau(setting: Setting, move: float, gain: float, noise: float, random: np.random.Generator) -> Problem:
+def _plateau(ten: float, best: float, top: float) -> Array:
     """Flat from nearly nothing to the best R, then down: smoothing neither helps nor harms."""
-
-    def side(ten: float, best: float, top: float) -> Array:
-        hill = _hill(best, best, top)
-        return np.where(top >= _POINTS, best + 0.02 * (_POINTS - top), hill)
-
-    return Problem(_rung_values(setting, gain, side, move), _deviation(setting, _top(setting, move), noise))
+    return np.where(top >= _POINTS, best + 0.02 * (_POINTS - top), _hill(best, best, top))
 
 
-def _best_at_zero(setting: Setting, move: float, gain: float, noise: float, random: np.random.Generator) -> Problem:
-    """Smoothing harms from the start: down to a gain's loss at the best R of the table, and on."""
-
-    def side(ten: float, best: float, top: float) -> Array:
-        down: Array = -best * (_POINTS / top) ** 2
-        return down
-
-    return Problem(_rung_values(setting, gain, side, move), _deviation(setting, _top(setting, move), noise))
+def _best_at_zero(ten: float, best: float, top: float) -> Array:
+    """Smoothing harms from the start: it loses a gain at the best R of the table, and more beyond."""
+    loss: Array = -best * (_POINTS / top) ** 2
+    return loss
 
 
-def _best_at_the_end(setting: Setting, move: float, gain: float, noise: float, random: np.random.Generator) -> Problem:
-    """The more the better, up to the end of the domain."""
-
-    def side(ten: float, best: float, top: float) -> Array:
-        up: Array = best * _POINTS / _POINTS[-1]
-        return up
-
-    return Problem(_rung_values(setting, gain, side, move), _deviation(setting, _top(setting, move), noise))
+def _best_at_the_end(ten: float, best: float, top: float) -> Array:
+    """More smoothing is better, up to the end of the domain."""
+    gain: Array = best * _POINTS / _POINTS[-1]
+    return gain
 
 
-def _another_peak(*, above: float, width: float) -> Callable[..., Problem]:
-    """Another peak at small R, `width` wide in log(1 + R), that stands `above` gains over the hill's own top."""
-
-    def make(setting: Setting, move: float, gain: float, noise: float, random: np.random.Generator) -> Problem:
-        at = float(random.uniform(0.4, 1.2))
-
-        def side(ten: float, best: float, top: float) -> Array:
-            hill = _hill(ten, best, top)
-            height = best + above * max(best, 1.0) - float(np.interp(at, _POINTS, hill))
-            return hill + height * np.exp(-0.5 * ((_POINTS - at) / width) ** 2)
-
-        return Problem(_rung_values(setting, gain, side, move), _deviation(setting, _top(setting, move), noise))
-
-    return make
+def _collapsing(ten: float, best: float, top: float) -> Array:
+    """Training collapses from three times the best R on: by sixty points, not by three gains."""
+    return _hill(ten, best, top) - 60.0 / (1 + np.exp(-20.0 * (_POINTS - top - np.log(3.0))))
 
 
-def _bump(setting: Setting, move: float, gain: float, noise: float, random: np.random.Generator) -> Problem:
-    """A bump of a fifth of the gain on one of the slopes: not unimodal, but the best is where it was."""
-    at = float(random.uniform(0.0, _POINTS[-1]))
+def _second_peak(random: np.random.Generator, *, width: float) -> Side:
+    """Another peak at small R, `width` wide in log(1 + R), a quarter of the gain higher than the top of the hill."""
+    at = float(random.uniform(0.4, 1.2))
 
     def side(ten: float, best: float, top: float) -> Array:
         hill = _hill(ten, best, top)
-        bump = 0.2 * max(best, 1.0) * np.exp(-0.5 * ((_POINTS - at) / 0.3) ** 2)
-        return np.minimum(hill + bump, best)
+        height = best + 0.25 * max(best, 1.0) - float(np.interp(at, _POINTS, hill))
+        return hill + height * np.exp(-0.5 * ((_POINTS - at) / width) ** 2)
 
-    return Problem(_rung_values(setting, gain, side, move), _deviation(setting, _top(setting, move), noise))
+    return side
 
 
-def _collapsing(setting: Setting, move: float, gain: float, noise: float, random: np.random.Generator) -> Problem:
-    """From three times the best R on training collapses: sixty points, not three gains."""
+def _bump(random: np.random.Generator) -> Side:
+    """A bump of a fifth of the gain on one of the slopes: not unimodal, but the best R is the same."""
+    at = float(random.uniform(0.0, _POINTS[-1]))
 
     def side(ten: float, best: float, top: float) -> Array:
-        return _hill(ten, best, top) - 60.0 / (1 + np.exp(-20.0 * (_POINTS - top - np.log(3.0))))
+        bump = 0.2 * max(best, 1.0) * np.exp(-0.5 * ((_POINTS - at) / 0.3) ** 2)
+        return np.minimum(_hill(ten, best, top) + bump, best)
 
-    return Problem(_rung_values(setting, gain, side, move), _deviation(setting, _top(setting, move), noise))
-
-
-def _drifting(setting: Setting, move: float, gain: float, noise: float, random: np.random.Generator) -> Problem:
-    return _unimodal(SETTINGS[-1], move, gain, noise, random)
+    return side
 
 
-SHAPES: Final[Mapping[str, Callable[..., Problem]]] = {
-    "unimodal": _unimodal,
-    "plateau": _plateau,
-    "best_at_zero": _best_at_zero,
-    "best_at_the_end": _best_at_the_end,
+SHAPES: Final[Mapping[str, Callable[[np.random.Generator], Side]]] = {
+    "unimodal": lambda _: _hill,
+    "plateau": lambda _: _plateau,
+    "best_at_zero": lambda _: _best_at_zero,
+    "best_at_the_end": lambda _: _best_at_the_end,
     "bump": _bump,
-    "collapsing": _collapsing,
-    "wide_second_peak": _another_peak(above=0.25, width=0.45),
-    "narrow_second_peak": _another_peak(above=0.25, width=0.12),
-    "drifting": _drifting,
+    "collapsing": lambda _: _collapsing,
+    "wide_second_peak": partial(_second_peak, width=0.45),
+    "narrow_second_peak": partial(_second_peak, width=0.12),
+    "drifting": lambda _: _hill,
 }
-"""How each shape is made; `drifting` is the setting whose best R moves from 5 over 12 to 30."""
+"""The gain of each shape, drawn; `drifting` is the setting whose best R moves from 5 over 12 to 30."""
