@@ -74,6 +74,7 @@ class Benchmark:
         out: the default of `--out`, likewise.
         quick_seconds: how long a quick run may take.
         add_options: adds the options that only this benchmark has.
+        problems: yields what is wrong with the options.
         finish: completes the results after the last section.
     """
 
@@ -86,6 +87,7 @@ class Benchmark:
     out: Path | None = None
     quick_seconds: float = float("inf")
     add_options: Callable[[argparse.ArgumentParser], None] = lambda _parser: None
+    problems: Callable[[Settings], Iterable[str]] = lambda _settings: ()
     finish: Callable[[Settings, Results], None] = lambda _settings, _results: None
 
     @property
@@ -95,14 +97,16 @@ class Benchmark:
 
 
 def run(benchmark: Benchmark, arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; return 1 when a bar does not hold, 2 when the data is missing, else 0."""
+    """Measure and print; return 1 when a bar does not hold, 2 when an option or the data is wrong, else 0."""
     started = time.perf_counter()
     options = _parser(benchmark).parse_args(arguments)
     settings = _settings(benchmark, options, started)
     chosen = {name: benchmark.sections[name] for name in benchmark.sections if name in options.only}
-    problems = [problem for section in chosen.values() for problem in _missing_data(section, settings)]
+    problems = dict.fromkeys(benchmark.problems(settings))
+    for section in chosen.values():
+        problems |= dict.fromkeys(_missing_data(section, settings))
     if problems:
-        print("\n".join(f"error: {problem}" for problem in dict.fromkeys(problems)), file=sys.stderr)
+        print("\n".join(f"error: {problem}" for problem in problems), file=sys.stderr)
         return 2
     results = Results()
     skipped = [name for name, bar in benchmark.bars.items() if settings.quick and not bar.quick]

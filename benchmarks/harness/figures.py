@@ -151,11 +151,9 @@ def judge(results: Results, bars: Mapping[str, Bar], *, skipped: Iterable[str] =
     excluded = set(skipped)
     falls_short, left_out = [], []
     for name, bar in bars.items():
-        if name in results.figures:
-            if not bar.holds(results.figures[name]):
-                falls_short.append(name)
-        elif name in excluded or results.reason_for(name) is not None:
+        figure = results.figures.get(name)
+        if name in excluded or (figure is None and results.reason_for(name) is not None):
             left_out.append(name)
-        else:
+        elif figure is None or not bar.holds(figure):
             falls_short.append(name)
     return Verdict(tuple(falls_short), tuple(left_out))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    class HashableDataclass(DataclassInstance, Hashable): ...
-
-
-Run = TypeVar("Run", bound="HashableDataclass")
+Run = TypeVar("Run", bound="DataclassInstance")
 Outcome = TypeVar("Outcome", bound="DataclassInstance")
 
 

@@ -60,7 +60,7 @@ def bracket_misses(settings: Settings, results: Results) -> None:
                     break
         share = misses / runs
         error = math.sqrt(max(share * (1 - share), 1e-12) / runs)
-        name = f"bracket.{'quick_' if settings.quick else ''}misses_{'known' if known else 'estimated'}"
+        name = f"bracket.misses_{'known' if known else 'estimated'}"
         results.figures[name] = Figure(
             share, lower=share - error, upper=share + error, note=f"{runs} runs of {looks} looks"
         )

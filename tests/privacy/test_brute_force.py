@@ -8,7 +8,7 @@ from math import exp, log
 import numpy as np
 import pytest
 
-from benchmarks.budget_brute import (
+from benchmarks.budget.enumeration import (
     FAULTS,
     MODES,
     Discrete,
@@ -18,7 +18,7 @@ from benchmarks.budget_brute import (
     run_cases,
     worst_adaptive,
 )
-from benchmarks.budget_brute_selection import _best, _winner, profile_of
+from benchmarks.budget.sealed import _best, _winner, profile_of
 from tuner.privacy.laws import RunLaw
 from tuner.privacy.selection import poisson_shift, shift_of
 

@@ -1,0 +1,181 @@
+"""The program `tune`, instrumented: it counts noise draws, times the ledger, or runs with a clock that jumps.
+
+    python -m benchmarks.budget.program --draws FOLDER run FILE ...     counts every noise draw in FOLDER
+    python -m benchmarks.budget.program --jump FILE run FILE ...        adds the seconds in FILE to the time of day
+    python -m benchmarks.budget.program --times FILE run FILE ...       writes the seconds at the ledger to FILE
+
+Draws are counted by nothing that the ledger or the engine counts with. Each attempt of a trial has a file of its own,
+``FOLDER/<trial>/<process>-<time>``. One byte is appended to it before a draw and one after it, without a buffer, so
+that kill -9 loses none: the kernel has them. An odd number of bytes is a draw that began and may have happened.
+
+A jump changes the wall clock from the moment at which its file is written; the monotonic clock is not changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import datetime as datetimes
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from trainables.training import PrivateTraining
+
+_TIME = time.time
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt of a process at one trial."""
+
+    process: int
+    started: int  # in nanoseconds
+    begun: int  # draws
+    done: int  # draws
+
+
+Draws = Mapping[str, tuple[Attempt, ...]]
+"""The attempts of every trial, the first one first."""
+
+
+def read_draws(folder: Path) -> dict[str, tuple[Attempt, ...]]:
+    """Return the draws counted so far, also while they are being counted."""
+    found: dict[str, tuple[Attempt, ...]] = {}
+    for trial in sorted(folder.iterdir()) if folder.exists() else ():
+        attempts = [_attempt(path) for path in trial.iterdir()]
+        found[trial.name] = tuple(sorted(attempts, key=lambda attempt: attempt.started))
+    return found
+
+
+def draws_begun(draws: Draws) -> int:
+    """Return the number of draws that began, over all trials."""
+    return sum(attempt.begun for attempts in draws.values() for attempt in attempts)
+
+
+def _attempt(path: Path) -> Attempt:
+    process, started = map(int, path.name.split("-"))
+    size = path.stat().st_size
+    return Attempt(process, started, begun=(size + 1) // 2, done=size // 2)
+
+
+def counted_training(folder: Path, spec: Any, charge: Any) -> PrivateTraining:  # noqa: ANN401 - as MakeTraining
+    """Return a training of the product, in a process whose draws are counted for its trial.
+
+    Args:
+        folder: of the counts.
+        spec: what to train.
+        charge: of the product; it knows the name of the trial.
+    """
+    from trainables.engine import step
+    from trainables.training import PrivateTraining
+
+    trial = folder / (charge.trial_id if hasattr(charge, "trial_id") else charge.trial)
+    trial.mkdir(parents=True, exist_ok=True)
+    name = f"{os.getpid()}-{time.time_ns()}"
+    file = os.open(trial / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+    # A worker trains one trial at a time, so the attempt that began last is the one that draws.
+    step.add_noise = _counted(getattr(step.add_noise, "__wrapped__", step.add_noise), file)  # type: ignore[attr-defined]
+    return PrivateTraining(spec, charge)
+
+
+def _counted(draw: Callable[..., Any], file: int) -> Callable[..., Any]:
+    @wraps(draw)
+    def counted(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as the noise stage
+        os.write(file, b".")
+        drawn = draw(*arguments, **named)
+        os.write(file, b".")
+        return drawn
+
+    return counted
+
+
+def install_draws(folder: Path) -> None:
+    """Count the draws of all executors."""
+    from tuner.execution import local, ray_runner
+
+    make_training = partial(counted_training, folder)
+    local.run = partial(local.run, make_training=make_training)
+    ray_runner.run = partial(ray_runner.run, make_training=make_training)
+
+
+def install_jump(jump: Path) -> None:
+    """Make the clock jump by the seconds in the file."""
+
+    def shift() -> float:
+        try:
+            return float(jump.read_text())
+        except (OSError, ValueError):  # not written yet, or only in part
+            return 0.0
+
+    class Jumping(datetimes.datetime):
+        """A datetime whose `now` jumps."""
+
+        @classmethod
+        def now(cls, tz: datetimes.tzinfo | None = None) -> Self:
+            return super().now(tz) + datetimes.timedelta(seconds=shift())
+
+    import tuner.cli
+    import tuner.privacy.ledger
+    import tuner.run
+    import tuner.tracking.recorder  # noqa: F401 - imported so that their names can be replaced
+
+    time.time = lambda: _TIME() + shift()
+    for name, module in list(sys.modules.items()):
+        ours = name.partition(".")[0] in ("tuner", "trainables")
+        if ours and getattr(module, "datetime", None) is datetimes.datetime:
+            module.datetime = Jumping  # type: ignore[attr-defined]
+
+
+def install_times(report: Path) -> None:
+    """Time every opening of the ledger, every write to it, and the sweep; write the seconds when the program ends."""
+    from tuner.execution import local
+    from tuner.privacy.ledger import Ledger
+
+    seconds: dict[str, list[float]] = {"writes": [], "opened": [], "sweep": []}
+    for name in ("open_search", "reserve", "reserve_together", "lease", "settle", "close_search", "begin_sealed"):
+        setattr(Ledger, name, _timed(seconds["writes"], getattr(Ledger, name)))
+    Ledger.open = classmethod(_timed(seconds["opened"], Ledger.open.__func__))  # type: ignore[method-assign, assignment, attr-defined]
+    local.run = _timed(seconds["sweep"], local.run)
+    atexit.register(lambda: report.write_text(json.dumps(seconds)))
+
+
+def _timed(seconds: list[float], function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def timed(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as the function
+        started = time.perf_counter()
+        try:
+            return function(*arguments, **named)
+        finally:
+            seconds.append(time.perf_counter() - started)
+
+    return timed
+
+
+def main() -> None:
+    """Install what the options ask for, and run the program with all other words."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    installs = {"draws": install_draws, "jump": install_jump, "times": install_times}
+    for name in installs:
+        parser.add_argument(f"--{name}", type=Path)
+    options, words = parser.parse_known_args()
+    for name, install in installs.items():
+        if getattr(options, name) is not None:
+            install(getattr(options, name).absolute())
+    from tuner.cli import cli
+
+    cli.main(words)
+
+
+if __name__ == "__main__":
+    # Imported by its name, so that the workers of Ray find the function.
+    from benchmarks.budget import program
+
+    program.main()
