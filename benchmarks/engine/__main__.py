@@ -9,8 +9,8 @@ contender must compute the same clipped sum as ours on one batch, to 1e-4. The r
 shapes: speed does not depend on their values.
 
 Sections: `parts` (noise and draws), `memory`, `steps` (all contenders on each workload), `wide` (rivals that take
-gigabytes), `choices` (the engine's choices by shape against the other way), `lines` (cost against K and the batch,
-which `--plots` draws) and `gpu`.
+gigabytes), `choices` (the engine's choices by shape against the other way) and `lines` (cost against K and the batch,
+which `--plots` draws).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.engine import choices, gpu, own_process, parts, steps
+from benchmarks.engine import choices, own_process, parts, steps
 from benchmarks.engine.workloads import LINE_BARS, MEMORY_BARS, PART_BARS, STEP_BARS, WIDE, WORKLOADS
 from benchmarks.harness import Benchmark, Figure, Results, Section, Settings, Table, run
 from benchmarks.harness.report import digits, spread
@@ -105,7 +105,6 @@ BENCHMARK = Benchmark(
         ),
         "choices": Section(measure=choices.measure, quick=False),
         "lines": Section(measure=parts.measure_lines, bars=LINE_BARS, quick=False),
-        "gpu": Section(measure=gpu.measure, quick=False),
     },
 )
 

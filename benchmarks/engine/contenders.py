@@ -154,11 +154,7 @@ class VmapStep(_Written):
 
     def clipped_sum(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Return the sum of the clipped gradients, shape (d,)."""
-        return self.clipped_sum_at(self.theta, inputs, targets)
-
-    def clipped_sum_at(self, theta: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the sum for given parameters of shape (d,), so that vmap can stack many of them."""
-        gradients = vmap(grad(self._loss), in_dims=(None, 0, 0))(self._layout.views(theta), inputs, targets)
+        gradients = vmap(grad(self._loss), in_dims=(None, 0, 0))(self._layout.views(self.theta), inputs, targets)
         parts = [gradients[name].flatten(1) for name in self._layout.names]
         norms = torch.stack([part.norm(dim=1) for part in parts]).norm(dim=0)
         factors = (self._mechanism.max_grad_norm / norms).clamp(max=1.0)

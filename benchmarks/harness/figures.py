@@ -46,9 +46,9 @@ class Figure:
 
     @classmethod
     def mean_of(cls, values: Sequence[float], unit: str, *, what: str = "seeds") -> Figure:
-        """Return the mean with its standard error; a single value has none."""
+        """Return the mean with its standard error; a single value has none, nor has a value that is not finite."""
         mean = statistics.fmean(values)
-        error = statistics.stdev(values) / sqrt(len(values)) if len(values) > 1 else nan
+        error = statistics.stdev(values) / sqrt(len(values)) if len(values) > 1 and isfinite(mean) else nan
         return cls(mean, unit, mean - error, mean + error, note=f"mean and one standard error, {len(values)} {what}")
 
     @property
