@@ -135,14 +135,13 @@ def install_jump(jump: Path) -> None:
 
 
 def install_times(report: Path) -> None:
-    """Time every opening of the ledger, every write to it, and the sweep; write the seconds when the program ends."""
+    """Time every write to the ledger, and the sweep; write the seconds when the program ends."""
     from tuner.execution import local
     from tuner.privacy.ledger import Ledger
 
-    seconds: dict[str, list[float]] = {"writes": [], "opened": [], "sweep": []}
+    seconds: dict[str, list[float]] = {"writes": [], "sweep": []}
     for name in ("open_search", "reserve", "reserve_together", "lease", "settle", "close_search", "begin_sealed"):
         setattr(Ledger, name, _timed(seconds["writes"], getattr(Ledger, name)))
-    Ledger.open = classmethod(_timed(seconds["opened"], Ledger.open.__func__))  # type: ignore[method-assign, assignment, attr-defined]
     local.run = _timed(seconds["sweep"], local.run)
     atexit.register(lambda: report.write_text(json.dumps(seconds)))
 

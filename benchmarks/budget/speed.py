@@ -20,7 +20,6 @@ from tuner.privacy.allowances import TotalSteps
 from tuner.privacy.budget import SearchBudget
 from tuner.privacy.events import SampledGaussian
 from tuner.privacy.ledger import Ledger
-from tuner.privacy.odometer import read_dataset
 from tuner.search.types import Ask
 
 ENTRIES, TRIALS = 10_000, 10_000
@@ -94,7 +93,7 @@ def datasets(settings: Settings) -> set[str]:
 def measure(settings: Settings, results: Results) -> None:
     """Measure everything; what runs in this process is judged by CPU time, which other processes hardly change."""
     _admission(results)
-    _odometer(results, many=not settings.quick)
+    _odometer(results)
     _cached(results)
     _plans(results, repeats=1 if settings.quick else 5)
     for sweep in SWEEPS:
@@ -121,22 +120,19 @@ def _timed(function: Callable[[], object], *, repeats: int) -> Figure:
     return _milliseconds([_seconds(function) for _ in range(repeats)])
 
 
-def filled(url: str, *, trials: int, leases: int, searches: int = 1) -> Ledger:
-    """Return a ledger with `trials` settled trials over some searches, each reserved, leased and settled.
+def filled(url: str, *, trials: int, leases: int) -> Ledger:
+    """Return a ledger with a search of `trials` settled trials, each reserved, leased and settled.
 
     The entries are those that the ledger itself writes, but in one transaction: on a disk they would take minutes.
     """
-    ledger = Ledger.open(url)
-    each, steps = trials // searches, 10
-    mechanisms = [SampledGaussian(0.001 * (1 + number % 4), 2.0) for number in range(searches)]
-    for number, mechanism in enumerate(mechanisms):
-        cap = steps * leases * each + 1_000
-        allowance, claim = TotalSteps(mechanism, cap), epsilon(mechanism, cap, _DELTA)
-        ledger.open_search("data", f"search {number}", allowance=allowance, epsilon=claim, delta=_DELTA)
+    ledger, mechanism, steps = Ledger.open(url), SampledGaussian(0.001, 2.0), 10
+    cap = steps * leases * trials + 1_000
+    allowance, claim = TotalSteps(mechanism, cap), epsilon(mechanism, cap, _DELTA)
+    ledger.open_search("data", "search", allowance=allowance, epsilon=claim, delta=_DELTA)
+    named = {"sample_rate": mechanism.sample_rate, "noise_multiplier": mechanism.noise_multiplier}
     with ledger._chain.write() as write:
-        for (number, mechanism), index in itertools.product(enumerate(mechanisms), range(each)):
-            body = {"search": f"search {number}", "trial": f"{index:05d}"}
-            named = {"sample_rate": mechanism.sample_rate, "noise_multiplier": mechanism.noise_multiplier}
+        for index in range(trials):
+            body = {"search": "search", "trial": f"{index:05d}"}
             write("data", "reserve", {**body, "pool": "training", "steps": steps * leases, "mechanism": named})
             for _ in range(leases):
                 write("data", "lease", {**body, "pool": "training", "steps": steps})
@@ -149,7 +145,7 @@ def _admission(results: Results) -> None:
     ask, numbers = Ask(steps=1), itertools.count()
     with tempfile.TemporaryDirectory(dir=_IN_MEMORY) as inside:
         url = f"sqlite:///{inside}/ledger.db"
-        budget = SearchBudget(filled(url, trials=ENTRIES // 4, leases=2), "search 0")
+        budget = SearchBudget(filled(url, trials=ENTRIES // 4, leases=2), "search")
         for _ in range(5):
             budget.fits(ask)
         results.figures["speed.admission_ms"] = _timed(lambda: budget.fits(ask), repeats=300)
@@ -158,31 +154,27 @@ def _admission(results: Results) -> None:
         results.figures["speed.reserve_ms.no_disk"] = writes
     with tempfile.TemporaryDirectory() as inside:
         ledger = filled(f"sqlite:///{inside}/ledger.db", trials=ENTRIES // 4, leases=2)
-        ledger.reserve("search 0", "new", 1_000)
-        seconds = [_seconds(lambda: ledger.lease("search 0", "new", 1))[1] for _ in range(60)]
+        ledger.reserve("search", "new", 1_000)
+        seconds = [_seconds(lambda: ledger.lease("search", "new", 1))[1] for _ in range(60)]
         results.figures["speed.lease_ms.disk"] = Figure.median_of(
             [1e3 * each for each in seconds], "ms", note="by the wall clock, durable on this disk"
         )
 
 
-def _odometer(results: Results, *, many: bool) -> None:
+def _odometer(results: Results) -> None:
     """Time the spent ε of a search, at a number of steps that is new and at one that is known."""
     with tempfile.TemporaryDirectory(dir=_IN_MEMORY) as inside:
         ledger = filled(f"sqlite:///{inside}/one.db", trials=TRIALS, leases=1)
-        budget = SearchBudget(ledger, "search 0")
+        budget = SearchBudget(ledger, "search")
         budget.view()  # imports the libraries of the accountant
         budget.reserve("last", Ask(steps=500))
         first, again = [], []
         for _ in range(9):
-            ledger.lease("search 0", "last", 7)  # a number of steps that was never composed
+            ledger.lease("search", "last", 7)  # a number of steps that was never composed
             first.append(_seconds(budget.view))
             again.append(_seconds(budget.view))
         results.figures["speed.epsilon_ms.after_a_lease"] = _milliseconds(first)
         results.figures["speed.epsilon_ms.again"] = _milliseconds(again)
-        if many:
-            other = filled(f"sqlite:///{inside}/many.db", trials=TRIALS, leases=1, searches=20)
-            read = _timed(lambda: read_dataset(other.dataset_state("data")), repeats=1)
-            results.figures["speed.epsilon_ms.twenty_searches"] = read
 
 
 def _cached(results: Results) -> None:
@@ -253,13 +245,7 @@ def _share(sweep: Sweep, settings: Settings, results: Results) -> None:
         words += ["--data-dir", settings.data_dir] if settings.data_dir else []
         python_output(folder, words)
         found = json.loads((folder / "times.json").read_text())
-    whole, writes, opened = sum(found["sweep"]), found["writes"], found["opened"]
+    whole, writes = sum(found["sweep"]), found["writes"]
     note = f"{len(writes)} writes of {1e3 * statistics.median(writes):.2g} ms in {whole:.1f} s"
     note += "" if sweep.judged else "; reported, not judged"
     results.count(f"speed.ledger_percent.{sweep.name}", 100 * sum(writes) / whole, unit="%", note=note)
-    results.count(
-        f"speed.ledger_opening_percent.{sweep.name}",
-        100 * sum(opened) / whole,
-        unit="%",
-        note=f"{len(opened)} times opened",
-    )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
+
+from matplotlib.figure import Figure
 
 from benchmarks.dplis_study.arms import Point
 from benchmarks.dplis_study.runs import DELTA, Study
 from benchmarks.harness import Table
-from benchmarks.harness.charts import Panel, Series, write_charts
 from benchmarks.harness.report import table_lines
 
 PREAMBLE = """# How much of DPLIS' gain is smoothing?
@@ -67,32 +67,26 @@ def scores_table(point: Point) -> Table:
 
 def draw(path: Path, found: Sequence[Point]) -> None:
     """Draw accuracy over R, early and late; whiskers and bands are one standard error."""
-    panels = []
-    for point in found:
+    picture = Figure(figsize=(5.5 * len(found), 4), layout="constrained")
+    for axes, point in zip(picture.subplots(1, len(found)), found, strict=True):
         radii = (0.0, *point.study.radii)
-        series = []
         for reduction in point.study.reductions:
-            scores = [(place, point.at(radius, reduction)) for place, radius in enumerate(radii)]
-            finite = [(place, score) for place, score in scores if math.isfinite(score.mean)]
-            errors = [score.error if math.isfinite(score.error) else 0.0 for _, score in finite]
-            places, means = [place for place, _ in finite], [score.mean for _, score in finite]
-            series.append(Series(label=f"DPLIS, {reduction}", xs=places, ys=means, errors=errors))
-        bands = [
-            (label, score.mean, score.error if math.isfinite(score.error) else 0.0)
-            for label, score in (("untuned DP-SGD", point.untuned), ("tuned DP-SGD", point.tuned))
-            if math.isfinite(score.mean)
-        ]
-        panels.append(
-            Panel(
-                title=f"{point.name}: ε = {point.epsilon:.2f}, {point.steps} steps",
-                x_label="smoothing radius R (not to scale)",
-                y_label="validation accuracy, %",
-                series=series,
-                bands=bands,
-                ticks=[f"{radius:g}" for radius in radii],
-            )
+            scores = [point.at(radius, reduction) for radius in radii]
+            means, errors = [score.mean for score in scores], [score.error for score in scores]
+            axes.errorbar(range(len(radii)), means, yerr=errors, fmt="o-", label=f"DPLIS, {reduction}")
+        for colour, (label, score) in zip(
+            ("C2", "C3"), {"untuned DP-SGD": point.untuned, "tuned DP-SGD": point.tuned}.items(), strict=True
+        ):
+            axes.axhline(score.mean, color=colour, linestyle="--", label=label)
+            axes.axhspan(score.mean - score.error, score.mean + score.error, color=colour, alpha=0.2)
+        axes.set_xticks(range(len(radii)), [f"{radius:g}" for radius in radii])
+        axes.set(
+            title=f"{point.name}: ε = {point.epsilon:.2f}, {point.steps} steps",
+            xlabel="smoothing radius R (not to scale)",
+            ylabel="validation accuracy, %",
         )
-    write_charts(path, panels)
+        axes.legend()
+    picture.savefig(path)
 
 
 def _tally(found: Sequence[Point]) -> str:

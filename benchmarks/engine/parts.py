@@ -8,13 +8,13 @@ from pathlib import Path
 from statistics import median
 
 import torch
+from matplotlib.figure import Figure
 
 from benchmarks.engine.arena import DPLIS, Arena
 from benchmarks.engine.contenders import stages_of
 from benchmarks.engine.race import Contender, Line, fit_line
 from benchmarks.engine.workloads import LINES, WORKLOADS, Course
 from benchmarks.harness import Results, Settings, Table
-from benchmarks.harness.charts import Panel, Series, write_charts
 from trainables.engine.layout import Layout
 from trainables.engine.noise import add_noise
 from trainables.engine.random import SecureGenerator
@@ -132,14 +132,16 @@ def _line(
 
 
 def _plot(path: Path, label: str, lines: Mapping[str, Line]) -> None:
-    series = [
-        Series(
-            label=f"{name}: R² = {line.r_squared:.4f}, farthest point {100 * line.deviation:.0f} %",
-            xs=[x for x, _ in line.points],
-            ys=[y for _, y in line.points],
-            style="o",
-            line=(line.slope, line.intercept),
-        )
-        for name, line in lines.items()
-    ]
-    write_charts(path, [Panel(title="", x_label=label, y_label="milliseconds a step", series=series)])
+    """Draw the measured points and their lines, both axes from 0."""
+    picture = Figure(figsize=(6, 4.5), layout="constrained")
+    axes = picture.subplots()
+    axes.set(xlabel=label, ylabel="milliseconds a step")
+    for place, (name, line) in enumerate(lines.items()):
+        words = f"{name}: R² = {line.r_squared:.4f}, farthest point {100 * line.deviation:.0f} %"
+        axes.plot(*zip(*line.points, strict=True), "o", color=f"C{place}", label=words)
+        axes.axline((0, line.intercept), slope=line.slope, color=f"C{place}")
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    axes.legend()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture.savefig(path)
