@@ -14,13 +14,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.budget import arms, buys, claims, storm
-from benchmarks.budget.arms import ARMS, Outcome, Run, train
+from benchmarks.budget import arms, buys
+from benchmarks.budget.arms import ARMS, Run, train
 from benchmarks.budget.faults import FAULTS, Scene
 from benchmarks.budget.processes import descendants, kill, wait_until_gone
 from benchmarks.budget.program import Attempt, counted_training, read_draws
 from benchmarks.budget.storm import gaps
-from benchmarks.harness import Results, Settings, judge
 from benchmarks.harness.machine import child_environment
 from trainables.data import DatasetRequest, public_train_size
 from trainables.engine import step
@@ -173,26 +172,6 @@ def test_the_clock_jumps_for_the_ledger_too(tmp_path: Path) -> None:
     assert [float(word) for word in done.stdout.split()] == pytest.approx([-86_400, -86_400], abs=50)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_a_small_storm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storm, "_QUICK_KILLS", 4)
-    results = Results()
-    storm.measure(Settings(quick=True, own=SimpleNamespace(ledger=None)), results)  # type: ignore[arg-type]
-    assert results.figures["storm.draws"].value > 0
-    bars = {name: bar for name, bar in storm.BARS.items() if bar.quick}
-    assert judge(results, bars).falls_short == (), results.figures["storm.errors"].note
-
-
-def test_the_counter_example_separates_the_wrong_rule_from_the_right_one() -> None:
-    results = Results()
-    claims.counter_example(Settings(), results)
-    assert judge(results, claims.COUNTER_EXAMPLE_BARS).falls_short == ()
-    assert results.figures["counter_example.delta_some_order"].value == pytest.approx(1.97e-5, rel=2e-3)
-    for order in (2, 8):  # the fixed order is exhausted, not bypassed
-        assert results.figures[f"counter_example.delta_order_{order}"].value > 0.9e-5
-
-
 @pytest.mark.parametrize("workload", buys.WORKLOADS, ids=lambda workload: workload.dataset)
 def test_the_arms_differ_only_as_they_say(tmp_path: Path, workload: arms.Workload) -> None:
     path = tmp_path / "arm.yaml"
@@ -225,35 +204,3 @@ def test_an_arm_is_repeatable_and_scores_the_test_set_once(tmp_path: Path, monke
     assert outcome.claim <= 8.0
     (tmp_path / "again").mkdir()
     assert train(small, run, tmp_path / "again", None) == outcome
-
-
-@pytest.mark.data
-@pytest.mark.parametrize("arm", ["selection", "public"])
-def test_the_other_searches_train_as_they_say(tmp_path: Path, data_dir: Path, arm: str) -> None:
-    small = replace(buys.WORKLOADS[0], epochs=0.5, trials=3)
-    run = Run(workload=small.name, arm=arm, epsilon=8.0, seed=1)
-    outcome = train(small, run, tmp_path, str(data_dir))
-    assert outcome.claim <= 8.0
-    assert outcome.test > 20
-    if arm == "public":  # the trials on the proxy are charged nowhere
-        assert outcome.trainings == 1
-        assert (tmp_path / "private" / "ledger.db").exists()
-        assert not (tmp_path / "proxy" / "ledger.db").exists()
-        assert len(list((tmp_path / "proxy" / "trials").iterdir())) == small.trials
-    else:
-        assert outcome.trainings == len(list((tmp_path / "private" / "trials").iterdir()))
-
-
-def test_a_table_with_missing_runs_falls_short() -> None:
-    first, results = buys.WORKLOADS[0], Results()
-    scores = dict(zip(first.numbers, (80.0, 82.0, 84.0, 86.0, 88.0), strict=True))
-    known = {
-        Run(workload=first.name, arm="middle", epsilon=1.0, seed=seed): Outcome(
-            test=score, validation=0.0, noise_multiplier=2.0, claim=1.0, trainings=1, parameters={}
-        )
-        for seed, score in scores.items()
-    }
-    buys.report(known, results)
-    assert results.figures["buys.missing"].value == len(list(buys.runs_of())) - 5
-    row = next(row for row in results.tables[f"{first.name}: test accuracy, %"].rows if row[0] == ARMS["middle"])
-    assert row == (ARMS["middle"], "–", "84.00 ± 1.41", "–", "–")

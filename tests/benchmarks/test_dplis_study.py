@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from benchmarks.dplis_study import __main__ as study_command
 from benchmarks.dplis_study import arms
 from benchmarks.dplis_study.runs import Outcome, Run, Study, train, training_of
-from tuner.privacy.accounting import epsilon
 
 STUDY = Study(
     name="planted",
@@ -78,11 +76,6 @@ def test_the_study_runs_an_unsmoothed_sum_as_that_identity() -> None:
     assert summed.learning_rate == pytest.approx(1.0)
 
 
-def test_the_steps_are_the_most_that_fit_each_epsilon() -> None:
-    for steps, budget in zip(STUDY.steps, STUDY.epsilons, strict=True):
-        assert epsilon(STUDY.mechanism, steps, 1e-5) <= budget < epsilon(STUDY.mechanism, steps + 1, 1e-5)
-
-
 def test_no_test_record_is_held() -> None:
     training = training_of(small(), data_dir=None)
     assert len(training._records["test"][0]) == 0
@@ -118,16 +111,3 @@ def test_planted_results_come_out_as_they_were_planted() -> None:
     assert late.untuned.mean == pytest.approx(80.1)
     assert late.tuned.minus(late.untuned).mean == pytest.approx(6)
     assert late.at(0.0, "sum").minus(late.untuned).mean == pytest.approx(4)
-
-
-def test_a_page_has_the_seeds_that_are_complete_and_shows_what_diverged(tmp_path: Path) -> None:
-    known = planted_results()
-    known = {run: each for run, each in known.items() if run.seed != 2}
-    for run in known:
-        if run.smoothing_reduction == "sum" and run.smoothing_radius == 40:
-            known[run] = Outcome(accuracies=(math.nan,) * len(run.scored))
-    page = tmp_path / "page.md"
-    study_command.write_page(page, [STUDY], known)
-    assert "seeds 0 and 1," in page.read_text()
-    assert "| DPLIS, sum, R = 40 | 0.1536 | diverged |" in page.read_text()
-    assert (tmp_path / "page.svg").exists()

@@ -11,9 +11,8 @@ import torch
 
 from benchmarks.engine.agreement import TOLERANCE, differences
 from benchmarks.engine.arena import DPLIS, Arena
-from benchmarks.engine.choices import measure_choices, other_ways
+from benchmarks.engine.choices import other_ways
 from benchmarks.engine.contenders import PrivateContender
-from benchmarks.engine.parts import measure_draws, measure_noise, measure_smoothing
 from benchmarks.engine.race import Race, fit_line, race
 from benchmarks.engine.steps import measure_workload
 from benchmarks.engine.workloads import LINE_BARS, LINES, STEP_BARS, WORKLOADS, Course, Workload
@@ -70,23 +69,6 @@ def test_every_private_contender_computes_what_we_compute(workload: Workload) ->
 
 
 @hooks_warn
-def test_passes_in_micro_batches_are_the_same() -> None:
-    arena = replace(Arena.of(LOGISTIC, TINY), passes_at_once=2)
-    assert max(differences(arena, ["hooks_passes"], batch=5).values()) <= TOLERANCE
-
-
-@hooks_warn
-def test_hooks_passes_are_not_k_times_as_many_samples() -> None:
-    # Opacus' own accumulation clips K times as many samples, so the passes are written by hand.
-    apart = replace(Arena.of(LOGISTIC, TINY), noise_multiplier=1e-8, max_grad_norm=1e-3)
-    inputs, targets = apart.gathered(5)
-    smoothing: dict[str, object] = {"smoothing_radius": 0.0, "smoothing_samples": 3, "smoothing_reduction": "sum"}
-    summed = apart.rival("hooks_passes", smoothing).private_gradient(inputs, targets)
-    tripled = 3 * apart.rival("hooks").private_gradient(inputs, targets)
-    assert float((summed - tripled).norm()) > 0.5 * float(summed.norm())
-
-
-@hooks_warn
 def test_a_contender_that_clips_otherwise_is_found_and_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = Arena.rival
 
@@ -128,17 +110,3 @@ def test_the_other_ways_are_other_ways_to_the_same_sum(workload: Workload, *, sm
     for source in ways.values():
         found = ours.clipped_sum(inputs, targets, points=points, source=source)
         assert float((found - chosen).norm()) <= TOLERANCE * float(chosen.norm())
-
-
-@hooks_warn
-def test_after_the_deadline_no_race_starts_and_every_bar_is_left_out() -> None:
-    late, results = replace(TINY, quick=True, deadline=0.0), Results()
-    arena = Arena.of(CNN, late)
-    measure_workload(arena, late, results)
-    measure_noise(late, results)
-    measure_draws(arena, late, results)
-    measure_smoothing(arena, late, results)
-    measure_choices(arena, late, results)
-    assert set(results.figures) == {f"largest_difference.{CNN.name}"}
-    bars = {name: bar for name, bar in STEP_BARS.items() if name.endswith(CNN.name)}
-    assert judge(results, bars).left_out == tuple(bars)

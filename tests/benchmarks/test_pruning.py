@@ -61,12 +61,6 @@ def test_a_trial_costs_its_epochs_and_a_pruned_one_only_those_it_took() -> None:
     assert [sweep.regret_at(epochs) for epochs in (26, 27)] == [math.inf, truth.regret(20.0)]
 
 
-def test_concurrent_trials_cost_as_much_as_consecutive_ones() -> None:
-    alone, together = (played(Scripted((20.0, 1.0, 30.0, 40.0)), slots=slots) for slots in (1, 4))
-    assert alone.epochs[-1] == together.epochs[-1] == 4 * RUNGS[-1]
-    assert (together.stopped or (0,))[0] == 4 * RUNGS[-1] - 3 * (RUNGS[-1] - RUNGS[-2]), "three are one rung behind"
-
-
 # Optuna's Gaussian process is slow; it draws from the seed, as our own samplers do.
 @pytest.mark.parametrize("method", sorted(METHODS.keys() - {"gp", "ours, any shape"}))
 def test_a_simulated_sweep_is_repeatable(method: str) -> None:
