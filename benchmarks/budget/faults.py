@@ -14,16 +14,15 @@ import resource
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.budget.program import draws_begun, read_draws
+from benchmarks.budget.draws import draws_begun, gaps, leased_steps, read_draws
+from benchmarks.budget.program import start_program
 from benchmarks.harness import Results, Settings, Table, at_most
-from benchmarks.harness.machine import child_environment
 from tuner.errors import LedgerError
 from tuner.privacy.ledger import Ledger
 
@@ -246,15 +245,8 @@ def _play(name: str, folder: Path) -> tuple[tuple[object, ...], list[str]]:
 
 
 def _begin(folder: Path, output: str, *words: str) -> subprocess.Popen[bytes]:
-    with (folder / output).open("wb") as file:
-        return subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.budget.program", "--draws", "draws", *words, "--local", "--quiet"],
-            cwd=folder,
-            env=child_environment({"HOME": str(folder), "TMPDIR": str(folder)}),
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
-        )
+    environment = {"HOME": str(folder), "TMPDIR": str(folder)}
+    return start_program(folder, output, *words, "--local", "--quiet", environment=environment)
 
 
 def _wait_for_draws(scene: Scene, draws: int) -> None:
@@ -285,16 +277,12 @@ def _state(scene: Scene) -> tuple[int, int, list[str]]:
     """Return the steps leased, the noise drawn, and a sentence for each trial that drew more than it leased."""
     draws = read_draws(scene.folder / "draws")
     try:
-        searches = Ledger.open(f"sqlite:///{scene.ledger}", create=False).dataset_state("digits").searches
+        leased = leased_steps(f"sqlite:///{scene.ledger}")
     except LedgerError as error:
         return 0, draws_begun(draws), [str(error)]
-    leased = {name: trial.leased for search in searches for name, trial in search.trials.items()}
-    below = []
-    for name, attempts in draws.items():
-        drawn = sum(attempt.begun for attempt in attempts)
-        if drawn > leased.get(name, 0):
-            below.append(f"trial {name} drew {drawn} times and is charged {leased.get(name, 0)}")
-    return sum(leased.values()), draws_begun(draws), below
+    missed = [gap for gap in gaps(leased, draws, draws) if gap.below > 0]
+    problems = [f"trial {gap.trial} drew {gap.below} times more than it is charged" for gap in missed]
+    return sum(leased.values()), draws_begun(draws), problems
 
 
 def _overwrite(path: Path, at: int, content: bytes) -> None:

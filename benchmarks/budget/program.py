@@ -18,52 +18,20 @@ import atexit
 import datetime as datetimes
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+
+from benchmarks.harness.machine import child_environment
 
 if TYPE_CHECKING:
     from trainables.training import PrivateTraining
 
 _TIME = time.time
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One attempt of a process at one trial."""
-
-    process: int
-    started: int  # in nanoseconds
-    begun: int  # draws
-    done: int  # draws
-
-
-Draws = Mapping[str, tuple[Attempt, ...]]
-"""The attempts of every trial, the first one first."""
-
-
-def read_draws(folder: Path) -> dict[str, tuple[Attempt, ...]]:
-    """Return the draws counted so far, also while they are being counted."""
-    found: dict[str, tuple[Attempt, ...]] = {}
-    for trial in sorted(folder.iterdir()) if folder.exists() else ():
-        attempts = [_attempt(path) for path in trial.iterdir()]
-        found[trial.name] = tuple(sorted(attempts, key=lambda attempt: attempt.started))
-    return found
-
-
-def draws_begun(draws: Draws) -> int:
-    """Return the number of draws that began, over all trials."""
-    return sum(attempt.begun for attempts in draws.values() for attempt in attempts)
-
-
-def _attempt(path: Path) -> Attempt:
-    process, started = map(int, path.name.split("-"))
-    size = path.stat().st_size
-    return Attempt(process, started, begun=(size + 1) // 2, done=size // 2)
 
 
 def counted_training(folder: Path, spec: Any, charge: Any) -> PrivateTraining:  # noqa: ANN401 - as MakeTraining
@@ -95,6 +63,22 @@ def _counted(draw: Callable[..., Any], file: int) -> Callable[..., Any]:
         return drawn
 
     return counted
+
+
+def start_program(
+    folder: Path, output: str, *words: str, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start the program in a folder, with its draws counted in `draws` and its output appended to a file."""
+    with (folder / output).open("ab") as file:
+        return subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.budget.program", "--draws", "draws", *words],
+            cwd=folder,
+            env=child_environment(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
 
 
 def install_draws(folder: Path) -> None:

@@ -13,20 +13,17 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.budget.draws import Draws, Gap, draws_begun, gaps, leased_steps, read_draws
 from benchmarks.budget.processes import Process, descendants, kill, wait_until_gone
-from benchmarks.budget.program import Draws, draws_begun, read_draws
+from benchmarks.budget.program import start_program
 from benchmarks.harness import Results, Settings, Table, at_least, at_most
-from benchmarks.harness.machine import child_environment
 from trainables.training import LEASE_STEPS as LEASE
-from tuner.privacy.ledger import Ledger
 
 BARS = {
     "storm.kills": at_least(200, quick=False),
@@ -62,34 +59,6 @@ _LEAST_SECONDS = 70.0  # for a driver and a few kills
 _PATIENCE = 90.0  # seconds for a driver to bring a trial to its first draw, and for its processes to end
 
 
-@dataclass(frozen=True)
-class Gap:
-    """The difference between the ledger and the draws of one trial."""
-
-    trial: str
-    below: int  # draws that began and are not in the ledger; above 0 the ledger is wrong
-    above: int  # steps leased whose draw never ended
-    attempts: int
-
-
-def gaps(leased: Mapping[str, int], before: Draws, after: Draws) -> list[Gap]:
-    """Compare the ledger with the draws, also while trials run.
-
-    Args:
-        leased: steps of each trial in the ledger.
-        before: draws counted before the ledger was read: all of them must be in it.
-        after: draws counted after that: leased steps that are not among them count as above.
-    """
-    found = []
-    for trial in sorted(leased.keys() | before.keys() | after.keys()):
-        attempts = after.get(trial, ())
-        steps = leased.get(trial, 0)
-        begun = sum(attempt.begun for attempt in before.get(trial, ()))
-        done = sum(attempt.done for attempt in attempts)
-        found.append(Gap(trial, below=begun - steps, above=steps - done, attempts=len(attempts)))
-    return found
-
-
 @dataclass
 class _Storm:
     """One storm in a folder of its own."""
@@ -114,10 +83,8 @@ class _Storm:
 
     def leased(self) -> dict[str, int]:
         """Return the steps leased by every trial of every sweep of the storm."""
-        state = Ledger.open(self.ledger, create=False).dataset_state("digits")
         mine = {path.name for path in self.folder.glob("runs/storm-*")}
-        searches = [search for search in state.searches if search.search in mine]
-        return {name: trial.leased for search in searches for name, trial in search.trials.items()}
+        return leased_steps(self.ledger, of=lambda search: search in mine)
 
     def check(self) -> list[Gap]:
         """Compare the ledger with the draws now."""
@@ -133,16 +100,7 @@ class _Storm:
 
     def command(self, *words: str) -> subprocess.Popen[bytes]:
         """Start the program with its draws counted."""
-        with (self.folder / "log").open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.budget.program", "--draws", "draws", *words],
-                cwd=self.folder,
-                env=child_environment({"RAY_TMPDIR": str(self.folder)}),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        return start_program(self.folder, "log", *words, environment={"RAY_TMPDIR": str(self.folder)})
 
     def start(self) -> subprocess.Popen[bytes]:
         """Start a sweep, or resume the interrupted one, as a user would."""

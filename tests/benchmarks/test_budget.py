@@ -16,10 +16,10 @@ import pytest
 
 from benchmarks.budget import arms, buys
 from benchmarks.budget.arms import ARMS, Run, train
+from benchmarks.budget.draws import Attempt, gaps, read_draws
 from benchmarks.budget.faults import FAULTS, Scene
 from benchmarks.budget.processes import descendants, kill, wait_until_gone
-from benchmarks.budget.program import Attempt, counted_training, read_draws
-from benchmarks.budget.storm import gaps
+from benchmarks.budget.program import counted_training
 from benchmarks.harness.machine import child_environment
 from trainables.data import DatasetRequest, public_train_size
 from trainables.engine import step
