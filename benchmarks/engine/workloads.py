@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from math import prod
 from typing import Literal
 
 from benchmarks.engine.race import Contender, Race, one_thread, race, tune_malloc
@@ -31,11 +30,6 @@ class Workload:
     def wide(self) -> bool:
         """Whether per-sample gradients of a batch of 256 take gigabytes, so that they need a process of their own."""
         return self.model == "mlp_1536_128"
-
-    @property
-    def megabytes(self) -> float:
-        """Size of its records."""
-        return 4e-6 * self.records * prod(self.input_shape)
 
 
 _MNIST = ((1, 28, 28), 60_000)

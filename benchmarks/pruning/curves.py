@@ -106,7 +106,6 @@ class Problem:
     def __init__(self, values: Array, deviation: Array) -> None:
         self._values, self._deviation = values, deviation
         self.best = float(values[-1].max())
-        self.best_radius = float(np.expm1(_POINTS[int(values[-1].argmax())]))
 
     def truth(self, radius: float, epochs: int = EPOCHS) -> float:
         """Return the mean score at a rung in percent."""
