@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from tuner.study.unimodal.axis import Axis
-from tuner.study.unimodal.beliefs import Beliefs, Rules
-from tuner.study.unimodal.records import ALONE, Context, Record, Seen, Standing
+from tuner.search.unimodal.axis import Axis
+from tuner.search.unimodal.beliefs import Beliefs, Rules
+from tuner.search.unimodal.records import ALONE, Context, Record, Seen, Standing
 
 AXIS = Axis(0.0, 100.0)
 RULES = Rules(axis=AXIS, tolerance=0.2)

@@ -7,8 +7,10 @@ from math import exp, log
 
 import numpy as np
 import pytest
+from tuner.privacy.laws import RunLaw
+from tuner.privacy.selection import poisson_shift, shift_of
 
-from benchmarks.budget_brute import (
+from benchmarks.budget.enumeration import (
     FAULTS,
     MODES,
     Discrete,
@@ -18,9 +20,7 @@ from benchmarks.budget_brute import (
     run_cases,
     worst_adaptive,
 )
-from benchmarks.budget_brute_selection import _best, _winner, profile_of
-from tuner.privacy.accountant.run_laws import RunLaw
-from tuner.privacy.accountant.selection import poisson_shift, shift_of
+from benchmarks.budget.sealed import _best, _winner, profile_of
 
 COIN = Discrete((0.6, 0.4), (0.3, 0.7))
 DIE = Discrete((0.5, 0.3, 0.2), (0.2, 0.3, 0.5))

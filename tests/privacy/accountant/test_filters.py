@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from ledgers import MECHANISM, left_steps
 
-from benchmarks.budget_brute import Discrete, DiscreteOrder, exhausting, worst_adaptive
+from benchmarks.budget.enumeration import Discrete, DiscreteOrder, exhausting, worst_adaptive
 from tuner.errors import BudgetRefusedError, InputError, LedgerError
 from tuner.privacy.accountant.filters import FixedOrder, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
@@ -68,7 +68,7 @@ def test_each_branch_ends_with_one_order_exactly_at_its_bound() -> None:
 
 
 def test_losses_are_those_of_this_target() -> None:
-    # The specification prints 12.69 and 10.65, which belong to ε = 12; benchmarks/budget_tables.py shows both.
+    # The specification prints 12.69 and 10.65, which belong to ε = 12.
     assert log(AFTER_QUIET.on[0] / AFTER_QUIET.off[0]) == pytest.approx(20.7, abs=0.05)
     assert log(AFTER_LOUD.on[0] / AFTER_LOUD.off[0]) == pytest.approx(18.6, abs=0.05)
 

@@ -1,0 +1,1 @@
+"""How much of DPLIS' published gain is smoothing? Accuracy over R on validation records."""

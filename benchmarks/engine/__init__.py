@@ -1,0 +1,1 @@
+"""The private step against plain SGD, Opacus, torch.func and the naive loop."""

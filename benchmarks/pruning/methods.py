@@ -1,0 +1,133 @@
+"""The searches that are compared: Optuna samplers and pruners with their defaults, except where arguments are given."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import optuna
+from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner, SuccessiveHalvingPruner
+from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
+
+from benchmarks.pruning.curves import DOMAIN, EPOCHS, RUNGS
+from tuner.study.unimodal_optuna import UnimodalPruner, UnimodalSampler
+
+TOLERANCE: Final = 0.2
+"""In points: a trial closer than this to the best is as good as the best."""
+
+_R = "R"
+_FOUR: Final = (10.0, 30.0, 4.0, 60.0)
+
+
+class StudyMethod:
+    """An Optuna study in memory as a method of a simulated sweep.
+
+    The study is named by its seed, because Hyperband derives the bracket of a trial from the name of the study.
+    """
+
+    def __init__(self, seed: int, sampler: BaseSampler, pruner: BasePruner) -> None:
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        name = f"sweep {seed}"
+        self.study = optuna.create_study(study_name=name, direction="maximize", sampler=sampler, pruner=pruner)
+        self._trials: dict[int, optuna.Trial] = {}
+
+    def start(self, running: int) -> tuple[int, float] | None:
+        """Ask for a trial, as the driver of the tuner does."""
+        waits: Callable[..., bool] | None = getattr(self.study.sampler, "waits", None)
+        if waits is not None and waits(self.study):
+            return None
+        trial = self.study.ask()
+        self._trials[trial.number] = trial
+        return trial.number, trial.suggest_float(_R, *DOMAIN, log=False)
+
+    def report(self, number: int, rung: int, score: float) -> bool:
+        """Report a score, and return whether the pruner stops the trial."""
+        trial = self._trials[number]
+        trial.report(score, RUNGS[rung])
+        if rung == len(RUNGS) - 1:
+            self.study.tell(trial, score)
+            return False
+        if trial.should_prune():
+            self.study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+            return True
+        return False
+
+    def keep(self) -> int | None:
+        """Return the trial that our sampler prefers; for other samplers, the complete trial with the best score."""
+        best: Callable[..., int | None] | None = getattr(self.study.sampler, "best_trial", None)
+        if best is not None:
+            return best(self.study)
+        done = self.study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
+        return max(done, key=lambda trial: trial.value or 0.0).number if done else None
+
+    def enough(self) -> bool:
+        """Return whether our sampler would end the search; other samplers never do."""
+        over: Callable[..., bool] | None = getattr(self.study.sampler, "is_over", None)
+        return over is not None and over(self.study)
+
+
+def _played(sampler: Callable[[int], BaseSampler], pruner: Callable[[], BasePruner]) -> Callable[[int], StudyMethod]:
+    def make(seed: int) -> StudyMethod:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return StudyMethod(seed, sampler(seed), pruner())
+
+    return make
+
+
+def _tpe(seed: int) -> BaseSampler:
+    return TPESampler(seed=seed, n_startup_trials=4, constant_liar=True)
+
+
+def _random(seed: int) -> BaseSampler:
+    return RandomSampler(seed=seed)
+
+
+def _gp(seed: int) -> BaseSampler:
+    return GPSampler(seed=seed, n_startup_trials=len(_FOUR), deterministic_objective=False)
+
+
+def _started(played: StudyMethod) -> StudyMethod:
+    for radius in _FOUR:
+        played.study.enqueue_trial({_R: radius})
+    return played
+
+
+def _asha() -> BasePruner:
+    return SuccessiveHalvingPruner(min_resource=RUNGS[0], reduction_factor=3)
+
+
+def _hyperband() -> BasePruner:
+    return HyperbandPruner(min_resource=RUNGS[0], max_resource=EPOCHS, reduction_factor=3)
+
+
+def _ours(**rules: Any) -> Callable[[int], StudyMethod]:  # noqa: ANN401 - fields of Rules
+    known: dict[str, Any] = {"tolerance": TOLERANCE, "last_step": EPOCHS, **rules}
+    return lambda seed: StudyMethod(
+        seed, UnimodalSampler(_R, seed=seed, base=RandomSampler(seed=seed), **known), UnimodalPruner(_R, **known)
+    )
+
+
+METHODS: Final[Mapping[str, Callable[[int], StudyMethod]]] = {
+    "random": _played(_random, NopPruner),
+    "tpe": _played(_tpe, NopPruner),
+    "tpe+median": _played(_tpe, lambda: MedianPruner(n_startup_trials=4)),
+    "asha": _played(_random, _asha),
+    "tpe+asha": _played(_tpe, _asha),
+    "hyperband": _played(_random, _hyperband),
+    "bohb": _played(_tpe, _hyperband),
+    "gp": lambda seed: _started(_played(_gp, NopPruner)(seed)),
+    "ours, any shape": lambda seed: StudyMethod(
+        seed,
+        UnimodalSampler(
+            _R, seed=seed, tolerance=TOLERANCE, last_step=EPOCHS, share=0.0, final_only=True, at_once=4, audits=0,
+            starts=_FOUR, base=RandomSampler(seed=seed),
+        ),
+        NopPruner(),
+    ),
+    "ours": _ours(),
+}  # fmt: skip
+"""Methods by name, each created from a seed. `bohb` is TPE with Hyperband; `gp` is Optuna's Gaussian process sampler,
+started at four radii; `ours, any shape` is our model of the final scores without unimodality and pruner, started at the
+same radii."""

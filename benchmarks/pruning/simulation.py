@@ -1,0 +1,132 @@
+"""One simulated sweep: trials run concurrently, report at rungs, and are pruned by any method."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Protocol
+
+import numpy as np
+
+from benchmarks.pruning.curves import RUNGS, Problem, problem
+from benchmarks.pruning.methods import METHODS, TOLERANCE
+
+BUDGET = 540
+"""Trial-epochs of every sweep."""
+
+
+class Method(Protocol):
+    """A search that proposes radii, prunes trials, and selects a finished trial."""
+
+    def start(self, running: int) -> tuple[int, float] | None:
+        """Return the number and R of a new trial, or None to leave the slot idle until the next report."""
+        ...
+
+    def report(self, trial: int, rung: int, score: float) -> bool:
+        """Report a score at a rung, and return whether the trial is pruned; at the last rung it is complete."""
+        ...
+
+    def keep(self) -> int | None:
+        """Return the trial that would be exported now, or None before one is complete."""
+        ...
+
+    def enough(self) -> bool:
+        """Return whether the search would end now and keep the rest of its budget."""
+        ...
+
+
+@dataclass
+class Sweep:
+    """The course of one sweep.
+
+    Attributes:
+        epochs: trial-epochs spent at each report, ascending.
+        regrets: points by which the true score of the kept trial was below the best then; inf before there was one.
+        stopped: trial-epochs and regret where the method would have ended; None if it never would.
+        launched: R of each trial.
+        pruned: numbers of the pruned trials.
+    """
+
+    epochs: list[int] = field(default_factory=list)
+    regrets: list[float] = field(default_factory=list)
+    stopped: tuple[int, float] | None = None
+    launched: dict[int, float] = field(default_factory=dict)
+    pruned: set[int] = field(default_factory=set)
+
+    def regret_at(self, epochs: int) -> float:
+        """Return the regret after so many trial-epochs."""
+        place = int(np.searchsorted(self.epochs, epochs, side="right")) - 1
+        return self.regrets[place] if place >= 0 else math.inf
+
+
+def play(truth: Problem, method: Method, random: np.random.Generator, *, budget: int, slots: int) -> Sweep:
+    """Run a method until the budget is spent.
+
+    Args:
+        truth: the curves and deviations.
+        method: the search.
+        random: draws the deviations of the trials.
+        budget: in trial-epochs.
+        slots: number of trials that can run at a time.
+    """
+    sweep, order = Sweep(), count()
+    events: list[tuple[int, int, int, int]] = []  # when, tie-break, trial, rung
+    scores: dict[int, tuple[float, ...]] = {}
+    now, spent, kept = 0, 0, math.inf
+
+    def launch() -> None:
+        while len(events) < slots and (found := method.start(len(events))) is not None:
+            trial, radius = found
+            sweep.launched[trial] = radius
+            scores[trial] = truth.trial(radius, random)
+            heapq.heappush(events, (now + RUNGS[0], next(order), trial, 0))
+
+    launch()
+    while events:
+        now, _, trial, rung = heapq.heappop(events)
+        spent += RUNGS[rung] - (RUNGS[rung - 1] if rung else 0)
+        if spent > budget:
+            break
+        stops, last = method.report(trial, rung, scores[trial][rung]), rung == len(RUNGS) - 1
+        if stops and not last:
+            sweep.pruned.add(trial)
+        elif not last:
+            heapq.heappush(events, (now + RUNGS[rung + 1] - RUNGS[rung], next(order), trial, rung + 1))
+        if (best := method.keep()) is not None:
+            kept = truth.regret(sweep.launched[best])
+        sweep.epochs.append(spent)
+        sweep.regrets.append(kept)
+        if sweep.stopped is None and method.enough():
+            sweep.stopped = (spent, kept)
+        launch()  # asked after every report, as the driver of the tuner does
+    return sweep
+
+
+@dataclass(frozen=True)
+class Played:
+    """A sweep with the facts that the tables show.
+
+    Attributes:
+        sweep: its course.
+        best_pruned: whether the best of the launched trials was pruned.
+        near: number of launched trials within the tolerance of the best.
+        near_pruned: how many of these were pruned.
+    """
+
+    sweep: Sweep
+    best_pruned: bool
+    near: int
+    near_pruned: int
+
+
+def one_sweep(number: int, *, shape: str, method: str, seed: int, noise: float, slots: int) -> Played:
+    """Simulate sweep `number` of a method; a number has the same curve for every method."""
+    random = np.random.default_rng([seed, number])
+    truth = problem(shape, random, noise=noise)
+    sweep = play(truth, METHODS[method](seed * 100_000 + number), random, budget=BUDGET, slots=slots)
+    regrets = {trial: truth.regret(radius) for trial, radius in sweep.launched.items()}
+    near = [trial for trial, regret in regrets.items() if regret <= TOLERANCE]
+    best = min(regrets, key=lambda trial: regrets[trial])
+    return Played(sweep, best in sweep.pruned, len(near), sum(trial in sweep.pruned for trial in near))

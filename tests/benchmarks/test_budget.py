@@ -1,0 +1,206 @@
+"""The budget benchmark: its independent count of draws, its faults, and the arms of what a budget buys."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks.budget import arms, buys
+from benchmarks.budget.arms import ARMS, Run, train
+from benchmarks.budget.draws import Attempt, gaps, read_draws
+from benchmarks.budget.faults import FAULTS, Scene
+from benchmarks.budget.processes import descendants, kill, wait_until_gone
+from benchmarks.budget.program import counted_training
+from benchmarks.harness.machine import child_environment
+from trainables.data import DatasetRequest, public_train_size
+from trainables.engine import step
+from trainables.training import PrivateTraining, TrainingSpec
+from tuner.errors import LedgerCorruptError
+from tuner.experiment import load
+from tuner.privacy.accountant.filters import TotalSteps
+from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.accountant.pld import epsilon
+from tuner.privacy.ledger.ledger import Ledger
+from tuner.privacy.ledger.search_budget import LedgerCharge
+
+STEPS = 450
+DIGITS = DatasetRequest(name="digits")
+
+
+def attempt(begun: int, done: int | None = None) -> Attempt:
+    return Attempt(process=1, started=0, begun=begun, done=begun if done is None else done)
+
+
+DRAWS = {"a": (attempt(200), attempt(400))}
+
+
+@pytest.mark.parametrize(
+    ("leased", "below"),
+    [({"a": 600}, 0), ({"a": 599}, 1), ({}, 600), ({"b": 600}, 600)],
+    ids=["all charged", "a step not charged", "nothing charged", "another trial charged"],
+)
+def test_a_draw_that_the_ledger_misses_is_seen(leased: dict[str, int], below: int) -> None:
+    assert max(gap.below for gap in gaps(leased, DRAWS, DRAWS)) == below
+
+
+def test_a_draw_that_began_counts_against_the_ledger_and_never_for_it() -> None:
+    draws = {"a": (attempt(201, 200),)}
+    (gap,) = gaps({"a": 200}, draws, draws)
+    assert (gap.below, gap.above) == (1, 0)
+    (gap,) = gaps({"a": 400}, draws, draws)
+    assert (gap.below, gap.above) == (-199, 200)
+
+
+def test_draws_while_the_ledger_is_read_are_no_gap() -> None:
+    (gap,) = gaps({"a": 200}, {"a": (attempt(150),)}, {"a": (attempt(260),)})
+    assert gap.below < 0
+    assert gap.above == -60, "60 steps of a lease that came after the ledger was read"
+
+
+@pytest.fixture
+def charge(tmp_path: Path) -> LedgerCharge:
+    """Of a trial that may take `STEPS` steps, twice."""
+    ledger = Ledger.open(f"sqlite:///{tmp_path}/books/ledger.db")
+    mechanism = SampledGaussian(64 / public_train_size(DIGITS), 4.0)
+    claim = epsilon(mechanism, 10 * STEPS, 1e-5)
+    ledger.open_search("digits", "sweep", allowance=TotalSteps(mechanism, 10 * STEPS), epsilon=claim, delta=1e-5)
+    for trial in ("a", "b"):
+        ledger.reserve("sweep", trial, 2 * STEPS)
+    return LedgerCharge(ledger.url, "sweep", "a")
+
+
+@pytest.fixture
+def spec() -> Iterator[TrainingSpec]:
+    draw = step.add_noise
+    yield TrainingSpec(
+        method="dp_sgd",
+        dataset=DIGITS,
+        batch_size=64,
+        steps=STEPS,
+        noise_multiplier=4.0,
+        sample_rate=64 / public_train_size(DIGITS),
+        parameters={"learning_rate": 0.1, "max_grad_norm": 1.0},
+        device="cpu",
+    )
+    step.add_noise = draw
+
+
+def test_every_draw_is_counted_once_for_its_trial(tmp_path: Path, charge: LedgerCharge, spec: TrainingSpec) -> None:
+    folder = tmp_path / "draws"
+    counted_training(folder, spec, charge).run_to(30)
+    counted_training(folder, spec, LedgerCharge(charge.url, "sweep", "b")).run_to(7)
+    counted_training(folder, spec, charge).run_to(STEPS)
+    found = read_draws(folder)
+    assert [each.done for each in found["a"]] == [30, STEPS]
+    assert [each.done for each in found["b"]] == [7]
+    assert {each.process for attempts in found.values() for each in attempts} == {os.getpid()}
+    leased = {"a": charge.leased(), "b": LedgerCharge(charge.url, "sweep", "b").leased()}
+    assert all(gap.below == gap.above == 0 for gap in gaps(leased, found, found))
+
+
+def test_a_draw_that_was_cut_off_began_and_did_not_end(
+    tmp_path: Path, charge: LedgerCharge, spec: TrainingSpec
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("the machine failed")
+
+    step.add_noise = broken
+    with pytest.raises(RuntimeError, match="failed"):
+        counted_training(tmp_path / "draws", spec, charge).run_to(1)
+    (found,) = read_draws(tmp_path / "draws")["a"]
+    assert (found.begun, found.done) == (1, 0)
+
+
+def test_only_descendants_are_found_and_killed() -> None:
+    sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+    child = subprocess.Popen([sys.executable, "-c", f"import subprocess; subprocess.run({sleep!r})"])
+    other = subprocess.Popen(sleep)
+    try:
+        until = time.monotonic() + 30
+        while not (below := descendants(child.pid)) and time.monotonic() < until:
+            time.sleep(0.05)
+        (grandchild,) = below
+        assert wait_until_gone([grandchild], seconds=0.0) == [grandchild]
+        kill([replace(grandchild, started=grandchild.started + 1)])  # a later process of the same number
+        assert grandchild.runs
+        kill([grandchild])
+        assert wait_until_gone([grandchild], seconds=30) == []
+        assert other.poll() is None
+    finally:
+        for process in (child, other):
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize("name", ["truncated", "flipped_byte"])
+def test_damage_is_noticed_and_its_repair_restores_everything(tmp_path: Path, charge: LedgerCharge, name: str) -> None:
+    charge.lease(100)
+    charge.lease(100)
+    scene = Scene(tmp_path, SimpleNamespace(pid=0))  # type: ignore[arg-type]
+    before = scene.ledger.read_bytes()
+    repair = FAULTS[name](scene)
+    with pytest.raises(LedgerCorruptError):
+        Ledger.open(charge.url, create=False).verify_chain()
+    repair()
+    assert scene.ledger.read_bytes() == before
+
+
+def test_the_clock_jumps_for_the_ledger_too(tmp_path: Path) -> None:
+    script = (
+        "import sys, time\n"
+        "from datetime import UTC\n"
+        "from pathlib import Path\n"
+        "from benchmarks.budget.program import install_jump\n"
+        "jump = Path(sys.argv[1])\n"
+        "install_jump(jump)\n"
+        "from tuner.privacy.ledger import chain\n"
+        "before = time.time(), chain.datetime.now(UTC)\n"
+        "jump.write_text('-86400')\n"
+        "print(time.time() - before[0], (chain.datetime.now(UTC) - before[1]).total_seconds())\n"
+    )
+    words = [sys.executable, "-c", script, str(tmp_path / "jump")]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, env=child_environment(), timeout=100)
+    assert [float(word) for word in done.stdout.split()] == pytest.approx([-86_400, -86_400], abs=50)
+
+
+@pytest.mark.parametrize("workload", buys.WORKLOADS, ids=lambda workload: workload.dataset)
+def test_the_arms_differ_only_as_they_say(tmp_path: Path, workload: arms.Workload) -> None:
+    path = tmp_path / "arm.yaml"
+    for arm in ARMS:
+        run = Run(workload=workload.name, arm=arm, epsilon=1.0, seed=0)
+        path.write_text(json.dumps(arms.experiment_file(workload, run)))
+        experiment = load(path, ())
+        searches = arm in ("composition", "selection", "public")
+        assert experiment.search.trials == (workload.trials if searches else 1)
+        assert set(experiment.space.searched) == (set(workload.space) if searches else set())
+        assert (experiment.privacy.epsilon, experiment.privacy.delta) == (1.0, 1e-5)
+        assert experiment.privacy.accounting == (arm if arm in ("selection", "public") else "composition")
+        assert experiment.dataset.validation.fraction == 0.1
+
+
+def test_an_arm_is_repeatable_and_scores_the_test_set_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = replace(buys.WORKLOADS[0], name="small", dataset="digits", batch_size=256, epochs=2, trials=2, seeds=1)
+    scored = []
+    evaluate = PrivateTraining.evaluate
+
+    def counting(training: PrivateTraining, split: str = "validation") -> dict[str, float]:
+        scored.append(split)
+        return evaluate(training, split)
+
+    monkeypatch.setattr(PrivateTraining, "evaluate", counting)
+    run = Run(workload="small", arm="composition", epsilon=8.0, seed=0)
+    outcome = train(small, run, tmp_path, None)
+    assert scored.count("test") == 1
+    assert scored.count("validation") == outcome.trainings == 2
+    assert outcome.claim <= 8.0
+    (tmp_path / "again").mkdir()
+    assert train(small, run, tmp_path / "again", None) == outcome

@@ -1,0 +1,111 @@
+"""The comparisons of searches: the cost of a simulated sweep, repeatability, and equal terms on real data."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.pruning.curves import RUNGS, problem
+from benchmarks.pruning.methods import METHODS
+from benchmarks.pruning.simulation import Sweep, one_sweep, play
+from benchmarks.pruning_real import sweeps as real
+from trainables.data import DatasetRequest, load
+from tuner.experiment import load as load_experiment
+
+
+@dataclass
+class Scripted:
+    """A method that tries these radii in turn, stops given trials, keeps the first complete one, and then ends."""
+
+    radii: tuple[float, ...]
+    stops: Mapping[int, int] = field(default_factory=dict)
+    done: list[int] = field(default_factory=list)
+    started: int = 0
+
+    def start(self, running: int) -> tuple[int, float] | None:
+        if self.started == len(self.radii):
+            return None
+        self.started += 1
+        return self.started - 1, self.radii[self.started - 1]
+
+    def report(self, trial: int, rung: int, score: float) -> bool:
+        if rung == len(RUNGS) - 1:
+            self.done.append(trial)
+        return self.stops.get(trial) == rung
+
+    def keep(self) -> int | None:
+        return self.done[0] if self.done else None
+
+    def enough(self) -> bool:
+        return bool(self.done)
+
+
+def played(method: Scripted, *, budget: int = 540, slots: int = 1) -> Sweep:
+    truth = problem("unimodal", np.random.default_rng(1))
+    return play(truth, method, np.random.default_rng(2), budget=budget, slots=slots)
+
+
+def test_a_trial_costs_its_epochs_and_a_pruned_one_only_those_it_took() -> None:
+    truth = problem("unimodal", np.random.default_rng(1))
+    sweep = played(Scripted((20.0, 1.0, 30.0), stops={1: 1}), budget=50)
+    assert sweep.epochs == [3, 6, 9, 18, 27, 30, 33, 36, 39, 42], "51 would be above the budget"
+    assert sweep.pruned == {1}
+    assert sweep.regrets == [math.inf] * 4 + [truth.regret(20.0)] * 6, "nothing is kept before a trial is complete"
+    assert sweep.stopped == (27, truth.regret(20.0))
+    assert [sweep.regret_at(epochs) for epochs in (26, 27)] == [math.inf, truth.regret(20.0)]
+
+
+# Optuna's Gaussian process is slow; it draws from the seed, as our own samplers do.
+@pytest.mark.parametrize("method", sorted(METHODS.keys() - {"gp", "ours, any shape"}))
+def test_a_simulated_sweep_is_repeatable(method: str) -> None:
+    """Hyperband takes the bracket of a trial from the name of the study, so a random name is another sweep."""
+    first, again, other = (
+        one_sweep(number, shape="unimodal", method=method, seed=5, noise=1.0, slots=4) for number in (3, 3, 4)
+    )
+    assert first == again
+    assert first != other
+
+
+@pytest.mark.parametrize("workload", [real.FASHION, real.QUICK], ids=lambda workload: workload.dataset)
+@pytest.mark.parametrize("search", real.SEARCHES)
+def test_the_real_sweeps_of_a_search_differ_only_in_their_method(
+    tmp_path: Path, workload: real.Workload, search: str
+) -> None:
+    rest = []
+    for run in real.runs_of(workload, search):
+        file = real.experiment_file(run, workload, {"name": "digits"}, tmp_path)
+        (tmp_path / "sweep.yaml").write_text(json.dumps(file))
+        assert load_experiment(tmp_path / "sweep.yaml").privacy.private
+        for name in {"sampler", "pruner", "when_sure"} & set(file["search"]):
+            del file["search"][name]
+        rest.append({**file, "seed": 0})
+    assert len(rest) == len(real.METHODS) * len(workload.seeds)
+    assert all(each == rest[0] for each in rest)
+
+
+@pytest.mark.slow
+def test_a_real_sweep_runs_until_its_cap_and_is_exported(tmp_path: Path) -> None:
+    workload = replace(real.QUICK, epochs=1, rungs=2, noise_multiplier=4.0, epsilon=0.7)
+    run = next(real.runs_of(workload, "radius"))
+    outcome = real.sweep_in(tmp_path, workload, {"name": "digits"}, None, run)
+    assert (run.method, outcome.state, outcome.failed) == ("ours", "budget reached", 0)
+    assert outcome.step_cap - outcome.steps < outcome.steps_per_trial
+    assert outcome.steps == sum(int(str(trial["steps"])) for trial in outcome.trials)
+    assert 0 < outcome.spent_until_winner <= outcome.spent <= outcome.cap == workload.epsilon
+    assert outcome.validation <= outcome.highest
+
+
+def test_a_part_of_a_data_set_is_its_first_records(tmp_path: Path) -> None:
+    named = real.experiment_dataset(replace(real.QUICK, records=100), tmp_path, None)
+    (path,) = tmp_path.iterdir()
+    assert named == {"name": "digits_100", "path": str(path), "public_size": 100}
+    whole = load(DatasetRequest(name="digits", validation_fraction=0.0))
+    with np.load(path) as part:
+        assert np.array_equal(part["x_train"], whole.x_train[:100].numpy())
+        assert len(part["x_test"]) == len(whole.x_test)
