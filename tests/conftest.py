@@ -22,7 +22,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("DP_TUNER_LEDGER", None)  # no test may charge a developer's own ledger
 
-# A shell that starts the suite in the background makes it ignore Ctrl-C, and so would every sweep that a test interrupts.
+# In the background a shell lets the suite ignore Ctrl-C, and so would every sweep that a test interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
