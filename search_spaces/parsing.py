@@ -94,14 +94,7 @@ class _Reader:
         self._check_multiplicity()
         if self._problems:
             raise SpaceError(self._problems)
-        ordered: dict[str, Domain] = {}
-        for name, domain in self._domains.items():
-            if schedules.kind_of(name) is None:
-                ordered[name] = domain
-            if name == "schedule":
-                ordered |= {n: d for n, d in self._domains.items() if schedules.kind_of(n) is not None}
-        conditions = tuple((name, kind) for name in ordered if (kind := schedules.kind_of(name)) is not None)
-        return SearchSpace(tuple(ordered.items()), conditions, tuple(n for n in ordered if n in self._unimodal))
+        return SearchSpace.of(self._domains, unimodal=self._unimodal)
 
     def _check_multiplicity(self) -> None:
         """Refuse several copies where a trial may be without augmentation: it would fail when it starts."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,23 @@ class SearchSpace:
     parameters: tuple[tuple[str, Domain], ...] = ()
     conditions: tuple[tuple[str, str], ...] = ()
     unimodal: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, domains: Mapping[str, Domain], *, unimodal: Container[str] = ()) -> SearchSpace:
+        """Return the space of these domains, a schedule's own parameters placed after it.
+
+        Args:
+            domains: domain of each parameter, by its flat name.
+            unimodal: names of those that are declared unimodal.
+        """
+        ordered: dict[str, Domain] = {}
+        for name, domain in domains.items():
+            if schedules.kind_of(name) is None:
+                ordered[name] = domain
+            if name == "schedule":
+                ordered |= {own: each for own, each in domains.items() if schedules.kind_of(own) is not None}
+        conditions = tuple((name, kind) for name in ordered if (kind := schedules.kind_of(name)) is not None)
+        return cls(tuple(ordered.items()), conditions, tuple(name for name in ordered if name in unimodal))
 
     @property
     def searched(self) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ class Problem:
         fix: what to write instead; empty when the rule is enough.
     """
 
-    code: str = "uncoded"  # transitional
+    code: str
     where: str
     key: str
     rule: str
@@ -80,8 +80,8 @@ class Problem:
     fix: str = ""
 
     def __str__(self) -> str:
-        line = f"{self.where}: {self.key}: {self.rule}, got {self.value}"
-        return f"{line}. {self.fix} [{self.code}]" if self.fix else f"{line} [{self.code}]"
+        line = f"{self.where}: {self.key}: {self.rule} (got {self.value})."
+        return f"{line} {self.fix} [{self.code}]" if self.fix else f"{line} [{self.code}]"
 
 
 class ExperimentError(InputError):

@@ -118,7 +118,7 @@ def train(workload: Workload, run: Run, folder: Path, data_dir: str | None) -> O
     return Outcome(
         test=_test(prepared, run, winner, folder / "private"),
         validation=100 * (winner.last_score or 0.0),
-        noise_multiplier=plan.noise_multiplier,
+        noise_multiplier=plan.nominal.noise_multiplier,
         claim=plan.epsilon_at_cap,
         trainings=trials,
         parameters={name: winner.parameters[name] for name in workload.space},
@@ -161,7 +161,8 @@ def _on_proxy(prepared: Prepared, data_dir: str | None) -> Prepared:
     """Return the same steps, batch size and noise on the public records, as in public mode."""
     public = prepared.plan.public
     assert public is not None
-    plan = replace(prepared.plan, train_size=int(public["train_size"]), sample_rate=float(public["sample_rate"]))
+    nominal = replace(prepared.plan.nominal, sample_rate=public.sample_rate)
+    plan = replace(prepared.plan, train_size=public.train_size, nominal=nominal)
     return replace(prepared, request=prepared.experiment.public_request(data_dir), plan=plan)
 
 

@@ -196,9 +196,9 @@ _MAKE_PLAN = """
 import sys, time
 from pathlib import Path
 import dp_accounting.pld.privacy_loss_distribution
-from tuner.experiment import load
+from tuner.experiment import load_experiment
 from tuner.plan.plan import make_plan
-experiment = load(Path("thousand.yaml"), sys.argv[1:])
+experiment = load_experiment(Path("thousand.yaml"), sys.argv[1:])
 cpu, wall = time.process_time(), time.perf_counter()
 plan = make_plan(experiment, experiment.dataset_request(None))
 print(plan.cap, time.process_time() - cpu, time.perf_counter() - wall)

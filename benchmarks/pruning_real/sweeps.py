@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from trainables.data import DatasetRequest, load
-from tuner.experiment import load as load_experiment
+from tuner.experiment import load_experiment
 from tuner.export.package import export_sweep
 from tuner.plan.plan import plan_from
 from tuner.privacy.ledger.ledger import Ledger

@@ -25,7 +25,7 @@ from trainables.data import DatasetRequest, public_train_size
 from trainables.engine import step
 from trainables.training import PrivateTraining, TrainingSpec
 from tuner.errors import LedgerCorruptError
-from tuner.experiment import load
+from tuner.experiment import load_experiment
 from tuner.privacy.accountant.filters import TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import epsilon
@@ -178,7 +178,7 @@ def test_the_arms_differ_only_as_they_say(tmp_path: Path, workload: arms.Workloa
     for arm in ARMS:
         run = Run(workload=workload.name, arm=arm, epsilon=1.0, seed=0)
         path.write_text(json.dumps(arms.experiment_file(workload, run)))
-        experiment = load(path, ())
+        experiment = load_experiment(path, ())
         searches = arm in ("composition", "selection", "public")
         assert experiment.search.trials == (workload.trials if searches else 1)
         assert set(experiment.space.searched) == (set(workload.space) if searches else set())

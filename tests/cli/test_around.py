@@ -85,10 +85,10 @@ def test_the_template_loads_plans_and_is_not_overwritten(bare: Tune, tmp_path: P
     assert bare("validate", "experiment.yaml").out == "experiment.yaml: valid\n"
     plan = bare("plan", "experiment.yaml", "--json", "--no-timing").json
     assert (plan["name"], plan["trials"]) == ("my-search", 8)
-    assert "must not exist yet" in bare("init", code=2).err
+    assert "[file-exists]" in bare("init", code=2).err
     bare("init", "--force")
     assert (tmp_path / "experiment.yaml").read_text() == text
-    assert "writable" in bare("init", "no/such/folder.yaml", code=2).err
+    assert "[file-not-writable]" in bare("init", "no/such/folder.yaml", code=2).err
 
 
 def test_shipped_files_are_listed_copied_and_valid(bare: Tune, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_shipped_files_are_listed_copied_and_valid(bare: Tune, tmp_path: Path) -
     bare("validate", *sorted(SHIPPED))
     bare("cp", "digits_dplis")
     assert (tmp_path / "digits_dplis.yaml").read_text() == shipped_files()["digits_dplis.yaml"].read_text()
-    assert "must not exist yet" in bare("cp", "digits_dplis", code=2).err
+    assert "[file-exists]" in bare("cp", "digits_dplis", code=2).err
     assert "digits_dplis.yaml" in bare("cp", "digit", code=2).err
     assert "local file" in bare("plan", "digits_dplis.yaml", "--no-timing").text
 

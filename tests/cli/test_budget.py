@@ -38,7 +38,7 @@ def test_a_tenth_of_the_epsilon_starts_fewer_trials_and_passes_no_cap(tune: Tune
 
 def test_an_epsilon_that_no_trial_fits_is_refused_and_leaves_nothing(bare: Tune) -> None:
     said = bare("run", bare.write(privacy__epsilon=0.05), "--local", code=3)
-    assert "one trial of 10 steps" in said.err
+    assert "[budget-too-small]" in said.err
     assert bare.entries == []
     assert bare.sweeps == []
     assert bare.mlflow_runs() == []

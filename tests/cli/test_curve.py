@@ -268,10 +268,10 @@ def test_a_sealed_search_has_none_of_it(tune: Tune, monkeypatch: pytest.MonkeyPa
     """An adaptive search is refused there; and whatever its study holds, no curve is made of it."""
     name = tune.write(**UNIMODAL, privacy__accounting="selection")
     assert tune("validate", name, code=2).code == 2
-    from tuner.experiment import load
+    from tuner.experiment import load_experiment
     from tuner.report import curve_watch as curve_view
 
-    experiment = load(Path(tune.write("open.yaml", **UNIMODAL)))
+    experiment = load_experiment(Path(tune.write("open.yaml", **UNIMODAL)))
     sealed = experiment.model_copy(
         update={"privacy": experiment.privacy.model_copy(update={"accounting": "selection"})}
     )

@@ -24,7 +24,7 @@ from optuna.trial import create_trial
 
 from trainables.rungs import checkpoint_path
 from trainables.training import PrivateTraining
-from tuner.experiment import load
+from tuner.experiment import load_experiment
 from tuner.plan.plan import plan_from
 from tuner.privacy.ledger.entries import canonical, entry_hash
 from tuner.privacy.ledger.ledger import Ledger
@@ -300,7 +300,7 @@ def test_records_have_one_budget_whatever_they_are_called(own: Tune) -> None:
 
 
 def add_to_study(sweep: SweepFolder, trial: str, *, steps: int, state: optuna.trial.TrialState, score: float) -> None:
-    experiment = load(sweep.experiment)
+    experiment = load_experiment(sweep.experiment)
     study = open_sweep_study(sweep, experiment, plan_from(read_json(sweep.plan), trials=experiment.search.trials))
     attributes: dict[str, Any] = {TRIAL_ID: trial, PARAMETERS: {"learning_rate": 0.5}, STEPS_TAKEN: steps}
     study.add_trial(

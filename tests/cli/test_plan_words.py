@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from errors_helper import raises_code
 
 from tuner.errors import ExperimentError
-from tuner.experiment import loads
+from tuner.experiment import parse_experiment
 from tuner.plan.comparison import comparison
 from tuner.plan.plan import Plan, make_plan
 from tuner.report.plan_facts import plan_text
@@ -24,7 +25,7 @@ SELECTION = ("privacy.accounting=selection", "privacy.runs={law: negative_binomi
 
 
 def planned(*overrides: str) -> Plan:
-    experiment = loads(BASE, overrides)
+    experiment = parse_experiment(BASE, overrides)
     return make_plan(experiment, experiment.dataset_request())
 
 
@@ -34,7 +35,7 @@ def facts(plan: Plan) -> dict[str, str]:
 
 def test_a_mode_that_the_file_cannot_have_is_not_offered() -> None:
     plan = planned(PROTECTED)
-    with pytest.raises(ExperimentError, match="protected scores"):
+    with raises_code(ExperimentError, "sealed-scores-protected"):
         planned(PROTECTED, "privacy.accounting=selection")
     rows = {row.mode: row for row in comparison(plan)}
     assert rows["selection"].refused == "refused with protected scores"
@@ -49,10 +50,10 @@ def test_the_mode_of_the_plan_has_the_noise_of_the_plan(overrides: tuple[str, ..
     """The comparison's own composition knows one kind of step, and its own law is the geometric one."""
     plan = planned(*overrides)
     row = next(row for row in comparison(plan) if row.mode == plan.accounting)
-    assert row.noise_multiplier == plan.noise_multiplier
+    assert row.noise_multiplier == plan.nominal.noise_multiplier
     if plan.selection is not None:
-        assert row.runs_99 == plan.selection["quantiles"]["99"]
-        assert row.expected_runs == plan.selection["mean"]
+        assert row.runs_99 == plan.selection.quantiles["99"]
+        assert row.expected_runs == plan.trials
 
 
 def test_a_given_noise_is_not_taken_for_the_least_that_fits() -> None:
@@ -78,9 +79,9 @@ def test_scores_in_reserve_are_not_counted_as_planned(overrides: tuple[str, ...]
 def test_fewer_scores_than_planned_are_told() -> None:
     plan = planned("dataset.validation={protected: true, epsilon: 1.0, noise: 10.0}")
     assert plan.validation is not None
-    assert plan.validation["releases"] < 24
+    assert plan.validation.releases < 24
     told = facts(plan)["their budget"]
-    assert told.startswith(f"{plan.validation['releases']} of the 24 scores that are planned within")
+    assert told.startswith(f"{plan.validation.releases} of the 24 scores that are planned within")
 
 
 def test_words_of_the_trade_are_explained_where_they_stand() -> None:
@@ -106,5 +107,5 @@ def test_a_time_is_never_about_nothing(seconds: float, said: str) -> None:
 
 def test_it_is_told_which_of_two_shapes_is_public() -> None:
     with pytest.raises(ExperimentError) as error:
-        loads(BASE, ["privacy.accounting=public", "search.public={name: fashion_mnist}"])
+        parse_experiment(BASE, ["privacy.accounting=public", "search.public={name: fashion_mnist}"])
     assert "(1, 28, 28) in 10 classes (public) and (1, 8, 8) in 10 classes (private)" in str(error.value)

@@ -13,7 +13,7 @@ from command_fakes import Tune
 from trainables.rungs import checkpoint_path
 from trainables.spec import TrainingSpec, fingerprint
 from trainables.training import PrivateTraining
-from tuner.experiment import load
+from tuner.experiment import load_experiment
 from tuner.export.package import _Best, standalone_yaml
 from tuner.plan.plan import make_plan, plan_from
 from tuner.sweep import folder as sweeps
@@ -40,14 +40,14 @@ EXPORT = "exports/tiny/experiment.yaml"
 def spec_of_trial(tune: Tune, number: int) -> TrainingSpec:
     """What a trial of the first sweep was trained with."""
     folder = tune.sweeps[0]
-    experiment = load(folder / "experiment.yaml")
+    experiment = load_experiment(folder / "experiment.yaml")
     plan = plan_from(json.loads((folder / "plan.json").read_text()), trials=experiment.search.trials)
     trial = next(each for each in tune("show", "tiny", "--json").json["trials"] if each["number"] == number)
     return training_spec(experiment, experiment.dataset_request(), plan, parameters=trial["parameters"], number=number)
 
 
 def spec_of_export() -> TrainingSpec:
-    experiment = load(Path(EXPORT))
+    experiment = load_experiment(Path(EXPORT))
     request = experiment.dataset_request()
     space = experiment.space
     assert not space.searched
@@ -107,7 +107,7 @@ def test_an_export_of_another_length_rises_at_the_same_steps(tune: Tune) -> None
     """A fifth of 42 steps is not a fifth of 21, by rounding: K rose at 12, and 5 rungs of its own would say 13."""
     space = {**SPACE, "epochs": {"choice": [2.1, 4.3]}}
     file = tune.write(**CHANGES | {"search__space": space, "search__rungs": 5, "privacy__epsilon": 40})
-    experiment = load(Path(file))
+    experiment = load_experiment(Path(file))
     request = experiment.dataset_request()
     plan = make_plan(experiment, request)
     for epochs, steps, rise in ((2.1, 21, 12), (4.3, 42, 25)):

@@ -19,7 +19,7 @@ from optuna.trial import TrialState, create_trial
 from sealed_fakes import sealed
 
 from trainables.training import PrivateTraining
-from tuner.experiment import Experiment, load
+from tuner.experiment import Experiment, load_experiment
 from tuner.plan.plan import plan_from
 from tuner.report.facts import on_public
 from tuner.study import views
@@ -90,7 +90,7 @@ def chosen(made: Study, experiment: Experiment, **more: Any) -> Chosen | None:  
 
 
 def experiment_of(tune: Tune, **changes: object) -> Experiment:
-    return load(Path(tune.write(**{**UNIMODAL, **NAMES["sampler"], **changes})))
+    return load_experiment(Path(tune.write(**{**UNIMODAL, **NAMES["sampler"], **changes})))
 
 
 def lucky_scores(luck: Sequence[float] = LUCK, radii: Sequence[float] = KNOWN) -> list[float]:
@@ -321,7 +321,7 @@ def test_a_public_search_charges_the_configuration_of_its_curve(tune: Tune) -> N
     assert told["public_search"]["best"]["number"] == winner
     (run,) = tune("show", charged.id, "--json").json["trials"]
     assert run["parameters"] == rows[winner]["parameters"]
-    experiment = load(search.experiment)
+    experiment = load_experiment(search.experiment)
     plan = plan_from(json.loads(search.plan.read_text()), trials=experiment.search.trials)
     assert plan.train_size != on_public(plan).train_size
     believed = [curves_of(open_sweep_study(search, experiment, each)) for each in (plan, on_public(plan))]

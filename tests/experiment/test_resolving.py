@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 import yaml
+from errors_helper import raises_code
 
 import tuner
 from search_spaces import METHODS, PARAMETERS, Categorical, Fixed, Scalar, parameters_of
 from search_spaces.schedules import KINDS, kind_of
 from trainables.hyperparameters import HYPERPARAMETERS, Hyperparameters, from_parameters
 from tuner.errors import ExperimentError
-from tuner.experiment import Experiment, loads, shipped, yamlfile
+from tuner.experiment import Experiment, parse_experiment, shipped, yamlfile
 from tuner.experiment.resolving import hyperparameter_defaults
 from tuner.experiment.shipped_files import write_template
 
@@ -30,7 +31,7 @@ DOCUMENT = Path(tuner.__file__).parent.parent / "docs" / "experiment.md"
 
 def experiment_of(method: str, *overrides: str) -> Experiment:
     text = f"name: my-search\ndataset: {{name: digits}}\ntrainable: {{method: {method}}}\nprivacy: {{epsilon: 4.0}}\n"
-    return loads(text, overrides)
+    return parse_experiment(text, overrides)
 
 
 class First:
@@ -66,7 +67,7 @@ def test_a_space_left_out_searches_what_the_method_is_about(method: str, empty: 
     for name in experiment.space.free:
         assert domains[name] == PARAMETERS[name].default
     assert isinstance(domains["max_grad_norm"], Fixed)
-    assert loads(experiment.to_yaml()) == experiment
+    assert parse_experiment(experiment.to_yaml()) == experiment
 
 
 @pytest.mark.parametrize("method", USUAL)
@@ -75,7 +76,7 @@ def test_one_trial_of_a_space_left_out_is_the_default_configuration(method: str)
     assert experiment.space.searched == ()
     chosen = experiment.space.sample(First("constant"))
     assert made(method, chosen) == made(method, {})
-    assert loads(experiment.to_yaml()) == experiment
+    assert parse_experiment(experiment.to_yaml()) == experiment
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -118,17 +119,14 @@ def test_identical_trials_are_refused_and_one_is_not(space: str) -> None:
     with pytest.raises(ExperimentError) as caught:
         experiment_of("dp_sgd", f"search.space={space}")
     (problem,) = caught.value.problems
-    assert problem.key == "search.space"
-    assert "search.trials" in problem.rule
-    assert "learning_rate: default" in problem.fix
-    assert "trials: 1" in problem.fix
+    assert (problem.key, problem.code) == ("search.space", "nothing-searched")
     assert experiment_of("dp_sgd", f"search.space={space}", "search.trials=1").search.trials == 1
 
 
 def test_a_resolved_configuration_is_refused_more_trials() -> None:
     text = experiment_of("dplis", "search.trials=1").to_yaml()
-    with pytest.raises(ExperimentError, match="something must be searched"):
-        loads(text, ["search.trials=2"])
+    with raises_code(ExperimentError, "nothing-searched"):
+        parse_experiment(text, ["search.trials=2"])
 
 
 def _block(number: int) -> str:
@@ -140,7 +138,7 @@ def test_the_documented_file_is_the_resolved_file_of_its_four_values() -> None:
     assert not documented.problems
     experiment = experiment_of("dplis")
     assert documented.values == experiment.model_dump(mode="json", by_alias=True)
-    assert loads(_block(1)) == experiment
+    assert parse_experiment(_block(1)) == experiment
 
 
 def test_the_documented_table_is_what_the_methods_have() -> None:
@@ -160,7 +158,7 @@ def test_the_documented_table_is_what_the_methods_have() -> None:
 
 def test_the_documented_schedule_is_one() -> None:
     chosen = yamlfile.parse(_block(2), source="docs/experiment.md").values
-    space = loads(experiment_of("dp_sgd").to_yaml(), [f"search.space={chosen!r}".replace("'", '"')]).space
+    space = parse_experiment(experiment_of("dp_sgd").to_yaml(), [f"search.space={chosen!r}".replace("'", '"')]).space
     assert dict(space.parameters)["schedule"] == Categorical(("constant", "cosine", "inverse_time"))
 
 
@@ -171,16 +169,16 @@ def test_every_documented_example_is_one(number: int) -> None:
     assert not shown.problems
     for section, values in (shown.values or {}).items():
         base[section] = {**base.get(section, {}), **values}
-    loaded = loads(yamlfile.dump(base))
-    assert loads(loaded.to_yaml()) == loaded
+    loaded = parse_experiment(yamlfile.dump(base))
+    assert parse_experiment(loaded.to_yaml()) == loaded
 
 
 def test_the_template_is_valid_and_does_not_pass_its_examples_off_as_defaults(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     write_template(path, force=False)
     text = path.read_text()
-    assert loads(text).space.free
-    assert loads(text).search.trials != experiment_of("dplis").search.trials
+    assert parse_experiment(text).space.free
+    assert parse_experiment(text).search.trials != experiment_of("dplis").search.trials
     comment = " ".join(line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))
     assert "every other line is an example" in comment
     assert "shows its default" not in comment
@@ -189,4 +187,4 @@ def test_the_template_is_valid_and_does_not_pass_its_examples_off_as_defaults(tm
 @pytest.mark.parametrize("name", shipped())
 def test_a_shipped_file_that_is_warned_of_says_why(name: str) -> None:
     text = shipped()[name].read_text()
-    assert any("n^-1.1" in warning for warning in loads(text).warnings()) == ("n^-1.1" in text)
+    assert any("n^-1.1" in warning for warning in parse_experiment(text).warnings()) == ("n^-1.1" in text)

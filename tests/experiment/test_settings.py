@@ -8,7 +8,7 @@ import pytest
 
 from trainables.training import TrainingSpec
 from tuner.errors import InputError
-from tuner.experiment import Experiment, loads
+from tuner.experiment import Experiment, parse_experiment
 from tuner.sweep.resume import check_same
 from tuner.sweep.settings import settings_hash
 
@@ -52,7 +52,7 @@ TOGETHER = [
 
 
 def with_options(*options: str) -> Experiment:
-    return loads(FILE, options)
+    return parse_experiment(FILE, options)
 
 
 def test_every_option_that_is_on_is_in_the_hash() -> None:

@@ -1,12 +1,12 @@
-"""The experiment file: `find` it, `load` it with all its problems at once, and have it as a frozen `Experiment`."""
+"""The experiment file: `find_file`, `load_experiment` with all problems at once, and the frozen `Experiment`."""
 
 from __future__ import annotations
 
-from tuner.experiment.loading import find, load, loads, shipped
-from tuner.experiment.model import (
+from tuner.experiment.loading import find_file, load_experiment, parse_experiment, shipped
+from tuner.experiment.model import Experiment
+from tuner.experiment.sections import (
     Component,
     DatasetSection,
-    Experiment,
     MetricSection,
     PrivacySection,
     PublicSection,
@@ -31,8 +31,8 @@ __all__ = [
     "TrackingSection",
     "TrainableSection",
     "ValidationSection",
-    "find",
-    "load",
-    "loads",
+    "find_file",
+    "load_experiment",
+    "parse_experiment",
     "shipped",
 ]

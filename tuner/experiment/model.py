@@ -1,280 +1,39 @@
-"""The experiment file as a typed, frozen model: sections, defaults, and the type and range of every value."""
+"""The typed, frozen model of the experiment file."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_serializer, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from search_spaces import Domain, SearchSpace, parse_space
 from trainables.data import DatasetRequest, data_folder, public_train_size
 from tuner.errors import InputError
-from tuner.experiment.values import (
-    AtMost,
-    Count,
-    Finite,
-    Fraction,
-    Noise,
-    Order,
-    Positive,
-    Rungs,
-    ScoreNoise,
-    Seed,
-    Word,
-    broken,
-    one_value,
+from tuner.experiment.sections import (
+    DatasetSection,
+    PrivacySection,
+    ResourcesSection,
+    SearchSection,
+    Section,
+    TrackingSection,
+    TrainableSection,
 )
+from tuner.experiment.values import Seed, Word, broken
 from tuner.experiment.yamlfile import dump
-from tuner.study.names import canonical_pruner, canonical_sampler
-from tuner.study.types import WhenSure
 
-__all__ = [
-    "Component",
-    "DatasetSection",
-    "Experiment",
-    "MetricSection",
-    "PrivacySection",
-    "PublicSection",
-    "ResourcesSection",
-    "RunsSection",
-    "SearchSection",
-    "Section",
-    "TrackingSection",
-    "TrainableSection",
-    "ValidationSection",
-]
+__all__ = ["Experiment"]
 
-
-class Section(BaseModel):
-    """What all sections share: frozen, no unknown key, no silent conversion of types."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, populate_by_name=True, hide_input_in_errors=True
-    )
-
-
-class Component(Section):
-    """A sampler or pruner: its name and its options.
-
-    In a file ``median`` or ``{name: median, n_startup_trials: 3}``.
-    """
-
-    name: Word
-    options: dict[str, Any] = {}
-
-    @model_serializer
-    def _to_file(self) -> str | dict[str, Any]:
-        return {"name": self.name, **self.options} if self.options else self.name
-
-
-class ValidationSection(Section):
-    """The records set aside to score trials.
-
-    Attributes:
-        fraction: part of the training records, in (0, 1).
-        protected: whether the scores are inside the guarantee: noisy counts with a budget of their own.
-        split_seed: public key of the split.
-        epsilon: of all protected scores together; left out it is privacy.epsilon.
-        delta: of them; left out it is privacy.delta.
-        noise: standard deviation of a released count, or auto: the smallest with which the planned scores fit.
-    """
-
-    fraction: Fraction = 0.1
-    protected: bool = False
-    split_seed: Seed = 0
-    epsilon: Positive | None = None
-    delta: Fraction | None = None
-    noise: ScoreNoise = "auto"
-
-
-class DatasetSection(Section):
-    """Which records, and their split.
-
-    Attributes:
-        name: a shipped data set, or any name together with ``path``; the budget is kept under it.
-        path: the user's own npz file.
-        public_size: PUBLIC number of training records in that file.
-        public_users: PUBLIC number of users in that file, for privacy.unit: user.
-        records_per_user: records of one user that a step may use at most, for privacy.unit: user.
-        validation: the records set aside.
-    """
-
-    name: Word
-    path: Word | None = None
-    public_size: Count | None = None
-    public_users: Count | None = None
-    records_per_user: Count = 16
-    validation: ValidationSection = ValidationSection()
-
-
-class TrainableSection(Section):
-    """What every trial trains, and how long.
-
-    Attributes:
-        method: dp_sgd, dp_lssgd, dplis, dp_weight_decay or composed.
-        model: a name of `trainables.model_names.MODELS`, or ``package.module:function``.
-        activation: relu or tanh.
-        normalization: none or group; batch is refused.
-        optimizer: sgd or adam.
-        momentum: of sgd, in [0, 1).
-        precision: of the forward and backward passes; what is measured, summed and noised is never less than float32.
-        batch_size: EXPECTED batch size; sample_rate = batch_size / public training size (users with unit: user).
-        epochs: passes over the training records, in expectation.
-        sampling: poisson; nothing else has the guarantee.
-    """
-
-    method: Word
-    model: Word = "logistic_regression"
-    activation: Word = "relu"
-    normalization: Word = "none"
-    optimizer: Literal["sgd", "adam"] = "sgd"
-    momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.0
-    precision: Literal["float32", "bfloat16"] = "float32"
-    batch_size: Annotated[Count, one_value("batch_size")] = 256
-    epochs: Annotated[Positive, one_value("epochs")] = 10.0
-    sampling: Word = "poisson"
-
-
-class RunsSection(Section):
-    """How many runs a sealed search makes: a random number K, of mean search.trials, that nobody is told.
-
-    Attributes:
-        law: of K: geometric, logarithmic, negative_binomial or poisson.
-        shape: of the negative binomial law, above -1; the others have none to choose.
-        at_most: runs after which K is cut off, or auto: where what that adds takes 1 % of delta.
-    """
-
-    law: Word = "geometric"
-    shape: Finite | None = None
-    at_most: AtMost = "auto"
-
-
-class PrivacySection(Section):
-    """The budget of the WHOLE search.
-
-    Attributes:
-        epsilon: never exceeded, whatever is searched.
-        delta: below 1 / training records (users with unit: user).
-        unit: what one is protected: a record, or all records of a user.
-        accounting: composition (all trials may be seen), selection (sealed: only the winner leaves) or public (the
-            search runs on public data, and one run on the private ones).
-        cap: the filter of composition, or auto: the tightest that the space allows.
-        order: Rényi order of the fixed_order filter, or auto: the best of the plan.
-        accountant: pld.
-        adjacency: add_or_remove_one.
-        noise_multiplier: a number, a domain to search, or auto: the smallest with which the planned trials fit.
-        runs: of a sealed search.
-        private: False only for studies; nothing can then be exported as private.
-        noise_seed: only with ``private: false``.
-    """
-
-    epsilon: Positive
-    delta: Fraction = 1e-5
-    unit: Literal["record", "user"] = "record"
-    accounting: Word = "composition"
-    cap: Literal["auto", "total_steps", "coupon_book", "fixed_order"] = "auto"
-    order: Order = "auto"
-    accountant: Word = "pld"
-    adjacency: Word = "add_or_remove_one"
-    noise_multiplier: Noise = "auto"
-    runs: RunsSection = RunsSection()
-    private: bool = True
-    noise_seed: Seed | None = None
-
-
-def _component(value: object) -> object:
-    if isinstance(value, Component):
-        return value
-    if isinstance(value, str):
-        return {"name": value, "options": {}}
-    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-        return {"name": value["name"], "options": {key: entry for key, entry in value.items() if key != "name"}}
-    raise broken("must be a name or a name with options", "Write median or {name: median, n_startup_trials: 3}.")
-
-
-class MetricSection(Section):
-    """The score of a trial.
-
-    Attributes:
-        name: validation_accuracy or validation_loss.
-        mode: max or min.
-    """
-
-    name: Word = "validation_accuracy"
-    mode: Literal["max", "min"] = "max"
-
-
-class PublicSection(Section):
-    """The PUBLIC records that a search with ``accounting: public`` trains on.
-
-    Attributes:
-        name: a shipped data set, or any name together with ``path``.
-        path: the user's own npz file.
-        public_size: number of training records in that file.
-    """
-
-    name: Word
-    path: Word | None = None
-    public_size: Count | None = None
-
-
-class SearchSection(Section):
-    """How the trials are chosen and stopped.
-
-    Attributes:
-        trials: how many, failed and pruned ones included; the mean of their number with ``accounting: selection``.
-        sampler: proposes parameters.
-        pruner: stops trials early; a step not taken is budget not spent.
-        rungs: a trial reports this many times, equally spaced, or at these fractions of its steps; last at its end.
-        space: what is searched, as in the file; `Experiment.space` is its meaning. `load` adds what was left out.
-        metric: the score.
-        public: the records to search on with ``accounting: public``.
-        when_sure: what follows when a complete trial is surely near the best: go on, stop and keep the rest of the
-            budget, or replicate the best two configurations to tell them apart. Needs the sampler ``unimodal``.
-    """
-
-    trials: Count = 20
-    sampler: Annotated[Component, BeforeValidator(_component)] = Component(name="tpe")
-    pruner: Annotated[Component, BeforeValidator(_component)] = Component(name="none")
-    rungs: Rungs = 5
-    space: dict[str, Any] = {}
-    metric: MetricSection = MetricSection()
-    public: PublicSection | None = None
-    when_sure: WhenSure = "go_on"
-
-    @property
-    def is_unimodal(self) -> bool:
-        """Whether the sampler or the pruner looks for the one top of the score along a parameter."""
-        return "unimodal" in (canonical_sampler(self.sampler.name), canonical_pruner(self.pruner.name))
-
-
-class ResourcesSection(Section):
-    """What one trial gets, and how many run at once."""
-
-    concurrent_trials: Count = 1
-    cpus_per_trial: Positive = 1.0
-    gpus_per_trial: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    workers_per_trial: Count = 1
-
-
-class TrackingSection(Section):
-    """Where MLflow's records go; ``experiment`` is the experiment file's name when left out."""
-
-    uri: Word = "sqlite:///runs/mlflow.db"
-    experiment: Word | None = None
-
-
-_LEDGER = "DP_TUNER_LEDGER"  # `tune budget` and `tune verify` read it as the default of their --ledger
+_LEDGER = "DP_TUNER_LEDGER"  # also the default of `tune budget --ledger` and `tune verify --ledger`
 
 
 def _shared_ledger() -> str | None:
-    """The ledger that the environment names, as an absolute URL; None where it names none.
+    """Return the ledger of the environment variable as an absolute URL; None where it is not set.
 
     Raises:
-        InputError: it is no address of a ledger.
+        InputError: it is not the address of a ledger.
     """
     from tuner.privacy.ledger.stores import absolute_url
 
@@ -282,11 +41,11 @@ def _shared_ledger() -> str | None:
     try:
         return absolute_url(named) if named else None
     except InputError as error:
-        raise InputError(f"{_LEDGER}: {error}") from error
+        raise InputError("ledger-variable-invalid", f"{_LEDGER}: {error.message}") from error
 
 
 def _the_shared_ledger(url: str) -> str:
-    """Refuse another ledger than the environment's: the caps that were set in that one would bind nothing here."""
+    """Refuse another ledger than the environment's: its caps would not apply here."""
     from tuner.privacy.ledger.stores import absolute_url, masked
 
     shared = _shared_ledger()
@@ -294,24 +53,26 @@ def _the_shared_ledger(url: str) -> str:
         return url
     try:
         own = absolute_url(url)
-    except InputError:  # whoever opens it refuses it, and shows no password
+    except InputError:  # the ledger refuses it when it is opened, and shows no password
         return url
     if own != shared:
         raise broken(
-            f"this is {masked(own)}, and {_LEDGER} names {masked(shared)}: what is charged in one ledger is not held "
-            "to the caps of another",
-            f"Unset {_LEDGER} to use this one, or leave the line out of a file of your own to use the variable's.",
+            "ledger-not-shared",
+            f"this is {masked(own)}, and {_LEDGER} names {masked(shared)}: the caps of one ledger do not apply to "
+            "charges in another",
+            f"Unset {_LEDGER} to use this ledger, or remove the line to use the variable's.",
         )
     return url
 
 
 class Experiment(Section):
-    """One experiment file, checked.
+    """One experiment file.
 
-    Construct it by `tuner.experiment.load`, which also applies the gates; the model alone checks types and ranges.
+    Construct it with `tuner.experiment.load_experiment`, which also applies the gates; the model alone checks types and
+    ranges.
 
-    Where the file names no ledger, that of the environment variable DP_TUNER_LEDGER is taken before the default; a file
-    that names another one than the variable is refused.
+    The environment variable DP_TUNER_LEDGER replaces the default of ``ledger``; a file that names another ledger than
+    the variable is refused.
     """
 
     schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -339,23 +100,34 @@ class Experiment(Section):
             object.__setattr__(self, "tracking", named)
         return self
 
-    @property
+    @cached_property
     def space(self) -> SearchSpace:
-        """What is searched.
+        """The search space. A loaded experiment has it from its loading; only another one parses it here.
 
         Raises:
-            search_spaces.SpaceError: only for an experiment that `load` has not checked.
+            search_spaces.SpaceError: the space of an experiment that was not loaded is malformed.
         """
         return parse_space(self.search.space, method=self.trainable.method)
 
+    def with_space(self, space: SearchSpace) -> Experiment:
+        """Return this experiment with a search space that is written out in full, the noise included.
+
+        A stored file names every parameter, so a later change of a default changes no earlier search.
+        """
+        update: dict[str, object] = {"search": self.search.model_copy(update={"space": space.to_spec()})}
+        if isinstance(self.privacy.noise_multiplier, dict):
+            update["privacy"] = self.privacy.model_copy(update={"noise_multiplier": "auto"})
+        resolved = self.model_copy(update=update)
+        object.__setattr__(resolved, "space", space)  # fills the cached property of a frozen model
+        return resolved
+
     @property
     def priced(self) -> dict[str, Domain]:
-        """The domains of what is searched and priced; a value for each stands in the parameters of a trial."""
-        space = self.space
-        return {name: domain for name, domain in space.parameters if name in space.priced}
+        """The domains of searched parameters that affect the budget."""
+        return {name: domain for name, domain in self.space.parameters if name in self.space.priced}
 
     def dataset_request(self, data_dir: str | None = None) -> DatasetRequest:
-        """Return which records a training wants, with absolute paths, so that any working folder will do."""
+        """Return the request for the private records, with absolute paths."""
         dataset = self.dataset
         return DatasetRequest(
             name=dataset.name,
@@ -370,14 +142,14 @@ class Experiment(Section):
         )
 
     def public_request(self, data_dir: str | None = None) -> DatasetRequest:
-        """Return which PUBLIC records the search of ``accounting: public`` trains on, split as the private ones are.
+        """Return the request for the PUBLIC records of ``accounting: public``, split like the private ones.
 
         Raises:
-            InputError: the experiment names none.
+            InputError: the experiment has no public records.
         """
         public = self.search.public
         if public is None:
-            raise InputError("only an experiment with search.public has public records, got none.")
+            raise InputError("public-data-missing", "This experiment has no public records. Add search.public.")
         return DatasetRequest(
             name=public.name,
             data_dir=str(data_folder(data_dir)),
@@ -388,29 +160,29 @@ class Experiment(Section):
         )
 
     def with_noise(self, noise_multiplier: float) -> Experiment:
-        """Return this experiment with a number in the place of ``noise_multiplier: auto``; as it is where searched."""
+        """Return this experiment with this noise multiplier; unchanged where the noise is searched."""
         if "noise_multiplier" in self.search.space:
             return self
         privacy = PrivacySection.model_validate({**self.privacy.model_dump(), "noise_multiplier": noise_multiplier})
         return self.model_copy(update={"privacy": privacy})
 
     def warnings(self) -> tuple[str, ...]:
-        """Return what is allowed and yet worth knowing before the budget is spent, one sentence each."""
+        """Return a sentence for each allowed setting that weakens the guarantee."""
         found = []
         size = public_train_size(self.dataset_request())
         if self.privacy.delta > size**-1.1:
             found.append(
                 f"privacy.delta {self.privacy.delta:g} is above n^-1.1 = {size**-1.1:.2g} for n = {size}"
-                f"{' users' if self.privacy.unit == 'user' else ''}: a guarantee is stronger with a smaller one"
+                f"{' users' if self.privacy.unit == 'user' else ''}: a smaller delta gives a stronger guarantee"
             )
         if not self.privacy.private:
             found.append(
-                "privacy.private is false: this search carries no guarantee and nothing can be exported as private"
+                "privacy.private is false: this search has no guarantee and its models cannot be exported as private"
             )
         return tuple(found)
 
     def to_yaml(self) -> str:
-        """Return the resolved file: every value written out; `tuner.experiment.load` of it is this experiment."""
+        """Return the resolved file, with every value written out; loading it gives this experiment."""
         values = self.model_dump(mode="json", by_alias=True)
         return f"# {self.name}: resolved by dp-tuner, every default written out\n{dump(values)}"
 

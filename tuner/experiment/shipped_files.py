@@ -1,4 +1,4 @@
-"""The shipped experiment files: listing them, copying one, and the commented template of `init`."""
+"""The shipped experiment files: their list, a copy of one, and the commented template of `init`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ _TEMPLATE = """\
 # tune run {file}
 #
 # A private search on your own records. Only name, dataset.name, trainable.method and privacy.epsilon are needed; every
-# other line is an example; docs/experiment.md has the defaults. `tune plan {file}` tells what it would cost; nothing
-# is run.
+# other line is an example; docs/experiment.md has the defaults. `tune plan {file}` shows the cost and runs nothing.
 schema: 1
 name: my-search
 seed: 0                               # public: initialisation, split and search; never the noise
@@ -43,11 +42,11 @@ privacy:
 search:
   trials: 8
   sampler: tpe                        # tpe, random, grid, gp, unimodal
-  pruner: median                      # none, median, asha, unimodal, …: a step not taken is ε not spent
+  pruner: median                      # none, median, asha, unimodal, …: a stopped trial saves budget
   rungs: 5                            # reports of a trial, or the fractions of its steps
   space:                              # a number, `default`, or {{uniform: [a, b]}}, {{log_uniform: …}}, {{choice: […]}}
     smoothing_radius: {{log_uniform: [1, 40]}}
-    smoothing_samples: 3              # K; {{promote: [1, 3]}} lets it rise while a trial goes on
+    smoothing_samples: 3              # K; {{promote: [1, 3]}} raises it within a trial
     learning_rate: {{log_uniform: [0.05, 2.0]}}
     schedule: {{choice: [constant, cosine]}}
   metric: {{name: validation_accuracy, mode: max}}
@@ -59,13 +58,13 @@ ledger: "sqlite:///runs/ledger.db"    # of the DATA, not of the search: share it
 
 
 def shipped_files() -> dict[str, Path]:
-    """The experiment files that come with the program, by file name."""
+    """Return the experiment files of the installed program, by file name."""
     folder = Path(str(resources.files("tuner") / "shipped"))
     return {path.name: path for path in sorted(folder.glob("*.yaml"))}
 
 
 def shipped_text() -> str:
-    """One line a shipped file: its name and what it says of itself."""
+    """Return the list of shipped files, one line each: the name and the first sentence."""
     files = shipped_files()
     width = max(map(len, files), default=0)
     lines = [f"  {name:<{width}}  {_about(path)}" for name, path in files.items()]
@@ -73,8 +72,8 @@ def shipped_text() -> str:
 
 
 def _about(path: Path) -> str:
-    """The first sentence that a file says of itself, cut where it is long."""
-    # The first comment line is the command; the paragraph after it says what the file is.
+    """Return the first sentence of a file's description, shortened."""
+    # The first comment line is the command; the paragraph after it is the description.
     comments = itertools.takewhile(lambda line: line.startswith("#"), path.read_text().splitlines()[1:])
     said = " ".join(line.lstrip("# ").strip() for line in comments).strip()
     sentence = _SENTENCE.match(said)
@@ -85,12 +84,12 @@ def copy_shipped(name: str, destination: Path, *, force: bool) -> Path:
     """Copy a shipped file into a folder or to a file name.
 
     Raises:
-        InputError: there is no such file, or the destination exists and `force` is not given.
+        InputError: there is no such file, or the destination exists and `force` is False.
     """
     files = shipped_files()
     source = files.get(name) or files.get(f"{name}.yaml")
     if source is None:
-        raise InputError(f"a shipped experiment must be named, got {name!r}. There are: {', '.join(files)}.")
+        raise InputError("experiment-not-found", f"No shipped experiment is named {name!r}. Use {', '.join(files)}.")
     target = destination / source.name if destination.is_dir() else destination
     _write_new(target, source.read_text(), force=force)
     return target
@@ -107,10 +106,9 @@ def write_template(path: Path, *, force: bool) -> None:
 
 def _write_new(path: Path, text: str, *, force: bool) -> None:
     if path.exists() and not force:
-        raise InputError(
-            f"the file must not exist yet, got {path}. Choose another name, or add --force to overwrite it."
-        )
+        fix = "Choose another name, or overwrite it with --force."
+        raise InputError("file-exists", f"The file {path} exists. {fix}")
     try:
         path.write_text(text)
     except OSError as error:
-        raise InputError(f"the file must be writable, got {path}: {error.strerror}.") from error
+        raise InputError("file-not-writable", f"The file {path} cannot be written: {error.strerror}.") from error

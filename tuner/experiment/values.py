@@ -1,4 +1,4 @@
-"""The values of an experiment file: the type and the range of each, with the rule and the fix where it breaks them."""
+"""The types and ranges of the values of an experiment file."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ __all__ = [
 _ORDERS = (1.05, 1024.0)
 
 NOISES = (1e-3, 1e6)
-"""Noise multipliers, and standard deviations of a count, that a file may name: with less nothing can be claimed, and
-more is beyond all that the accountants were held against."""
+"""The range of noise multipliers and of standard deviations of a count.
+
+Less noise gives no guarantee, and the accountants were not tested with more.
+"""
 
 
-def broken(rule: str, fix: str = "") -> PydanticCustomError:
-    """Return the error of a value that breaks ``rule``; `wording` turns it into a problem."""
-    return PydanticCustomError("rule", "{rule}", {"rule": rule, "fix": fix})
+def broken(code: str, rule: str, fix: str = "") -> PydanticCustomError:
+    """Return the error of a value that breaks ``rule``; `wording` makes a problem of it."""
+    return PydanticCustomError("rule", "{rule}", {"code": code, "rule": rule, "fix": fix})
 
 
 def one_value(name: str) -> BeforeValidator:
-    """Refuse a domain where one number stands: what is searched stands in the space."""
+    """Refuse a domain at a key that takes one value."""
 
     def check(value: object) -> object:
         if isinstance(value, Mapping | list):
-            raise broken(
-                "must be one value here: what the trials choose from stands in the space",
-                f"Write search.space.{name}: {show(value)}.",
-            )
+            rule = "must be one value: domains to search are in search.space"
+            raise broken("domain-outside-space", rule, f"Write search.space.{name}: {show(value)}.")
         return value
 
     return BeforeValidator(check)
@@ -60,48 +60,48 @@ def _noise(value: object) -> object:
         try:
             parameter.check(parse_declared(value)[0])
         except DomainError as error:
-            raise broken(error.rule, error.fix) from error
+            raise broken(getattr(error, "code", "space-invalid"), error.rule, error.fix) from error
         return dict(value)
     low, high = NOISES
     if value == "auto" or (is_number(value) and (value == 0 or low <= value <= high)):  # 0 is for studies
         return value
-    raise broken(
-        f"must be auto or a finite number from {low:g} to {high:g}, or a domain such as {{choice: [1, 2]}}",
-        "auto takes the smallest with which the trials fit.",
-    )
+    rule = f"must be auto, a finite number from {low:g} to {high:g}, or a domain such as {{choice: [1, 2]}}"
+    raise broken("value-not-allowed", rule, "auto is the smallest noise with which the trials fit.")
 
 
 def _order(value: object) -> object:
     low, high = _ORDERS
     if value == "auto" or (is_number(value) and low <= value <= high):
         return value
-    raise broken(f"must be auto or a number from {low:g} to {high:g}", "auto takes the best one of the plan.")
+    rule = f"must be auto or a number from {low:g} to {high:g}"
+    raise broken("value-not-allowed", rule, "auto is the best order for the plan.")
 
 
 def _score_noise(value: object) -> object:
     low, high = NOISES
     if value == "auto" or (is_number(value) and low <= value <= high):
         return value
-    raise broken(
-        f"must be auto or a finite number from {low:g} to {high:g}: the standard deviation of a released count",
-        "auto takes the smallest with which the planned scores fit.",
-    )
+    rule = f"must be auto or a finite number from {low:g} to {high:g}, the standard deviation of a released count"
+    raise broken("value-not-allowed", rule, "auto is the smallest noise with which the planned scores fit.")
 
 
 def _at_most(value: object) -> object:
     if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 2**31):
         return value
-    raise broken("must be auto or a whole number of runs of at least 1", "auto lets the cut take 1 % of delta.")
+    rule = "must be auto or a whole number of runs of at least 1"
+    raise broken("value-not-allowed", rule, "With auto the cut-off uses 1 % of delta.")
 
 
 def _rungs(value: object) -> object:
     if isinstance(value, list | tuple):
         rising = all(is_number(entry) and 0 < entry <= 1 for entry in value) and list(value) == sorted(set(value))
         if not (rising and value and value[-1] == 1):
-            raise broken("must be a count or rising fractions in (0, 1] that end with 1", "Write [0.25, 0.5, 1.0].")
+            rule = "must be a count, or rising fractions in (0, 1] that end with 1"
+            raise broken("rungs-invalid", rule, "Write for example [0.25, 0.5, 1.0].")
         return tuple(float(entry) for entry in value)
     if not (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 10_000):
-        raise broken("must be a count from 1 to 10000, or rising fractions in (0, 1] that end with 1", "Write 5.")
+        rule = "must be a count from 1 to 10000, or rising fractions in (0, 1] that end with 1"
+        raise broken("rungs-invalid", rule, "Write for example 5.")
     return value
 
 

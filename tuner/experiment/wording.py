@@ -1,18 +1,18 @@
-"""From pydantic's errors to rule, value and fix, with the nearest key that the section has."""
+"""The code, rule and fix of each error of pydantic, with the nearest key of the section."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel
 
 from search_spaces.domains import show
-from tuner.experiment.model import Component, Experiment
-from tuner.experiment.yamlfile import Path
+from tuner.experiment.model import Experiment
+from tuner.experiment.sections import Component
 
-__all__ = ["nearest", "rule_and_mend"]
+__all__ = ["broken_rule", "nearest"]
 
 _EXAMPLES = {
     ("name",): "name: my-search",
@@ -28,14 +28,14 @@ _EXAMPLES = {
     ("dataset", "public_size"): "public_size: 10000",
 }
 _TYPES = {
-    "float_type": "must be a number",
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "string_type": "must be a word",
-    "bool_type": "must be true or false",
-    "finite_number": "must be a finite number",
-    "dict_type": "must be keys with values",
-    "string_too_short": "must not be empty",
+    "float_type": ("value-wrong-type", "must be a number"),
+    "int_type": ("value-wrong-type", "must be a whole number"),
+    "int_from_float": ("value-wrong-type", "must be a whole number"),
+    "string_type": ("value-wrong-type", "must be a word"),
+    "bool_type": ("value-wrong-type", "must be true or false"),
+    "dict_type": ("value-wrong-type", "must be keys with values"),
+    "finite_number": ("value-not-finite", "must be a finite number"),
+    "string_too_short": ("value-empty", "must not be empty"),
 }
 _BOUNDS = {
     "greater_than": ("must be greater than", "gt"),
@@ -44,29 +44,36 @@ _BOUNDS = {
     "less_than_equal": ("must be at most", "le"),
 }
 
+BrokenRule: TypeAlias = tuple[str, str, str]
+"""Code, rule and fix of a value."""
 
-_BATCHES = (
-    "batches are Poisson samples: there is no last one, and shuffled or fixed-size batches have another guarantee",
+_BATCHES: BrokenRule = (
+    "batches-not-poisson",
+    "batches are Poisson samples: there is no last batch, and other batches have a weaker guarantee",
     "Leave it out.",
 )
-_LEARNT = (
-    "what is learnt from the records (their mean, scale or vocabulary) is a release that nothing charges",
-    "Prepare the records by public constants before, and leave it out.",
+_LEARNT: BrokenRule = (
+    "statistics-not-charged",
+    "a mean, scale or vocabulary computed from the records is a release that the budget does not cover",
+    "Prepare the records with public constants, and leave it out.",
 )
-_WEIGHTS = (
-    "weights by how often a class occurs are counted from the records, a release that nothing charges",
-    "Leave it out: all records weigh the same.",
+_WEIGHTS: BrokenRule = (
+    "statistics-not-charged",
+    "class weights are counted from the records, a release that the budget does not cover",
+    "Leave it out: all records have the same weight.",
 )
-_MEAN = (
-    "a clip must bound each record's gradient: one that is laid on the mean of a batch bounds no record",
+_MEAN: BrokenRule = (
+    "clip-not-per-record",
+    "the clip must bound each record's gradient, and a clip of a batch's mean bounds no record",
     "Leave it out: max_grad_norm clips each record's gradient.",
 )
-_REALISED = (
-    "the sum of a batch is divided by batch_size of this file: the realised size is private",
+_REALISED: BrokenRule = (
+    "batch-size-realised",
+    "the sum of a batch is divided by batch_size of this file, because the realised size is private",
     "Leave it out.",
 )
-# Keys that other tools have and that would break the guarantee: refused with the reason, not only as unknown.
-_REFUSED: dict[tuple[str, ...], tuple[str, str]] = {
+# Keys of other tools that would break the guarantee: refused with the reason.
+_REFUSED: dict[tuple[str, ...], BrokenRule] = {
     **{("trainable", key): _BATCHES for key in ("drop_last", "shuffle", "batching", "replacement")},
     **{("dataset", key): _BATCHES for key in ("drop_last", "shuffle")},
     **{
@@ -94,17 +101,17 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def _sections(model: type[BaseModel], path: tuple[str, ...] = ()) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """Every section's path and the keys that it takes in a file."""
+    """Return the keys of every section, by the section's path."""
     found = {path: tuple(field.alias or name for name, field in model.model_fields.items())}
     for name, field in model.model_fields.items():
-        for kind in (field.annotation, *get_args(field.annotation)):  # a section, or one that may be left out
+        for kind in (field.annotation, *get_args(field.annotation)):  # a section, or an optional one
             if isinstance(kind, type) and issubclass(kind, BaseModel) and kind is not Component:
                 found |= _sections(kind, (*path, name))
     return found
 
 
 def _defaults(model: type[BaseModel], path: tuple[str, ...] = ()) -> dict[tuple[str, ...], str]:
-    """Every value's path and ``key: default``; a default keeps the rules of its value, so it does for an example."""
+    """Return ``key: default`` by the path of every value: a default is an example that keeps the rules."""
     found: dict[tuple[str, ...], str] = {}
     for name, field in model.model_fields.items():
         value, key = field.default, field.alias or name
@@ -120,45 +127,45 @@ _KEYS = _sections(Experiment)
 _EXAMPLE_OF = {**_defaults(Experiment), **_EXAMPLES}
 
 
-def _unknown_key(path: Path) -> str:
-    key = str(path[-1])
-    section = tuple(map(str, path[:-1]))
+def _unknown_key(path: tuple[str, ...]) -> str:
+    *above, key = path
+    section = tuple(above)
     near = difflib.get_close_matches(key, _KEYS.get(section, ()), n=1)
     if near:
         return f"Did you mean {near[0]!r}?"
     owners = [owner for owner, keys in _KEYS.items() if key in keys]
     if owners:
-        least = min(map(len, owners))  # privacy.epsilon, not what is deep in a section of the data
+        least = min(map(len, owners))  # privacy.epsilon rather than dataset.validation.epsilon
         return f"Did you mean {' or '.join('.'.join((*owner, key)) for owner in owners if len(owner) == least)}?"
     known = ", ".join(_KEYS.get(section, ()))
-    return f"{'.'.join(section) or 'The file'} takes {known}." if known else ""
+    return f"{'.'.join(section) or 'The file'} has the keys {known}." if known else ""
 
 
-def rule_and_mend(error: Any) -> tuple[str, str]:  # noqa: ANN401 - pydantic's ErrorDetails
-    """Return the rule that one error of pydantic stands for, and the fix."""
-    path: Path = error["loc"]
+def broken_rule(error: Any) -> BrokenRule:  # noqa: ANN401 - pydantic's ErrorDetails
+    """Return code, rule and fix of one error of pydantic."""
+    path: tuple[str, ...] = tuple(map(str, error["loc"]))
     kind: str = error["type"]
     context = error.get("ctx", {})
-    example = _EXAMPLE_OF.get(tuple(map(str, path)), "")
+    example = _EXAMPLE_OF.get(path, "")
     write = f"Write for example {example}." if example else ""
     if kind == "rule":
-        return str(context["rule"]), str(context["fix"])
+        return str(context["code"]), str(context["rule"]), str(context["fix"])
     if kind == "extra_forbidden":
-        why = _REFUSED.get(tuple(map(str, path)))
-        return why or ("unknown key", _unknown_key(path))
+        return _REFUSED.get(path) or ("key-unknown", "unknown key", _unknown_key(path))
     if kind == "missing":
-        return "is required", f"Write {example}." if example else ""
+        return "key-missing", "is required", f"Write {example}." if example else ""
     if kind in ("model_type", "model_attributes_type"):
-        return "must be a section of keys", write or f"It takes {', '.join(_KEYS.get(tuple(map(str, path)), ()))}."
+        return "value-wrong-type", "must be a section of keys", write or f"It has {', '.join(_KEYS.get(path, ()))}."
     if kind in _BOUNDS:
         text, bound = _BOUNDS[kind]
-        return f"{text} {context[bound]:g}", write
+        return "value-out-of-range", f"{text} {context[bound]:g}", write
     if kind == "literal_error":
         words = str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
         one = f"must be {words[0]}" if len(words) == 1 else f"must be one of {', '.join(words)}"
         value = error["input"]
-        return one, nearest(value, words) if isinstance(value, str) and len(words) > 1 else ""
+        return "value-not-allowed", one, nearest(value, words) if isinstance(value, str) and len(words) > 1 else ""
     if kind == "string_pattern_mismatch":
         rule = "must be 1 to 63 small letters, digits, dots, dashes and underscores, the first a letter or digit"
-        return rule, f"It names the sweep's folder. {write}"
-    return _TYPES.get(kind, str(error["msg"])), write
+        return "name-invalid", rule, f"It names the sweep's folder. {write}"
+    code, rule = _TYPES.get(kind, ("value-wrong-type", str(error["msg"])))
+    return code, rule, write

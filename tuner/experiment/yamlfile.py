@@ -1,7 +1,7 @@
-"""From the text of an experiment file, and from ``--set``, to plain values that remember where they stood.
+"""Reader of experiment files and of ``--set``: plain values, with the line and the spelling of each.
 
-YAML 1.2's core rules (``1e-5`` is a number, ``yes`` is a word), less what hides meaning: no key twice, no anchors and
-aliases, no tags, no second document.
+The rules are those of YAML 1.2's core schema (``1e-5`` is a number, ``yes`` is a word). Duplicate keys, anchors,
+aliases, tags and several documents are refused, because they hide meaning.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Document:
 
     Attributes:
         source: the file's name as the user gave it.
-        values: the top of the file; None when nothing could be read.
-        problems: what was wrong before any meaning was looked at.
+        values: the sections; None when nothing could be read.
+        problems: the mistakes of syntax.
     """
 
     source: str
@@ -52,16 +52,16 @@ class Document:
     def where(self, path: Path) -> str:
         """Return ``file:line`` (or the ``--set`` option) of a key, or of the nearest section above it.
 
-        A section in which options changed something stands where the last of them does.
+        The place of a section that options changed is that of the last of them.
         """
         return self._where.get(self._known(path), f"{self.source}:1")
 
     def order(self, path: Path) -> int:
-        """Return a number that sorts places as a reader meets them, ``--set`` after the file."""
+        """Return a number that sorts places by line, ``--set`` after the file."""
         return self._order.get(self._known(path), 0)
 
     def spelled(self, path: Path) -> str | None:
-        """Return a value as the user wrote it, or None when it does not stand in the file."""
+        """Return a value as the user wrote it, or None when the file does not have it."""
         if path in self._spelled:
             return self._spelled[path]
         value: Any = self.values
@@ -80,14 +80,14 @@ class Document:
             path = path[:-1]
         return path
 
-    def refuse(self, path: Path, rule: str, value: str, fix: str = "", *, where: str | None = None) -> None:
-        """Note a problem at ``path``."""
+    def refuse(self, code: str, path: Path, rule: str, value: str, fix: str = "", *, where: str | None = None) -> None:
+        """Add a problem at ``path``."""
         key = ".".join(map(str, path)) or "file"
         at = self.where(path) if where is None else where
-        self.problems.append(Problem(where=at, key=key, rule=rule, value=value, fix=fix))
+        self.problems.append(Problem(code=code, where=at, key=key, rule=rule, value=value, fix=fix))
 
     def place(self, path: Path, where: str, order: int, spelled: str | None = None) -> None:
-        """Remember where the value at ``path`` stands and how it was written."""
+        """Remember the place of the value at ``path`` and how it was written."""
         self._where[path] = where
         self._order[path] = order
         if spelled is not None:
@@ -104,12 +104,13 @@ class Document:
         path: Path = tuple(key.strip().split("."))
         if not equals or not all(path):
             fix = "Write --set privacy.epsilon=3."
-            self.refuse(("--set",), "an override is path.to.key=value", option or "nothing", fix, where=where)
+            rule = "an override has the form path.to.key=value"
+            self.refuse("override-invalid", ("--set",), rule, option or "nothing", fix, where=where)
             return
         inner = _read(text, source=where)
         if inner.problems:
             problem = inner.problems[0]
-            self.refuse(path, f"the value must be YAML: {problem.rule}", text, problem.fix, where=where)
+            self.refuse(problem.code, path, f"the value must be YAML: {problem.rule}", text, problem.fix, where=where)
             return
         section = self.values if self.values is not None else {}
         self.values = section
@@ -117,7 +118,8 @@ class Document:
             below = section.setdefault(str(name), {})
             if not isinstance(below, dict):
                 at = ".".join(map(str, path[: depth + 1]))
-                self.refuse(path, f"{at} is a value, not a section", show(below), f"Set {at} itself.", where=where)
+                rule = f"{at} is a value, not a section"
+                self.refuse("override-invalid", path, rule, show(below), f"Set {at} itself.", where=where)
                 return
             section = below
         section[str(path[-1])] = inner.values
@@ -132,17 +134,18 @@ class Document:
 
 
 def parse(text: str, *, source: str) -> Document:
-    """Read the text of an experiment file. Never raises: what is wrong stands in ``problems``."""
+    """Read the text of an experiment file. Never raises: mistakes are in ``problems``."""
     document = _read(text, source=source)
     if document.problems and document.values is None:
         return document
     if document.values is None:
-        document.refuse((), "the file must not be empty", "nothing", "`tune init` writes a template.")
+        fix = "`tune init` writes a template."
+        document.refuse("file-not-sections", (), "the file must not be empty", "nothing", fix)
     elif not isinstance(document.values, dict):
         kind = "a list" if isinstance(document.values, list) else "one value"
         fix = "Write name:, dataset:, trainable: and privacy: at the left edge."
         document.values = None
-        document.refuse((), "the file must be sections with keys", kind, fix)
+        document.refuse("file-not-sections", (), "the file must be sections with keys", kind, fix)
     return document
 
 
@@ -158,12 +161,13 @@ def _read(text: str, *, source: str) -> Document:
         lines = text.splitlines()
         found = lines[line - 1].strip() if line <= len(lines) else "the end of the file"
         rule, fix = _syntax(error, lines[line - 1] if line <= len(lines) else "")
-        document.refuse((), rule, found[:80] or "an empty line", fix, where=f"{source}:{line}")
+        document.refuse("yaml-invalid", (), rule, found[:80] or "an empty line", fix, where=f"{source}:{line}")
         return document
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         rule = "the file must be plain text without control characters"
-        document.refuse((), rule, f"character #x{error.character:04x}", where=f"{source}:{line}")
+        value = f"character #x{error.character:04x}"
+        document.refuse("yaml-invalid", (), rule, value, where=f"{source}:{line}")
         return document
     if node is not None:
         document.values = _value(node, (), document)
@@ -175,20 +179,21 @@ def _syntax(error: yaml.MarkedYAMLError, line: str) -> tuple[str, str]:
     if "\t" in indent or "'\\t'" in str(error.problem):
         return "YAML does not allow a tab to indent", "Use spaces."
     said = " ".join(part for part in (error.context, error.problem) if part)
-    fix = "Put a space after every colon, close what was opened, and quote words with : or # in them."
+    fix = "Put a space after every colon, close every bracket and quote, and quote words that contain : or #."
     return f"the file must be YAML ({said})", fix
 
 
 def _is_plain(text: str, document: Document) -> bool:
-    """Refuse anchors, aliases, a second document and too deep nesting before anything recursive reads the text."""
+    """Refuse anchors, aliases, a second document and deep nesting before anything recursive reads the text."""
     depth = documents = 0
     for event in yaml.parse(text, Loader=yaml.BaseLoader):
         mark = event.start_mark
         line = f"{document.source}:{mark.line + 1 if mark else 1}"
         anchor = getattr(event, "anchor", None)
         if anchor:
-            rule = "anchors and aliases are not allowed: every value stands where it is used"
-            document.refuse((), rule, f"{'*' if isinstance(event, yaml.AliasEvent) else '&'}{anchor}", where=line)
+            rule = "anchors and aliases are not allowed: write every value where it is used"
+            value = f"{'*' if isinstance(event, yaml.AliasEvent) else '&'}{anchor}"
+            document.refuse("yaml-unsupported", (), rule, value, where=line)
             return False
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
@@ -197,9 +202,10 @@ def _is_plain(text: str, document: Document) -> bool:
         elif isinstance(event, yaml.DocumentStartEvent):
             documents += 1
         if depth > _MAX_DEPTH or documents > 1:
-            rule = "one file holds one experiment" if documents > 1 else f"at most {_MAX_DEPTH} levels may be nested"
+            rule = "one file has one experiment" if documents > 1 else f"at most {_MAX_DEPTH} levels may be nested"
             value = "a second document" if documents > 1 else f"level {depth}"
-            document.refuse((), rule, value, "Write one file for each." if documents > 1 else "", where=line)
+            fix = "Write one file for each." if documents > 1 else ""
+            document.refuse("yaml-unsupported", (), rule, value, fix, where=line)
             return False
     return True
 
@@ -210,7 +216,8 @@ def _value(node: yaml.Node, path: Path, document: Document) -> Any:  # noqa: ANN
         document.place(path, f"{document.source}:{line}", line)
     standard = {yaml.ScalarNode: _STR, yaml.MappingNode: "tag:yaml.org,2002:map"}
     if node.tag != standard.get(type(node), "tag:yaml.org,2002:seq"):
-        document.refuse(path, "tags are not allowed", node.tag.replace("tag:yaml.org,2002:", "!!"), "Leave it out.")
+        tag = node.tag.replace("tag:yaml.org,2002:", "!!")
+        document.refuse("yaml-unsupported", path, "tags are not allowed", tag, "Leave it out.")
     if isinstance(node, yaml.SequenceNode):
         return [_value(entry, (*path, number), document) for number, entry in enumerate(node.value)]
     if isinstance(node, yaml.MappingNode):
@@ -224,13 +231,15 @@ def _mapping(node: yaml.MappingNode, path: Path, document: Document) -> dict[str
         line = key_node.start_mark.line + 1
         where = f"{document.source}:{line}"
         if not isinstance(key_node, yaml.ScalarNode):
-            document.refuse(path, "a key must be a word", "a list or mapping as key", where=where)
+            rule = "a key must be a word"
+            document.refuse("yaml-unsupported", path, rule, "a list or mapping as key", where=where)
             continue
         key = str(key_node.value)
         here: Path = (*path, key)
         if key in found:
             first = document.where(here).rpartition(":")[2]
-            document.refuse(here, "a key must stand once", f"it again, after line {first}", "Remove one.", where=where)
+            value = f"{key} again, after line {first}"
+            document.refuse("key-duplicate", here, "a key must be given once", value, "Remove one.", where=where)
             continue
         document.place(here, where, line)
         found[key] = _value(value_node, here, document)
@@ -251,7 +260,7 @@ def _scalar(node: yaml.ScalarNode, path: Path, document: Document) -> str | int 
         try:
             return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
         except ValueError:
-            return text  # more digits than Python reads: whoever wants a number says that this is none
+            return text  # more digits than Python reads: the model reports that it is not a number
     if _FLOAT.match(text):
         return float(text)
     if match := _INF.match(text):
@@ -264,15 +273,15 @@ def _short(text: str) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes every word that either version of YAML would read as a number."""
+    """Writer that quotes every word that either version of YAML would read as a number."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401 - the base class's signature
-        """Write every value out: aliases are refused on reading."""
+        """Write every value out, because the reader refuses aliases."""
         return True
 
 
 def _word(dumper: _Dumper, word: str) -> yaml.ScalarNode:
-    # In plain and single quotes a line break, of which Unicode has several, is folded when it is read again.
+    # Only double quotes keep line breaks, of which Unicode has several.
     style = None if word.isprintable() else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", word, style=style)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from trainables.data import DATASETS, DatasetInfo, DatasetRequest, info
 from trainables.errors import DatasetError, TrainableError
 from tuner.errors import InputError, TunerError
-from tuner.experiment import load
+from tuner.experiment import load_experiment
 from tuner.sweep import folder as sweeps
 from tuner.sweep.registration import split_of
 
@@ -120,7 +120,7 @@ def read_export(folder: Path) -> Exported:
             f"a model must lie in a folder that tune export wrote, got {folder} without {', '.join(missing)}. "
             "Write one with: tune export NAME"
         )
-    experiment = load(folder / _EXPERIMENT)
+    experiment = load_experiment(folder / _EXPERIMENT)
     try:
         card = sweeps.read_json(folder / _CARD)
     except TunerError as error:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import tuner
 from trainables.rungs import checkpoint_path
 from tuner.errors import InputError, TunerError
-from tuner.experiment import load
+from tuner.experiment import load_experiment
 from tuner.plan.plan import Plan, plan_from
 from tuner.study.promotion import rungs_of_levels
 from tuner.sweep import folder as sweeps
@@ -93,7 +93,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     from tuner.privacy.ledger.ledger import Ledger
 
     sweep.require_whole()
-    experiment = load(sweep.experiment)
+    experiment = load_experiment(sweep.experiment)
     plan = plan_from(sweeps.read_json(sweep.plan), trials=experiment.search.trials)
     if not plan.private:
         refuse_if_charged(sweep, experiment.ledger)

@@ -105,10 +105,10 @@ def _ledger_beside(path: Path) -> str:
     """
     beside = path.with_name("experiment.yaml")
     if beside.exists():
-        from tuner.experiment import load
+        from tuner.experiment import load_experiment
 
         try:
-            return load(beside).ledger
+            return load_experiment(beside).ledger
         except (TunerError, OSError, UnicodeDecodeError) as error:
             raise InputError(f"{error}\nThe ledger is named there; name it yourself: --ledger URL.") from error
     return "sqlite:///runs/ledger.db"

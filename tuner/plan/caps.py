@@ -1,14 +1,13 @@
-"""Pure: the cap of a composition search. Which filters its space allows, what each holds, and the tightest of them.
+"""Filters of a composition search: those that its space allows, and the tightest of them. Nothing is read or run.
 
 With ``noise_multiplier: auto`` the noise is the smallest with which the planned trials fit the filter, whatever they
-choose; otherwise the filter is the largest that fits ε, whatever was planned.
+choose. Otherwise the filter is the largest that fits ε, whatever was planned.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, exp, floor, inf, isfinite, log
-from typing import Any
 
 from tuner.errors import BudgetRefusedError
 from tuner.plan.shapes import Choice, Choices
@@ -17,73 +16,93 @@ from tuner.privacy.accountant.initial_guess import guess_gdp
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import MAX_STEPS, calibrate_noise, epsilon, max_steps
 
-__all__ = ["Cap", "compose", "epsilon_of_planned", "trials_within"]
+__all__ = ["Alternative", "ChosenFilter", "compose", "epsilon_of_planned", "refuse_run", "trials_within"]
 
 _MENU = 16
-"""Up to so many mechanisms a coupon book is looked at where the file does not ask for one: composing more is slow."""
+"""The largest menu for which a coupon book is considered where the file does not ask for one: more is slow."""
 
 _WHY = {
     "total_steps": "one sample rate and one noise multiplier for all trials: their steps are composed once",
     "coupon_book": "a menu of sample rates and noise multipliers: each has a quota of steps, all composed once",
-    "fixed_order": "a Rényi budget at one order, fixed now: trials may choose anything that still fits",
+    "fixed_order": "a Rényi budget at one order, fixed now: trials may choose anything that fits",
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cap:
-    """A filter with what it holds.
+@dataclass(frozen=True)
+class Alternative:
+    """A filter that was considered.
+
+    Attributes:
+        cap: its kind.
+        noise_multiplier: the noise with it; None where noise is searched.
+        trials: planned trials that fit, at least.
+        epsilon: ε of the planned trials.
+    """
+
+    cap: str
+    noise_multiplier: float | None
+    trials: int
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class ChosenFilter:
+    """The filter of a search.
 
     Attributes:
         allowance: the filter.
-        choices: what trials choose from, with the noise that was found.
-        reason: why it is this one.
-        alternatives: the filters that were looked at, this one too: cap, noise_multiplier (None where it is searched),
-            trials (that fit, the least) and epsilon (of the planned trials).
+        choices: the choices of trials, with the calibrated noise.
+        reason: why it is this filter.
+        alternatives: the filters that were considered, when there was more than one.
     """
 
     allowance: Allowance
     choices: Choices
     reason: str
-    alternatives: tuple[dict[str, Any], ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
 
 
 def compose(
     choices: Choices, *, trials: int, epsilon: float, delta: float, cap: str = "auto", order: float | str = "auto"
-) -> Cap:
-    """The tightest filter that the space allows, or the one that the file asks for.
+) -> ChosenFilter:
+    """Return the tightest filter that the space allows, or the one that the file asks for.
 
     Args:
-        choices: what trials choose from.
-        trials: planned.
-        epsilon: of the whole search.
-        delta: of the whole search.
-        cap: auto, or the filter to take.
-        order: auto, or that of the ``fixed_order`` filter.
+        choices: the choices of trials.
+        trials: number of planned trials.
+        epsilon: ε of the whole search.
+        delta: δ of the whole search.
+        cap: kind of the filter, or auto.
+        order: order of the ``fixed_order`` filter, or auto.
 
     Raises:
         BudgetRefusedError: not one trial fits.
     """
     kinds = _kinds(choices, cap, trials)
     found = {kind: _filter(kind, choices, trials, epsilon, delta, order) for kind in kinds}
-    best = min(found, key=lambda kind: _looseness(*found[kind]))
+    best = min(found, key=lambda kind: _looseness(*found[kind], trials))
     allowance, chosen = found[best]
-    rows = tuple(
-        {
-            "cap": kind,
-            "noise_multiplier": filled.noise,
-            "trials": trials_within(held, filled, trials)[0],
-            "epsilon": epsilon_of_planned(held, filled, trials, delta),
-        }
-        for kind, (held, filled) in found.items()
+    if len(found) == 1:
+        return ChosenFilter(allowance, chosen, _WHY[best])
+    others = " and ".join(kind for kind in found if kind != best)
+    return ChosenFilter(
+        allowance,
+        chosen,
+        f"{_WHY[best]}; tighter here than {others}",
+        tuple(
+            Alternative(
+                kind,
+                filled.noise,
+                trials_within(held, filled, trials)[0],
+                epsilon_of_planned(held, filled, trials, delta),
+            )
+            for kind, (held, filled) in found.items()
+        ),
     )
-    reason = _WHY[best] + (
-        "" if len(found) == 1 else f"; tighter here than {' and '.join(kind for kind in found if kind != best)}"
-    )
-    return Cap(allowance=allowance, choices=chosen, reason=reason, alternatives=rows)
 
 
 def trials_within(allowance: Allowance, choices: Choices, trials: int) -> tuple[int, int]:
-    """How many trials fit when none is pruned: the least and the most, whatever they choose; at most `trials`.
+    """Return how many of `trials` unpruned trials fit: the least and the most, by what they choose.
 
     A configuration that no longer fits is drawn again, so a coupon book counts all of its quotas.
     """
@@ -98,13 +117,13 @@ def trials_within(allowance: Allowance, choices: Choices, trials: int) -> tuple[
         case TotalSteps(step_cap=steps):
             least = steps // max(choice.longest for choice in choices.menu)
             most = steps // min(choice.shortest for choice in choices.menu)
-        case _:  # a sealed search makes as many runs as its law says
+        case _:  # the law of a sealed search decides its number of runs
             least = most = trials
     return min(trials, least), min(trials, most)
 
 
 def epsilon_of_planned(allowance: Allowance, choices: Choices, trials: int, delta: float) -> float:
-    """ε of the planned trials, none of them pruned: of the filter that would just hold them."""
+    """Return ε of the planned trials without pruning, by the smallest filter that holds them."""
     from tuner.privacy.accountant.rdp import epsilon_of_divergence
 
     match allowance:
@@ -129,8 +148,8 @@ def _kinds(choices: Choices, cap: str, trials: int) -> tuple[str, ...]:
     return ("coupon_book", "fixed_order") if small else ("fixed_order",)
 
 
-def _looseness(allowance: Allowance, choices: Choices) -> tuple[float, float]:
-    """What is least for the tighter filter: the noise that it needs, or minus the trials that it holds."""
+def _looseness(allowance: Allowance, choices: Choices, trials: int) -> tuple[float, float]:
+    """Return a key that is least for the tightest filter: its noise, then minus the trials that it holds."""
     held = trials_within(allowance, choices, 10**9)[0]
     return (choices.noise or 0.0), -float(held)
 
@@ -154,7 +173,7 @@ def _total_steps(choices: Choices, trials: int, target: float, delta: float) -> 
     mechanism = choices.menu[0].mechanism
     steps = max_steps(mechanism, epsilon=target, delta=delta)
     if steps < shortest:
-        raise _not_one(mechanism, shortest, target, delta)
+        raise refuse_run(mechanism, shortest, target, delta)
     return TotalSteps(mechanism, steps), choices
 
 
@@ -169,7 +188,7 @@ def _coupon_book(choices: Choices, trials: int, target: float, delta: float) -> 
 
 
 def _share(choices: Choices, trials: int) -> int:
-    """Trials that each entry of the menu is planned for."""
+    """Return the planned trials of each entry of the menu."""
     return ceil(trials / len(choices.menu))
 
 
@@ -182,7 +201,7 @@ def _book(choices: Choices, trials: int, scale: float) -> CouponBook:
 
 
 def _largest_book(choices: Choices, trials: int, target: float, delta: float) -> CouponBook:
-    """The planned quotas, all scaled by the largest factor (to a thousandth) with which they fit."""
+    """Return the planned quotas, scaled by the largest common factor (to a thousandth) with which they fit."""
     planned = sum(_share(choices, trials) * choice.weight**2 for choice in choices.menu)
     guess = log(guess_gdp(target, delta) ** 2 / planned)
     low, high = -inf, inf  # logarithms of a factor that fits, and of one that does not
@@ -191,7 +210,7 @@ def _largest_book(choices: Choices, trials: int, target: float, delta: float) ->
         low, high = (max(low, guess), high) if cost <= target else (low, min(high, guess))
         if high - low < 1e-3:
             break
-        # ε grows at least as the root of the steps: a step of 2·log of what is lacking does not overshoot far.
+        # ε grows at least as the root of the steps: 2·log of the missing factor does not overshoot far.
         step = max(min(1.5 * log(target / cost), 1.0), -1.0) if isfinite(cost) else -1.0
         guess = guess + step + (2e-4 if step > 0 else -2e-4)
         if not low < guess < high:
@@ -200,7 +219,7 @@ def _largest_book(choices: Choices, trials: int, target: float, delta: float) ->
     menu = {choice.mechanism: choice for choice in choices.menu}
     if book is None or book.claim(delta) > target or all(steps < menu[m].shortest for m, steps in book.quotas):
         cheapest = min(choices.menu, key=lambda choice: choice.weight)
-        raise _not_one(cheapest.mechanism, cheapest.shortest, target, delta)
+        raise refuse_run(cheapest.mechanism, cheapest.shortest, target, delta)
     return book
 
 
@@ -213,14 +232,15 @@ def _fixed_order(
     allowance = FixedOrder.of(order=at, epsilon=target, delta=delta)
     if allowance is None or all(allowance.left({}, choice.mechanism) < choice.shortest for choice in choices.menu):
         cheapest = min(choices.menu, key=lambda choice: choice.weight)
-        raise _not_one(cheapest.mechanism, cheapest.shortest, target, delta, kind=f" by a filter at order {at:g}")
+        held = f", more than a filter at order {at:g} holds"
+        raise refuse_run(cheapest.mechanism, cheapest.shortest, target, delta, held=held)
     return allowance, choices
 
 
 def _calibrated_order(
     choices: Choices, trials: int, target: float, delta: float, order: float | None
 ) -> tuple[Allowance, Choices]:
-    """The least noise with which `trials` of the dearest configuration fit, whichever that is at the order."""
+    """Return the least noise with which `trials` trials of the dearest configuration at the order fit."""
     from tuner.privacy.accountant.calibration import calibrate
 
     dearest = choices.dearest[0]
@@ -243,8 +263,9 @@ def _calibrated_order(
             return allowance, filled
         dearest = worst
     raise BudgetRefusedError(
-        f"{trials} trials must fit privacy.epsilon {target:g} by a filter at one order, got none that holds them. "
-        "Raise privacy.epsilon, leave privacy.order out, or plan fewer trials or epochs."
+        "budget-too-small",
+        f"No filter at a fixed order holds {trials} trials with privacy.epsilon {target:g}. Raise privacy.epsilon, "
+        "leave privacy.order out, or plan fewer trials or epochs.",
     )
 
 
@@ -254,11 +275,13 @@ def _order_of(choice: Choice, trials: int, target: float, delta: float) -> float
     return best_order([(choice.mechanism, trials * choice.longest)], epsilon=target, delta=delta)
 
 
-def _not_one(
-    mechanism: SampledGaussian, steps: int, target: float, delta: float, *, kind: str = ""
+def refuse_run(
+    mechanism: SampledGaussian, steps: int, target: float, delta: float, *, held: str = ""
 ) -> BudgetRefusedError:
+    """Return the refusal of a run of `steps` steps that alone exceeds ε."""
     return BudgetRefusedError(
-        f"one trial of {steps} steps at noise_multiplier {mechanism.noise_multiplier:g} must fit "
-        f"privacy.epsilon{kind}, got ε = {epsilon(mechanism, steps, delta):.4g} where {target:g} is the cap. "
-        "Raise noise_multiplier (or write auto), lower trainable.epochs, or raise privacy.epsilon."
+        "budget-too-small",
+        f"One run of {steps} steps at noise_multiplier {mechanism.noise_multiplier:g} has ε = "
+        f"{epsilon(mechanism, steps, delta):.4g}{held}, and privacy.epsilon is {target:g}. Raise noise_multiplier (or "
+        "write auto), lower trainable.epochs, or raise privacy.epsilon.",
     )

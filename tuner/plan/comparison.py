@@ -1,4 +1,4 @@
-"""What the same budget buys in each mode: one run, an open search, a sealed one, and one after a public search."""
+"""Comparison of the modes: the noise and the number of runs that one budget allows in each."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["ModeRow", "comparison"]
 
 @dataclass(frozen=True, kw_only=True)
 class ModeRow:
-    """What the same budget buys in one mode.
+    """The noise and the number of runs that the budget allows in one mode.
 
     Attributes:
         mode: one run, composition, selection or public.
-        noise_multiplier: of each run, the smallest that fits; None where none does.
-        epsilon_run: of one such run by itself.
-        expected_runs: on the private records.
-        runs_99: of which it makes no more in 99 of 100 searches.
-        refused: why the file cannot have this mode as it stands; empty where it can.
+        noise_multiplier: the smallest noise of each run that fits; None where none does.
+        epsilon_run: ε of one such run alone.
+        expected_runs: expected number of runs on the private records.
+        runs_99: number of runs that 99 of 100 searches do not exceed.
+        refused: why the file cannot have this mode; empty where it can.
     """
 
     mode: str
@@ -38,18 +38,15 @@ class ModeRow:
     refused: str = ""
 
     def as_dict(self) -> dict[str, object]:
-        """Plain values."""
+        """Return plain values."""
         return asdict(self)
 
 
 def comparison(plan: Plan) -> tuple[ModeRow, ...]:
-    """What the budget of a plan buys in each mode, for runs as long as its dearest one; each noise is exact.
+    """Compare the modes for runs as long as the dearest of a private plan; each noise is exact.
 
-    In the plan's own mode the noise is the plan's, where it was calibrated: its cap may hold more than one kind of
-    step, and its law may be another than the geometric one that stands for sealed searches here.
-
-    Args:
-        plan: of a private search.
+    In the plan's own mode a calibrated noise is the plan's: its cap may have several kinds of steps, and its law may
+    differ from the geometric one that is compared here.
     """
     run = plan.dearest
     rate, steps, target, delta = run.sample_rate, run.longest, plan.epsilon, plan.delta
@@ -68,26 +65,26 @@ def comparison(plan: Plan) -> tuple[ModeRow, ...]:
     single = composed(1)
     rows = [row("one run, no search", single, 1, 1)]
     if plan.trials > 1:
-        noise = plan.noise_multiplier if own == "composition" else composed(plan.trials)
+        noise = plan.nominal.noise_multiplier if own == "composition" else composed(plan.trials)
         rows.append(row("composition", noise, plan.trials, plan.trials))
         if plan.selection is not None and own == "selection":
-            facts = plan.selection
-            rows.append(row("selection", plan.noise_multiplier, facts["mean"], facts["quantiles"]["99"]))
+            noise = plan.nominal.noise_multiplier
+            rows.append(row("selection", noise, plan.trials, plan.selection.quantiles["99"]))
         else:
             rows.append(_sealed(plan, row))
-    rows.append(row("public", plan.noise_multiplier if own == "public" else single, 1, 1))
+    rows.append(row("public", plan.nominal.noise_multiplier if own == "public" else single, 1, 1))
     return tuple(rows)
 
 
 def _sealed(plan: Plan, row: Callable[[str, float | None, float, int], ModeRow]) -> ModeRow:
-    """A sealed search of the same mean number of runs."""
+    """Return the row of a sealed search with the same mean number of runs."""
     from tuner.privacy.accountant.selection import at_most_for, calibrate_selection
 
     run, target, delta = plan.dearest, plan.epsilon, plan.delta
     law = RunLaw(name="geometric", mean=float(plan.trials))
     most = law.quantile(0.99)
     if plan.validation is not None:
-        # How many scores were released would tell how many runs there were.
+        # The number of released scores would show the number of runs.
         return replace(row("selection", None, law.mean, most), refused="refused with protected scores")
     at_most = at_most_for(law, epsilon=target, delta=delta)
     try:

@@ -1,12 +1,15 @@
-"""Pure: sealed searches, searches on public data, and protected scores."""
+"""Plans of sealed searches, of searches on public data, and of protected scores. Nothing is read or run."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from math import exp
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trainables.data import public_train_size, public_validation_size
 from tuner.errors import BudgetRefusedError
+from tuner.plan.caps import ChosenFilter, refuse_run
 from tuner.privacy.accountant.filters import Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import calibrate_noise, epsilon, max_steps
@@ -19,13 +22,99 @@ if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.plan.shapes import Choices
 
-__all__ = ["plan_public", "plan_scores", "plan_sealed", "proxy", "sealed_facts"]
+__all__ = ["PublicData", "ScorePlan", "SealedFacts", "plan_public", "plan_scores", "plan_sealed", "public_data"]
 
 _QUANTILES = (("50", 0.5), ("90", 0.9), ("99", 0.99))
 
 
-def plan_sealed(experiment: Experiment, choices: Choices) -> tuple[Sealed, Choices]:
-    """The sealed search that a file asks for: its law, where it is cut off, and the noise of every run.
+@dataclass(frozen=True, kw_only=True)
+class SealedFacts:
+    """The compute and the price of a sealed search.
+
+    Attributes:
+        quantiles: number of runs that 50, 90 and 99 % of searches do not exceed, and ``at_most``, the cut-off.
+        truncation_share: part of δ that the cut-off uses.
+        price: ε of the search / ε of one run.
+        price_without_ratio: the same with a sampler that ignores the scores.
+    """
+
+    quantiles: Mapping[str, int]
+    truncation_share: float
+    price: float
+    price_without_ratio: float
+
+    @classmethod
+    def of(cls, sealed: Sealed, *, claim: float, delta: float) -> SealedFacts:
+        """Return the facts of a sealed search.
+
+        Args:
+            sealed: the search.
+            claim: ε of it.
+            delta: δ of it.
+        """
+        law = sealed.law
+        one = max(epsilon(mechanism, steps, delta) for mechanism, steps in sealed.runs)
+        quantiles = {name: min(law.quantile(part), sealed.at_most) for name, part in _QUANTILES}
+        plain = claim
+        if sealed.ratio != (1.0, 1.0):
+            plain = Sealed(law, sealed.at_most, sealed.runs).claim(delta)
+        return cls(
+            quantiles={**quantiles, "at_most": sealed.at_most},
+            truncation_share=(1 + exp(claim)) * law.tail(sealed.at_most) / delta,
+            price=claim / one,
+            price_without_ratio=plain / one,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicData:
+    """The public records of a search.
+
+    Attributes:
+        name: name of the data set.
+        train_size: number of its training records.
+        sample_rate: sample rate of its steps.
+    """
+
+    name: str
+    train_size: int
+    sample_rate: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScorePlan:
+    """The protected scores: their budget and their noise.
+
+    A released count of correct answers has sensitivity 1 and noise of standard deviation s, which is one full-batch
+    Gaussian step of noise multiplier s.
+
+    Attributes:
+        epsilon: ε of all scores together.
+        delta: δ of all scores together.
+        noise: standard deviation of a released count.
+        releases: number of scores that may be released.
+        size: public number of validation records.
+    """
+
+    epsilon: float
+    delta: float
+    noise: float
+    releases: int
+    size: int
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of a score, by its noise alone."""
+        return self.noise / self.size
+
+    @property
+    def allowance(self) -> TotalSteps:
+        """The cap on the releases."""
+        return TotalSteps(SampledGaussian(1.0, self.noise), self.releases)
+
+
+def plan_sealed(experiment: Experiment, choices: Choices) -> ChosenFilter:
+    """Plan a sealed search: its law, its cut-off and the noise of every run.
 
     Raises:
         BudgetRefusedError: the noise that the file gives costs more than ε.
@@ -51,11 +140,12 @@ def plan_sealed(experiment: Experiment, choices: Choices) -> tuple[Sealed, Choic
     claim = sealed.claim(privacy.delta)
     if not claim <= privacy.epsilon:
         raise BudgetRefusedError(
-            f"the best of {law.mean:g} runs in the mean must fit privacy.epsilon, got ε = {claim:.4g} where "
-            f"{privacy.epsilon:g} is the cap. Raise noise_multiplier (or write auto), lower search.trials or "
-            "trainable.epochs, or raise privacy.epsilon."
+            "budget-too-small",
+            f"The best of {law.mean:g} runs on average has ε = {claim:.4g}, and privacy.epsilon is "
+            f"{privacy.epsilon:g}. Raise noise_multiplier (or write auto), lower search.trials or trainable.epochs, or "
+            "raise privacy.epsilon.",
         )
-    return sealed, choices
+    return ChosenFilter(sealed, choices, "charged as a whole when it begins, because its number of runs is hidden")
 
 
 def _ratio(experiment: Experiment) -> tuple[float, float]:
@@ -66,78 +156,41 @@ def _ratio(experiment: Experiment) -> tuple[float, float]:
     return ratio.low, ratio.high
 
 
-def sealed_facts(sealed: Sealed, *, claim: float, delta: float) -> dict[str, Any]:
-    """What a plan tells of a sealed search beside its allowance: compute in runs, the cut's part of δ, the price.
-
-    Args:
-        sealed: the search.
-        claim: ε of it.
-        delta: δ of it.
-    """
-    law = sealed.law
-    one = max(epsilon(mechanism, steps, delta) for mechanism, steps in sealed.runs)
-    quantiles = {name: min(law.quantile(part), sealed.at_most) for name, part in _QUANTILES}
-    plain = claim
-    if sealed.ratio != (1.0, 1.0):
-        plain = Sealed(law, sealed.at_most, sealed.runs).claim(delta)
-    return {
-        "law": law.name,
-        "mean": law.mean,
-        "shape": law.shape,
-        "at_most": sealed.at_most,
-        "quantiles": {**quantiles, "at_most": sealed.at_most},
-        "truncation_share": _cut(sealed, claim) / delta,
-        "ratio": list(sealed.ratio),
-        "price": claim / one,
-        "price_without_ratio": plain / one,
-    }
-
-
-def _cut(sealed: Sealed, claim: float) -> float:
-    return (1 + exp(claim)) * sealed.law.tail(sealed.at_most)
-
-
-def plan_public(experiment: Experiment, choices: Choices) -> tuple[TotalSteps, Choices]:
-    """The one private run after a search on public data.
+def plan_public(experiment: Experiment, choices: Choices) -> ChosenFilter:
+    """Plan the one private run after a search on public data.
 
     Raises:
         BudgetRefusedError: it does not fit with the noise that the file gives.
     """
     privacy, (choice,) = experiment.privacy, choices.menu
+    reason = "one private run, after a search on public records that costs nothing"
     if choices.calibrates:
         noise = calibrate_noise(
             sample_rate=choice.sample_rate, steps=choice.longest, epsilon=privacy.epsilon, delta=privacy.delta
         )
         choices = choices.with_noise(noise)
-        return TotalSteps(choices.menu[0].mechanism, choice.longest), choices
+        return ChosenFilter(TotalSteps(choices.menu[0].mechanism, choice.longest), choices, reason)
     steps = max_steps(choice.mechanism, epsilon=privacy.epsilon, delta=privacy.delta)
     if steps < choice.longest:
-        raise BudgetRefusedError(
-            f"one run of {choice.longest} steps at noise_multiplier {choice.noise:g} must fit privacy.epsilon, got ε = "
-            f"{epsilon(choice.mechanism, choice.longest, privacy.delta):.4g} where {privacy.epsilon:g} is the cap. "
-            "Raise noise_multiplier (or write auto), lower trainable.epochs, or raise privacy.epsilon."
-        )
-    return TotalSteps(choice.mechanism, steps), choices
+        raise refuse_run(choice.mechanism, choice.longest, privacy.epsilon, privacy.delta)
+    return ChosenFilter(TotalSteps(choice.mechanism, steps), choices, reason)
 
 
-def proxy(experiment: Experiment) -> dict[str, Any]:
-    """What a plan tells of the public records on which a search runs."""
+def public_data(experiment: Experiment) -> PublicData:
+    """Return the public records on which a search runs."""
     request = experiment.public_request()
     size = public_train_size(request)
-    return {"name": request.name, "train_size": size, "sample_rate": experiment.trainable.batch_size / size}
+    return PublicData(name=request.name, train_size=size, sample_rate=experiment.trainable.batch_size / size)
 
 
-def plan_scores(experiment: Experiment, request: DatasetRequest, *, planned: int, spare: int) -> dict[str, Any] | None:
-    """The protected scores: their noise, how many may be released, and what the noise does; None where unprotected.
-
-    A released count of right answers has sensitivity 1 and noise of standard deviation s, which is one full-batch
-    Gaussian step of noise multiplier s.
+def plan_scores(experiment: Experiment, request: DatasetRequest, *, planned: int, spare: int) -> ScorePlan | None:
+    """Plan the protected scores; None where scores are outside the guarantee.
 
     Args:
         experiment: the search.
         request: its private records.
         planned: scores of all planned trials.
-        spare: scores beside these, for trials that are restored and score their checkpoint again.
+        spare: further scores, for restored trials that score their checkpoint again.
 
     Raises:
         BudgetRefusedError: the planned scores do not fit with the noise that the file gives.
@@ -153,18 +206,11 @@ def plan_scores(experiment: Experiment, request: DatasetRequest, *, planned: int
         noise = float(validation.noise)
         releases = max_steps(SampledGaussian(1.0, noise), epsilon=target, delta=delta)
         if releases < 1:
+            one = epsilon(SampledGaussian(1.0, noise), 1, delta)
             raise BudgetRefusedError(
-                f"one protected score with noise {noise:g} must fit dataset.validation.epsilon, got ε = "
-                f"{epsilon(SampledGaussian(1.0, noise), 1, delta):.4g} where {target:g} is the cap. Raise "
-                "dataset.validation.noise, or write auto."
+                "validation-budget-too-small",
+                f"One protected score with noise {noise:g} has ε = {one:.4g}, and its budget is {target:g}. Raise "
+                "dataset.validation.noise, or write auto.",
             )
     size = public_validation_size(request)
-    return {
-        "epsilon": target,
-        "delta": delta,
-        "noise": noise,
-        "releases": releases,
-        "size": size,
-        "standard_error": noise / size,
-        "allowance": TotalSteps(SampledGaussian(1.0, noise), releases).body(),
-    }
+    return ScorePlan(epsilon=target, delta=delta, noise=noise, releases=releases, size=size)

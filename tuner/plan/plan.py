@@ -1,109 +1,121 @@
-"""Pure: from an experiment to its trials, steps, noise and ε. Nothing is read from private records and nothing runs."""
+"""The plan of a search: trials, steps, noise and ε. Nothing is read from private records and nothing runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from search_spaces import parse_domain
+from search_spaces import Domain, parse_domain
 from trainables.data import public_train_size
 from tuner.errors import TunerError
-from tuner.plan.caps import compose, epsilon_of_planned, trials_within
-from tuner.plan.modes import plan_public, plan_scores, plan_sealed, proxy, sealed_facts
+from tuner.plan.caps import Alternative, ChosenFilter, compose, epsilon_of_planned, trials_within
+from tuner.plan.modes import (
+    PublicData,
+    ScorePlan,
+    SealedFacts,
+    plan_public,
+    plan_scores,
+    plan_sealed,
+    public_data,
+)
 from tuner.plan.shapes import Choice, Choices, rung_steps, steps_per_trial
-from tuner.privacy.accountant.filters import Allowance, CouponBook, FixedOrder, TotalSteps, from_body
+from tuner.privacy.accountant.filters import Allowance, CouponBook, FixedOrder, Sealed, TotalSteps, from_body
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import epsilon
 from tuner.study.promotion import check_promotion, level_steps
+from tuner.study.types import TrialShape
 
 if TYPE_CHECKING:
     from trainables.data import DatasetRequest
     from tuner.experiment import Experiment
-    from tuner.study.types import TrialShape
 
-__all__ = ["Plan", "make_plan", "plan_from", "rung_steps", "steps_per_trial"]
+__all__ = ["Plan", "Promotion", "make_plan", "plan_from", "rung_steps", "steps_per_trial"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promotion:
+    """A parameter that rises within every trial.
+
+    Attributes:
+        levels: its values.
+        from_step: the step at which each begins, in a trial of the nominal length.
+    """
+
+    levels: tuple[int, ...]
+    from_step: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a search will do and what it may cost at most.
+    """The trials of a search and their cost at most.
 
     Attributes:
         name: the experiment's name.
         method: training method of every trial.
         model: model of every trial.
         dataset: name of the private data set.
-        train_size: PUBLIC number of training records (users) after the validation split; the n of `sample_rate`.
-        batch_size: expected batch size under Poisson sampling; of the longest trial where it is searched.
-        sample_rate: `batch_size` / `train_size`.
-        noise_multiplier: noise standard deviation / clipping norm; the least where it is searched.
-        noise_source: ``calibrated`` (``auto`` in the file), ``given`` or ``searched``.
-        trials: trials asked for; the mean of their number in a sealed search.
-        trials_that_fit: how many of them fit the budget when none is pruned, whatever they choose.
-        steps_per_trial: steps of a trial that is not pruned; of the longest where they differ.
-        rungs: the steps at which such a trial reports; a shorter one at the same fractions of its own.
-        step_cap: total steps that the search may ever take; the ledger enforces it. None where steps of different
-            price are counted, or where nothing is counted because the search is sealed.
-        epsilon: the cap that the file asks for: what is claimed for the whole search.
-        delta: δ of every ε here.
-        epsilon_trial: ε of one trial that is not pruned, by itself; of the dearest where they differ.
-        epsilon_planned: ε of all planned trials.
-        epsilon_at_cap: ε of all that the cap allows, at most `epsilon`.
-        private: False when the run carries no guarantee (``privacy.private: false``).
-        free: searched parameters that cost the accountant nothing.
         unit: what is protected: a ``record``, or a ``user`` with all records.
+        private: False when the run has no guarantee (``privacy.private: false``).
         accounting: ``composition``, ``selection`` or ``public``.
-        cap: ``total_steps``, ``coupon_book``, ``fixed_order`` or ``sealed``.
-        cap_reason: why this cap.
-        alternatives: the caps that were looked at: cap, noise_multiplier, trials (that fit), epsilon (of the planned).
-        allowance: the cap as the ledger keeps it.
-        trials_at_most: how many of the trials fit when all choose what is cheapest; None where all cost the same.
+        train_size: PUBLIC number of training records (users) after the validation split.
+        batch_size: expected batch size of the longest trial.
+        nominal: mechanism of the longest trial's steps; its noise is the least where noise is searched.
+        noise_source: ``calibrated`` (``auto`` in the file), ``given`` or ``searched``.
+        steps_per_trial: steps of the longest trial.
+        rungs: the steps at which that trial reports; a shorter one reports at the same fractions.
         epochs: passes of a trial; None where nothing priced is searched.
-        priced: the domains of what is searched and priced, as they stand in the file.
-        validation: of protected scores: epsilon, delta, noise (of a count), releases, size (public number of
-            validation records), standard_error (of a score), allowance; None where they are outside the guarantee.
-        selection: of a sealed search: law, mean, shape, at_most, quantiles (in runs), truncation_share (of δ), ratio,
-            price (ε over that of one run), price_without_ratio; None otherwise.
-        public: of a search on public data: name, train_size, sample_rate; None otherwise.
-        promoted: name → levels and from_step (of a trial of `steps_per_trial`) of what rises within every trial.
+        free: searched parameters that do not affect the budget.
+        priced: domains of the searched parameters that affect the budget.
+        promoted: the parameters that rise within every trial.
+        trials: number of trials; its mean in a sealed search.
+        trials_that_fit: how many of them fit the budget when none is pruned, whatever they choose.
+        trials_at_most: how many fit when all choose what is cheapest; None where all cost the same.
+        epsilon: the cap that the file asks for, which is the claim of the whole search.
+        delta: δ of every ε here.
+        epsilon_trial: ε of one unpruned trial, the dearest where they differ.
+        epsilon_planned: ε of all planned trials.
+        epsilon_at_cap: ε of everything that the cap allows, at most `epsilon`.
+        training_allowance: the filter of the training steps.
+        cap_reason: why it is this filter.
+        alternatives: the filters that were considered.
+        validation: the protected scores; None where scores are outside the guarantee.
+        selection: compute and price of a sealed search; None in other modes.
+        public: the public records of ``accounting: public``; None in other modes.
     """
 
     name: str
     method: str
     model: str
     dataset: str
+    unit: str
+    private: bool
+    accounting: str
     train_size: int
     batch_size: int
-    sample_rate: float
-    noise_multiplier: float
+    nominal: SampledGaussian
     noise_source: str
-    trials: int
-    trials_that_fit: int
     steps_per_trial: int
     rungs: tuple[int, ...]
-    step_cap: int | None
+    epochs: float | None
+    free: tuple[str, ...]
+    priced: Mapping[str, Domain]
+    promoted: Mapping[str, Promotion]
+    trials: int
+    trials_that_fit: int
+    trials_at_most: int | None
     epsilon: float
     delta: float
     epsilon_trial: float
     epsilon_planned: float
     epsilon_at_cap: float
-    private: bool
-    free: tuple[str, ...]
-    unit: str
-    accounting: str
-    cap: str
+    training_allowance: Allowance
     cap_reason: str
-    alternatives: tuple[Mapping[str, Any], ...] = ()
-    allowance: Mapping[str, Any]
-    trials_at_most: int | None
-    epochs: float | None
-    priced: Mapping[str, Any]
-    validation: Mapping[str, Any] | None
-    selection: Mapping[str, Any] | None = None
-    public: Mapping[str, Any] | None
-    promoted: Mapping[str, Any]
+    alternatives: tuple[Alternative, ...]
+    validation: ScorePlan | None
+    selection: SealedFacts | None
+    public: PublicData | None
 
     @property
     def mechanism(self) -> SampledGaussian:
@@ -113,71 +125,81 @@ class Plan:
             TunerError: trials choose among several.
         """
         if set(self.priced) - {"epochs"}:
-            raise TunerError(f"one mechanism for all trials is asked for, got trials that choose {set(self.priced)}.")
-        return SampledGaussian(self.sample_rate, self.noise_multiplier)
+            chosen = ", ".join(self.priced)
+            raise TunerError("plan-has-no-mechanism", f"Trials choose {chosen}, so they have several mechanisms.")
+        return self.nominal
 
-    @cached_property
-    def training_allowance(self) -> Allowance:
-        """The cap of what trains."""
-        return from_body(self.allowance)
+    @property
+    def cap(self) -> str:
+        """Kind of the filter: ``total_steps``, ``coupon_book``, ``fixed_order`` or ``sealed``."""
+        return self.training_allowance.kind
+
+    @property
+    def step_cap(self) -> int | None:
+        """The most steps of all trials; None where the filter does not count steps."""
+        match self.training_allowance:
+            case TotalSteps(step_cap=steps):
+                return steps
+            case CouponBook(quotas=quotas):
+                return sum(steps for _, steps in quotas)
+            case _:
+                return None
 
     @property
     def validation_allowance(self) -> Allowance | None:
-        """The cap of the protected scores."""
-        return None if self.validation is None else from_body(self.validation["allowance"])
+        """The filter of the protected scores."""
+        return None if self.validation is None else self.validation.allowance
 
     @property
     def validation_claim(self) -> tuple[float, float] | None:
         """(ε, δ) of the protected scores."""
-        return None if self.validation is None else (self.validation["epsilon"], self.validation["delta"])
+        return None if self.validation is None else (self.validation.epsilon, self.validation.delta)
 
     @property
     def score_noise(self) -> float | None:
-        """Standard deviation of a released count of right answers."""
-        return None if self.validation is None else float(self.validation["noise"])
+        """Standard deviation of a released count of correct answers."""
+        return None if self.validation is None else self.validation.noise
 
     @property
     def private_trials(self) -> int:
-        """Trials on the private records: their mean number in a sealed search, one after a search on public data."""
+        """Trials on the private records: one after a search on public data, else all (on average, where sealed)."""
         return 1 if self.accounting == "public" else self.trials
 
     @cached_property
     def choices(self) -> Choices:
-        """What trials choose that is priced."""
+        """The choices of trials that affect the budget."""
         return Choices(
             train_size=self.train_size,
             batch_size=self.batch_size,
             epochs=self.epochs or self.steps_per_trial * self.batch_size / self.train_size,
-            noise=None if "noise_multiplier" in self.priced else self.noise_multiplier,
-            searched={name: parse_domain(spec) for name, spec in self.priced.items()},
+            noise=None if "noise_multiplier" in self.priced else self.nominal.noise_multiplier,
+            searched=self.priced,
         )
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """All that is searched, what is priced last."""
+        """All searched parameters, the priced ones last."""
         return (*self.free, *self.priced)
 
     def shape_of(self, parameters: Mapping[str, object]) -> TrialShape:
-        """What a trial with these parameters takes, and where it reports.
+        """Return the steps, mechanism and rungs of a trial with these parameters.
 
         Raises:
             KeyError: a searched and priced one is missing.
         """
         if self.priced:
             return self.choices.shape(parameters, rungs=self.rungs, released=self.validation is not None)
-        from tuner.study.types import TrialShape
-
         return TrialShape(
             batch_size=self.batch_size,
-            sample_rate=self.sample_rate,
-            noise_multiplier=self.noise_multiplier,
+            sample_rate=self.nominal.sample_rate,
+            noise_multiplier=self.nominal.noise_multiplier,
             steps=self.steps_per_trial,
             rungs=self.rungs,
             releases=0 if self.validation is None else len(self.rungs),
         )
 
     def cheapest(self) -> tuple[TrialShape, ...]:
-        """Shapes of which one fits the budget whenever any does; none where all trials have one shape."""
+        """Return shapes of which one fits the budget whenever any does; none where all trials have one shape."""
         if not self.priced:
             return ()
         ends = self.choices.ends(rungs=self.rungs, released=self.validation is not None)
@@ -192,12 +214,83 @@ class Plan:
 
     @property
     def dearest(self) -> Choice:
-        """The choice whose longest trial is the dearest, or nearly: what the modes are compared for."""
+        """The choice whose longest trial is the dearest, or nearly: the modes are compared for it."""
         return self.choices.dearest[0]
 
+    def with_trials(self, trials: int) -> Plan:
+        """Return this plan for another number of trials: noise, steps and cap stay as they are."""
+        private = 1 if self.accounting == "public" else trials
+        least, most = trials_within(self.training_allowance, self.choices, private)
+        return replace(
+            self,
+            trials=trials,
+            trials_that_fit=trials if self.accounting == "public" else least,
+            trials_at_most=most if most != least else None,
+            epsilon_planned=epsilon_of_planned(self.training_allowance, self.choices, private, self.delta),
+        )
+
     def as_dict(self) -> dict[str, object]:
-        """Plain values, for ``--json`` and for the sweep's folder."""
-        return asdict(self)
+        """Return plain values for ``--json`` and the sweep's folder; `plan_from` reads them."""
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "nominal"}
+        return values | {
+            **asdict(self.nominal),
+            **{name: getattr(self, name) for name in _DERIVED},
+            "priced": {name: domain.to_spec() for name, domain in self.priced.items()},
+            "promoted": {name: asdict(promotion) for name, promotion in self.promoted.items()},
+            "training_allowance": self.training_allowance.body(),
+            "alternatives": [asdict(each) for each in self.alternatives],
+            "validation": None if self.validation is None else asdict(self.validation),
+            "selection": None if self.selection is None else asdict(self.selection),
+            "public": None if self.public is None else asdict(self.public),
+        }
+
+
+_DERIVED = ("cap", "step_cap")
+"""Values of the JSON that follow from the filter; a stored plan must agree with them."""
+
+
+def plan_from(values: Mapping[str, Any], *, trials: int) -> Plan:
+    """Return the plan that `Plan.as_dict` wrote, for a sweep that now has `trials` trials in all.
+
+    Raises:
+        TunerError: a value is missing, unknown or malformed.
+    """
+    plain = dict(values)
+    try:
+        derived = {name: plain.pop(name) for name in _DERIVED}
+        plan = Plan(
+            nominal=SampledGaussian(plain.pop("sample_rate"), plain.pop("noise_multiplier")),
+            rungs=tuple(plain.pop("rungs")),
+            free=tuple(plain.pop("free")),
+            priced={name: parse_domain(spec) for name, spec in plain.pop("priced").items()},
+            promoted={
+                name: Promotion(levels=tuple(each["levels"]), from_step=tuple(each["from_step"]))
+                for name, each in plain.pop("promoted").items()
+            },
+            training_allowance=from_body(plain.pop("training_allowance")),
+            alternatives=tuple(Alternative(**each) for each in plain.pop("alternatives")),
+            validation=_part(ScorePlan, plain.pop("validation")),
+            selection=_part(SealedFacts, plain.pop("selection")),
+            public=_part(PublicData, plain.pop("public")),
+            **plain,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _unreadable(str(error)) from error
+    for name, value in derived.items():
+        if value != getattr(plan, name):
+            raise _unreadable(f"{name} is {value!r}, and its filter has {getattr(plan, name)!r}")
+    return plan.with_trials(trials)
+
+
+_Part = TypeVar("_Part", ScorePlan, SealedFacts, PublicData)
+
+
+def _part(kind: type[_Part], values: Mapping[str, Any] | None) -> _Part | None:
+    return None if values is None else kind(**values)
+
+
+def _unreadable(why: str) -> TunerError:
+    return TunerError("plan-unreadable", f"The stored plan cannot be used: {why}. Restore plan.json from a copy.")
 
 
 def _mechanism(shape: TrialShape) -> SampledGaussian:
@@ -205,46 +298,26 @@ def _mechanism(shape: TrialShape) -> SampledGaussian:
 
 
 def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
-    """Plan the search that an experiment file asks for.
+    """Plan the search of an experiment file.
 
     With ``noise_multiplier: auto`` the noise is the smallest with which all planned trials fit, and they are the cap.
-    With a number, or with noise that is searched, the cap is the largest that fits ε, whatever was planned.
+    With a number, or with searched noise, the cap is the largest that fits ε, whatever was planned.
 
     Raises:
         BudgetRefusedError: not even one trial fits the search's own ε.
-        InputError: the shortest trial has too few steps for the levels of what is promoted.
+        InputError: the shortest trial has too few steps for the levels of a promoted parameter.
     """
     train_size = public_train_size(request)
-    privacy, search = experiment.privacy, experiment.search
+    privacy, search, space = experiment.privacy, experiment.search, experiment.space
     asked = Choices.of(experiment, train_size)
-    extra: dict[str, Any] = {}
-    allowance: Allowance
-    match privacy.accounting:
-        case "selection":
-            allowance, choices = plan_sealed(experiment, asked)
-            extra["cap_reason"] = "charged as a whole when it begins, since how many runs it makes is hidden"
-        case "public":
-            allowance, choices = plan_public(experiment, asked)
-            extra["cap_reason"] = "one private run, after a search on public records that costs nothing"
-        case _:
-            cap = compose(
-                asked,
-                trials=search.trials,
-                epsilon=privacy.epsilon,
-                delta=privacy.delta,
-                cap=privacy.cap,
-                order=privacy.order,
-            )
-            allowance, choices = cap.allowance, cap.choices
-            extra |= {"cap_reason": cap.reason, "alternatives": cap.alternatives if len(cap.alternatives) > 1 else ()}
+    chosen = _choose_filter(experiment, asked)
+    allowance, choices = chosen.allowance, chosen.choices
     batch_size, steps, noise = choices.nominal
     rungs = rung_steps(search.rungs, steps)
-    space = experiment.space
     check_promotion(space, rungs, shortest=min(choice.shortest for choice in choices.menu))
-    trials = 1 if privacy.accounting == "public" else search.trials
+    public = privacy.accounting == "public"
+    trials = 1 if public else search.trials
     claim = allowance.claim(privacy.delta)
-    if allowance.kind == "sealed":
-        extra["selection"] = sealed_facts(allowance, claim=claim, delta=privacy.delta)  # type: ignore[arg-type]
     least, most = trials_within(allowance, choices, trials)
     spare = experiment.resources.concurrent_trials
     return Plan(
@@ -252,65 +325,54 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
         method=experiment.trainable.method,
         model=experiment.trainable.model,
         dataset=experiment.dataset.name,
+        unit=privacy.unit,
+        private=privacy.private,
+        accounting=privacy.accounting,
         train_size=train_size,
         batch_size=batch_size,
-        sample_rate=batch_size / train_size,
-        noise_multiplier=noise or 0.0,
+        nominal=SampledGaussian(batch_size / train_size, noise),
         noise_source="calibrated" if asked.calibrates else "searched" if asked.noise is None else "given",
-        trials=search.trials,
-        trials_that_fit=search.trials if privacy.accounting == "public" else least,
-        trials_at_most=most if most != least else None,
         steps_per_trial=steps,
         rungs=rungs,
-        step_cap=allowance.step_cap if isinstance(allowance, TotalSteps) else _coupons(allowance),
+        epochs=experiment.trainable.epochs if asked.searched else None,
+        free=tuple(space.free),
+        priced=dict(asked.searched),
+        promoted={
+            name: Promotion(levels=tuple(levels), from_step=tuple(level_steps(len(levels), rungs)))
+            for name, levels in space.promoted.items()
+        },
+        trials=search.trials,
+        trials_that_fit=search.trials if public else least,
+        trials_at_most=most if most != least else None,
         epsilon=privacy.epsilon,
         delta=privacy.delta,
         epsilon_trial=max(epsilon(choice.mechanism, choice.longest, privacy.delta) for choice in choices.dearest),
         epsilon_planned=epsilon_of_planned(allowance, choices, trials, privacy.delta),
         epsilon_at_cap=claim,
-        private=privacy.private,
-        free=tuple(space.free),
-        unit=privacy.unit,
-        accounting=privacy.accounting,
-        cap=allowance.kind,
-        allowance=allowance.body(),
-        epochs=experiment.trainable.epochs if asked.searched else None,
-        priced={name: domain.to_spec() for name, domain in asked.searched.items()},
+        training_allowance=allowance,
+        cap_reason=chosen.reason,
+        alternatives=chosen.alternatives,
         validation=plan_scores(experiment, request, planned=trials * len(rungs), spare=spare),
-        public=proxy(experiment) if privacy.accounting == "public" else None,
-        promoted={
-            name: {"levels": list(levels), "from_step": list(level_steps(len(levels), rungs))}
-            for name, levels in space.promoted.items()
-        },
-        **extra,
+        selection=(
+            SealedFacts.of(allowance, claim=claim, delta=privacy.delta) if isinstance(allowance, Sealed) else None
+        ),
+        public=public_data(experiment) if public else None,
     )
 
 
-def _coupons(allowance: Allowance) -> int | None:
-    return sum(steps for _, steps in allowance.quotas) if isinstance(allowance, CouponBook) else None
-
-
-def plan_from(values: Mapping[str, object], *, trials: int) -> Plan:
-    """A stored plan again, for a sweep that goes on to `trials` trials: noise, steps and cap stay as they were.
-
-    Args:
-        values: what `Plan.as_dict` gave, after JSON.
-        trials: how many trials the sweep now has in all.
-
-    Raises:
-        TunerError: the stored values are not those of a plan.
-    """
-    known = {each.name for each in fields(Plan)}
-    if set(values) != known:
-        raise TunerError(f"a stored plan must have the values of a plan, got {sorted(set(values) ^ known)} apart.")
-    stored: dict[str, Any] = dict(values)
-    plan = Plan(**{**stored, **{name: tuple(stored[name]) for name in ("rungs", "free", "alternatives")}})
-    private = 1 if plan.accounting == "public" else trials
-    least, most = trials_within(plan.training_allowance, plan.choices, private)
-    return replace(
-        plan,
-        trials=trials,
-        trials_that_fit=trials if plan.accounting == "public" else least,
-        trials_at_most=most if most != least else None,
-        epsilon_planned=epsilon_of_planned(plan.training_allowance, plan.choices, private, plan.delta),
-    )
+def _choose_filter(experiment: Experiment, asked: Choices) -> ChosenFilter:
+    privacy = experiment.privacy
+    match privacy.accounting:
+        case "selection":
+            return plan_sealed(experiment, asked)
+        case "public":
+            return plan_public(experiment, asked)
+        case _:
+            return compose(
+                asked,
+                trials=experiment.search.trials,
+                epsilon=privacy.epsilon,
+                delta=privacy.delta,
+                cap=privacy.cap,
+                order=privacy.order,
+            )

@@ -1,4 +1,4 @@
-"""What a trial may take: the steps, rate and noise that follow from its priced parameters, and their extremes."""
+"""The steps, sample rate and noise of a trial, as they follow from its priced parameters, and their extremes."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 __all__ = ["Choice", "Choices", "rung_steps", "steps_per_trial"]
 
 _POINTS = 9
-"""Values of a range of batch sizes that are looked at for its extremes."""
+"""Number of values of a range of batch sizes among which the extremes are found."""
 
 
 def steps_per_trial(*, epochs: float, train_size: int, batch_size: int) -> int:
-    """Steps of one trial: an epoch is as many steps as see each record once in expectation."""
+    """Return the steps of one trial: in an epoch each record is expected once."""
     return max(1, round(epochs * train_size / batch_size))
 
 
 def rung_steps(rungs: int | Sequence[float], steps: int) -> tuple[int, ...]:
-    """The steps at which a trial of `steps` steps reports, ascending; the last is always `steps`.
+    """Return the steps at which a trial of `steps` steps reports, ascending; the last is always `steps`.
 
     Args:
-        rungs: how many equally spaced reports, or the fractions of the steps at which to report.
+        rungs: number of equally spaced reports, or the fractions of the steps at which to report.
         steps: steps of a trial.
     """
     fractions = [(i + 1) / rungs for i in range(rungs)] if isinstance(rungs, int) else list(rungs)
@@ -41,14 +41,14 @@ def rung_steps(rungs: int | Sequence[float], steps: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """One (batch size, noise) of a trial, and how long it may be.
+    """One batch size and noise of a trial, with its longest and shortest length.
 
     Attributes:
-        batch_size: expected.
-        sample_rate: of each step.
-        noise: noise multiplier; None where one is yet to be calibrated for all.
+        batch_size: expected batch size.
+        sample_rate: sample rate of each step.
+        noise: noise multiplier; None before it is calibrated.
         longest: most steps of a trial.
-        shortest: fewest.
+        shortest: fewest steps of a trial.
     """
 
     batch_size: int
@@ -59,30 +59,30 @@ class Choice:
 
     @property
     def mechanism(self) -> SampledGaussian:
-        """Of each step.
+        """The mechanism of each step.
 
         Raises:
-            tuner.errors.InputError: its noise is yet to be calibrated.
+            tuner.errors.InputError: its noise is not calibrated yet.
         """
         return SampledGaussian(self.sample_rate, self.noise)  # type: ignore[arg-type]  # it refuses None
 
     @property
     def weight(self) -> float:
-        """What the longest trial costs, by the central limit (Dong et al. 2019): where to look, never a claim."""
+        """Cost of the longest trial by the central limit (Dong et al. 2019): an initial guess, never a claim."""
         spread = sqrt(expm1(min(self.noise**-2, 40.0))) if self.noise else 1.0
         return self.sample_rate * sqrt(self.longest) * spread
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """What is priced of a trial, and what of it the search chooses.
+    """The priced parameters of a trial, fixed or searched.
 
     Attributes:
         train_size: public number of training records.
-        batch_size: expected, where it is not searched.
-        epochs: where they are not searched.
-        noise: noise multiplier where it is not searched; None where it is yet to be calibrated.
-        searched: the domains of what is searched.
+        batch_size: expected batch size, where it is not searched.
+        epochs: epochs, where they are not searched.
+        noise: noise multiplier where it is not searched; None before it is calibrated.
+        searched: domains of the searched ones.
     """
 
     train_size: int
@@ -93,7 +93,7 @@ class Choices:
 
     @classmethod
     def of(cls, experiment: Experiment, train_size: int) -> Choices:
-        """What an experiment leaves to its trials."""
+        """Return the choices of an experiment's trials."""
         noise = experiment.privacy.noise_multiplier
         return cls(
             train_size=train_size,
@@ -104,7 +104,7 @@ class Choices:
         )
 
     def with_noise(self, noise: float) -> Choices:
-        """The same with the noise that was calibrated."""
+        """Return the same choices with the calibrated noise."""
         return replace(self, noise=noise)
 
     @property
@@ -120,12 +120,12 @@ class Choices:
 
     @property
     def calibrates(self) -> bool:
-        """Whether the noise is yet to be found."""
+        """Whether the noise is still to be calibrated."""
         return self.noise is None and "noise_multiplier" not in self.searched
 
     @cached_property
     def menu(self) -> tuple[Choice, ...]:
-        """Every pair of batch size and noise; of a range its ends and, of batch sizes, some between them."""
+        """Every pair of batch size and noise: the ends of a range, and some batch sizes between them."""
         batches = self._values("batch_size", self.batch_size, points=_POINTS)
         noises = [None] if self.calibrates else self._values("noise_multiplier", self.noise, points=2)
         # Between two points of a range of batch sizes rounding may give a trial one step more than at either.
@@ -143,27 +143,27 @@ class Choices:
         )
 
     @property
-    def nominal(self) -> tuple[int, int, float | None]:
-        """Batch size, steps and noise of the longest trial; of searched noise the least."""
+    def nominal(self) -> tuple[int, int, float]:
+        """Batch size, steps and noise of the longest trial, with the least noise where it is searched."""
         first = min(self.menu, key=lambda choice: (choice.batch_size, choice.noise or 0.0))
         epochs = max(float(value) for value in self._values("epochs", self.epochs, points=2))
-        return first.batch_size, self.steps(first.batch_size, epochs), first.noise
+        return first.batch_size, self.steps(first.batch_size, epochs), first.mechanism.noise_multiplier
 
     @property
     def dearest(self) -> tuple[Choice, ...]:
-        """Up to three choices whose longest trial may be the dearest, by the central limit: where to look."""
+        """Up to three choices whose longest trial may be the dearest, by the central limit."""
         return tuple(sorted(self.menu, key=lambda choice: -choice.weight)[:3])
 
     def steps(self, batch_size: int, epochs: float) -> int:
-        """Of a trial."""
+        """Return the steps of a trial."""
         return steps_per_trial(epochs=epochs, train_size=self.train_size, batch_size=batch_size)
 
     def shape(self, parameters: Mapping[str, object], *, rungs: Sequence[int], released: bool) -> TrialShape:
-        """What a trial with these parameters takes.
+        """Return the shape of a trial with these parameters.
 
         Args:
-            parameters: the trial's; those that are searched and priced are looked at.
-            rungs: the nominal ones.
+            parameters: the trial's parameters, of which the searched and priced ones count.
+            rungs: the nominal rungs.
             released: whether its scores are protected, one release a rung.
 
         Raises:
@@ -184,7 +184,7 @@ class Choices:
         )
 
     def ends(self, *, rungs: Sequence[int], released: bool) -> tuple[TrialShape, ...]:
-        """The shapes of trials at the ends of what may be chosen: every option, and both ends of a range."""
+        """Return the shapes of trials at every option, and at both ends of every range."""
         names = list(self.searched)
         every = (domain.grid(2) for domain in self.searched.values())
         found = {
@@ -194,6 +194,6 @@ class Choices:
         return tuple(sorted(found, key=lambda shape: (shape.steps, shape.batch_size, shape.noise_multiplier or 0.0)))
 
     def _values(self, name: str, otherwise: float | None, *, points: int) -> Sequence[float]:
-        """The options of a choice, some points of a range with both ends, or the one value."""
+        """Return the options of a choice, some points of a range with both ends, or the one value."""
         domain = self.searched.get(name)
         return [otherwise] if domain is None else domain.grid(points)  # type: ignore[return-value, list-item]

@@ -111,9 +111,9 @@ def on_public(plan: Plan) -> Plan:
         raise TunerError("a plan with accounting: public must name its public records, got none. Restore it.")
     return replace(
         plan,
-        dataset=str(public["name"]),
-        train_size=int(public["train_size"]),
-        sample_rate=float(public["sample_rate"]),
+        dataset=public.name,
+        train_size=public.train_size,
+        nominal=replace(plan.nominal, sample_rate=public.sample_rate),
         validation=None,
     )
 
@@ -172,8 +172,8 @@ def sweep_report(
     if plan.accounting == "public":
         plan = on_public(plan)
         searched_on = [("searched on", f"{plan.dataset} (declared public)")]
-    noise = "searched" if "noise_multiplier" in plan.priced else f"{plan.noise_multiplier:g}"
-    rate = "searched" if "batch_size" in plan.priced else f"{plan.sample_rate:.6g}"
+    noise = "searched" if "noise_multiplier" in plan.priced else f"{plan.nominal.noise_multiplier:g}"
+    rate = "searched" if "batch_size" in plan.priced else f"{plan.nominal.sample_rate:.6g}"
     cap = f", cap {plan.cap.replace('_', ' ') if plan.step_cap is None else plan.step_cap}"
     if plan.accounting != "composition":  # of all runs together nothing is counted, or there is only one
         cap = ""
@@ -182,7 +182,7 @@ def sweep_report(
         ("noise", f"noise multiplier {noise}, sample rate {rate}"),
         ("steps", f"{'up to ' if plan.priced else ''}{plan.steps_per_trial} a trial{cap}"),
     ]
-    error = None if plan.validation is None else float(plan.validation["standard_error"])
+    error = None if plan.validation is None else plan.validation.standard_error
     if error is not None:
         facts.append(("score noise", f"± {100 * error:.2g} points (standard error)"))
     if dataset is not None:

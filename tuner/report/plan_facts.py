@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from search_spaces import parse_domain
 from search_spaces.domains import Categorical, show
+from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed
 from tuner.report.facts import dataset_line
 from tuner.report.sweep_report import count, format_value
 from tuner.report.text import PlanTable, PlanText
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from search_spaces import Domain
     from tuner.experiment import Experiment
     from tuner.plan.comparison import ModeRow
+    from tuner.plan.modes import SealedFacts
     from tuner.plan.plan import Plan
     from tuner.privacy.ledger.state import DatasetState
 
@@ -114,9 +115,9 @@ def plan_warnings(plan: Plan) -> tuple[str, ...]:
     """What of a plan is worth knowing before the budget is spent, one sentence each."""
     found = []
     scores = plan.validation
-    if scores is not None and scores["standard_error"] > _LARGE_ERROR:
+    if scores is not None and scores.standard_error > _LARGE_ERROR:
         found.append(
-            f"the noise on a protected score has a standard error of {100 * scores['standard_error']:.2g} points: "
+            f"the noise on a protected score has a standard error of {100 * scores.standard_error:.2g} points: "
             "trials that differ by less cannot be told apart. Set more records aside, report at fewer rungs, plan "
             "fewer trials, or raise dataset.validation.epsilon"
         )
@@ -156,14 +157,14 @@ def _trials(plan: Plan) -> Iterator[tuple[str, str]]:
     few = len(plan.rungs) <= 10
     rungs = f"reports at {', '.join(map(str, plan.rungs))}" if few else f"{len(plan.rungs)} reports"
     rungs += _RUNGS
-    if plan.selection is not None:
-        yield from _runs(plan, plan.selection, rungs)
+    if isinstance(sealed := plan.training_allowance, Sealed) and plan.selection is not None:
+        yield from _runs(plan, sealed, plan.selection, rungs)
         return
     if plan.public is not None:
         public = plan.public
         yield (
             "searches on",
-            f"{public['name']} ({public['train_size']} training records, declared public): "
+            f"{public.name} ({public.train_size} training records, declared public): "
             f"{count(plan.trials, 'trial')}, nothing charged",
         )
         yield "then", f"the best of them once on {plan.dataset}"
@@ -179,19 +180,20 @@ def _trials(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "steps", f"{each} a trial, {where}{all_of_it}"
 
 
-def _runs(plan: Plan, facts: Mapping[str, Any], rungs: str) -> Iterator[tuple[str, str]]:
-    shape = f", shape {facts['shape']:g}" if facts["law"] == "negative_binomial" else ""
-    yield "runs", f"a random number that nobody is told: {facts['law']}{shape}, mean {facts['mean']:g}"
-    several = facts["quantiles"]
+def _runs(plan: Plan, sealed: Sealed, facts: SealedFacts, rungs: str) -> Iterator[tuple[str, str]]:
+    law = sealed.law
+    shape = f", shape {law.shape:g}" if law.name == "negative_binomial" else ""
+    yield "runs", f"a random number that nobody is told: {law.name}{shape}, mean {law.mean:g}"
+    several = facts.quantiles
     at_most = [f"{several[name]} in {name} %" for name in ("50", "90", "99")]
-    yield "compute", f"at most so many runs: {', '.join(at_most)} of searches; cut off at {facts['at_most']}"
+    yield "compute", f"at most so many runs: {', '.join(at_most)} of searches; cut off at {sealed.at_most}"
     steps = [f"{several[name] * plan.steps_per_trial}" for name in ("50", "90", "99")]
     yield "in steps", f"{', '.join(steps)}; {several['at_most'] * plan.steps_per_trial} at the cut"
     yield "steps", f"{plan.steps_per_trial} a run, {rungs}"
 
 
 def _batches(plan: Plan) -> Iterator[tuple[str, str]]:
-    searched = {name: parse_domain(spec) for name, spec in plan.priced.items()}
+    searched = plan.priced
     if "batch_size" in searched:
         rates = sorted(choice.sample_rate for choice in plan.choices.menu)
         yield (
@@ -200,11 +202,11 @@ def _batches(plan: Plan) -> Iterator[tuple[str, str]]:
             f"{rates[-1]:.4g}",
         )
     else:
-        yield "batch", f"{plan.batch_size} expected, Poisson, sample rate {plan.sample_rate:.6g}"
+        yield "batch", f"{plan.batch_size} expected, Poisson, sample rate {plan.nominal.sample_rate:.6g}"
     if "noise_multiplier" in searched:
         yield "noise", f"noise multiplier {_among(searched['noise_multiplier'])} (searched)"
     else:
-        yield "noise", f"noise multiplier {plan.noise_multiplier:g} ({plan.noise_source})"
+        yield "noise", f"noise multiplier {plan.nominal.noise_multiplier:g} ({plan.noise_source})"
 
 
 def _among(domain: Domain) -> str:
@@ -223,8 +225,8 @@ def _searched(plan: Plan) -> tuple[str, str]:
 def _promoted(plan: Plan) -> Iterator[tuple[str, str]]:
     shorter = {"batch_size", "epochs"} & set(plan.priced)
     fractions = " (and at the same fractions of a shorter trial)" if shorter else ""
-    for name, facts in plan.promoted.items():
-        first, *later = zip(facts["levels"], facts["from_step"], strict=True)
+    for name, promotion in plan.promoted.items():
+        first, *later = zip(promotion.levels, promotion.from_step, strict=True)
         rises = ", ".join(f"{level} from step {step}" for level, step in later)
         yield name, f"promoted: {first[0]} at first, {rises}{fractions}; the same for every trial, and free"
 
@@ -235,20 +237,19 @@ def _scores(plan: Plan) -> Iterator[tuple[str, str]]:
         return
     yield (
         "scores",
-        f"protected: counts of right answers among {scores['size']}, with noise of standard deviation "
-        f"{scores['noise']:g}",
+        f"protected: counts of right answers among {scores.size}, with noise of standard deviation {scores.noise:g}",
     )
-    yield "error of a score", f"{100 * scores['standard_error']:.2g} points (standard error), by that noise alone"
+    yield "error of a score", f"{100 * scores.standard_error:.2g} points (standard error), by that noise alone"
     planned = plan.private_trials * len(plan.rungs)
-    left = scores["releases"] - planned
+    left = scores.releases - planned
     told = count(planned, "score")
     if left < 0:
-        told = f"{scores['releases']} of the {planned} scores that are planned"
+        told = f"{scores.releases} of the {planned} scores that are planned"
     elif left:
         told += f" and {left} in reserve for {'a restored trial' if left == 1 else 'restored trials'}"
     yield (
         "their budget",
-        f"{told} within ε = {scores['epsilon']:g}, δ = {scores['delta']:g}, for the validation records",
+        f"{told} within ε = {scores.epsilon:g}, δ = {scores.delta:g}, for the validation records",
     )
 
 
@@ -257,36 +258,34 @@ def _cap(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.cap == "coupon_book":
         kind = "coupon book (so many steps of every kind are paid for in advance, and each step takes one of its kind)"
     yield "cap", f"{kind}: {plan.cap_reason}" if plan.cap_reason else kind
-    if plan.cap == "coupon_book":
-        share = [
-            f"{coupon['sample_rate'] * plan.train_size:.0f}: {coupon['steps']}" for coupon in plan.allowance["coupons"]
-        ]
+    if isinstance(plan.training_allowance, CouponBook):
+        quotas = plan.training_allowance.quotas
+        share = [f"{mechanism.sample_rate * plan.train_size:.0f}: {steps}" for mechanism, steps in quotas]
         noisy = "noise_multiplier" in plan.priced
         yield "quotas", f"{count(len(share), 'kind')} of steps" if noisy else f"steps by batch size: {', '.join(share)}"
-    if plan.cap == "fixed_order":
-        yield "order", f"{plan.allowance['order']:g}"
+    if isinstance(plan.training_allowance, FixedOrder):
+        yield "order", f"{plan.training_allowance.order:g}"
     for row in plan.alternatives:
-        noise = "searched" if row["noise_multiplier"] is None else f"{row['noise_multiplier']:g}"
-        mark = "taken" if row["cap"] == plan.cap else "not taken"
+        noise = "searched" if row.noise_multiplier is None else f"{row.noise_multiplier:g}"
+        mark = "taken" if row.cap == plan.cap else "not taken"
+        fit = count(row.trials, "trial")
         yield (
-            f"  {row['cap']}",
-            f"noise {noise}, {count(row['trials'], 'trial')} fit, ε of all planned {format_value(row['epsilon'], 5)} "
-            f"({mark})",
+            f"  {row.cap}",
+            f"noise {noise}, {fit} fit, ε of all planned {format_value(row.epsilon, 5)} ({mark})",
         )
 
 
 def _cost(plan: Plan) -> Iterator[tuple[str, str]]:
-    if plan.selection is not None:
-        facts = plan.selection
-        low, high = facts["ratio"]
+    if isinstance(sealed := plan.training_allowance, Sealed) and plan.selection is not None:
+        facts, (low, high) = plan.selection, sealed.ratio
         yield "ε of one run", f"{plan.epsilon_trial:.6g}"
-        yield "ε of the winner", f"{plan.epsilon_at_cap:.6g}, {facts['price']:.3g} times one run"
-        yield "the cut-off takes", f"{100 * facts['truncation_share']:.2g} % of δ"
+        yield "ε of the winner", f"{plan.epsilon_at_cap:.6g}, {facts.price:.3g} times one run"
+        yield "the cut-off takes", f"{100 * facts.truncation_share:.2g} % of δ"
         if (low, high) != (1.0, 1.0):
             yield (
                 "bounded sampler",
-                f"density {low:g} to {high:g} times the prior's: {facts['price']:.3g} instead of "
-                f"{facts['price_without_ratio']:.3g} times one run",
+                f"density {low:g} to {high:g} times the prior's: {facts.price:.3g} instead of "
+                f"{facts.price_without_ratio:.3g} times one run",
             )
         return
     of = "the charged run" if plan.public is not None else "one trial" if not plan.priced else "the dearest trial"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tuner.errors import InputError, TunerError
-from tuner.experiment import load
+from tuner.experiment import load_experiment
 from tuner.plan.plan import plan_from
 from tuner.report.curve_watch import curves_of_sweep, spent_on
 from tuner.report.facts import (
@@ -81,7 +81,7 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
     from tuner.privacy.ledger.search_budget import SearchBudget
 
     sweep.require_whole()
-    experiment = load(sweep.experiment)
+    experiment = load_experiment(sweep.experiment)
     plan = plan_from(sweeps.read_json(sweep.plan), trials=experiment.search.trials)
     status = sweep.read_status()
     public = plan.accounting == "public"

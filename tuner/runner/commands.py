@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tuner.errors import InputError, TrackingError
-from tuner.experiment import load
+from tuner.experiment import load_experiment
 from tuner.report.plan_facts import plan_text, search_facts
 from tuner.report.text import console
 from tuner.report.text import plan as plan_panel
@@ -111,7 +111,7 @@ def resume_sweep(sweep: SweepFolder, overrides: Sequence[str], options: RunOptio
             click.echo(json.dumps({"sweep": sweep.id, "state": state, "finished_before": True}, indent=2))
         return 0
     sweep.require_whole()
-    return _go_on(sweep, load(sweep.experiment, overrides), options)
+    return _go_on(sweep, load_experiment(sweep.experiment, overrides), options)
 
 
 def _go_on(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> int:

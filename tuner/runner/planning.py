@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tuner.errors import BudgetRefusedError
-from tuner.experiment import find, load
+from tuner.experiment import find_file, load_experiment
 from tuner.plan.comparison import comparison
 from tuner.plan.plan import rung_steps
 from tuner.report.plan_facts import plan_text, plan_warnings, search_facts
@@ -96,8 +96,8 @@ def validate_file(name: str, overrides: Sequence[str]) -> tuple[Path, tuple[str,
     Raises:
         InputError: something is wrong with it.
     """
-    path, _ = find(name)
-    experiment = load(path, overrides)
+    path, _ = find_file(name)
+    experiment = load_experiment(path, overrides)
     check_search(experiment, rung_steps(experiment.search.rungs, _MANY_STEPS))
     return path, experiment.warnings()
 

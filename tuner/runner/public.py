@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainables.data import check_present, info, same_records
 from tuner.errors import BudgetRefusedError, InputError, TunerError
-from tuner.experiment import load
+from tuner.experiment import load_experiment
 from tuner.report.facts import CHARGED, PUBLIC_CLAIM, on_public, resume_command
 from tuner.runner.composition import run_open
 from tuner.runner.execution import Ended, RunOptions
@@ -62,7 +62,10 @@ def go_on_public(sweep: SweepFolder, wanted: Experiment, options: RunOptions) ->
     sweep.require_whole()
     with sweeps.hold(sweep):
         prepared = pick_up(sweep, wanted, options)
-        if sweep.read_status().get(_CHARGED) and wanted.search.trials != load(sweep.experiment).search.trials:
+        if (
+            sweep.read_status().get(_CHARGED)
+            and wanted.search.trials != load_experiment(sweep.experiment).search.trials
+        ):
             raise InputError(
                 f"the best configuration of {sweep.id} is chosen, and its charged run was begun: got search.trials "
                 f"{wanted.search.trials}. Start a new search; its charged run is charged beside this one."
@@ -136,7 +139,7 @@ def _both(sweep: SweepFolder, prepared: Prepared, search: Prepared, options: Run
     if charged is None:
         raise TunerError(f"{sweep.status} must name the charged run, and does not. Restore it from a copy.")
     if charged.whole:
-        ended = go_on(charged, load(charged.experiment), options)
+        ended = go_on(charged, load_experiment(charged.experiment), options)
     else:
         ended = _begin_charged(sweep, prepared, search, charged, options)
     return replace(ended, values=ended.values | {"public_search": searched})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import tuner
 from tuner.errors import BudgetRefusedError, InputError, TunerError
-from tuner.experiment import load
+from tuner.experiment import load_experiment
 from tuner.plan.plan import plan_from
 from tuner.runner.composition import run_open
 from tuner.runner.execution import Ended, RunOptions
@@ -34,7 +34,7 @@ __all__ = ["go_on", "make", "make_again", "pick_up", "settle", "start"]
 
 def settle(prepared: Prepared) -> Prepared:
     """The search with its noise as a number and its paths absolute: as it is stored, and gone on with from anywhere."""
-    return replace(prepared, experiment=located(prepared.experiment.with_noise(prepared.plan.noise_multiplier)))
+    return replace(prepared, experiment=located(prepared.experiment.with_noise(prepared.plan.nominal.noise_multiplier)))
 
 
 def make(sweep: SweepFolder, prepared: Prepared) -> None:
@@ -104,7 +104,7 @@ def pick_up(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> Prep
     Raises:
         InputError: it must not be changed as is asked.
     """
-    stored = load(sweep.experiment)
+    stored = load_experiment(sweep.experiment)
     check_same(stored, wanted)
     if stored.privacy.accounting == "selection" and wanted.search.trials != stored.search.trials:
         raise InputError(
@@ -112,7 +112,7 @@ def pick_up(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> Prep
             f"law was set for {stored.search.trials}. Start a new sweep; it is charged beside this one."
         )
     plan = plan_from(sweeps.read_json(sweep.plan), trials=wanted.search.trials)
-    experiment = located(wanted.with_noise(plan.noise_multiplier))
+    experiment = located(wanted.with_noise(plan.nominal.noise_multiplier))
     prepared = prepare_again(sweep.experiment, experiment, plan, data_dir=options.data_dir or sweep.data_dir)
     check_startable(prepared)
     return prepared

@@ -14,7 +14,7 @@ from trainables.data import DatasetInfo, DatasetRequest, budget_owner, check_pre
 from trainables.errors import TrainableError
 from trainables.hyperparameters import check_augmentation
 from tuner.errors import InputError, TunerError
-from tuner.experiment import Experiment, find, load, yamlfile
+from tuner.experiment import Experiment, find_file, load_experiment, yamlfile
 from tuner.plan.plan import Plan, make_plan
 from tuner.study.promotion import with_steps
 
@@ -71,8 +71,8 @@ def prepare(file: str, overrides: Sequence[str], *, data_dir: str | None, need_d
         trainables.errors.TrainableError: the data are missing or changed, or are no images and would be augmented.
         BudgetRefusedError: not one trial fits the search's own ε.
     """
-    path, where = find(file)
-    experiment = load(path, overrides)
+    path, where = find_file(file)
+    experiment = load_experiment(path, overrides)
     request = experiment.dataset_request(data_dir)
     if need_data:
         check_present(request)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trainables.data import fingerprint, users_fingerprint
 from tuner.errors import LedgerError, TunerError
-from tuner.experiment import load
+from tuner.experiment import load_experiment
 from tuner.sweep.folder import read_json
 from tuner.sweep.settings import plan_hash, settings_hash
 
@@ -147,7 +147,7 @@ def return_to(sweep: SweepFolder, prepared: Prepared, *, reopen: bool = True) ->
         enter(ledger, sweep, prepared)  # it died between making its folder and entering the ledger
     state = ledger.search_state(sweep.id)
     # The stored file, not the one that is wanted: that one has taken its noise from the plan.
-    hold_to_ledger(state, load(sweep.experiment), prepared.plan, request=prepared.request)
+    hold_to_ledger(state, load_experiment(sweep.experiment), prepared.plan, request=prepared.request)
     if reopen:
         ledger.reopen_search(sweep.id)
     return ledger

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.errors import InputError
-from tuner.experiment import load
+from tuner.experiment import load_experiment
 from tuner.study.types import StopReason
 from tuner.sweep.folder import SweepFolder, read_json
 from tuner.sweep.settings import MAY_CHANGE, flat_values
@@ -46,7 +46,7 @@ def _is_over(sweep: SweepFolder) -> bool:
     """
     from tuner.privacy.ledger.ledger import Ledger
 
-    status, experiment = sweep.read_status(), load(sweep.experiment)
+    status, experiment = sweep.read_status(), load_experiment(sweep.experiment)
     asked, plan = experiment.search.trials, read_json(sweep.plan)
     if status.get("state") not in _FINISHED or status.get("trials", asked) != asked:
         return False

@@ -118,5 +118,5 @@ def _scored_on(plan: Plan) -> tuple[int, float]:
     file, by which it is shown, or that by which it runs.
     """
     if plan.public is not None:
-        return int(plan.public["train_size"]), 0.0
-    return plan.train_size, 0.0 if plan.validation is None else float(plan.validation["standard_error"])
+        return plan.public.train_size, 0.0
+    return plan.train_size, 0.0 if plan.validation is None else plan.validation.standard_error

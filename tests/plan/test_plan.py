@@ -9,12 +9,14 @@ from itertools import product
 from typing import Any
 
 import pytest
+from errors_helper import raises_code
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuner.errors import BudgetRefusedError, TunerError
-from tuner.experiment import loads
+from tuner.experiment import parse_experiment
 from tuner.plan.comparison import comparison
+from tuner.plan.modes import PublicData
 from tuner.plan.plan import Plan, make_plan, plan_from, steps_per_trial
 from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
@@ -57,7 +59,7 @@ EVERY: dict[str, tuple[str, ...]] = {
 
 
 def planned(*overrides: str) -> Plan:
-    experiment = loads(BASE, overrides)
+    experiment = parse_experiment(BASE, overrides)
     return make_plan(experiment, experiment.dataset_request())
 
 
@@ -79,15 +81,17 @@ def test_one_mechanism_is_a_cap_on_total_steps() -> None:
     steps = steps_per_trial(epochs=4, train_size=N, batch_size=128)
     assert (plan.cap, plan.step_cap, plan.steps_per_trial) == ("total_steps", 6 * steps, steps)
     assert plan.training_allowance == TotalSteps(plan.mechanism, 6 * steps)
-    assert plan.noise_multiplier == calibrate_noise(sample_rate=128 / N, steps=6 * steps, epsilon=3.0, delta=1e-5)
+    assert plan.nominal.noise_multiplier == calibrate_noise(
+        sample_rate=128 / N, steps=6 * steps, epsilon=3.0, delta=1e-5
+    )
     assert plan.epsilon_planned == plan.epsilon_at_cap <= 3.0
     assert plan.cheapest() == ()
-    assert plan.shape_of({"learning_rate": 0.1}).ask == Ask(steps, 128 / N, plan.noise_multiplier)
+    assert plan.shape_of({"learning_rate": 0.1}).ask == Ask(steps, 128 / N, plan.nominal.noise_multiplier)
 
 
 def test_trials_of_several_lengths_have_one_cap_that_holds_the_longest_of_all() -> None:
     fixed, plan = planned(), planned(LENGTHS)
-    assert (plan.cap, plan.step_cap, plan.noise_multiplier) == ("total_steps", fixed.step_cap, fixed.noise_multiplier)
+    assert (plan.cap, plan.step_cap, plan.nominal) == ("total_steps", fixed.step_cap, fixed.nominal)
     short, long = plan.shape_of({"epochs": 1.0}), plan.shape_of({"epochs": 4.0})
     assert (short.steps, long.steps) == (10, 39)
     assert (short.rungs, long.rungs) == ((3, 5, 7, 10), (10, 20, 29, 39))
@@ -106,7 +110,7 @@ def test_a_menu_is_a_coupon_book_whose_noise_is_the_least_for_equal_shares() -> 
     book = plan.training_allowance
     assert isinstance(book, CouponBook)
     shares = {batch: 2 * steps_per_trial(epochs=4, train_size=N, batch_size=batch) for batch in (32, 64, 128)}
-    noise = plan.noise_multiplier
+    noise = plan.nominal.noise_multiplier
     assert dict(book.quotas) == {SampledGaussian(batch / N, noise): steps for batch, steps in shares.items()}
     assert book.claim(1e-5) <= 3.0
     tighter = CouponBook(tuple((SampledGaussian(batch / N, one_less(noise)), s) for batch, s in shares.items()))
@@ -116,12 +120,12 @@ def test_a_menu_is_a_coupon_book_whose_noise_is_the_least_for_equal_shares() -> 
 
 def test_the_plan_says_what_the_other_cap_would_need() -> None:
     plan = planned(MENU)
-    rows = {row["cap"]: row for row in plan.alternatives}
+    rows = {row.cap: row for row in plan.alternatives}
     assert set(rows) == {"coupon_book", "fixed_order"}
-    assert rows["coupon_book"]["noise_multiplier"] == plan.noise_multiplier < rows["fixed_order"]["noise_multiplier"]
+    assert rows["coupon_book"].noise_multiplier == plan.nominal.noise_multiplier < rows["fixed_order"].noise_multiplier
     assert "tighter here than fixed_order" in plan.cap_reason
     other = planned(MENU, "privacy.cap=fixed_order")
-    assert other.noise_multiplier == rows["fixed_order"]["noise_multiplier"]
+    assert other.nominal.noise_multiplier == rows["fixed_order"].noise_multiplier
     assert other.cap == "fixed_order"
 
 
@@ -139,7 +143,7 @@ def test_with_a_number_the_quotas_are_scaled_to_what_fits() -> None:
 
 def test_a_number_with_which_not_one_trial_fits_is_refused() -> None:
     for space in ("search.trials=1", LENGTHS, MENU, RANGE):
-        with pytest.raises(BudgetRefusedError, match="one trial of"):
+        with raises_code(BudgetRefusedError, "budget-too-small"):
             planned(space, "privacy.noise_multiplier=0.3", "privacy.epsilon=0.05")
 
 
@@ -154,8 +158,8 @@ def test_a_range_is_a_filter_at_the_order_that_is_best_for_the_dearest() -> None
     assert allowance.claim(1e-5) <= 3.0 * (1 + 1e-9)
     dearest = max(plan.choices.menu, key=lambda choice: choice.longest * allowance.price(choice.mechanism))
     assert allowance.order == best_order([(dearest.mechanism, 6 * dearest.longest)], epsilon=3.0, delta=1e-5)
-    assert planned(RANGE, "privacy.cap=fixed_order", "privacy.order=5").allowance["order"] == 5
-    with pytest.raises(TunerError, match="one mechanism"):
+    assert planned(RANGE, "privacy.cap=fixed_order", "privacy.order=5").training_allowance.order == 5
+    with raises_code(TunerError, "plan-has-no-mechanism"):
         _ = plan.mechanism
 
 
@@ -222,29 +226,30 @@ def test_a_sealed_search_is_priced_as_a_whole_and_its_noise_is_the_least() -> No
     assert sealed.runs == ((plan.mechanism, plan.steps_per_trial),)
     assert plan.step_cap is None
     assert plan.epsilon_at_cap == sealed.claim(1e-5) <= 3.0
-    louder = ((SampledGaussian(128 / N, one_less(plan.noise_multiplier)), plan.steps_per_trial),)
+    louder = ((SampledGaussian(128 / N, one_less(plan.nominal.noise_multiplier)), plan.steps_per_trial),)
     assert epsilon_selection(sealed.law, louder, 1e-5, at_most=sealed.at_most) > 3.0
     assert plan.selection is not None
-    assert 0 < plan.selection["truncation_share"] <= 0.0101
-    assert plan.selection["price"] == pytest.approx(plan.epsilon_at_cap / plan.epsilon_trial)
-    with pytest.raises(BudgetRefusedError, match="the best of 6 runs in the mean"):
-        planned(SEALED, f"privacy.noise_multiplier={0.9 * plan.noise_multiplier}")
+    assert 0 < plan.selection.truncation_share <= 0.0101
+    assert plan.selection.price == pytest.approx(plan.epsilon_at_cap / plan.epsilon_trial)
+    with raises_code(BudgetRefusedError, "budget-too-small"):
+        planned(SEALED, f"privacy.noise_multiplier={0.9 * plan.nominal.noise_multiplier}")
 
 
 @pytest.mark.parametrize(("law", "at_90", "at_99"), [("geometric", 68, 136), ("logarithmic", 83, 299)])
 def test_the_quantiles_of_the_compute_are_those_of_the_specification(law: str, at_90: int, at_99: int) -> None:
-    facts = planned(SEALED, "search.trials=30", f"privacy.runs.law={law}").selection
+    plan = planned(SEALED, "search.trials=30", f"privacy.runs.law={law}")
+    facts = plan.selection
     assert facts is not None
-    assert (facts["quantiles"]["90"], facts["quantiles"]["99"]) == (at_90, at_99)
-    assert facts["quantiles"]["at_most"] == facts["at_most"] > at_99
+    assert (facts.quantiles["90"], facts.quantiles["99"]) == (at_90, at_99)
+    assert facts.quantiles["at_most"] == plan.training_allowance.at_most > at_99
 
 
 def test_a_sampler_that_looks_at_scores_costs_more_and_the_plan_says_how_much() -> None:
     plain, bounded = planned(SEALED), planned(SEALED, "search.sampler=bounded")
-    assert bounded.noise_multiplier > plain.noise_multiplier
+    assert bounded.nominal.noise_multiplier > plain.nominal.noise_multiplier
     assert bounded.training_allowance.ratio == pytest.approx((0.9, 1.1))
-    assert bounded.selection["price"] > bounded.selection["price_without_ratio"]
-    assert plain.selection["price"] == plain.selection["price_without_ratio"]
+    assert bounded.selection.price > bounded.selection.price_without_ratio
+    assert plain.selection.price == plain.selection.price_without_ratio
 
 
 def test_a_sealed_menu_is_priced_by_all_of_its_configurations_together() -> None:
@@ -258,12 +263,12 @@ def test_a_sealed_menu_is_priced_by_all_of_its_configurations_together() -> None
 
 def test_a_public_search_pays_for_one_run() -> None:
     plan = planned(*PUBLIC)
-    assert plan.noise_multiplier == calibrate_noise(
+    assert plan.nominal.noise_multiplier == calibrate_noise(
         sample_rate=128 / N, steps=plan.steps_per_trial, epsilon=3.0, delta=1e-5
     )
     assert (plan.step_cap, plan.trials, plan.private_trials) == (plan.steps_per_trial, 6, 1)
-    assert plan.public == {"name": "mine", "train_size": 2700, "sample_rate": 128 / 2700}
-    with pytest.raises(BudgetRefusedError, match="one run of"):
+    assert plan.public == PublicData(name="mine", train_size=2700, sample_rate=128 / 2700)
+    with raises_code(BudgetRefusedError, "budget-too-small"):
         planned(*PUBLIC, "privacy.noise_multiplier=0.3")
 
 
@@ -272,16 +277,16 @@ def test_protected_scores_have_a_budget_and_a_standard_error() -> None:
     scores = plan.validation
     assert scores is not None
     releases = 6 * 4 + 1
-    assert plan.validation_allowance == TotalSteps(SampledGaussian(1.0, scores["noise"]), releases)
-    assert epsilon(SampledGaussian(1.0, scores["noise"]), releases, 1e-5) <= 1.0
-    assert epsilon(SampledGaussian(1.0, one_less(scores["noise"])), releases, 1e-5) > 1.0
+    assert plan.validation_allowance == TotalSteps(SampledGaussian(1.0, scores.noise), releases)
+    assert epsilon(SampledGaussian(1.0, scores.noise), releases, 1e-5) <= 1.0
+    assert epsilon(SampledGaussian(1.0, one_less(scores.noise)), releases, 1e-5) > 1.0
     assert plan.validation_claim == (1.0, 1e-5)
-    assert scores["standard_error"] == scores["noise"] / scores["size"]
+    assert scores.standard_error == scores.noise / scores.size
     assert plan.shape_of({}).releases == 4
     assert "standard error" in plan_warnings(plan)[0], "on 136 records the noise drowns everything"
     few = planned(*PROTECTED, "dataset.validation.noise=30")
     assert few.validation_allowance.step_cap == max_steps(SampledGaussian(1.0, 30.0), epsilon=1.0, delta=1e-5)
-    with pytest.raises(BudgetRefusedError, match="one protected score"):
+    with raises_code(BudgetRefusedError, "validation-budget-too-small"):
         planned(*PROTECTED, "dataset.validation.noise=0.5")
 
 
@@ -290,9 +295,9 @@ def test_protected_scores_by_the_figure_of_the_specification() -> None:
     plan = planned(
         *options, "search.trials=24", "search.rungs=4", "resources.concurrent_trials=4", "privacy.delta=1e-6"
     )
-    assert plan.validation["releases"] == 100
-    assert plan.validation["noise"] == pytest.approx(81, abs=0.5)
-    assert 100 * plan.validation["standard_error"] == pytest.approx(0.8, abs=0.01)
+    assert plan.validation.releases == 100
+    assert plan.validation.noise == pytest.approx(81, abs=0.5)
+    assert 100 * plan.validation.standard_error == pytest.approx(0.8, abs=0.01)
     assert plan_warnings(plan) == ()
 
 
@@ -302,7 +307,7 @@ def test_protected_scores_by_the_figure_of_the_specification() -> None:
 def test_every_mode_of_the_comparison_keeps_the_budget_and_no_less_noise_would() -> None:
     plan = planned()
     rows = {row.mode: row for row in comparison(plan)}
-    rate, steps = plan.sample_rate, plan.steps_per_trial
+    rate, steps = plan.nominal.sample_rate, plan.steps_per_trial
     runs = {"one run, no search": 1, "composition": 6, "public": 1}
     for mode, count in runs.items():
         noise = rows[mode].noise_multiplier
@@ -310,8 +315,8 @@ def test_every_mode_of_the_comparison_keeps_the_budget_and_no_less_noise_would()
         assert epsilon(SampledGaussian(rate, one_less(noise)), count * steps, 1e-5) > 3.0
         assert rows[mode].expected_runs == rows[mode].runs_99 == count
     sealed = planned(SEALED)
-    assert rows["selection"].noise_multiplier == sealed.noise_multiplier
-    assert rows["selection"].runs_99 == sealed.selection["quantiles"]["99"]
+    assert rows["selection"].noise_multiplier == sealed.nominal.noise_multiplier
+    assert rows["selection"].runs_99 == sealed.selection.quantiles["99"]
     for row in rows.values():
         assert row.epsilon_run == epsilon(SampledGaussian(rate, row.noise_multiplier), steps, 1e-5)
     assert rows["one run, no search"].noise_multiplier < rows["selection"].noise_multiplier
@@ -319,7 +324,7 @@ def test_every_mode_of_the_comparison_keeps_the_budget_and_no_less_noise_would()
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_a_plan_of_every_kind_is_told_stored_and_read_again(kind: str) -> None:
+def test_a_plan_of_every_kind_is_shown_stored_and_read_again(kind: str) -> None:
     plan = planned(*EVERY[kind])
     assert plan.epsilon_at_cap <= plan.epsilon * (1 + 1e-9)
     again = plan_from(values_of(plan), trials=plan.trials)
@@ -347,7 +352,7 @@ def test_the_words_say_what_differs() -> None:
     assert "the winner" in sealed.sentence
     public = plan_text(planned(*PUBLIC), source="e.yaml")
     assert "nothing charged" in dict(public.facts)["searches on"]
-    users = loads(
+    users = parse_experiment(
         BASE, ["dataset.name=state_union", "privacy.unit=user", "trainable.batch_size=4", "privacy.delta=0.01"]
     )
     told = plan_text(make_plan(users, users.dataset_request()), source="e.yaml")
@@ -358,18 +363,19 @@ def test_the_words_say_what_differs() -> None:
 # -- stored plans ------------------------------------------------------------------------------------------------------
 
 
-def test_a_plan_that_lacks_a_value_or_has_a_strange_one_is_refused() -> None:
-    experiment = loads(BASE)
+def test_a_stored_plan_with_missing_unknown_or_contradicting_values_is_refused() -> None:
+    experiment = parse_experiment(BASE)
     stored = values_of(make_plan(experiment, experiment.dataset_request()))
-    for values in ({**stored, "extra": 1}, {key: value for key, value in stored.items() if key != "rungs"}):
-        with pytest.raises(TunerError, match="must have the values of a plan"):
+    lacking = {key: value for key, value in stored.items() if key != "rungs"}
+    for values in (lacking, stored | {"extra": 1}, stored | {"step_cap": 10**6}, stored | {"public": {"size": 1}}):
+        with raises_code(TunerError, "plan-unreadable"):
             plan_from(values, trials=3)
 
 
 def test_planning_loads_no_torch() -> None:
     code = (
-        "import sys; from tuner.experiment import loads; from tuner.plan.plan import make_plan;"
-        f"e = loads({BASE!r}); make_plan(e, e.dataset_request());"
+        "import sys; from tuner.experiment import parse_experiment; from tuner.plan.plan import make_plan;"
+        f"e = parse_experiment({BASE!r}); make_plan(e, e.dataset_request());"
         "print({'torch', 'ray', 'mlflow', 'optuna'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,0 +1,106 @@
+"""Gates of searched batch_size, epochs and noise_multiplier, and of the cap that covers them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from search_spaces import Categorical, Fixed
+from search_spaces.domains import show
+from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
+from tuner.experiment.values import NOISES
+
+__all__ = ["CAP_GATES", "LARGEST_MENU"]
+
+LARGEST_MENU = 64
+"""The most quotas of a coupon book. Composing more takes minutes, and a filter of one order is as good."""
+
+_PRICED_AT = {
+    "batch_size": "trainable.batch_size",
+    "noise_multiplier": "privacy.noise_multiplier",
+    "epochs": "trainable.epochs",
+}
+_NEEDS = ("search.space", "privacy.noise_multiplier", "privacy.accounting")
+
+
+@gate(*_NEEDS)
+def priced(draft: Draft) -> Iterator[GateFinding]:
+    """Require domains of priced parameters that the mode can price."""
+    accounting = draft.experiment.privacy.accounting
+    for name, (domain, path) in draft.priced.items():
+        if isinstance(domain, Fixed):
+            rule = f"{name} affects the budget: one value of it is a setting of the whole search"
+            fix = f"Write {_PRICED_AT[name]}: {show(domain.value)}."
+            yield GateFinding("priced-value-fixed", path, rule, fix)
+        elif accounting == "public":
+            rule = f"{name} affects the budget, and the noise of the private run is calibrated for one value of it"
+            fix = f"Write one number at {_PRICED_AT[name]}."
+            yield GateFinding("priced-with-public", path, rule, fix)
+        elif accounting == "selection" and not isinstance(domain, Categorical):
+            rule = f"{name} affects the budget, and a sealed search needs finitely many configurations: write a choice"
+            fix = f"Write {{choice: [{', '.join(map(show, domain.grid(3)))}]}}."
+            yield GateFinding("priced-range-sealed", path, rule, fix)
+
+
+@gate("search.space", "privacy.noise_multiplier")
+def noise_once(draft: Draft) -> Iterator[GateFinding]:
+    """Require that the noise is given in one place."""
+    noise, space = draft.experiment.privacy.noise_multiplier, draft.experiment.search.space
+    if "noise_multiplier" in space and noise != "auto":
+        yield GateFinding(
+            "noise-given-twice",
+            "search.space.noise_multiplier",
+            "noise_multiplier must be given once",
+            "Leave privacy.noise_multiplier out where it is searched.",
+            f"{show(space['noise_multiplier'])}, and {show(noise)} in privacy",
+        )
+
+
+@gate(*_NEEDS)
+def noise_range(draft: Draft) -> Iterator[GateFinding]:
+    """Require searched noise within the range of the accountants."""
+    domain, path = draft.priced.get("noise_multiplier", (None, ()))
+    low, high = NOISES
+    wrong = [] if domain is None else [value for value in domain.grid(2) if not low <= float(value) <= high]
+    if wrong:
+        rule = f"every noise_multiplier must be from {low:g} to {high:g}"
+        yield GateFinding("value-out-of-range", path, rule, "Write values near 1.0.", ", ".join(map(show, wrong)))
+
+
+@gate(*_NEEDS, "privacy.cap")
+def cap(draft: Draft) -> Iterator[GateFinding]:
+    """Require a cap that can hold the searched parameters."""
+    privacy, key = draft.experiment.privacy, "privacy.cap"
+    if privacy.accounting != "composition":
+        if privacy.cap != "auto":
+            rule = f"a cap applies to accounting: composition, and the accounting is {privacy.accounting}"
+            yield GateFinding("cap-without-composition", key, rule, "Leave it out.")
+        return
+    mechanisms = {name: domain for name, (domain, _) in draft.priced.items() if name != "epochs"}
+    if privacy.cap == "total_steps" and any(len(domain.grid(2)) > 1 for domain in mechanisms.values()):
+        rule = (
+            "a cap on total steps needs one sample rate and one noise multiplier for all trials, and "
+            f"{' and '.join(mechanisms)} is searched"
+        )
+        yield GateFinding("cap-needs-one-mechanism", key, rule, "Write auto, coupon_book or fixed_order.")
+    if privacy.cap == "coupon_book":
+        ranges = [name for name, domain in mechanisms.items() if not isinstance(domain, Fixed | Categorical)]
+        menu = prod(len(domain.grid(2)) for domain in mechanisms.values())
+        if ranges:
+            rule = f"a coupon book needs a choice of a few values, and {' and '.join(ranges)} is a range"
+            yield GateFinding("cap-needs-menu", key, rule, "Write a choice, or cap: fixed_order.")
+        elif menu > LARGEST_MENU:
+            rule = f"a coupon book holds at most {LARGEST_MENU} pairs of sample rate and noise multiplier"
+            yield GateFinding("cap-menu-too-large", key, rule, "Write cap: fixed_order.", f"{menu} pairs")
+
+
+@gate("privacy.order", "privacy.cap")
+def order(draft: Draft) -> Iterator[GateFinding]:
+    """Require the fixed_order cap for an order."""
+    privacy = draft.experiment.privacy
+    if privacy.order != "auto" and privacy.cap != "fixed_order":
+        rule = f"an order applies to cap: fixed_order, and the cap is {privacy.cap}"
+        yield GateFinding("order-without-cap", "privacy.order", rule, "Write cap: fixed_order too, or leave it out.")
+
+
+CAP_GATES: tuple[Gate, ...] = (priced, noise_once, noise_range, cap, order)

@@ -1,0 +1,140 @@
+"""The terms of all gates: a gate, what it finds, and the experiment that it examines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from search_spaces import (
+    PARAMETERS,
+    Domain,
+    DomainError,
+    SearchSpace,
+    SpaceError,
+    default_space,
+    parse_declared,
+    parse_space,
+)
+from trainables.data import public_train_size
+from trainables.errors import DatasetError
+from trainables.hyperparameters import HYPERPARAMETERS
+from tuner.experiment.model import Experiment
+from tuner.experiment.resolving import with_defaults
+from tuner.experiment.yamlfile import Path
+from tuner.study.unimodal_options import assumed
+
+__all__ = ["Draft", "Gate", "GateFinding", "gate"]
+
+
+@dataclass(frozen=True)
+class GateFinding:
+    """One refusal of a gate.
+
+    Attributes:
+        code: stable code of the rule.
+        key: the key at fault, dotted, or as a path where a key itself may contain a dot.
+        rule: what must hold, and why.
+        fix: what to do.
+        value: what was found; empty for the value at `key`.
+    """
+
+    code: str
+    key: str | Path
+    rule: str
+    fix: str = ""
+    value: str = ""
+
+    @property
+    def path(self) -> Path:
+        """The key as a path."""
+        return tuple(self.key.split(".")) if isinstance(self.key, str) else self.key
+
+
+class Draft:
+    """An experiment while its gates examine it: every value is well formed, and the space is parsed once.
+
+    Args:
+        experiment: the experiment as its file has it.
+    """
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+        self.method = method if (method := experiment.trainable.method) in HYPERPARAMETERS else None
+        noise = experiment.privacy.noise_multiplier
+        self._moved: dict[str, object] = {"noise_multiplier": noise} if isinstance(noise, Mapping) else {}
+
+    @cached_property
+    def parsed(self) -> SearchSpace | SpaceError:
+        """The space of the file with the noise of the privacy section, or all that is wrong with it."""
+        raw = self.experiment.search.space
+        if not raw and self.method is not None and self.experiment.search.trials > 1:
+            raw = default_space(self.method)
+        try:
+            return parse_space({**raw, **self._moved}, method=self.method)
+        except SpaceError as error:
+            return error
+
+    @property
+    def space(self) -> SearchSpace | None:
+        """The space of the file; None where it is malformed, which another gate reports."""
+        return None if isinstance(self.parsed, SpaceError) else self.parsed
+
+    @cached_property
+    def resolved(self) -> SearchSpace | None:
+        """The space with every parameter that the file leaves out; None where the space or the method is malformed.
+
+        A unimodal search finds its parameter declared.
+        """
+        if self.space is None or self.method is None:
+            return None
+        space = with_defaults(self.space, method=self.method)
+        return assumed(space) if self.experiment.search.is_unimodal else space
+
+    @cached_property
+    def priced(self) -> dict[str, tuple[Domain, Path]]:
+        """Each priced parameter with a well-formed domain, and where the file has it."""
+        found: dict[str, tuple[Domain, Path]] = {}
+        space = self.experiment.search.space
+        for parameter in (each for each in PARAMETERS.values() if each.priced):
+            for key in (parameter.name, *parameter.aliases):
+                if key in space:
+                    try:
+                        domain = parameter.default if space[key] == "default" else parse_declared(space[key])[0]
+                        parameter.check(domain)
+                    except (DomainError, SpaceError):
+                        continue
+                    found[parameter.name] = domain, ("search", "space", key)
+        for name, noise in self._moved.items():
+            found[name] = parse_declared(noise)[0], ("privacy", name)
+        return found
+
+    @cached_property
+    def public_size(self) -> int | None:
+        """The public number of training records (users); None where another gate reports that it is missing."""
+        try:
+            return public_train_size(self.experiment.dataset_request())
+        except DatasetError:
+            return None
+
+
+Check: TypeAlias = Callable[[Draft], Iterator[GateFinding]]
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A check of values that are well formed themselves, so that one mistake is reported once.
+
+    Attributes:
+        check: yields what it refuses.
+        needs: the keys it looks at; it is asked only when all of these are well formed.
+    """
+
+    check: Check
+    needs: tuple[Path, ...]
+
+
+def gate(*keys: str) -> Callable[[Check], Gate]:
+    """Make a gate of a check that looks at these dotted keys."""
+    return lambda check: Gate(check, tuple(tuple(key.split(".")) for key in keys))

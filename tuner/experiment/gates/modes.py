@@ -1,0 +1,157 @@
+"""Gates of the accounting modes: what a sealed search and a search on public data cannot be combined with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainables.data import DATASETS, public_train_size
+from trainables.errors import DatasetError
+from tuner.errors import InputError
+from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
+from tuner.experiment.wording import nearest
+from tuner.privacy.accountant.run_laws import LAWS, RunLaw
+from tuner.study.names import canonical_pruner, canonical_sampler
+
+__all__ = ["MODE_GATES"]
+
+_MODES = ("composition", "selection", "public")
+_SEALED_SAMPLERS = ("random", "bounded")
+_RUNS = ("privacy.runs", "privacy.accounting", "search.trials")
+
+
+@gate("privacy.accounting")
+def accounting(draft: Draft) -> Iterator[GateFinding]:
+    """Require a known mode."""
+    word = draft.experiment.privacy.accounting
+    if word not in _MODES:
+        rule = f"must be one of {', '.join(_MODES)}"
+        yield GateFinding("value-not-allowed", "privacy.accounting", rule, nearest(word, _MODES))
+
+
+@gate("privacy.accounting", "privacy.private", "search.sampler", "search.pruner", "dataset.validation")
+def sealed_search(draft: Draft) -> Iterator[GateFinding]:
+    """Require independent candidates and complete, hidden runs of a sealed search."""
+    experiment = draft.experiment
+    if experiment.privacy.accounting != "selection":
+        return
+    search = experiment.search
+    sampler, pruner = canonical_sampler(search.sampler.name), canonical_pruner(search.pruner.name)
+    if sampler is not None and sampler not in _SEALED_SAMPLERS:
+        how = "walks through a list" if sampler == "grid" else "follows the scores"
+        rule = f"selection needs candidates drawn independently from one prior, and {search.sampler.name} {how}"
+        fix = "Write random, or bounded, which follows the scores within a ratio (the plan shows its price)."
+        yield GateFinding("sealed-follows-scores", "search.sampler", rule, fix, search.sampler.name)
+    if pruner is not None and pruner != "none":
+        rule = (
+            "selection needs independent runs, and this pruner stops a run because of the scores of others"
+            if pruner != "threshold"
+            else "stopping a run by its own scores is not supported with selection"
+        )
+        yield GateFinding("sealed-follows-scores", "search.pruner", rule, "Write none.", search.pruner.name)
+    if experiment.dataset.validation.protected:
+        rule = "the number of protected scores is shown, and a sealed search hides its number of runs"
+        fix = "Write false (the scores are then outside the guarantee), or accounting: composition."
+        yield GateFinding("sealed-scores-protected", "dataset.validation.protected", rule, fix)
+    if not experiment.privacy.private:
+        rule = "a sealed search hides its runs to be charged less, and with private: false nothing is charged"
+        yield GateFinding("mode-needs-private", "privacy.private", rule, "Write true, or accounting: composition.")
+
+
+@gate(*_RUNS, "search.sampler")
+def runs(draft: Draft) -> Iterator[GateFinding]:
+    """Require a law of the number of runs that the accountant can price."""
+    privacy, search = draft.experiment.privacy, draft.experiment.search
+    law = privacy.runs.law
+    if privacy.accounting != "selection":
+        if privacy.runs != type(privacy.runs)():
+            rule = f"runs applies to accounting: selection, and the accounting is {privacy.accounting}"
+            fix = "Leave it out, or write accounting: selection."
+            yield GateFinding("runs-without-selection", "privacy.runs", rule, fix)
+        return
+    if law not in LAWS:
+        yield GateFinding(
+            "value-not-allowed", "privacy.runs.law", f"must be one of {', '.join(LAWS)}", nearest(law, LAWS)
+        )
+        return
+    if law == "poisson" and canonical_sampler(search.sampler.name) == "bounded":
+        rule = "the price of a sampler that follows the scores is not proved for a poisson number of runs"
+        yield GateFinding("run-law-unproved", "privacy.runs.law", rule, "Write geometric, or sampler: random.")
+        return
+    try:
+        RunLaw(name=law, mean=float(search.trials), shape=privacy.runs.shape)
+    except InputError as error:
+        rule, _, fix = error.message.partition(". ")
+        yield GateFinding(error.code, "privacy.runs", rule, fix, f"{law} with a mean of {search.trials} trials")
+
+
+@gate(*_RUNS)
+def runs_at_most(draft: Draft) -> Iterator[GateFinding]:
+    """Require a cut-off of at least the mean number of runs."""
+    at_most, trials = draft.experiment.privacy.runs.at_most, draft.experiment.search.trials
+    if at_most != "auto" and at_most < trials:
+        rule = f"must be at least the mean number of runs, search.trials = {trials}"
+        yield GateFinding("value-out-of-range", "privacy.runs.at_most", rule, "Write auto, or raise it.")
+
+
+@gate("search.public", "privacy.accounting", "privacy.private", "trainable.batch_size", "dataset", "privacy.unit")
+def public(draft: Draft) -> Iterator[GateFinding]:
+    """Require public data, and one charged run, of a search on public data."""
+    privacy, declared = draft.experiment.privacy, draft.experiment.search.public
+    if privacy.accounting != "public":
+        if declared is not None:
+            rule = f"public data are used with accounting: public, and the accounting is {privacy.accounting}"
+            fix = "Write accounting: public, or leave it out."
+            yield GateFinding("public-data-unused", "search.public", rule, fix, declared.name)
+        return
+    if declared is None:
+        rule = "accounting: public needs a public data set to search on"
+        fix = "Write search.public: {name: fashion_mnist}; by writing it you declare those records public."
+        yield GateFinding("public-data-missing", "search.public", rule, fix, "nothing")
+        return
+    if not privacy.private:
+        rule = "a search on public data ends with one charged run, and with private: false nothing is charged"
+        yield GateFinding("mode-needs-private", "privacy.private", rule, "Write true, or accounting: composition.")
+    if privacy.unit == "user":
+        rule = "a search on public data averages records, and with unit: user the private run averages users"
+        yield GateFinding("public-with-users", "privacy.unit", rule, "Write unit: record, or another accounting.")
+    yield from _public_records(draft)
+
+
+def _public_records(draft: Draft) -> Iterator[GateFinding]:
+    public, private = draft.experiment.search.public, draft.experiment.dataset
+    if public is None:
+        return
+    key = "search.public.name"
+    if public.path is None and public.name not in DATASETS:
+        fix = nearest(public.name, DATASETS) + " Your own data need search.public.path and search.public.public_size."
+        yield GateFinding("dataset-unknown", key, "unknown data set", fix)
+        return
+    if public.path is not None and (public.name in DATASETS or public.public_size is None):
+        rule = "your own public records need a name of their own, a path and a public_size"
+        yield GateFinding("public-data-incomplete", "search.public", rule, "Write {name: …, path: …, public_size: …}.")
+        return
+    owners = [DATASETS[name].budget_owner or name if name in DATASETS else name for name in (public.name, private.name)]
+    if owners[0] == owners[1] or (public.path is not None and public.path == private.path):
+        rule = f"the public records must not be the private ones of {private.name}"
+        yield GateFinding("public-data-private", key, rule, "Name a data set that anyone may see.")
+        return
+    shapes = [
+        (DATASETS[name].input_shape, DATASETS[name].classes) if name in DATASETS else None
+        for name in (public.name, private.name)
+    ]
+    if None not in shapes and shapes[0] != shapes[1]:
+        rule = "one model trains on both, so the public records need the inputs and classes of the private ones"
+        each = zip(("public", "private"), filter(None, shapes), strict=True)
+        found = " and ".join(f"{shape} in {classes} classes ({whose})" for whose, (shape, classes) in each)
+        yield GateFinding("public-data-shape", key, rule, "Name a data set of the same shape.", found)
+        return
+    try:
+        size = public_train_size(draft.experiment.public_request())
+    except DatasetError:
+        return
+    if draft.experiment.trainable.batch_size > size:
+        rule = f"must be at most {size}, the number of training records of {public.name}: the search trains on them"
+        yield GateFinding("batch-size-too-large", "trainable.batch_size", rule, "Lower it.")
+
+
+MODE_GATES: tuple[Gate, ...] = (accounting, sealed_search, runs, runs_at_most, public)

@@ -1,0 +1,89 @@
+"""Gates of the budget: δ, ε, the accountant, the adjacency and the noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from search_spaces.domains import show
+from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
+
+__all__ = ["PRIVACY_GATES"]
+
+_EPSILONS = (1e-6, 1e6)
+_ACCOUNTANTS = {
+    "gdp": "the GDP accountant under-reports: it prints ε = 0.271 where the true value is 0.347",
+    "rdp": "RDP is a looser upper bound; where it is needed, privacy.cap: fixed_order uses it",
+    "prv": "the PRV accountant needs 7 GB at 1.1 million steps, and its rounding error has no known bound here",
+}
+
+
+@gate("privacy.delta", "dataset", "privacy.unit")
+def delta(draft: Draft) -> Iterator[GateFinding]:
+    """Require δ below 1 / n."""
+    size, privacy = draft.public_size, draft.experiment.privacy
+    if size is not None and not privacy.delta < 1 / size:
+        whole, who = ("user", "users") if privacy.unit == "user" else ("record", "training records")
+        rule = (
+            f"must be below 1 / n = {1 / size:.3g} for {size} public {who}: at 1 / n, publishing one whole {whole} "
+            "would be allowed"
+        )
+        yield GateFinding("delta-too-large", "privacy.delta", rule, f"Write at most {size**-1.1:.1g}.")
+
+
+@gate("privacy.epsilon", "dataset.validation")
+def epsilons(draft: Draft) -> Iterator[GateFinding]:
+    """Require every ε within the range of the accountants."""
+    low, high = _EPSILONS
+    given = {
+        "privacy.epsilon": draft.experiment.privacy.epsilon,
+        "dataset.validation.epsilon": draft.experiment.dataset.validation.epsilon,
+    }
+    for key, epsilon in given.items():
+        if epsilon is not None and not low <= epsilon <= high:
+            rule = f"must be from {low:g} to {high:g}: smaller values are never reported, larger ones protect nobody"
+            yield GateFinding("value-out-of-range", key, rule, "Write for example 8.", show(epsilon))
+
+
+@gate("privacy.accountant")
+def accountant(draft: Draft) -> Iterator[GateFinding]:
+    """Require the accountant of privacy loss distributions."""
+    word = draft.experiment.privacy.accountant
+    if word != "pld":
+        why = _ACCOUNTANTS.get(word.lower().removesuffix("accountant").strip("_-. "))
+        rule = f"must be pld{f': {why}' if why else ''}"
+        yield GateFinding("accountant-unsupported", "privacy.accountant", rule, "Leave it out or write pld.")
+
+
+@gate("privacy.adjacency")
+def adjacency(draft: Draft) -> Iterator[GateFinding]:
+    """Require the adjacency of one added or removed record."""
+    word = draft.experiment.privacy.adjacency
+    if word != "add_or_remove_one":
+        known = word in ("replace_one", "substitute", "zero_out")
+        rule = f"{word} adjacency is not supported" if known else "must be add_or_remove_one"
+        fix = "Leave it out or write add_or_remove_one."
+        yield GateFinding("adjacency-unsupported", "privacy.adjacency", rule, fix)
+
+
+@gate("privacy.noise_multiplier", "privacy.private")
+def noise(draft: Draft) -> Iterator[GateFinding]:
+    """Require noise of a private search."""
+    privacy = draft.experiment.privacy
+    if privacy.private and privacy.noise_multiplier == 0:
+        fix = "Write auto, or private: false for a study."
+        yield GateFinding(
+            "noise-zero", "privacy.noise_multiplier", "must be above 0: without noise there is no privacy", fix
+        )
+
+
+@gate("privacy.noise_seed", "privacy.private")
+def noise_seed(draft: Draft) -> Iterator[GateFinding]:
+    """Refuse a seed of private noise."""
+    privacy = draft.experiment.privacy
+    if privacy.private and privacy.noise_seed is not None:
+        rule = "noise from a fixed seed can be drawn again and protects nobody, so it needs private: false"
+        fix = "Leave it out; seed: sets the public seed of initialisation and search."
+        yield GateFinding("noise-seed-private", "privacy.noise_seed", rule, fix)
+
+
+PRIVACY_GATES: tuple[Gate, ...] = (delta, epsilons, accountant, adjacency, noise, noise_seed)

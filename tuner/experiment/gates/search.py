@@ -1,0 +1,149 @@
+"""Gates of the search: its sampler, pruner, space and metric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from search_spaces import PARAMETERS, SpaceError
+from search_spaces.domains import is_number
+from trainables.data import DATASETS
+from tuner.errors import InputError
+from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
+from tuner.experiment.sections import Component
+from tuner.experiment.wording import nearest
+from tuner.study.names import PRUNERS, SAMPLERS, canonical_pruner, canonical_sampler, pruner_problems
+from tuner.study.ratio import ratio_of
+
+__all__ = ["SEARCH_GATES"]
+
+_METRICS = ("validation_accuracy", "validation_loss")
+
+
+def _component(
+    kind: str, part: Component, canonical: str | None, table: dict[str, tuple[str, ...]]
+) -> Iterator[GateFinding]:
+    key = f"search.{kind}"
+    if canonical is None:
+        aliases = ("asha",) if kind == "pruner" else ()
+        yield GateFinding(f"{kind}-unknown", key, f"unknown {kind}", nearest(part.name, (*table, *aliases)), part.name)
+        return
+    for option, value in part.options.items():
+        path = ("search", kind, option)
+        if option not in table[canonical]:
+            fix = nearest(option, table[canonical]) if table[canonical] else "It has no options."
+            yield GateFinding("option-unknown", path, f"{kind} {part.name} has no option {option}", fix)
+        elif isinstance(value, float) and not is_number(value):
+            yield GateFinding("value-not-finite", path, "must be a finite number")
+
+
+@gate("search.sampler")
+def sampler(draft: Draft) -> Iterator[GateFinding]:
+    """Require a known sampler with its own options."""
+    part = draft.experiment.search.sampler
+    canonical = canonical_sampler(part.name)
+    found = list(_component("sampler", part, canonical, SAMPLERS))
+    yield from found
+    if not found and canonical == "bounded":
+        try:
+            ratio_of(part.options)
+        except InputError as error:
+            rule, _, fix = error.message.partition(". ")
+            yield GateFinding(error.code, "search.sampler", rule.partition(", got ")[0], fix)
+
+
+@gate("search.pruner")
+def pruner(draft: Draft) -> Iterator[GateFinding]:
+    """Require a known pruner with its own options."""
+    part = draft.experiment.search.pruner
+    found = list(_component("pruner", part, canonical_pruner(part.name), PRUNERS))
+    yield from found
+    if not found:
+        for sentence in pruner_problems(part.name, part.options):
+            yield GateFinding("option-missing", "search.pruner", sentence)
+
+
+@gate("search.space")
+def space(draft: Draft) -> Iterator[GateFinding]:
+    """Require parameters of the method, with domains that can be searched."""
+    if isinstance(draft.parsed, SpaceError):
+        for problem in draft.parsed.problems:
+            code = getattr(problem, "code", "space-invalid")
+            yield GateFinding(code, ("search", "space", *problem.path), problem.rule, problem.fix, problem.value)
+
+
+@gate("search.space", "dataset")
+def augmentation(draft: Draft) -> Iterator[GateFinding]:
+    """Refuse augmentation of records that are not images, where their shape is known without the user's file."""
+    dataset = draft.experiment.dataset
+    if "augmentation" not in draft.experiment.search.space or draft.space is None or dataset.path is not None:
+        return
+    shape = DATASETS[dataset.name].input_shape if dataset.name in DATASETS else ()
+    domain = dict(draft.space.parameters)["augmentation"]
+    if shape and len(shape) != 3 and any(word != "none" for word in domain.grid(1)):
+        rule = f"only images (channels, height, width) are augmented; inputs of {dataset.name} have shape {shape}"
+        yield GateFinding("augmentation-needs-images", "search.space.augmentation", rule, "Leave it out.")
+
+
+@gate("search.space", "search.trials", "trainable.method")
+def several_configurations(draft: Draft) -> Iterator[GateFinding]:
+    """Require a searched parameter of several trials."""
+    trials = draft.experiment.search.trials
+    if trials == 1 or draft.method is None or draft.space is None:
+        return
+    if all(len(domain.grid(2)) == 1 for _, domain in draft.space.parameters):
+        yield GateFinding(
+            "nothing-searched",
+            "search.space",
+            "a search of several trials needs a parameter to search: identical trials waste the budget",
+            "Search a parameter (for example learning_rate: default), or write trials: 1.",
+            f"{trials} trials of one configuration",
+        )
+
+
+@gate("search.metric")
+def metric(draft: Draft) -> Iterator[GateFinding]:
+    """Require a score on validation records, in its own direction."""
+    name, mode = draft.experiment.search.metric.name, draft.experiment.search.metric.mode
+    key, fix = "search.metric.name", "Use validation_accuracy or validation_loss."
+    if name.startswith("test"):
+        rule = "the test set is used once, at export: a search that uses it reports a score that is too good"
+        yield GateFinding("metric-not-validation", key, rule, fix)
+    elif name.startswith("train"):
+        rule = "a score on training records is not charged and would leak them"
+        yield GateFinding("metric-not-validation", key, rule, fix)
+    elif name not in _METRICS:
+        yield GateFinding("metric-unknown", key, "unknown metric", nearest(name, _METRICS))
+    elif (name == "validation_loss") != (mode == "min"):
+        better, smaller = ("min", "lower") if name == "validation_loss" else ("max", "higher")
+        rule = f"{name} is better when it is {smaller}"
+        yield GateFinding("metric-direction", "search.metric.mode", rule, f"Write {better}.")
+
+
+@gate("search.space", "search.rungs", "trainable.method")
+def promotion(draft: Draft) -> Iterator[GateFinding]:
+    """Require a rung for each level of a promoted parameter."""
+    if draft.space is None:
+        return
+    search = draft.experiment.search
+    reports = search.rungs if isinstance(search.rungs, int) else len(search.rungs)
+    for name, levels in draft.space.promoted.items():
+        if reports < len(levels):
+            key = next(key for key in (name, *PARAMETERS[name].aliases) if key in search.space)
+            yield GateFinding(
+                "promotion-needs-rungs",
+                ("search", "space", key),
+                "a promotion needs at least as many rungs as levels: each level begins at its own rung",
+                f"Write search.rungs: {len(levels)} or more, or fewer levels.",
+                f"{len(levels)} levels and {reports} rung{'' if reports == 1 else 's'}",
+            )
+
+
+SEARCH_GATES: tuple[Gate, ...] = (
+    sampler,
+    pruner,
+    space,
+    augmentation,
+    several_configurations,
+    metric,
+    promotion,
+)
