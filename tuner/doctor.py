@@ -1,4 +1,4 @@
-"""What `tune doctor` tells: who owns the command and the packages, what is missing, and where the data lie."""
+"""Checks of the installation: the scripts, the packages, the dependencies and the data sets."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.errors import InputError
+from tuner.files import write_text
 
-__all__ = ["DISTRIBUTION", "Finding", "diagnose", "findings_text", "fix_script"]
+__all__ = ["DISTRIBUTION", "Diagnosis", "diagnose", "diagnosis_text", "fix_script"]
 
 DISTRIBUTION = "dp-tuner"
 PACKAGES = ("tuner", "trainables", "search_spaces")
@@ -27,14 +28,14 @@ if __name__ == "__main__":
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One thing that the doctor looked at.
+class Diagnosis:
+    """Result of one check.
 
     Attributes:
-        subject: what was looked at.
-        ok: whether it is as it should be.
+        subject: what was checked.
+        ok: whether the check passed.
         found: what was found.
-        fix: what to do when it is not ok, or an empty string.
+        fix: what to do when the check failed, or an empty string.
     """
 
     subject: str
@@ -43,10 +44,10 @@ class Finding:
     fix: str = ""
 
 
-def diagnose(data_dir: str | None = None) -> list[Finding]:
-    """Look at the interpreter, the scripts, the packages, the dependencies and the data."""
+def diagnose(data_dir: str | None = None) -> list[Diagnosis]:
+    """Check the interpreter, the scripts, the packages, the dependencies and the data sets."""
     findings = [
-        Finding(
+        Diagnosis(
             subject="python",
             ok=sys.version_info >= (3, 11),
             found=f"{sys.version.split()[0]} at {sys.executable}",
@@ -64,31 +65,31 @@ def _bin() -> Path:
     return Path(sys.executable).parent
 
 
-def _script(name: str) -> Finding:
-    beside = _bin() / name
+def _script(name: str) -> Diagnosis:
+    script = _bin() / name
     found = shutil.which(name)
     fix = f"Run `{sys.executable} -m tuner doctor --fix`; `python -m tuner` works in any case."
-    if not beside.exists():
-        return Finding(subject=f"script {name}", ok=False, found="not installed", fix=fix)
-    text = beside.read_text(errors="replace")
+    if not script.exists():
+        return Diagnosis(subject=f"script {name}", ok=False, found="not installed", fix=fix)
+    text = script.read_text(errors="replace")
     imported = re.search(r"^from (\S+) import|^import (\S+)$(?<!import re)(?<!import sys)", text, re.MULTILINE)
     owner = next(iter(group for group in imported.groups() if group), "?") if imported else "?"
     if owner != _ENTRY:
-        return Finding(subject=f"script {name}", ok=False, found=f"{beside} belongs to {owner}", fix=fix)
-    if found is not None and Path(found).resolve() != beside.resolve():
-        return Finding(
+        return Diagnosis(subject=f"script {name}", ok=False, found=f"{script} belongs to {owner}", fix=fix)
+    if found is not None and Path(found).resolve() != script.resolve():
+        return Diagnosis(
             subject=f"script {name}",
             ok=False,
-            found=f"{beside} is ours, but the shell finds {found}",
-            fix=f"Activate the environment, or call {beside}.",
+            found=f"{script} is ours, but the shell finds {found}",
+            fix=f"Activate the environment, or call {script}.",
         )
-    return Finding(subject=f"script {name}", ok=True, found=f"{beside} is ours")
+    return Diagnosis(subject=f"script {name}", ok=True, found=f"{script} is ours")
 
 
-def _owner(package: str) -> Finding:
+def _owner(package: str) -> Diagnosis:
     owners = sorted(set(metadata.packages_distributions().get(package, [])))
     strangers = [name for name in owners if name.replace("_", "-").lower() != DISTRIBUTION]
-    return Finding(
+    return Diagnosis(
         subject=f"package {package}",
         ok=not strangers,
         found=f"owned by {', '.join(owners)}" if owners else "imported from the checkout, not installed",
@@ -98,11 +99,13 @@ def _owner(package: str) -> Finding:
     )
 
 
-def _dependencies() -> Iterable[Finding]:
+def _dependencies() -> Iterable[Diagnosis]:
     try:
         requirements = metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
-        yield Finding(subject=DISTRIBUTION, ok=False, found="not installed", fix="Run `make install` in the checkout.")
+        yield Diagnosis(
+            subject=DISTRIBUTION, ok=False, found="not installed", fix="Run `make install` in the checkout."
+        )
         return
     for requirement in requirements:
         if "extra ==" in requirement:
@@ -114,20 +117,20 @@ def _dependencies() -> Iterable[Finding]:
         try:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:
-            yield Finding(
+            yield Diagnosis(
                 subject=name, ok=False, found="missing", fix=f"pip install -c constraints.txt '{requirement}'"
             )
             continue
         ok = minimum is None or _numbers(version) >= _numbers(minimum)
         fix = "" if ok else f"pip install -c constraints.txt '{requirement}'"
-        yield Finding(subject=name, ok=ok, found=version, fix=fix)
+        yield Diagnosis(subject=name, ok=ok, found=version, fix=fix)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version.split("+")[0])[:3])
 
 
-def _data(data_dir: str | None) -> Iterable[Finding]:
+def _data(data_dir: str | None) -> Iterable[Diagnosis]:
     from trainables.data import DATASETS, DatasetRequest, check_present
     from trainables.errors import DatasetError
 
@@ -136,13 +139,13 @@ def _data(data_dir: str | None) -> Iterable[Finding]:
         try:
             check_present(DatasetRequest(name=name, data_dir=data_dir))
         except DatasetError as error:
-            yield Finding(subject=f"data {name}", ok=True, found=f"not in {folder} (optional)", fix=str(error))
+            yield Diagnosis(subject=f"data {name}", ok=True, found=f"not in {folder} (optional)", fix=str(error))
         else:
-            yield Finding(subject=f"data {name}", ok=True, found="there, checksum as published")
+            yield Diagnosis(subject=f"data {name}", ok=True, found="available, checksum as published")
 
 
 def fix_script() -> list[Path]:
-    """Write `tune` and `dp-tune` beside this interpreter so that they call this program.
+    """Write the scripts `tune` and `dp-tune` next to this interpreter, so that they call this program.
 
     Returns:
         The files written.
@@ -153,19 +156,20 @@ def fix_script() -> list[Path]:
     written = []
     for name in ("tune", "dp-tune"):
         path = _bin() / name
-        draft = path.with_name(f".{name}.new")
-        try:
-            draft.write_text(_SCRIPT.format(python=sys.executable))
-            draft.chmod(0o755)
-            draft.replace(path)  # a link to another program's script is replaced, never written through
+        try:  # a link to another program's script is replaced, and its target stays as it is
+            write_text(path, _SCRIPT.format(python=sys.executable), mode=0o755)
         except OSError as error:
-            raise InputError(f"the scripts' folder must be writable, got {path.parent}: {error.strerror}.") from error
+            raise InputError(
+                "output-unwritable",
+                f"The folder {path.parent} of the scripts cannot be written ({error.strerror}). Make it "
+                "writable, or call `python -m tuner`.",
+            ) from error
         written.append(path)
     return written
 
 
-def findings_text(findings: Iterable[Finding]) -> str:
-    """One line a finding, with its fix below when something is wrong."""
+def diagnosis_text(findings: Iterable[Diagnosis]) -> str:
+    """Return one line for each check, followed by the fix when it failed."""
     lines = []
     for finding in findings:
         lines.append(f"{'ok  ' if finding.ok else 'BAD '} {finding.subject}: {finding.found}")

@@ -2,13 +2,118 @@
 
 from __future__ import annotations
 
+import difflib
+from typing import Any
+
 import search_spaces.errors
 import trainables.errors
+from tuner.errors import InputError
 
-__all__ = ["EXPLANATIONS", "explanation"]
+__all__ = ["EXIT_CODES", "EXPLANATIONS", "code_list", "explain"]
+
+_FAMILIES = {1: "failed", 2: "bad input", 3: "refused by the budget", 130: "interrupted, resumable"}
 
 _PLATFORM: dict[str, str] = {
     # commands and sweeps
+    "usage": "The command line has an unknown command or option, or a missing or malformed value. `tune COMMAND "
+    "--help` lists what a command accepts.",
+    "options-conflict": "Two options exclude each other. Leave one of them out.",
+    "unknown-code": "No error has this code. `tune explain` without a code lists all codes.",
+    "system-error": "The operating system refused to read or write a file: it is missing, not readable or "
+    "writable for this account, or the disk is full. Fix the cause and run the command again.",
+    "internal-error": "The program contradicts itself; your input is not the cause. Please report the command and "
+    "the whole message. What was charged stays charged.",
+    "interrupted": "The command was stopped by Ctrl-C, by a signal or by `tune stop`. Charged steps stay charged; "
+    "an interrupted sweep continues with `tune resume NAME`.",
+    "folder-not-found": "The folder given to a command does not exist. `tune ls` lists the sweeps.",
+    "output-unwritable": "The program cannot write to the output folder. Choose another folder or change its "
+    "permissions.",
+    "port-in-use": "The port is used by another program or not allowed for this account. Choose another one with "
+    "`--port`.",
+    "no-ray-experiment": "The folder has no records that Ray Tune can read. Sweeps of this program are shown by "
+    "`tune show NAME`.",
+    "storage-unwritable": "The folder of `storage`, in which sweeps are kept, cannot be created or written. "
+    "Choose another folder or change its permissions.",
+    "sweep-not-found": "No sweep has this name or id in the storage folder. `tune ls` lists the sweeps; "
+    "`--storage` chooses another folder.",
+    "sweep-incomplete": "The program stopped while it created the sweep's folder. Nothing was charged: remove the "
+    "folder and run the experiment again.",
+    "sweep-running": "Another process is running this sweep, and two would train and charge the same trials "
+    "twice. Wait for it to end, or stop it with `tune stop NAME`.",
+    "sweep-not-finished": "The command needs a sweep that has ended. Let it end, or resume it with `tune resume NAME`.",
+    "sweep-not-private": "Only a search that trained privately on the private records can be exported, because an "
+    "export has a privacy card. Run the search with `privacy.private: true`, or export the charged run of a public "
+    "search.",
+    "sweep-file-unreadable": "A file of the sweep is missing, damaged or not JSON. Restore it from a copy; the "
+    "ledger keeps what was charged.",
+    "sweep-files-changed": "The files of a sweep contradict each other, so one of them was changed after the "
+    "sweep started. Restore them from a copy.",
+    "ledger-mismatch": "The settings, the plan or the records of a sweep are not those that its ledger was "
+    "charged for, so the claim would not hold for them. Restore the files and the data from a copy, or start a new "
+    "sweep.",
+    "search-not-in-ledger": "The ledger named in the experiment does not know this sweep. Restore the ledger that "
+    "the sweep was charged in; a sweep never continues in a new ledger.",
+    "search-not-charged": "The sweep has trained more steps than its ledger has charged. The sweep's folder or "
+    "the ledger was changed: restore both from a copy.",
+    "resume-changes-setting": "A resumed sweep keeps everything that its privacy claim and its scores depend on. "
+    "Only the number of trials, resources, tracking and paths may change; for other settings start a new sweep.",
+    "charged-run-missing": "The public search has not started its charged run on the private records. Resume the "
+    "search first.",
+    "charged-run-differs": "This version of the program plans another charged run than the one that was "
+    "announced. Start a new search.",
+    "public-records-shape": "The public records of `search.public` have other inputs or classes than the private "
+    "records, so no configuration can be carried over. Choose another public data set.",
+    "public-records-private": "`search.public` names the private records themselves. A search on them would be "
+    "charged nowhere: choose a data set that everyone may see.",
+    "public-search-empty": "No trial of the public search is complete, so there is no configuration to train on the "
+    "private records. Start a new search.",
+    "choice-made": "A public search chooses its configuration before the charged run starts, so an export cannot "
+    "choose again. Leave `--by` out.",
+    "no-curve": "`--by curve` needs a unimodal search that is not sealed and whose assumption of a single maximum "
+    "was not rejected. Leave `--by` out, or use `--by score`.",
+    "no-complete-trial": "No trial of the sweep is complete, so there is no winner. Resume the sweep or start a "
+    "new one.",
+    "sealed-search-failed": "A run of a sealed search failed. The cause is only in the operator's log, because an "
+    "error message could reveal how many runs there were; fix it and resume the sweep.",
+    "sealed-runs-missing": "The file with the number of runs of a sealed search is missing. It is never drawn "
+    "again, because a second draw could depend on what was seen: restore it from a copy.",
+    "checkpoint-missing": "The model of the winning trial is missing. Restore the sweep's folder from a copy.",
+    "checkpoint-unreadable": "The file with the winning model cannot be read. Restore it from a copy.",
+    "model-code-failed": "The code of your own model failed on inputs of the data set's shape. Fix the model, or "
+    "use the data set that it was written for.",
+    "search-option-invalid": "Optuna refuses an option of the sampler or the pruner. The message has Optuna's own "
+    "words; docs/experiment.md lists the options.",
+    "train-not-private": "`tune train` writes a model with a privacy card, so the experiment must be private. Use "
+    "`tune run` for a study without privacy.",
+    "train-not-single": "`tune train` trains one configuration: one trial, no searched parameter, accounting by "
+    "composition. Use `tune run` to search, then `tune export`.",
+    "tracking-uri-invalid": "MLflow can never answer at this address of `tracking.uri`. Write a database such as "
+    "sqlite:///runs/mlflow.db or a server such as http://HOST:5000.",
+    "tracking-store-not-found": "The file of the MLflow store does not exist. Run a search first, or give `--uri`.",
+    "test-set-used": "The test set is scored once a sweep. Scoring a second trial would be a search over the test "
+    "set: choose the same trial as before.",
+    "export-not-found": "The folder was not written by `tune export`, or files of it are missing. Write it with "
+    "`tune export NAME`.",
+    "export-unreadable": "A file of the export cannot be read or belongs to another model or data set. Export the "
+    "model again.",
+    "card-unreadable": "The file is not a privacy card. A card is the `privacy_card.json` in a folder of `tune "
+    "export`.",
+    "split-changed": "The experiment file of an export splits the records in another way than its privacy card "
+    "says. Then its validation records may be training records: restore the file from a copy.",
+    "split-invalid": "The loss landscape is computed on the validation or the test records. The training records "
+    "are never used: their exact losses would undo the protection by noise.",
+    "public-data-unconfirmed": "The loss landscape is an exact function of the records it is computed on, without "
+    "noise. Confirm with `--public-data` that they are public, or name a public data set with `--dataset`.",
+    "validation-protected": "The guarantee of this model covers its validation records too, so their exact losses "
+    "must not be shown. Use `--split test`.",
+    "records-differ": "Models are only compared on the same records. Choose exports of one data set and one "
+    "split, or name a public data set with `--dataset`.",
+    "training-records-shared": "The data set of `--dataset` shares records with the training data of a model. "
+    "Choose another one.",
+    "input-shape-differs": "The data set of `--dataset` has inputs or classes that the model was not built for. "
+    "Choose another one.",
+    "grid-points-invalid": "A line or plane of the loss landscape needs an odd number of points, at least 3, so "
+    "that the model itself is one of them.",
     # experiment files
     "experiment-not-found": "The name is neither a local file nor a shipped experiment. `tune ls --shipped` lists the "
     "shipped ones; `tune init` writes a template.",
@@ -183,6 +288,43 @@ EXPLANATIONS: dict[str, str] = {**_PLATFORM, **trainables.errors.EXPLANATIONS, *
 """Code → what it means, why it is an error, and what to do, in one to three sentences."""
 
 
-def explanation(code: str) -> str | None:
-    """Return the explanation of a code; None when there is no such code."""
-    return EXPLANATIONS.get(code.strip("[]"))
+EXIT_CODES: dict[str, int] = {
+    "system-error": 1,
+    "internal-error": 1,
+    "interrupted": 130,
+    "sweep-running": 1,
+    "sweep-file-unreadable": 1,
+    "sweep-files-changed": 1,
+    "ledger-mismatch": 1,
+    "search-not-in-ledger": 1,
+    "search-not-charged": 1,
+    "charged-run-differs": 1,
+    "public-search-empty": 1,
+    "sealed-search-failed": 1,
+    "sealed-runs-missing": 1,
+    "checkpoint-missing": 1,
+    "checkpoint-unreadable": 1,
+}
+"""Exit code of the errors with this code, where it is not 2 (bad input)."""
+
+
+def explain(code: str) -> dict[str, Any]:
+    """Return a code's explanation, exit code and family.
+
+    Args:
+        code: as it is at the end of an error message, with or without the brackets.
+
+    Raises:
+        InputError: there is no such code; the message names the nearest one.
+    """
+    code = code.strip("[] ")
+    if code not in EXPLANATIONS:
+        near = difflib.get_close_matches(code, EXPLANATIONS, n=1, cutoff=0.0)[0]
+        raise InputError("unknown-code", f"No error has the code {code!r}. The nearest one is {near!r}.")
+    exit_code = EXIT_CODES.get(code, InputError.exit_code)
+    return {"code": code, "exit_code": exit_code, "family": _FAMILIES[exit_code], "explanation": EXPLANATIONS[code]}
+
+
+def code_list() -> dict[str, str]:
+    """Return all codes, each with the first sentence of its explanation."""
+    return {code: EXPLANATIONS[code].partition(". ")[0].rstrip(".") + "." for code in sorted(EXPLANATIONS)}

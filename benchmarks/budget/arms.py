@@ -26,7 +26,8 @@ from tuner.study.samplers import make_sampler
 from tuner.study.storage import open_storage, open_study
 from tuner.study.types import Suggestion, TrialView
 from tuner.study.views import best_trial, read_trials
-from tuner.sweep.ready import Prepared, prepare, training_spec
+from tuner.sweep.preflight import ReadySearch, prepare
+from tuner.sweep.trial_spec import training_spec
 
 DELTA = 1e-5
 ARMS: Mapping[str, str] = {
@@ -157,7 +158,7 @@ def single_file(
     }
 
 
-def _on_proxy(prepared: Prepared, data_dir: str | None) -> Prepared:
+def _on_proxy(prepared: ReadySearch, data_dir: str | None) -> ReadySearch:
     """Return the same steps, batch size and noise on the public records, as in public mode."""
     public = prepared.plan.public
     assert public is not None
@@ -166,7 +167,7 @@ def _on_proxy(prepared: Prepared, data_dir: str | None) -> Prepared:
     return replace(prepared, request=prepared.experiment.public_request(data_dir), plan=plan)
 
 
-def _search(prepared: Prepared, run: Run, folder: Path, *, trials: int, charged: bool) -> TrialView:
+def _search(prepared: ReadySearch, run: Run, folder: Path, *, trials: int, charged: bool) -> TrialView:
     """Run a search with the driver of the product; return its best trial."""
     experiment, plan = prepared.experiment, prepared.plan
     folder.mkdir()
@@ -215,7 +216,7 @@ def _search(prepared: Prepared, run: Run, folder: Path, *, trials: int, charged:
     return best
 
 
-def _spec(prepared: Prepared, run: Run, parameters: dict[str, object], number: int) -> Any:  # noqa: ANN401 - a spec
+def _spec(prepared: ReadySearch, run: Run, parameters: dict[str, object], number: int) -> Any:  # noqa: ANN401 - a spec
     spec = training_spec(prepared.experiment, prepared.request, prepared.plan, parameters=parameters, number=number)
     on = list(ARMS).index(run.arm) + 10 * (prepared.request.name != prepared.experiment.dataset.name)
     return replace(spec, private=False, noise_seed=1_000_000 * on + 1_000 * run.seed + number, threads=1, device="cpu")
@@ -227,7 +228,7 @@ def _training(request: DatasetRequest, spec: Any, charge: Any) -> Any:  # noqa: 
     return PrivateTraining(spec, charge, splits=replace(whole, x_test=whole.x_test[:0], y_test=whole.y_test[:0]))
 
 
-def _test(prepared: Prepared, run: Run, winner: TrialView, folder: Path) -> float:
+def _test(prepared: ReadySearch, run: Run, winner: TrialView, folder: Path) -> float:
     """Return the test accuracy of the winner's model in percent; the test records are used only here."""
     checkpoint = checkpoint_path(folder, winner.id)
     assert checkpoint is not None

@@ -27,13 +27,12 @@ from tuner.plan.plan import plan_from
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.search_budget import SearchBudget
 from tuner.report.facts import not_started
-from tuner.runner.execution import RunOptions
-from tuner.runner.start import start
+from tuner.runner.options import RunOptions
+from tuner.runner.start import start_sweep
 from tuner.study.types import TrialState
 from tuner.study.views import best_trial, read_trials
 from tuner.sweep import folder as sweeps
-from tuner.sweep.preflight import check_startable
-from tuner.sweep.ready import prepare
+from tuner.sweep.preflight import check_startable, prepare
 from tuner.sweep.sweep_study import open_sweep_study
 
 DELTA = 1e-5
@@ -183,7 +182,7 @@ def sweep_in(
     ready = prepare(str(own / "sweep.yaml"), (), data_dir=data_dir)
     check_startable(ready)
     options = RunOptions(data_dir=data_dir, local=True, quiet=True, as_json=True, summary=False)
-    made, ended = start(ready, options)
+    made, ended = start_sweep(ready, options)
     if ended.state != "budget reached":
         raise RuntimeError(f"{run} must end at its cap (got {ended.state!r}). Its files are in {own}.")
     exported = export_sweep(made, own / "export", data_dir=data_dir)

@@ -16,7 +16,7 @@ from command_fakes import Tune
 
 from tuner import doctor
 from tuner.experiment.shipped_files import shipped_files
-from tuner.report.status import serve
+from tuner.recorder.ui import serve
 
 HEAVY = ("torch", "ray", "mlflow", "optuna", "sklearn", "dp_accounting", "numpy")
 SHIPPED = {
@@ -58,7 +58,7 @@ def test_a_word_that_is_no_command_is_a_usage_error(bare: Tune) -> None:
     assert "Did you mean 'run'?" in bare("rum", code=2).err
     assert "Did you mean 'list-trials'?" in bare("list-trial", code=2).err
     assert "--no-such" in bare("run", "--no-such", "x.yaml", code=2).err
-    assert "Missing argument" in bare("run", code=2).err
+    assert "[usage]" in bare("run", code=2).err
 
 
 def test_ctrl_c_outside_a_sweep_is_130(bare: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +68,7 @@ def test_ctrl_c_outside_a_sweep_is_130(bare: Tune, monkeypatch: pytest.MonkeyPat
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tuner.experiment.shipped_files, "shipped_text", interrupted)
-    assert "interrupted" in bare("ls", code=130).err
+    assert "[interrupted]" in bare("ls", code=130).err
 
 
 def test_rays_own_commands_are_here(bare: Tune, tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_the_doctor_takes_the_names_back(bare: Tune, scripts: Path, tmp_path: Pa
 
 def test_the_doctor_cannot_write_everywhere(bare: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/proc/bin/python")
-    assert "writable" in bare("doctor", "--fix", code=2).err
+    assert "[output-unwritable]" in bare("doctor", "--fix", code=2).err
 
 
 def test_the_doctor_lists_every_dependency_and_data_set(bare: Tune) -> None:
@@ -268,7 +268,7 @@ def test_ls_answers_a_program_and_ui_makes_no_store(bare: Tune) -> None:
     assert "digits_dplis.yaml" in bare("ls", "--json").json["shipped"]
     assert bare("ls", "--json").json["sweeps"] == []
     assert "sweeps" not in bare("ls", "--json", "--shipped").json
-    assert "must be there to be shown" in bare("ui", "--uri", "sqlite:///none.db", code=2).err
+    assert "[tracking-store-not-found]" in bare("ui", "--uri", "sqlite:///none.db", code=2).err
     assert not (bare.folder / "none.db").exists()
 
 
@@ -293,7 +293,7 @@ time.sleep(300)
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_a_server_ends_with_all_that_it_started(sign: signal.Signals) -> None:
-    code = f"import sys; from tuner.report.status import serve; sys.exit(serve([sys.executable, '-c', {SERVER!r}]))"
+    code = f"import sys; from tuner.recorder.ui import serve; sys.exit(serve([sys.executable, '-c', {SERVER!r}]))"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         child = int(process.stdout.readline())

@@ -246,7 +246,7 @@ def test_a_dry_run_starts_nothing(bare: Tune) -> None:
     assert bare.entries == []
     assert bare.sweeps == []
     assert bare.mlflow_runs() == []
-    assert "--resume" in bare("run", bare.write(), "--dry-run", "--resume", code=2).err
+    assert "[options-conflict]" in bare("run", bare.write(), "--dry-run", "--resume", code=2).err
 
 
 def test_a_model_of_ones_own_is_found_in_the_current_folder(tune: Tune, tmp_path: Path) -> None:

@@ -106,5 +106,5 @@ def test_a_study_that_is_not_private_charges_nothing_and_claims_nothing(tune: Tu
     assert "NOT PRIVATE" in said.text
     assert tune.entries == []
     refused = tune("export", "tiny", code=2)
-    assert "only a private sweep can be exported" in refused.err
+    assert "[sweep-not-private]" in refused.err
     assert not Path("exports").exists()

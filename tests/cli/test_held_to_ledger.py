@@ -32,7 +32,7 @@ from tuner.report.status import status_values
 from tuner.study.storage import JOURNAL, open_storage
 from tuner.study.views import OUTCOME, PARAMETERS, STEPS_TAKEN, TRIAL_ID
 from tuner.sweep.folder import SweepFolder, read_json
-from tuner.sweep.ready import prepare
+from tuner.sweep.preflight import prepare
 from tuner.sweep.registration import enter
 from tuner.sweep.sweep_study import open_sweep_study
 
@@ -185,8 +185,7 @@ def test_a_sweep_whose_files_are_others_neither_goes_on_nor_is_exported(
     edit_plan(charged.sweeps[0], tampered[1])
     for words in (("resume", "tiny", *MORE), ("export", "tiny"), ("export", "tiny", "--json")):
         said = refused(charged, scored, *words)
-        assert "estore" in said.err, "it says what to do"
-        assert "from a copy" in said.err
+        assert "from a copy" in said.err, "it says what to do"
     assert not (charged.folder / "exports").exists()
 
 
@@ -208,7 +207,7 @@ def test_the_file_it_was_started_with_does_not_bring_a_changed_sweep_back(charge
     edit_yaml(charged.sweeps[0], {"privacy.private": False})
     edit_plan(charged.sweeps[0], {"private": False})
     said = refused(charged, scored, "run", "tiny.yaml", "--resume", *MORE, code=2)
-    assert "privacy.private" in said.err
+    assert "[resume-changes-setting]" in said.err
 
 
 def test_a_sweep_that_never_was_private_is_told_so(tune: Tune, scored: list[str]) -> None:
@@ -216,7 +215,7 @@ def test_a_sweep_that_never_was_private_is_told_so(tune: Tune, scored: list[str]
     tune("run", tune.write(search__trials=1, privacy__private=False), "--local", "--quiet")
     tune("resume", "tiny", "--local", "--set", "search.trials=2")
     assert tune.entries == []
-    assert "only a private sweep" in refused(tune, scored, "export", "tiny", code=2).err
+    assert "[sweep-not-private]" in refused(tune, scored, "export", "tiny", code=2).err
 
 
 # 2. and 8. The user's own records.
@@ -253,8 +252,8 @@ def test_other_records_under_the_same_path_are_refused(own: Tune, scored: list[s
     write_records(own.folder / "own.npz", key=1)
     for words in (("resume", "own", "--local", "--set", "search.trials=2"), ("export", "own")):
         said = refused(own, scored, *words)
-        assert "the records of a sweep must be those" in said.err
-        assert "and the data" in said.err
+        assert "[ledger-mismatch]" in said.err
+        assert "the records" in said.err
     one_moved = np.load(write_records(own.folder / "own.npz"))["x_train"]
     one_moved[17, 3] += 1
     write_records(own.folder / "own.npz", x_train=one_moved)
@@ -328,8 +327,8 @@ def test_a_study_with_steps_that_were_not_charged_is_not_exported(
         score=0.01,  # it wins nothing, and yet was seen
     )
     said = refused(charged, scored, "export", "tiny")
-    assert "every step of a sweep must be in its ledger" in said.err
-    assert f"of which {STEPS if known else 0} were charged" in said.err
+    assert "[search-not-charged]" in said.err
+    assert f"only {STEPS if known else 0} are charged" in said.err
     assert not (charged.folder / "exports").exists()
 
 
@@ -342,7 +341,7 @@ def test_a_checkpoint_with_steps_that_were_not_charged_is_not_exported(charged: 
         state = torch.load(path, weights_only=True)
         torch.save({**state, "step": STEPS + 1}, path)
     said = refused(charged, scored, "export", "tiny")
-    assert f"{STEPS} were charged" in said.err
+    assert f"only {STEPS} are charged" in said.err
     assert not (charged.folder / "exports").exists()
 
 
@@ -382,7 +381,7 @@ def test_a_lost_status_opens_no_fresh_ledger(charged: Tune, scored: list[str], l
     away.rename(ledger)
     before = charged.entries
     if left == "":  # what is no JSON is refused by itself, before the search is opened again
-        assert "status.json" in refused(charged, scored, "resume", "tiny", *MORE).err
+        assert "[sweep-file-unreadable]" in refused(charged, scored, "resume", "tiny", *MORE).err
     else:
         charged("resume", "tiny", "--local")
     assert charged.entries.count("open_search") == 1
@@ -548,16 +547,15 @@ def test_looking_at_a_sweep_cuts_no_line_that_is_being_written(charged: Tune, mo
     assert writer.stdout is not None
     assert writer.stdout.readline() == "half\n"
     happened: queue.Queue[object] = queue.Queue()
+    waits = threading.Event()
     real = fcntl.flock
 
-    def flock(file: Any, operation: int) -> None:  # noqa: ANN401 - a file or its number
+    def flock(file: int, operation: int) -> None:
         try:
-            real(file, operation | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if operation & fcntl.LOCK_NB:
-                raise
-            happened.put("waits")
             real(file, operation)
+        except BlockingIOError:
+            waits.set()
+            raise
 
     def look() -> None:
         try:
@@ -569,11 +567,11 @@ def test_looking_at_a_sweep_cuts_no_line_that_is_being_written(charged: Tune, mo
         patch.setattr(fcntl, "flock", flock)
         looker = threading.Thread(target=look)
         looker.start()
-        first = happened.get(timeout=60)  # that it waits for the writer, else what it saw without waiting
+        waited = waits.wait(timeout=60)
         meanwhile = (folder / JOURNAL).read_text()
         writer.communicate("go on\n", timeout=60)
         looker.join(timeout=60)
-    assert first == "waits"
+    assert waited
     assert meanwhile == before + line[:20]
     assert happened.get(timeout=60) == {"planned": 2, "complete": 2}
     assert (folder / JOURNAL).read_text() == before + line + "\n"

@@ -14,10 +14,11 @@ from trainables.rungs import checkpoint_path
 from trainables.spec import TrainingSpec, fingerprint
 from trainables.training import PrivateTraining
 from tuner.experiment import load_experiment
-from tuner.export.package import _Best, standalone_yaml
+from tuner.export.configuration import standalone_yaml
+from tuner.export.exported_trial import ExportedTrial
 from tuner.plan.plan import make_plan, plan_from
 from tuner.sweep import folder as sweeps
-from tuner.sweep.ready import training_spec
+from tuner.sweep.trial_spec import training_spec
 
 SPACE: dict[str, Any] = {
     "R": {"log_uniform": [0.5, 2.0]},
@@ -119,7 +120,7 @@ def test_an_export_of_another_length_rises_at_the_same_steps(tune: Tune) -> None
         }
         trained = training_spec(experiment, request, plan, parameters=chosen, number=0)
         assert trained.parameters["smoothing_samples"] == {"promote": [1, 3], "from_step": [0, rise]}
-        best = _Best(id="t", number=0, parameters=chosen, score=0.5, seed=trained.seed, checkpoint=Path("none"))
+        best = ExportedTrial(id="t", number=0, parameters=chosen, score=0.5, seed=trained.seed, checkpoint=Path("none"))
         Path(EXPORT).parent.mkdir(parents=True, exist_ok=True)
         Path(EXPORT).write_text(standalone_yaml(experiment, plan, best))
         again = spec_of_export()

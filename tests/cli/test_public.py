@@ -72,7 +72,7 @@ def test_one_command_searches_in_public_and_charges_one_run(tune: Tune, public: 
     }
     assert "declares public: nothing is charged" in said.text
     assert "NOT PRIVATE" not in said.text
-    assert f"trial {best['number']} was the best; it is trained once on the private records" in said.text
+    assert f"trial {best['number']} was the best; it is now trained once on the private records" in said.text
     parents = {run.data.tags["dp_tuner.sweep"] for run in tune.mlflow_runs() if run.data.tags["dp_tuner.trial"] == "-"}
     assert parents == {search.id, charged.id}, "all of both may be seen"
     assert [each["sweep"] for each in tune("status", "--json").json["sweeps"]] == [search.id, charged.id]
@@ -170,7 +170,7 @@ def test_the_private_records_under_another_name_are_refused(tune: Tune, public: 
     write_records(tune.folder / "copy.npz", *arrays)
     file = tune.write(**{**public, "dataset": own, "search__public": {**own, "name": "copy", "path": "copy.npz"}})
     error = tune("run", file, "--local", code=2).err
-    assert "which holds the records of own" in error
+    assert "[public-records-private]" in error
     assert tune.sweeps == []
     changed = images.copy()
     changed[0] = 0
@@ -184,7 +184,7 @@ def test_records_of_another_shape_are_refused(tune: Tune, public: dict[str, obje
     write_records(tune.folder / "open.npz", flat, np.arange(100) % 10, flat[:10], np.arange(10))
     file = tune.write(**{**public, "search__public": {"name": "open", "path": "open.npz", "public_size": 200}})
     error = tune("run", file, "--local", code=2).err
-    assert "the inputs and classes of the private records" in error
+    assert "[public-records-shape]" in error
     assert tune.sweeps == []
 
 
@@ -215,10 +215,10 @@ def test_it_goes_on_in_the_phase_in_which_it_was_left(
     assert "tune resume tiny" in said.err
     if searching:
         assert tune.entries == []
-        assert "was not begun" in tune("export", "tiny", code=2).err
+        assert "[charged-run-missing]" in tune("export", "tiny", code=2).err
     more = ("--set", "search.trials=4")
     if not searching:
-        assert "is chosen" in tune("resume", "tiny", "--local", *more, code=2).err
+        assert "[resume-changes-setting]" in tune("resume", "tiny", "--local", *more, code=2).err
     tune("resume", "tiny", "--local", *(more if searching else ()))
     search, charged = both(tune)
     assert len(tune("show", search.id, "--json").json["trials"]) == (4 if searching else 3)
@@ -263,7 +263,7 @@ def test_a_charged_run_that_was_half_begun_is_begun_once(
 
 
 def real_create(storage: Path, name: str) -> SweepFolder:
-    folder = SweepFolder(storage.resolve() / sweeps.new_id(name))
+    folder = SweepFolder(storage.resolve() / sweeps.new_sweep_id(name))
     folder.trials.mkdir(parents=True)
     return folder
 
@@ -277,7 +277,7 @@ def test_a_search_that_is_stopped_charges_nothing(tune: Tune, public: dict[str, 
     assert "no new one starts" in tune("stop", "tiny").out
     out, err = process.communicate(timeout=100)
     assert process.returncode == 0, err
-    assert "The charged run was not begun" in out
+    assert "The charged run has not started" in out
     assert tune.entries == []
     begun = len(tune("show", "tiny", "--json").json["trials"])
     assert begun < 500
@@ -349,5 +349,5 @@ def test_the_private_records_in_another_order_are_no_public_ones(
     write_records(tune.folder / "open.npz", **arrays)
     own = {"name": "own", "path": "own.npz", "public_size": 500}
     file = tune.write(**{**public, "dataset": own})
-    assert "search.public must name other records than the private ones" in tune("run", file, "--local", code=2).text
+    assert "[public-records-private]" in tune("run", file, "--local", code=2).text
     assert tune.sweeps == []

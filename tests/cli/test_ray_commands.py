@@ -52,7 +52,7 @@ def test_a_sweep_of_ours_is_none_of_rays(bare: Tune, command: str) -> None:
 
 @pytest.mark.parametrize("command", ["list-trials", "list-experiments", "lsx", "add-note"])
 def test_a_folder_that_is_not_there(bare: Tune, command: str) -> None:
-    assert "takes a folder that is there, got nowhere" in bare(command, "nowhere", code=2).err
+    assert "[folder-not-found]" in bare(command, "nowhere", code=2).err
 
 
 def test_what_ray_cannot_read_is_a_message(bare: Tune, rays: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ def test_what_ray_cannot_read_is_a_message(bare: Tune, rays: Path, monkeypatch: 
         raise ValueError("no such pickle")
 
     monkeypatch.setattr(Analysis, "dataframe", broken)
-    assert "cannot read runs/theirs: ValueError: no such pickle" in bare("list-trials", "runs/theirs", code=2).err
+    assert "cannot read runs/theirs (ValueError: no such pickle)" in bare("list-trials", "runs/theirs", code=2).err
 
 
 def test_only_experiments_are_listed_and_no_sealed_runs_are_counted(bare: Tune, rays: Path) -> None:

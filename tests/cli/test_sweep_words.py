@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from command_fakes import STEPS, Tune
+from errors_helper import raises_code
 
 from trainables.training import PrivateTraining
 from tuner.errors import InputError
 from tuner.export.package import export_text
-from tuner.report.status import serve_ui
+from tuner.recorder.ui import serve_ui
 
 TWO_FIT = {
     "search__rungs": 2,
@@ -42,14 +43,14 @@ def interrupt(tune: Tune, monkeypatch: pytest.MonkeyPatch, at: int, *, steps: in
 def test_an_interruption_says_what_going_on_costs(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
     said = interrupt(tune, monkeypatch, 3, steps=3, **TWO_FIT)
     assert "nothing is lost" not in said
-    assert "3 charged steps are in no checkpoint, and going on trains and charges them again" in said
-    assert "needs 3 steps more than is reserved; 0 steps are left: too little for every trial that was cut off" in said
+    assert "3 charged steps are in no checkpoint, and resuming trains and charges them again" in said
+    assert "needs 3 steps more than is reserved; 0 steps are left: not enough to finish every interrupted trial" in said
     assert tune.search_state(tune.sweeps[0].name).leased_steps == STEPS + STEPS // 2 + 3
 
 
 def test_an_interruption_at_a_checkpoint_repeats_nothing(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
     said = interrupt(tune, monkeypatch, 3, **TWO_FIT)
-    assert "Every step that was charged is in a checkpoint: going on repeats none." in said
+    assert "Every charged step is in a checkpoint: resuming repeats none." in said
 
 
 def test_a_trial_of_an_interrupted_sweep_is_cut_off_and_resume_comes_first(
@@ -73,7 +74,7 @@ def test_a_finished_sweep_is_left_as_it_is(tune: Tune) -> None:
     before = tune.entries
     said = tune("resume", "tiny", "--local")
     assert "is already finished (done); nothing to do" in said.out
-    assert "going on" not in said.text
+    assert "resuming" not in said.text
     assert tune.entries == before
     assert tune("resume", "tiny", "--local", "--json").json["finished_before"] is True
     tune("resume", "tiny", "--local", "--quiet", "--set", "search.trials=2")
@@ -81,7 +82,7 @@ def test_a_finished_sweep_is_left_as_it_is(tune: Tune) -> None:
     # With more trials in its file than it ended with it has not finished: it died when it was to go on.
     file = tune.sweeps[0] / "experiment.yaml"
     file.write_text(re.sub(r"trials: 2\b", "trials: 3", file.read_text()))
-    assert "going on with" in tune("resume", "tiny", "--local").text
+    assert "resuming" in tune("resume", "tiny", "--local").text
 
 
 def test_one_that_died_before_its_ledger_was_closed_is_not_finished(
@@ -104,8 +105,8 @@ def test_the_next_commands_name_this_sweep_and_no_newer_one(tune: Tune, monkeypa
     old = tune.sweeps[0].name
     page = Path(tune("report", "tiny").out.split()[-1]).read_text()
     assert "tune export tiny\n" in page
-    real = tuner.sweep.folder.new_id
-    monkeypatch.setattr(tuner.sweep.folder, "new_id", lambda name, **more: real(name, **{**more, "after": old}))
+    real = tuner.sweep.folder.new_sweep_id
+    monkeypatch.setattr(tuner.sweep.folder, "new_sweep_id", lambda name, **more: real(name, **{**more, "after": old}))
     tune("run", "tiny.yaml", "--local", "--quiet")
     new = tune.sweeps[-1].name
     page = Path(tune("report", old).out.split()[-1]).read_text()
@@ -129,18 +130,18 @@ def test_the_pages_are_served_at_a_free_port_and_one_in_use_is_refused(
     bare: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import tuner.recorder.mlflow_store
-    import tuner.report.status
+    import tuner.recorder.ui
 
     monkeypatch.setattr(tuner.recorder.mlflow_store, "connect", lambda _uri: None)
     commands: list[list[str]] = []
-    monkeypatch.setattr(tuner.report.status, "serve", lambda command: commands.append(list(command)) or 0)
+    monkeypatch.setattr(tuner.recorder.ui, "serve", lambda command: commands.append(list(command)) or 0)
     (tmp_path / "mlflow.db").touch()
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(InputError, match=f"port {port} is in use.*--port N"):
+        with raises_code(InputError, "port-in-use"):
             serve_ui(uri, port=port)
     assert commands == []
     said = bare("ui", "--uri", uri, "--port", str(port))
@@ -152,9 +153,9 @@ def test_the_pages_are_served_at_a_free_port_and_one_in_use_is_refused(
 
 
 def test_a_tracking_server_shows_its_own_pages(bare: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
-    import tuner.report.status
+    import tuner.recorder.ui
 
-    monkeypatch.setattr(tuner.report.status, "serve", lambda _command: pytest.fail("a server was started"))
+    monkeypatch.setattr(tuner.recorder.ui, "serve", lambda _command: pytest.fail("a server was started"))
     said = bare("ui", "--uri", "http://127.0.0.1:9/")
     assert said.out.startswith("http://127.0.0.1:9/#/experiments?workflowType=machine_learning ")
 
@@ -195,7 +196,7 @@ def test_it_is_told_that_ray_is_started(tune: Tune, monkeypatch: pytest.MonkeyPa
     def fails(*_: object, **__: object) -> None:
         raise TunerError("no")
 
-    monkeypatch.setattr(tuner.runner.composition, "execute", fails)
+    monkeypatch.setattr(tuner.runner.composition, "run_trials", fails)
     assert "starting Ray …" in tune("run", tune.write(), code=1).out
     assert "starting Ray" not in tune("run", "tiny.yaml", "--local", code=1).out
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from errors_helper import raises_code
 from sweep_fakes import METRIC, RUNGS, STEPS, FakeTraining, Recorder, Sweep
 
 from trainables.rungs import checkpoint_path, checkpoint_step
@@ -129,7 +130,7 @@ def test_a_finished_sweep_grows(tmp_path: Path) -> None:
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
-    with exclusive(tmp_path), pytest.raises(TunerError, match="only one process"):
+    with exclusive(tmp_path), raises_code(TunerError, "sweep-running"):
         Sweep(tmp_path).run_local()
 
 

@@ -1,1 +1,1 @@
-"""The commands: each parses its options, calls one function, prints its answer and sets its exit code."""
+"""The command line: each command parses its options, calls one function, prints the answer and sets the exit code."""

@@ -1,4 +1,4 @@
-"""The command `tune landscape`: how flat the loss of exported models is, on public records."""
+"""The command `tune landscape`: the flatness of the loss of exported models."""
 
 from __future__ import annotations
 
@@ -6,32 +6,43 @@ from pathlib import Path
 
 import click
 
-from tuner.cli.budget import json_option, say_json
+from tuner.cli.options import data_option, json_option, print_json
 
-__all__ = ["landscape"]
+__all__ = ["tune_landscape"]
 
 
-@click.command()
+@click.command("landscape", short_help="Measure how flat the loss of exported models is.")
 @click.argument("folders", nargs=-1, required=True, metavar="EXPORT_DIR...", type=click.Path(path_type=Path))
-@click.option("--public-data", is_flag=True, help="Your word that the records may be known to all who see the result.")
+@click.option("--public-data", is_flag=True, help="Confirm that everyone who sees the result may know the records.")
 @click.option(
-    "--split", default="validation", show_default=True, help="validation or test, never the training records."
+    "--split", default="validation", show_default=True, help="validation or test; the training records are never used."
 )
 @click.option("--dataset", default=None, help="A shipped data set that no model was trained on (with --split test).")
+@data_option
 @click.option(
-    "--data-dir", type=click.Path(), envvar="DP_TUNER_DATA", help="Folder with the data sets (default ./data)."
+    "--records", type=click.IntRange(min=1), default=2000, show_default=True, help="Maximum number, spread evenly."
 )
-@click.option("--records", type=click.IntRange(min=1), default=2000, show_default=True, help="At most; spread evenly.")
-@click.option("--radius", type=float, default=0.0045, show_default=True, help="ε of the sharpness' box.")
-@click.option("--iterations", type=int, default=20, show_default=True, help="Gradient steps of a start in the box.")
-@click.option("--restarts", type=int, default=4, show_default=True, help="Random starts, besides the model itself.")
-@click.option("--extent", type=float, default=0.8, show_default=True, help="Slices span α in [-extent, extent].")
-@click.option("--points", type=int, default=41, show_default=True, help="Of the line; an odd number.")
-@click.option("--plane", type=int, default=None, help="Also a plane of so many points a side; an odd number.")
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Public: the directions.")
-@click.option("--out", type=click.Path(path_type=Path), default=None, help="Default: `landscape` in the first folder.")
+@click.option(
+    "--radius", type=float, default=0.0045, show_default=True, help="ε of the box in which the sharpness is searched."
+)
+@click.option("--iterations", type=int, default=20, show_default=True, help="Gradient steps of each start in the box.")
+@click.option(
+    "--restarts", type=int, default=4, show_default=True, help="Random starts in addition to the model itself."
+)
+@click.option("--extent", type=float, default=0.8, show_default=True, help="Slices cover α in [-extent, extent].")
+@click.option("--points", type=int, default=41, show_default=True, help="Points of the line, an odd number.")
+@click.option("--plane", type=int, default=None, help="Also draw a plane with this many points a side, an odd number.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Public seed of the directions."
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Output folder (default: `landscape` in the first folder).",
+)
 @json_option
-def landscape(
+def tune_landscape(
     folders: tuple[Path, ...],
     public_data: bool,
     split: str,
@@ -48,9 +59,9 @@ def landscape(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """How flat the loss around exported models is, on PUBLIC records: sharpness, slices, pictures.
+    """Measure how flat the loss of exported models is on PUBLIC records: sharpness, slices, pictures.
 
-    Several folders of `tune export` are drawn together.
+    Several folders of `tune export` are drawn in one picture.
     """
     from tuner.runner.landscape import LandscapeOptions, landscape_command
 
@@ -71,7 +82,7 @@ def landscape(
     )
     values = landscape_command(folders, options, None if as_json else click.echo)
     if as_json:
-        say_json(values)
+        print_json(values)
         return
     from tuner.report.landscape_pictures import table
     from tuner.report.text import console

@@ -1,1 +1,1 @@
-"""Exports of a sweep: the best configuration, its model and its privacy card."""
+"""Export of a sweep: the best trial's model, configuration and privacy card; the check of exports and cards."""

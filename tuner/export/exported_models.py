@@ -1,4 +1,4 @@
-"""Exported models to be looked at, and the records on which that is allowed: never one that a model was trained on."""
+"""Exported models, and the records on which they may be measured: never those that a model was trained on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tuner.experiment import Experiment
 
-__all__ = ["Exported", "read_export", "records_of", "same_records", "same_shape"]
+__all__ = ["Exported", "read_export", "records_to_measure", "require_same_records", "require_same_shape"]
 
 _MODEL, _EXPERIMENT, _CARD = "model.safetensors", "experiment.yaml", "privacy_card.json"
 
@@ -30,9 +30,9 @@ class Exported:
     """A folder of `tune export`.
 
     Attributes:
-        folder: where it lies.
-        experiment: its configuration.
-        card: its privacy card.
+        folder: the folder.
+        experiment: the model's configuration.
+        card: the model's privacy card.
     """
 
     folder: Path
@@ -41,16 +41,16 @@ class Exported:
 
     @property
     def own_model(self) -> bool:
-        """Whether the model is code of the user's."""
+        """Whether the model is the user's own code."""
         return ":" in self.experiment.trainable.model
 
     @property
     def protected(self) -> bool:
-        """Whether its validation records are inside its guarantee, by its card or by its file."""
+        """Whether the guarantee covers the validation records, by the card or by the file."""
         return bool(self.card["validation"].get("protected")) or self.experiment.dataset.validation.protected
 
     def facts(self) -> dict[str, Any]:
-        """What the model is, for the table and the file."""
+        """Return facts about the model, for the table and the file."""
         return {
             "folder": str(self.folder),
             "model": self.experiment.trainable.model,
@@ -60,10 +60,10 @@ class Exported:
         }
 
     def module(self, *, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-        """The model with its exported parameters.
+        """Return the model with its exported parameters.
 
         Raises:
-            InputError: the model cannot be built for these inputs, or the file's parameters are not those of it.
+            InputError: the model cannot be built for these inputs, or the file has other parameters.
         """
         from safetensors import SafetensorError
         from safetensors.torch import load_file
@@ -74,9 +74,10 @@ class Exported:
             module.load_state_dict(load_file(str(path)))
         except (SafetensorError, OSError, RuntimeError) as error:
             raise InputError(
-                f"{path} must hold the parameters of {self.experiment.trainable.model} for inputs of shape "
-                f"{input_shape} and {classes} classes, got others ({type(error).__name__}). Take the data set that it "
-                "was trained on, or one of the same shape; or export it again."
+                "export-unreadable",
+                f"{path} has no parameters of {self.experiment.trainable.model} for inputs of shape "
+                f"{input_shape} and {classes} classes ({type(error).__name__}). Use the data set that the model "
+                "was trained on, or one of the same shape; or export it again.",
             ) from error
         return module
 
@@ -99,113 +100,121 @@ class Exported:
         except Exception as error:
             if not (self.own_model or isinstance(error, TrainableError)):
                 raise
-            # The user's code, whatever it raises; no record has been read yet, so its words may be shown.
+            # The user's code may raise anything. No record has been read yet, so its message may be shown.
             raise InputError(
-                f"{trainable.model} in {self.folder} must take inputs of shape {input_shape} and give {classes} "
-                f"logits, got {type(error).__name__}: {error}. Take the data set that it was trained on, or one of the "
-                "same shape; if that is it, fix the model's code."
+                "model-code-failed",
+                f"The model {trainable.model} in {self.folder} failed for inputs of shape {input_shape} and "
+                f"{classes} classes with {type(error).__name__}: {error}. Use the data set that it was trained "
+                "on, or one of the same shape; if you did, fix the model's code.",
             ) from error
 
 
 def read_export(folder: Path) -> Exported:
-    """Read an export's configuration and card, and hold them against each other.
+    """Read an export's configuration and card, and compare them.
 
     Raises:
-        InputError: it is not an export, or its file now splits the records otherwise than its card says; then what it
-            calls validation records may be some that the model was trained on.
+        InputError: the folder is not an export, or its file splits the records in another way than its card says; then
+            its validation records may be training records.
     """
     missing = [name for name in (_MODEL, _EXPERIMENT, _CARD) if not (folder / name).is_file()]
     if missing:
         raise InputError(
-            f"a model must lie in a folder that tune export wrote, got {folder} without {', '.join(missing)}. "
-            "Write one with: tune export NAME"
+            "export-not-found",
+            f"{folder} is not a folder that `tune export` wrote: {', '.join(missing)} missing. Write one with: "
+            "tune export NAME",
         )
     experiment = load_experiment(folder / _EXPERIMENT)
     try:
         card = sweeps.read_json(folder / _CARD)
     except TunerError as error:
-        raise InputError(str(error)) from error
+        raise InputError("card-unreadable", error.message) from error
     claim, validation = card.get("claim"), card.get("validation")
     if not (isinstance(claim, dict) and isinstance(claim.get("epsilon"), float | int) and isinstance(validation, dict)):
-        raise InputError(f"{folder / _CARD} must be a privacy card, got another file. Export the model again.")
+        raise InputError("card-unreadable", f"{folder / _CARD} is not a privacy card. Export the model again.")
     if validation.get("key") != split_of(experiment):
         raise InputError(
-            f"the split in {folder / _EXPERIMENT} must be that of its privacy card, got {split_of(experiment)} for "
-            f"{validation.get('key')}. With another one the model was trained on the validation records: restore it."
+            "split-changed",
+            f"The split in {folder / _EXPERIMENT} is {split_of(experiment)}, but the privacy card says "
+            f"{validation.get('key')}. With another split the model was trained on the validation records. "
+            "Restore the file from a copy.",
         )
     return Exported(folder=folder, experiment=experiment, card=card)
 
 
-def same_records(exports: Sequence[Exported], *, dataset: str | None, split: str) -> None:
-    """Refuse records that one of the models may have been trained on, or that are not the same for all.
+def require_same_records(exports: Sequence[Exported], *, dataset: str | None, split: str) -> None:
+    """Refuse records that a model may have been trained on, or that are not the same for all models.
 
     Raises:
-        InputError: which rule is broken, and what to do.
-        trainables.errors.DatasetError: a data set of that name is not known.
+        InputError: the records must not be used.
+        trainables.errors.DatasetError: there is no data set of this name.
     """
     if split not in ("validation", "test"):
         raise InputError(
-            f"--split must be validation or test, got {split!r}. The training records are never looked at: "
-            "exact losses of theirs would take back what the noise protects."
+            "split-invalid",
+            f"`--split` must be validation or test (got {split!r}). Exact losses of the training records would "
+            "undo the protection by noise.",
         )
-    # The card is what was claimed; the file beside it can be edited.
+    # The card is the claim; the experiment file next to it can be edited.
     protected = [export for export in exports if export.protected]
     if split == "validation" and protected:
         raise InputError(
-            f"--split validation tells exact losses, got {protected[0].folder}, whose validation records are inside "
-            "its guarantee: only noised scores of theirs may leave. Take --split test."
+            "validation-protected",
+            "`--split validation` would show exact losses of the validation records, but those of "
+            f"{protected[0].folder} are protected by its guarantee. Use `--split test`.",
         )
     others = [export for export in exports if dataset not in (None, export.experiment.dataset.name)]
     if not others or dataset is None:
         kinds = {_identity(export, split=split) for export in exports}
         if len(kinds) > 1:
             raise InputError(
-                f"models are compared on the same {split} records, held out of the training of all of them, got "
-                f"{' and '.join(sorted(map(str, kinds)))}. Compare those of one data set and one split, or name a "
-                "public set with --dataset."
+                "records-differ",
+                f"The models must share their {split} records (got {' and '.join(sorted(map(str, kinds)))}). "
+                "Compare models of one data set and one split, or name a public data set with `--dataset`.",
             )
         return
     if dataset not in DATASETS:
         info(DatasetRequest(name=dataset))  # raises, with the nearest name
     if split != "test":
         raise InputError(
-            f"--split validation means the records that the experiment set aside, got --dataset {dataset} for "
-            f"{others[0].folder}, which was trained on {others[0].experiment.dataset.name}. Take --split test."
+            "options-conflict",
+            f"`--split validation` cannot be combined with `--dataset {dataset}`: {others[0].folder} was trained "
+            f"on {others[0].experiment.dataset.name} and has no validation records there. Use `--split test`.",
         )
     for export in others:
         if _owner(export.experiment) == DATASETS[dataset].budget_owner:
             raise InputError(
-                f"--dataset must share no record with what a model was trained on, got {dataset} for {export.folder}, "
-                f"which was trained on {export.experiment.dataset.name}: the two share records. Leave --dataset out."
+                "training-records-shared",
+                f"`--dataset {dataset}` shares records with {export.experiment.dataset.name}, on which "
+                f"{export.folder} was trained. Leave `--dataset` out.",
             )
 
 
-def same_shape(exports: Sequence[Exported], about: DatasetInfo, *, data_dir: str | None) -> None:
-    """Refuse records of another shape, or with other classes, than a model was trained on.
+def require_same_shape(exports: Sequence[Exported], about: DatasetInfo, *, data_dir: str | None) -> None:
+    """Refuse records with another shape or other classes than a model was trained on.
 
     Raises:
-        InputError: they are, and what the model's own look like.
+        InputError: the shape or the number of classes differs.
     """
     for export in exports:
         try:
             own = info(export.experiment.dataset_request(data_dir))
-        except DatasetError:  # a file of the user's that is not here; then the parameters must tell
+        except DatasetError:  # the user's file is not available; then the parameters show whether the shape fits
             continue
         if (own.input_shape, own.classes) != (about.input_shape, about.classes):
             raise InputError(
-                "--dataset must hold inputs of the shape, and as many classes, as a model was trained on, got "
-                f"{about.name} with {about.input_shape} and {about.classes} classes for {export.folder}, which was "
-                f"trained on {own.name} with {own.input_shape} and {own.classes}. Name another set, or leave "
-                "--dataset out."
+                "input-shape-differs",
+                f"`--dataset {about.name}` has inputs of shape {about.input_shape} and {about.classes} classes, "
+                f"but {export.folder} was trained on {own.name} with {own.input_shape} and {own.classes}. Choose "
+                "another data set, or leave `--dataset` out.",
             )
 
 
-def records_of(export: Exported, *, dataset: str | None, data_dir: str | None) -> DatasetRequest:
-    """Which records to read: those of the models, split as their experiment did, or those of another data set."""
+def records_to_measure(export: Exported, *, dataset: str | None, data_dir: str | None) -> DatasetRequest:
+    """Return the records to read: those of the models, with the split of their experiment, or another data set."""
     own = export.experiment.dataset_request(data_dir)
     if dataset is None or dataset == own.name:
         return own
-    # Another set is anyone's to see: its records stand for themselves, whatever a model protects.
+    # Another data set is public: its unit is one record, whatever unit a model protects.
     return replace(own, name=dataset, path=None, public_size=None, unit="record", public_users=None)
 
 

@@ -1,4 +1,4 @@
-"""One model's sharpness and slices as plain values, ready for a file."""
+"""Sharpness and slices of one model as plain values, ready for a file."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def measured(
     plane: int | None,
     seed: int,
 ) -> dict[str, Any]:
-    """Measure one model, on a GPU where there is one.
+    """Measure one model, on a GPU if there is one.
 
     Args:
         module: the model.
         inputs: PUBLIC records.
-        targets: their labels.
+        targets: labels of the records.
         radius: ε_s of the sharpness.
-        iterations: gradient steps of one start of its search.
-        restarts: random starts, besides the one at the model.
-        extent: of the slices.
-        points: of the line.
+        iterations: gradient steps of each start of the search for the sharpness.
+        restarts: random starts, in addition to the one at the model.
+        extent: extent of the slices.
+        points: points of the line.
         plane: points along each side of a plane; None draws none.
-        seed: public.
+        seed: public seed.
     """
     import torch
 
@@ -62,7 +62,7 @@ def measured(
 
 
 def _plain(surface: LossSurface) -> dict[str, Any]:
-    """A surface as plain JSON values; what is not finite becomes null."""
+    """Return a surface as plain JSON values; values that are not finite become null."""
 
     def finite(value: Any) -> Any:  # noqa: ANN401 - nested lists of numbers
         if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The command `verify`: a card file, its page and its ledger, held against each other by other accountants."""
+"""The command `verify`: a card, its page and its ledger, compared by independent accountants."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["CardReport", "verify_card"]
 
 @dataclass(frozen=True)
 class CardReport:
-    """The answer, for people and for programs.
+    """Answer of `tune verify`.
 
     Attributes:
-        ok: whether the card follows from its ledger, every number of it confirmed.
-        text: every check, and yes or no.
+        ok: whether the card follows from its ledger, with every number confirmed.
+        text: all checks, and yes or no.
         values: the same as plain values.
     """
 
@@ -29,18 +29,19 @@ class CardReport:
 
 
 def verify_card(path: Path, ledger_url: str | None) -> CardReport:
-    """Recompute a card.
+    """Recompute a card and compare it with its files.
 
     Args:
-        path: the card's JSON file; a ``.md`` of the same name and the curve beside it are held against it too.
-        ledger_url: its ledger; None takes the one named in the experiment file beside the card, else the default.
+        path: the card's JSON file; the page (``.md``) and the curve in the same folder are compared too.
+        ledger_url: the card's ledger; None for the one named in the experiment file in the same folder, or else the
+            default.
 
     Returns:
-        The report; a ledger, a card or a page that cannot be read is a no, with the reason.
+        The report. A ledger, card or page that cannot be read makes the answer no, with the reason.
 
     Raises:
-        InputError: the file is no card at all, but something else; or the experiment file beside it, which names the
-            ledger, cannot be read.
+        InputError: the file is not a card, or the experiment file in the same folder, which names the ledger, cannot be
+            read.
         OSError: the file cannot be read.
     """
     from tuner.privacy.card.card import EXPORTED, file_hash
@@ -48,18 +49,18 @@ def verify_card(path: Path, ledger_url: str | None) -> CardReport:
     from tuner.privacy.ledger.ledger import Ledger
     from tuner.privacy.verify.verify import Check, Report, verify
 
-    # An RDP accountant of dp_accounting tells of every order that it leaves out; the bound of the others stands.
+    # The RDP accountant of dp_accounting logs every order that it skips; the bound from the other orders is valid.
     logging.getLogger("absl").setLevel(logging.ERROR)
     _require_card(path)
-    url = ledger_url or _ledger_beside(path)
+    url = ledger_url or _ledger_of_export(path)
     page, curve = path.with_suffix(".md"), path.with_name(CURVE_FILE)
     try:
         ledger = Ledger.open(url, create=False)
         text = path.read_bytes().decode()
         markdown = page.read_text() if page.exists() else None
         svg = curve.read_text() if curve.exists() else None
-        beside = {name: file_hash(path.with_name(name)) for name in EXPORTED if path.with_name(name).is_file()}
-        report = verify(text, ledger, markdown=markdown, svg=svg, beside=beside)
+        files = {name: file_hash(path.with_name(name)) for name in EXPORTED if path.with_name(name).is_file()}
+        report = verify(text, ledger, markdown=markdown, svg=svg, beside=files)
     except (TunerError, UnicodeDecodeError, OSError) as error:
         report = Report((Check("ledger and card can be read", ok=False, detail=str(error)),))
     values = {
@@ -76,9 +77,9 @@ def verify_card(path: Path, ledger_url: str | None) -> CardReport:
 
 
 def _require_card(path: Path) -> None:
-    """Refuse what is no card, rather than answer that it does not hold.
+    """Refuse a file that is not a card, instead of answering no.
 
-    A card in which something was changed stays one, also where that makes it no JSON: the answer to it is no.
+    An edited card is still a card, even when it is no valid JSON any more: for that one the answer is no.
     """
     try:
         text = path.read_bytes().decode().lstrip()
@@ -93,22 +94,27 @@ def _require_card(path: Path) -> None:
     if isinstance(read, dict) and read.keys() & {"claim", "schema"}:
         return
     card = path.with_name("privacy_card.json")
-    beside = card != path and card.exists()
-    raise InputError(f"{path} is not a privacy_card.json" + (f"; did you mean {card}?" if beside else "."))
+    has_card = card != path and card.exists()
+    raise InputError(
+        "card-unreadable", f"{path} is not a privacy_card.json" + (f"; did you mean {card}?" if has_card else ".")
+    )
 
 
-def _ledger_beside(path: Path) -> str:
-    """The ledger that the exported experiment file names; the default when there is no such file.
+def _ledger_of_export(path: Path) -> str:
+    """Return the ledger that the exported experiment file names, or the default when there is no such file.
 
     Raises:
-        InputError: there is one that cannot be read, which says nothing of the card.
+        InputError: the file cannot be read, which is no statement about the card.
     """
-    beside = path.with_name("experiment.yaml")
-    if beside.exists():
+    experiment = path.with_name("experiment.yaml")
+    if experiment.exists():
         from tuner.experiment import load_experiment
 
         try:
-            return load_experiment(beside).ledger
+            return load_experiment(experiment).ledger
         except (TunerError, OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{error}\nThe ledger is named there; name it yourself: --ledger URL.") from error
+            raise InputError(
+                "export-unreadable",
+                f"{error}\nThis file names the card's ledger; name the ledger yourself with: --ledger URL.",
+            ) from error
     return "sqlite:///runs/ledger.db"

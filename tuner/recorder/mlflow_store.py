@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import re
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import InputError
+from tuner.locks import file_lock
 
 __all__ = ["absolute_uri", "connect", "experiment_id", "hide_password"]
 
@@ -76,8 +76,7 @@ def connect(uri: str) -> Any:  # noqa: ANN401 - mlflow has no types that mypy co
         return mlflow.MlflowClient(tracking_uri=uri)
     database = Path(uri.removeprefix(SQLITE))
     database.parent.mkdir(parents=True, exist_ok=True)
-    with database.with_name(database.name + ".lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with file_lock(database.with_name(database.name + ".lock")):
         client = mlflow.MlflowClient(tracking_uri=uri)
         client.search_experiments(max_results=1)  # the first request makes and migrates the tables
         return client

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import TYPE_CHECKING, Any
 
 from tuner.errors import TrackingError
+from tuner.locks import take_lock
 from tuner.recorder import mlflow_store as store
 from tuner.recorder.records import decode_metrics
 from tuner.recorder.spool import Acknowledgement, Entry, read
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 __all__ = ["SPOOL", "TAG_SWEEP", "TAG_TRIAL", "Shipper"]
 
@@ -50,7 +53,7 @@ class Shipper:
         self._spool = folder / SPOOL
         self._given_uri = uri
         self._connect = connect
-        self._lock: IO[str] | None = None
+        self._lock: FileLock | None = None
         self._client: Any = None
         self._target: Acknowledgement | None = None
         self._header: dict[str, object] = {}
@@ -85,22 +88,19 @@ class Shipper:
     def close(self) -> None:
         """Lets another shipper have this sweep."""
         if self._lock is not None:
-            self._lock.close()
+            self._lock.release()
             self._lock = None
 
     def _open(self) -> None:
         if self._target is not None:
             return
         if self._lock is None:
-            lock = (self._folder / "spool.sender.lock").open("a")
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                lock.close()
+            lock = take_lock(self._folder / "spool.sender.lock")
+            if lock is None:
                 raise TrackingError(
                     f"{self._folder}: one process sends the records of a sweep, another one is doing it now. "
                     "Nothing is lost: they arrive with that one"
-                ) from error
+                )
             self._lock = lock
         headers = [entry.record for entry in read(self._spool) if entry.record.get("kind") == "sweep_started"]
         if not headers:

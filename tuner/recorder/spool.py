@@ -7,7 +7,6 @@ is damaged anywhere else is an error and is never skipped in silence.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import threading
@@ -19,6 +18,8 @@ from types import TracebackType
 from typing import Self
 
 from tuner.errors import TrackingError
+from tuner.files import write_text
+from tuner.locks import lock_open_file
 
 __all__ = ["Acknowledgement", "Entry", "Record", "Spool", "is_being_written", "read"]
 
@@ -112,12 +113,9 @@ def is_being_written(path: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not lock_open_file(descriptor)
     finally:
         os.close(descriptor)
-    return False
 
 
 class Spool:
@@ -191,13 +189,11 @@ class Spool:
         self.close()
 
     def _lock(self) -> None:
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        if not lock_open_file(self._descriptor):
             raise TrackingError(
                 f"{self.path}: a spool has one writer, another process is writing this one. "
                 "Wait for that sweep to end, or stop it"
-            ) from error
+            )
 
     def _heal(self) -> int:
         """Cuts a torn last line off; returns the length of what is whole."""
@@ -259,10 +255,8 @@ class Acknowledgement:
 
     def store(self, entry: Entry) -> None:
         """Remembers that everything up to and with ``entry`` has arrived."""
-        temporary = self._path.with_name(self._path.name + ".new")
         value = {"start": entry.start, "end": entry.end, "crc": entry.checksum, "target": self._target}
-        temporary.write_text(json.dumps(value), encoding="utf-8")
-        temporary.replace(self._path)
+        write_text(self._path, json.dumps(value))
 
     def _stands(self, start: int, end: int, checksum: str) -> bool:
         if not 0 <= start < end:

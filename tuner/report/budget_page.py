@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tuner.files import write_text
 from tuner.report.charts import BOTTOM, LEFT, RIGHT, TOP, Axis, Frame
 from tuner.report.page import STYLE
 
@@ -68,9 +69,7 @@ def write(values: Values, points: Sequence[Point], path: Path) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_text(render(values, points), encoding="utf-8")
-    temporary.replace(path)
+    write_text(path, render(values, points))
 
 
 def _heading(values: Values) -> str:

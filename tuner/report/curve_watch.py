@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from tuner.errors import LedgerError
+from tuner.files import write_text
 from tuner.report.curve_chart import standalone
 from tuner.report.spending import Spending, spending
 from tuner.study.names import canonical_pruner
@@ -197,9 +198,7 @@ def write_curve(curve: CurvePicture, folder: Path, name: str, *, sweep: str, met
         folder / f"{name}.json": json.dumps(numbers, ensure_ascii=False, allow_nan=False) + "\n",
     }
     for path, text in contents.items():
-        temporary = path.with_name(path.name + ".new")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        write_text(path, text)
     picture, values = contents
     return picture, values
 

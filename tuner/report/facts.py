@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from search_spaces.domains import Categorical, Integer, LogUniform
 from tuner.errors import InputError, TunerError
 from tuner.report.sweep_report import CUT_OFF, Scale, SweepReport, TrialRow, count
 from tuner.sweep import folder as sweeps
-from tuner.sweep.registration import STARTING
 from tuner.sweep.sealed import WINNER
+from tuner.sweep.status import RESUMABLE, RUNNING, resume_command, storage_option
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -25,31 +24,21 @@ if TYPE_CHECKING:
     from tuner.study.types import TrialView
     from tuner.study.unimodal.picture import CurvePicture
     from tuner.sweep.folder import SweepFolder
-    from tuner.sweep.sealed import Winner
+    from tuner.sweep.sealed import SealedWinner
     from tuner.sweep.winner import Chosen
 
 __all__ = [
     "ALL_STARTED",
-    "CHARGED",
     "PUBLIC_CLAIM",
-    "RUNNING",
     "NotStarted",
     "dataset_line",
     "next_commands",
     "not_started",
     "on_public",
-    "resume_command",
     "sealed_report",
-    "storage_option",
     "sweep_report",
     "unique_name",
 ]
-
-RUNNING = ("running", STARTING)
-"""The states of a sweep in which its trials run."""
-
-CHARGED = "-charged"
-"""What the name of a charged run has behind that of its public search."""
 
 PUBLIC_CLAIM = (
     "Searched on records that the experiment file declares public: nothing is charged, and nothing is guaranteed for "
@@ -67,20 +56,10 @@ def dataset_line(state: DatasetState) -> str:
     )
 
 
-def storage_option(sweep: SweepFolder) -> str:
-    """`` --storage FOLDER`` when the sweep does not lie where the commands look by themselves."""
-    return "" if sweep.root.parent == Path("runs").resolve() else f" --storage {sweep.root.parent}"
-
-
-def resume_command(sweep: SweepFolder) -> str:
-    """The command with which this very sweep goes on."""
-    return f"tune resume {sweep.id}{storage_option(sweep)}"
-
-
 def unique_name(sweep: SweepFolder) -> str:
     """The name by which the commands find this very sweep: its experiment's, or its id where a newer one has that."""
     try:
-        found = sweeps.find(sweep.root.parent, sweep.name)
+        found = sweeps.find_sweep(sweep.root.parent, sweep.name)
     except InputError:
         return sweep.id
     return sweep.name if found.root == sweep.root else sweep.id
@@ -92,7 +71,7 @@ def next_commands(sweep: SweepFolder, *, has_best: bool, state: str = "done") ->
     if state in RUNNING:
         return (f"tune watch {name}{where}", f"tune show {name}{where}")
     show = (f"tune show {name}{where}", *((f"tune report {name}{where}",) if has_best else ()))
-    if state in ("interrupted", "crashed", "failed"):  # nothing can be exported before it ends
+    if state in RESUMABLE:  # nothing can be exported before it ends
         return (resume_command(sweep), *show)
     if not has_best:
         return (*show, resume_command(sweep))
@@ -225,7 +204,7 @@ def sealed_report(
     plan: Plan,
     *,
     state: str,
-    winner: Winner | None,
+    winner: SealedWinner | None,
     budget: BudgetView | None,
     dataset: DatasetState | None,
     card: str = "",

@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tuner.files import write_text
 from tuner.report.charts import (
     CHART_STYLE,
     PALETTE,
@@ -116,9 +117,7 @@ def write(report: SweepReport, path: Path) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_text(render(report), encoding="utf-8")
-    temporary.replace(path)
+    write_text(path, render(report))
 
 
 def _heading(report: SweepReport) -> str:

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import socket
-import subprocess
-import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -21,24 +15,21 @@ from tuner.plan.plan import plan_from
 from tuner.report.curve_watch import curves_of_sweep, spent_on
 from tuner.report.facts import (
     ALL_STARTED,
-    CHARGED,
     PUBLIC_CLAIM,
-    RUNNING,
     NotStarted,
     not_started,
-    resume_command,
     sealed_report,
     sweep_report,
 )
 from tuner.report.sweep_report import SweepReport, TrialRow, budget_line, count, format_value, with_error
 from tuner.sweep import folder as sweeps
-from tuner.sweep.preflight import check_tracking
-from tuner.sweep.registration import STARTING
+from tuner.sweep.folder import CHARGED
 from tuner.sweep.sealed import WINNER, read_winner
-from tuner.sweep.winner import winner_of
+from tuner.sweep.status import RUNNING, SweepState, state_of
+from tuner.sweep.winner import choose_winner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from tuner.experiment import Experiment
     from tuner.plan.plan import Plan
@@ -51,19 +42,12 @@ if TYPE_CHECKING:
 __all__ = [
     "follow",
     "read_sweep",
-    "request_stop",
-    "serve",
-    "serve_ui",
     "status_text",
     "status_values",
-    "sync_tracking",
     "trial_text",
     "trial_values",
     "write_report",
 ]
-
-_ENDS_WITHIN = 5.0
-"""Seconds that a server has to end by itself."""
 
 
 def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
@@ -85,12 +69,12 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
     plan = plan_from(sweeps.read_json(sweep.plan), trials=experiment.search.trials)
     status = sweep.read_status()
     public = plan.accounting == "public"
-    entered = plan.private and not public and status.get("state", STARTING) != STARTING
+    entered = plan.private and not public and status.get("state", SweepState.STARTING) != SweepState.STARTING
     ledger = Ledger.open(experiment.ledger, create=False) if entered else None
     budget = None if ledger is None else SearchBudget(ledger, sweep.id)
     card, picture = _card(sweep)
     shown: dict[str, Any] = {
-        "state": sweep_state(sweep),
+        "state": state_of(sweep),
         "budget": None if budget is None else budget.view(),
         "dataset": None if ledger is None else ledger.dataset_state(ledger.search_state(sweep.id).dataset),
         "card": card,
@@ -136,7 +120,7 @@ def _rows(
         views.append(view)
         cost = None if budget is None else budget.trial_epsilon(view.id, budget.charged_steps(view.id))
         rows.append(TrialRow.of(view, curve=curve_of(stored), epsilon=cost))
-    chosen = winner_of(study, views, experiment)
+    chosen = choose_winner(study, views, experiment)
     return rows, not_started(study), curves_of_sweep(study, experiment), chosen
 
 
@@ -153,14 +137,6 @@ def _card(sweep: SweepFolder) -> tuple[str, str]:
     return "", ""
 
 
-def sweep_state(sweep: SweepFolder) -> str:
-    """The state that the sweep noted, or ``crashed`` when it says it runs and nobody drives it."""
-    state = str(sweep.read_status().get("state", STARTING))
-    if state in RUNNING and not sweeps.is_held(sweep):
-        return "crashed"
-    return state
-
-
 def status_values(storage: Path, name: str | None) -> dict[str, Any]:
     """How one sweep stands, or all of them.
 
@@ -168,7 +144,7 @@ def status_values(storage: Path, name: str | None) -> dict[str, Any]:
         InputError: there is no sweep of that name.
     """
     if name is not None:
-        return {"storage": str(storage), "sweeps": [_status(sweeps.find(storage, name))]}
+        return {"storage": str(storage), "sweeps": [_status(sweeps.find_sweep(storage, name))]}
     return {"storage": str(storage), "sweeps": [_status_or_why(sweep) for sweep in sweeps.list_sweeps(storage)]}
 
 
@@ -329,35 +305,6 @@ def follow(sweep: SweepFolder, *, every: float) -> None:
         time.sleep(every)
 
 
-def request_stop(sweep: SweepFolder) -> str:
-    """Ask a running sweep to stop; it sees the request at its next report."""
-    state = sweep_state(sweep)
-    if state not in RUNNING:
-        return f"{sweep.id} is not running ({state}); nothing to stop"
-    sweep.stop_request.touch()
-    if sweep.is_sealed:
-        return f"{sweep.id}: it ends soon and releases nothing; it stays charged, and {resume_command(sweep)} goes on"
-    return f"{sweep.id}: trials that run now finish, no new one starts, and what is left of the budget is kept"
-
-
-def sync_tracking(sweep: SweepFolder, uri: str | None = None) -> str:
-    """Send what MLflow has not got, or all of it to another address.
-
-    Raises:
-        InputError: the address is malformed, or the sweep is sealed and not over.
-        TrackingError: it does not answer; nothing is lost.
-    """
-    from tuner.recorder.mlflow_store import absolute_uri
-    from tuner.recorder.replay import replay
-
-    if sweep.is_sealed and read_winner(sweep) is None:
-        raise InputError(f"MLflow is told of a sealed sweep when it is over, got {sweep.id} which is not.")
-    if uri is not None:
-        check_tracking(uri)
-        uri = absolute_uri(uri)
-    return f"{sweep.id}, MLflow: {replay(sweep.root, uri=uri)}"
-
-
 def write_report(sweep: SweepFolder, out: Path | None) -> Path:
     """Write the report page; it lies in the sweep's folder when no path is given."""
     from tuner.report.page import write
@@ -365,69 +312,3 @@ def write_report(sweep: SweepFolder, out: Path | None) -> Path:
     path = out or sweep.root / "report.html"
     write(read_sweep(sweep, spent=True), path)
     return path
-
-
-def serve_ui(uri: str, *, port: int) -> int:
-    """MLflow's own pages for a tracking store, on this machine only; the exit code of its server.
-
-    A tracking server shows its pages itself: for its address nothing is started, and its page is told.
-
-    Raises:
-        InputError: the store is a file that is not there, which looking must not make; or the port is in use.
-    """
-    from tuner.recorder.mlflow_store import absolute_uri, connect
-
-    store = absolute_uri(uri)
-    # MLflow opens as for language models, where an experiment has no runs, unless its address says otherwise.
-    page = "#/experiments?workflowType=machine_learning"
-    if store.startswith(("http://", "https://")):
-        click.echo(f"{store.rstrip('/')}/{page}   (a tracking server shows its own pages; none is started here)")
-        return 0
-    if store.startswith("sqlite:///") and not Path(store.removeprefix("sqlite:///")).exists():
-        raise InputError(f"a tracking store must be there to be shown, got {uri}. Run a search first, or give --uri.")
-    _require_free(port)
-    connect(store)  # makes or migrates the database alone, before the server's several processes open it
-    click.echo(f"http://127.0.0.1:{port}/{page}   (Ctrl-C ends)")
-    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", store, "--host", "127.0.0.1"]
-    return serve([*command, "--port", str(port)])
-
-
-def serve(command: Sequence[str]) -> int:
-    """Run a server until it ends, or until Ctrl-C or a termination ends it and all that it started.
-
-    MLflow's has a dozen processes, and those that are not told of the end outlive it.
-
-    Returns:
-        Its exit code; 0 when it was ended here.
-    """
-    server = subprocess.Popen(command, start_new_session=True)
-
-    def end(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        return server.wait()
-    except KeyboardInterrupt:
-        return 0
-    finally:
-        signal.signal(signal.SIGTERM, before)
-        for sign in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError):  # nobody is left
-                os.killpg(server.pid, sign)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                server.wait(timeout=_ENDS_WITHIN)
-
-
-def _require_free(port: int) -> None:
-    """Refuse a port that is in use: MLflow's server would end at once, after its address was told.
-
-    Raises:
-        InputError: it is.
-    """
-    with socket.socket() as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one whose server has just ended is free
-        try:
-            trial.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise InputError(f"port {port} is in use or not allowed ({error.strerror}); give --port N") from error

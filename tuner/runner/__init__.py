@@ -1,1 +1,1 @@
-"""Runs a sweep from its start to its end: one module for each accounting mode."""
+"""Runner of sweeps, from start to end: one module for each accounting mode."""

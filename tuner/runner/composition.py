@@ -1,4 +1,4 @@
-"""A sweep whose trials may all be seen: driven, recorded and shown as it runs."""
+"""An open sweep, all of whose trials may be seen: run, recorded and shown live."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING
 from trainables.rungs import checkpoint_path, checkpoint_step
 from tuner.errors import BudgetRefusedError, SweepInterrupted, TunerError
 from tuner.report.curve_watch import CurveWatch, curves_of_sweep
-from tuner.report.facts import not_started, resume_command, storage_option, sweep_report, unique_name
+from tuner.report.facts import not_started, sweep_report, unique_name
 from tuner.report.sweep_report import count
 from tuner.report.text import console, summary
-from tuner.runner.execution import Control, Ended, RunOptions, execute, sweep_info
+from tuner.runner.options import RunOptions, RunResult
+from tuner.runner.tracking import sweep_info
+from tuner.runner.trials import StopOnRequest, run_trials
 from tuner.study.types import Stop, StopReason, Suggestion, TrialState
 from tuner.study.views import read_trials
-from tuner.sweep.ready import training_spec
 from tuner.sweep.registration import leave
+from tuner.sweep.status import RESUMABLE, SweepState, resume_command, storage_option
 from tuner.sweep.sweep_study import open_sweep_study
-from tuner.sweep.winner import Chosen, winner_of
+from tuner.sweep.trial_spec import training_spec
+from tuner.sweep.winner import Chosen, choose_winner
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from tuner.recorder.sender import SendStatus
     from tuner.study.driver import StudyDriver
     from tuner.sweep.folder import SweepFolder
-    from tuner.sweep.ready import Prepared
+    from tuner.sweep.preflight import ReadySearch
 
 __all__ = ["run_open"]
 
@@ -42,20 +45,20 @@ _FOR_PAGES = {"card", "card_picture", "experiment", "facts", "scales", "spending
 
 
 def run_open(
-    sweep: SweepFolder, prepared: Prepared, ledger: Ledger | None, options: RunOptions, *, claim: str = ""
-) -> Ended:
-    """Run a sweep, or go on with it, until it ends.
+    sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger | None, options: RunOptions, *, claim: str = ""
+) -> RunResult:
+    """Run or resume a sweep until it ends.
 
     Args:
-        sweep: its folder, held by this process.
-        prepared: what it trains.
-        ledger: in which it is open; None when nothing is charged.
-        options: how it is run.
-        claim: what is said of the guarantee when nothing is charged; empty when there is none.
+        sweep: the sweep's folder, held by this process.
+        prepared: the search.
+        ledger: the ledger in which the search is open; None when nothing is charged.
+        options: options of this run.
+        claim: the sentence about the guarantee when nothing is charged; empty when there is none.
 
     Raises:
-        SweepInterrupted: Ctrl-C; it can be gone on with.
-        TunerError: it failed; it can be gone on with when the cause is fixed.
+        SweepInterrupted: Ctrl-C; the sweep can be resumed.
+        TunerError: the sweep failed; it can be resumed when the cause is fixed.
     """
     from tuner.privacy.ledger.search_budget import SearchBudget
     from tuner.recorder.recorder import MLflowRecorder
@@ -64,9 +67,9 @@ def run_open(
 
     experiment, plan, metric = prepared.experiment, prepared.plan, prepared.experiment.search.metric
     budget = SearchBudget(ledger, sweep.id) if ledger is not None else None
-    control = Control(sweep)
-    sweep.write_status(state="running", pid=os.getpid(), started=time.time())
-    state, detail = "failed", ""
+    control = StopOnRequest(sweep)
+    sweep.write_status(state=SweepState.RUNNING, pid=os.getpid(), started=time.time())
+    state, detail = SweepState.FAILED.value, ""
     study: Study | None = None
     try:
         study = open_sweep_study(sweep, experiment, plan)
@@ -130,27 +133,28 @@ def run_open(
             recorder.finish(stop.reason.value, reason=stop.detail)
             state, detail = stop.reason.value, stop.detail
     except (SweepInterrupted, KeyboardInterrupt) as error:
-        state = "interrupted"
+        state = SweepState.INTERRUPTED
         raise SweepInterrupted(
-            f"interrupted; {_what_it_costs(sweep, prepared, study, budget)} "
-            f"Go on with: {resume_command(sweep)}{' --local' if options.local else ''}"
+            "interrupted",
+            f"interrupted; {_what_it_costs(sweep, prepared, study, budget)} Resume with: "
+            f"{resume_command(sweep)}{' --local' if options.local else ''}",
         ) from error
     except TunerError as error:
         detail = type(error).__name__
         raise
     finally:
         sweep.write_status(state=state, detail=detail, trials=plan.trials, ended=time.time(), pid=None)
-        leave(ledger, sweep, over=state not in {"interrupted", "failed"})
+        leave(ledger, sweep, over=state not in RESUMABLE)
     return _conclude(sweep, prepared, ledger, options, study=study, stop=stop, sent=recorder.status(), claim=claim)
 
 
 def _chosen(study: Study, experiment: Experiment, plan: Plan) -> Chosen | None:
     trials = read_trials(study, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
-    return winner_of(study, trials, experiment)
+    return choose_winner(study, trials, experiment)
 
 
-def _info(sweep: SweepFolder, prepared: Prepared, *, claim: str) -> SweepInfo:
-    """What MLflow is told; of a public search that it was made on the public records, not on those of the file."""
+def _info(sweep: SweepFolder, prepared: ReadySearch, *, claim: str) -> SweepInfo:
+    """Return what MLflow receives. A public search reports the public records, not the private ones of the file."""
     info, public = sweep_info(sweep, prepared, claim=claim), prepared.experiment.search.public
     if prepared.plan.accounting != "public" or public is None:
         return info
@@ -165,21 +169,21 @@ def _info(sweep: SweepFolder, prepared: Prepared, *, claim: str) -> SweepInfo:
     )
 
 
-def _what_it_costs(sweep: SweepFolder, prepared: Prepared, study: Study | None, budget: SearchBudget | None) -> str:
-    """What going on pays for again: the steps, and protected scores, that were charged and are in no checkpoint."""
+def _what_it_costs(sweep: SweepFolder, prepared: ReadySearch, study: Study | None, budget: SearchBudget | None) -> str:
+    """Say what resuming costs: charged steps and protected scores that are in no checkpoint are charged again."""
     if budget is None:
-        return "nothing is charged here; trials go on from their last checkpoints."
+        return "nothing is charged here; trials continue from their last checkpoints."
     if study is None:
         return "what was charged stays charged."
     try:
         return f"what was charged stays charged. {_paid_again(sweep, prepared, study, budget)}"
-    except TunerError:  # the ledger does not answer just now; the interruption is what is to be told
+    except TunerError:  # the ledger does not answer, and the interruption matters more
         return (
             "what was charged stays charged, and what a trial was charged since its last checkpoint is charged again."
         )
 
 
-def _paid_again(sweep: SweepFolder, prepared: Prepared, study: Study, budget: SearchBudget) -> str:
+def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget: SearchBudget) -> str:
     plan = prepared.plan
     trials = read_trials(study, mode=prepared.experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
     promised, again, more, scores = budget.outstanding(), 0, 0, 0
@@ -193,7 +197,7 @@ def _paid_again(sweep: SweepFolder, prepared: Prepared, study: Study, budget: Se
         more += max(rest.steps - kept.steps, 0)
         scores += max(rest.releases - kept.releases, 0)
     if not more and not scores:
-        return "Every step that was charged is in a checkpoint: going on repeats none."
+        return "Every charged step is in a checkpoint: resuming repeats none."
     view = budget.view()
     needs, left = [], []
     for number, what, part in ((more, "step", view), (scores, "protected score", view.validation)):
@@ -204,15 +208,15 @@ def _paid_again(sweep: SweepFolder, prepared: Prepared, study: Study, budget: Se
     if scores and view.validation is not None and view.validation.left_steps is not None:
         short = short or scores > view.validation.left_steps
     return (
-        f"{count(again, 'charged step')} {'is' if again == 1 else 'are'} in no checkpoint, and going on trains and "
+        f"{count(again, 'charged step')} {'is' if again == 1 else 'are'} in no checkpoint, and resuming trains and "
         f"charges them again. That needs {' and '.join(needs)} more than is reserved; {' and '.join(left)} "
         f"{'are' if len(left) > 1 or not left[0].startswith('1 ') else 'is'} left"
-        f"{': too little for every trial that was cut off to end.' if short else '.'}"
+        f"{': not enough to finish every interrupted trial.' if short else '.'}"
     )
 
 
 def _execute(
-    driver: StudyDriver, sweep: SweepFolder, prepared: Prepared, budget: SearchBudget | None, options: RunOptions
+    driver: StudyDriver, sweep: SweepFolder, prepared: ReadySearch, budget: SearchBudget | None, options: RunOptions
 ) -> Stop:
     from tuner.executors.base import Charge, NoCharge
 
@@ -236,11 +240,11 @@ def _execute(
     def charge_for(trial_id: str) -> Charge:
         return NoCharge() if budget is None else budget.charge_for(trial_id)
 
-    return execute(driver, prepared, options, folder=sweep.root, spec_for=spec_for, charge_for=charge_for)
+    return run_trials(driver, prepared, options, folder=sweep.root, spec_for=spec_for, charge_for=charge_for)
 
 
 def _kept(stop: Stop, budget: SearchBudget | None) -> Stop:
-    """Say what a search that ended because its best was found has kept. The claim stays the cap."""
+    """Add to the reason what is left of the budget when the best was found early. The claim is still the cap."""
     if stop.reason is not StopReason.FOUND or budget is None:
         return stop
     view = budget.view()
@@ -252,7 +256,7 @@ def _kept(stop: Stop, budget: SearchBudget | None) -> Stop:
 
 def _conclude(
     sweep: SweepFolder,
-    prepared: Prepared,
+    prepared: ReadySearch,
     ledger: Ledger | None,
     options: RunOptions,
     *,
@@ -260,13 +264,13 @@ def _conclude(
     stop: Stop,
     sent: SendStatus,
     claim: str,
-) -> Ended:
-    """Say how it ended."""
+) -> RunResult:
+    """Print and return the result."""
     from tuner.privacy.ledger.search_budget import SearchBudget
 
     experiment, plan = prepared.experiment, prepared.plan
     trials = read_trials(study, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
-    chosen = winner_of(study, trials, experiment)
+    chosen = choose_winner(study, trials, experiment)
     report = sweep_report(
         sweep,
         experiment,
@@ -281,7 +285,7 @@ def _conclude(
         curves=curves_of_sweep(study, experiment),
         chosen=chosen,
     )
-    if claim or not options.next_commands:  # what comes next is the charged run, or the export
+    if claim or not options.next_commands:  # the charged run or the export comes next
         report = replace(report, next_commands=())
     values = asdict(report)
     values |= {"folder": str(sweep.root), "plan": plan.as_dict(), "tracking": asdict(sent)}
@@ -293,9 +297,11 @@ def _conclude(
     if options.summary and not options.as_json:
         console().print(summary(report))
         if not sent.complete:
-            options.say(f"MLflow: {sent}. Send the rest later: tune sync {unique_name(sweep)}{storage_option(sweep)}")
+            options.say(
+                f"MLflow: {sent}. Send the rest later with: tune sync {unique_name(sweep)}{storage_option(sweep)}"
+            )
     code = 0
     if not any(trial.state in {TrialState.COMPLETE, TrialState.PRUNED} for trial in trials):
         refused = stop.reason is StopReason.BUDGET and not trials
         code = BudgetRefusedError.exit_code if refused else TunerError.exit_code
-    return Ended(code=code, state=stop.reason.value, values=values)
+    return RunResult(code=code, state=stop.reason.value, values=values)

@@ -1,4 +1,4 @@
-"""The command `landscape`: how flat the loss of exported models is, on PUBLIC records, in numbers and pictures."""
+"""The command `landscape`: the flatness of the loss of exported models on PUBLIC records, in numbers and pictures."""
 
 from __future__ import annotations
 
@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any
 import tuner
 from trainables.data import check_present, info, load
 from tuner.errors import InputError
-from tuner.export.exported_models import Exported, read_export, records_of, same_records, same_shape
+from tuner.export.exported_models import (
+    Exported,
+    read_export,
+    records_to_measure,
+    require_same_records,
+    require_same_shape,
+)
 from tuner.export.landscape_values import measured
+from tuner.files import write_text
 
 if TYPE_CHECKING:
     import torch
@@ -24,21 +31,21 @@ __all__ = ["LandscapeOptions", "landscape_command"]
 
 @dataclass(frozen=True, kw_only=True)
 class LandscapeOptions:
-    """What is measured, and where it is written.
+    """What to measure, and where to write it.
 
     Attributes:
-        public_data: the user's word that the records are public; without it nothing is read.
+        public_data: the user's confirmation that the records are public; without it nothing is read.
         data_dir: folder with the data sets.
-        dataset: a shipped data set instead of the models' own.
+        dataset: a shipped data set to use instead of the models' own.
         split: 'validation' or 'test'.
-        records: how many of the split's records at most, spread evenly over it.
+        records: maximum number of records, spread evenly over the split.
         radius: ε_s of the sharpness.
-        iterations: gradient steps of one start of its search.
-        restarts: random starts, besides the one at the model.
-        extent: the slices span α in [−extent, extent].
-        points: of the line.
+        iterations: gradient steps of each start of the search for the sharpness.
+        restarts: random starts, in addition to the one at the model.
+        extent: slices cover α in [−extent, extent].
+        points: points of the line.
         plane: points along each side of a plane; None draws none.
-        seed: public, of directions and starts.
+        seed: public seed of directions and starts.
         out: folder to write; None is `landscape` in the first model's folder.
     """
 
@@ -62,36 +69,37 @@ def landscape_command(
 ) -> dict[str, Any]:
     """Measure exported models on public records, and write the numbers and the pictures.
 
-    Formal guarantee: what is told of the TRAINING records is post-processing of models that were released, and costs
-    nothing. Of the records that it is computed on it protects none: so they must be public.
+    Formal guarantee: for the TRAINING records the result is post-processing of released models and costs nothing. The
+    records on which it is computed are not protected, so they must be public.
 
     Args:
-        folders: of `tune export`, one a model.
+        folders: folders of `tune export`, one a model.
         options: what to measure.
-        say: told which model is being measured.
+        say: receives a line for each model before it is measured.
 
     Returns:
-        Everything that was measured, as it was written to `landscape.json`.
+        Everything measured, as written to `landscape.json`.
 
     Raises:
-        InputError: the data were not said to be public, the models do not belong together, a folder is not an export.
+        InputError: the records were not confirmed to be public, the models cannot be compared, or a folder is not an
+            export.
         trainables.errors.TrainableError: the data are missing, or a number is out of its range.
-        In both cases nothing was written.
+        In both cases nothing is written.
     """
     from tuner.report.landscape_pictures import line_svg, plane_svg
 
     _require_public(options)
     _require_numbers(options)
     exports = [read_export(folder) for folder in folders]
-    same_records(exports, dataset=options.dataset, split=options.split)
+    require_same_records(exports, dataset=options.dataset, split=options.split)
     out = options.out or folders[0] / "landscape"
     _require_writable(out)
-    request = records_of(exports[0], dataset=options.dataset, data_dir=options.data_dir)
+    request = records_to_measure(exports[0], dataset=options.dataset, data_dir=options.data_dir)
     if options.dataset is not None:
-        same_shape(exports, info(request), data_dir=options.data_dir)
+        require_same_shape(exports, info(request), data_dir=options.data_dir)
     check_present(request)
     about = info(request)
-    # All models before the first is measured: what cannot be measured is said at once.
+    # Build all models before measuring the first one, so that a broken one is reported at once.
     modules = [export.module(input_shape=about.input_shape, classes=about.classes) for export in exports]
     splits = load(request)
     held = {"validation": (splits.x_validation, splits.y_validation), "test": (splits.x_test, splits.y_test)}
@@ -120,23 +128,24 @@ def landscape_command(
     files = [out / name for name in ("landscape.json", *pictures)]
     out.mkdir(parents=True, exist_ok=True)
     for name, picture in pictures.items():
-        (out / name).write_text(picture, encoding="utf-8")
+        write_text(out / name, picture)
     values["files"] = [str(path) for path in files]
-    files[0].write_text(json.dumps(values, indent=2, allow_nan=False), encoding="utf-8")
+    write_text(files[0], json.dumps(values, indent=2, allow_nan=False))
     return values
 
 
 def _require_public(options: LandscapeOptions) -> None:
     if not options.public_data:
         raise InputError(
-            "the loss around a model is told only of records that are public: it is an exact function of them, "
-            "no noise covers it, and what is written here leaves the machine. Add --public-data if the records of the "
-            "split may be known to everyone who sees the result; if not, name a public set with --dataset."
+            "public-data-unconfirmed",
+            "The loss around a model is an exact function of the records, without noise, and may only be "
+            "computed on public records. Add `--public-data` if everyone who sees the result may know the "
+            "records; otherwise name a public data set with `--dataset`.",
         )
 
 
 def _require_numbers(options: LandscapeOptions) -> None:
-    """Refuse them here, not after the first model was measured."""
+    """Refuse invalid numbers before the first model is measured."""
     from trainables.landscape import check_box, check_grid
 
     check_box(options.radius, iterations=options.iterations, restarts=options.restarts)
@@ -145,21 +154,22 @@ def _require_numbers(options: LandscapeOptions) -> None:
             continue
         if not (points >= 3 and points % 2 == 1):
             raise InputError(
-                f"{option} must be odd and at least 3, so that the model itself is one of the points, got {points}. "
-                f"Write {option} {max(3, points + 1)}."
+                "grid-points-invalid",
+                f"{option} must be odd and at least 3, so that the model is one of the points (got {points}). "
+                f"Use {option} {max(3, points + 1)}.",
             )
         check_grid(options.extent, points=points, dimensions=1 if option == "--points" else 2)
 
 
 def _require_writable(out: Path) -> None:
-    """Hours of measuring must not end at a folder that cannot be made; nothing is made yet."""
+    """Refuse a folder that cannot be created, before hours of measuring. Nothing is created yet."""
     there = next(path for path in (out, *out.absolute().parents) if path.exists())
     if not (there.is_dir() and os.access(there, os.W_OK)):
-        raise InputError(f"--out must be a folder that can be written, got {out}. Choose another one.")
+        raise InputError("output-unwritable", f"The folder {out} of `--out` cannot be written. Choose another folder.")
 
 
 def _labels(exports: Sequence[Exported]) -> list[str]:
-    """The folders' names, or the whole paths where two are the same."""
+    """Return the folders' names, or their whole paths when two names are equal."""
     names = [export.folder.resolve().name for export in exports]
     return names if len(set(names)) == len(names) else [str(export.folder) for export in exports]
 
@@ -175,7 +185,7 @@ def _notes(split: str) -> list[str]:
 
 
 def _spread(rows: torch.Tensor, count: int) -> torch.Tensor:
-    """At most `count` rows, evenly spread: the first ones of a file may all be of one label."""
+    """Return at most `count` rows, evenly spread, because the first rows of a file may all have one label."""
     size = len(rows)
     return rows if size <= count else rows[[at * size // count for at in range(count)]]
 
@@ -183,7 +193,7 @@ def _spread(rows: torch.Tensor, count: int) -> torch.Tensor:
 def _measured(
     export: Exported, module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, options: LandscapeOptions
 ) -> dict[str, Any]:
-    """The sharpness and the slices of one model."""
+    """Return the sharpness and the slices of one model."""
     try:
         return measured(
             module,
@@ -201,6 +211,8 @@ def _measured(
         if not export.own_model:
             raise
         raise InputError(
-            f"the model in {export.folder} must work in double precision on {len(targets)} records, got "
-            f"{type(error).__name__}: {error}. Make its tensors of the type of its parameters, or give fewer --records."
+            "model-code-failed",
+            f"The model in {export.folder} fails in double precision on {len(targets)} records "
+            f"({type(error).__name__}: {error}). Create its tensors with the dtype of its parameters, or use "
+            "fewer `--records`.",
         ) from error

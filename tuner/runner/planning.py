@@ -1,4 +1,7 @@
-"""The command `plan`: the plan in words or values, with a guess of the wall time that touches no record."""
+"""The commands `plan` and `validate`: the plan as text or values, with an estimate of the wall time.
+
+No record is read here: steps are timed on random numbers.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,12 @@ import math
 import shlex
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tuner.errors import BudgetRefusedError
+from search_spaces.errors import DomainError
+from trainables.errors import TrainableError
+from tuner.errors import BudgetRefusedError, TunerError
 from tuner.experiment import find_file, load_experiment
 from tuner.plan.comparison import comparison
 from tuner.plan.plan import rung_steps
@@ -16,39 +22,74 @@ from tuner.report.plan_facts import plan_text, plan_warnings, search_facts
 from tuner.report.text import console
 from tuner.report.text import plan as plan_panel
 from tuner.study.promotion import each_level
-from tuner.sweep.ready import Prepared, check_model, prepare, training_spec, users_code
-from tuner.sweep.registration import split_of
+from tuner.sweep.preflight import ReadySearch, check_model, prepare, running_own_model
+from tuner.sweep.registration import dataset_refusal, ledger_state, ledger_user, split_of
 from tuner.sweep.sweep_study import check_search
+from tuner.sweep.trial_spec import training_spec
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tuner.privacy.ledger.state import DatasetState
 
-__all__ = ["all_warnings", "guess_wall_time", "plan_command", "seconds_in_words", "validate_file"]
+__all__ = [
+    "CheckedFile",
+    "PlanAnswer",
+    "all_warnings",
+    "check_files",
+    "guess_wall_time",
+    "plan_command",
+    "seconds_in_words",
+]
 
-_MANY_STEPS = 1000  # a trial's length where only the order of its reports matters
-_LEDGER = "sqlite:///runs/ledger.db"  # where the commands look by themselves
+_MANY_STEPS = 1000  # length of a trial, where only the order of its reports matters
+_LEDGER = "sqlite:///runs/ledger.db"  # default of the commands
 _TIMED_STEPS = 3
 _TIMED_SECONDS = 10.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlanAnswer:
+    """Result of `tune plan`.
+
+    Attributes:
+        values: the plan, what the same budget buys in each mode (``comparison``), what the data set has committed, its
+            cap, why that cap would refuse the search (``refused``, or None), the warnings, and ``wall_time_seconds``
+            (None when not estimated).
+        refusal: the error with which the data set's cap would refuse the search, or None.
+    """
+
+    values: dict[str, object]
+    refusal: BudgetRefusedError | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedFile:
+    """Result of `tune validate` for one experiment file.
+
+    Attributes:
+        valid: whether the file has no problem.
+        text: one line, or all problems.
+        warnings: one line each.
+    """
+
+    valid: bool
+    text: str
+    warnings: tuple[str, ...] = ()
+
+
 def plan_command(
     file: str, overrides: Sequence[str], *, data_dir: str | None, timing: bool, say: Callable[[str], None] | None
-) -> dict[str, object]:
-    """Plan, and show the plan unless a program is reading.
+) -> PlanAnswer:
+    """Plan a search, and print the plan unless the output is JSON.
 
     Args:
-        file: a path, else the name of a shipped file.
+        file: a path, or the name of a shipped file.
         overrides: ``key=value`` each.
         data_dir: folder with the data sets; a plan does not need them.
-        timing: whether to time a few steps on random numbers; that takes a few seconds. The model is tried in any case.
-        say: None when a program is reading.
+        timing: time a few steps on random numbers, which takes a few seconds. The model is tried in any case.
+        say: prints a line; None when the output is JSON.
 
     Returns:
-        The plan's values, with what the same budget buys in each mode (``comparison``), what the data set has
-        committed, its cap, why that cap would refuse the search (``refused``, or None), the warnings, and
-        ``wall_time_seconds`` (None when not guessed).
+        The plan's values and the error with which the data set's cap would refuse the search.
     """
     prepared = prepare(file, overrides, data_dir=data_dir, need_data=False)
     check_search(prepared.experiment, prepared.plan.rungs)
@@ -69,7 +110,7 @@ def plan_command(
                     warnings=warnings,
                     wall_time=words,
                     comparison=modes,
-                    user=_user(prepared) if dataset is not None else "",
+                    user=ledger_user(prepared) if dataset is not None else "",
                     set_cap=_set_cap(prepared),
                     search=search_facts(prepared.experiment),
                 )
@@ -79,78 +120,43 @@ def plan_command(
             say(f"next: tune run {file}{''.join(f' --set {shlex.quote(each)}' for each in overrides)}")
     committed = None if dataset is None else {"epsilon": dataset.committed_epsilon, "delta": dataset.committed_delta}
     cap = None if dataset is None or dataset.cap is None else vars(dataset.cap)
-    return {
+    values = {
         **prepared.plan.as_dict(),
         "comparison": [row.as_dict() for row in modes],
         "dataset_committed": committed,
         "dataset_cap": cap,
-        "refused": refusal,
+        "refused": None if refusal is None else str(refusal),
         "warnings": list(warnings),
         "wall_time_seconds": seconds,
     }
+    return PlanAnswer(values=values, refusal=refusal)
 
 
-def validate_file(name: str, overrides: Sequence[str]) -> tuple[Path, tuple[str, ...]]:
-    """Read one experiment file and check all of it; where it was found, and its warnings.
-
-    Raises:
-        InputError: something is wrong with it.
-    """
-    path, _ = find_file(name)
-    experiment = load_experiment(path, overrides)
-    check_search(experiment, rung_steps(experiment.search.rungs, _MANY_STEPS))
-    return path, experiment.warnings()
+def check_files(names: Sequence[str], overrides: Sequence[str]) -> list[CheckedFile]:
+    """Read experiment files and check all of each; a file with problems does not hide those of the others."""
+    return [_checked(name, overrides) for name in names]
 
 
-def ledger_state(prepared: Prepared) -> DatasetState | None:
-    """What the data set's ledger holds; None when the search is not private, or nothing was ever charged."""
-    from tuner.privacy.ledger.ledger import Ledger
-
-    url = prepared.experiment.ledger
-    if not prepared.plan.private or not Ledger.exists(url):
-        return None
-    return Ledger.open(url, create=False).dataset_state(prepared.owner)
-
-
-def dataset_refusal(prepared: Prepared, dataset: DatasetState | None) -> str | None:
-    """Why the data set's cap would refuse this search now, or None. The ledger itself decides, when it is opened."""
-    from tuner.privacy.ledger.admission import admit_search, units_at
-
-    if dataset is None:
-        return None
-    plan = prepared.plan
-    order = None if dataset.cap is None else dataset.cap.order
+def _checked(name: str, overrides: Sequence[str]) -> CheckedFile:
     try:
-        admit_search(
-            dataset,
-            epsilon=plan.epsilon,
-            delta=plan.delta,
-            units=units_at(order, plan.training_allowance, plan.validation_allowance),
-            unit=plan.unit,
-            user=_user(prepared),
-            what="this search",
-        )
-    except BudgetRefusedError as error:
-        return str(error)
-    return None
+        path, _ = find_file(name)
+        experiment = load_experiment(path, overrides)
+        check_search(experiment, rung_steps(experiment.search.rungs, _MANY_STEPS))
+    except (TunerError, TrainableError, DomainError) as error:
+        return CheckedFile(valid=False, text=f"error: {error}")
+    warnings = tuple(f"{path}: warning: {warning}" for warning in experiment.warnings())
+    return CheckedFile(valid=True, text=f"{path}: valid", warnings=warnings)
 
 
-def _user(prepared: Prepared) -> str:
-    """Who would open the search, as the ledger knows them."""
-    from tuner.privacy.ledger.ledger import Ledger
-
-    return Ledger.open(prepared.experiment.ledger, create=False).user()
-
-
-def _set_cap(prepared: Prepared) -> str:
-    """The command that gives the records their cap, in the ledger that the file names."""
+def _set_cap(prepared: ReadySearch) -> str:
+    """Return the command that sets the cap of the records, in the ledger that the file names."""
     url = prepared.experiment.ledger
     where = "" if url == _LEDGER else f" --ledger {shlex.quote(url)}"
     return f"tune budget set {shlex.quote(prepared.owner)} --epsilon E --delta D{where}"
 
 
-def all_warnings(prepared: Prepared, dataset: DatasetState | None) -> tuple[str, ...]:
-    """What is allowed and yet worth knowing before the budget is spent, one sentence each."""
+def all_warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tuple[str, ...]:
+    """Return what is allowed but worth knowing before the budget is spent, one sentence each."""
     return (
         *prepared.experiment.warnings(),
         *plan_warnings(prepared.plan),
@@ -158,10 +164,10 @@ def all_warnings(prepared: Prepared, dataset: DatasetState | None) -> tuple[str,
     )
 
 
-def split_warnings(prepared: Prepared, dataset: DatasetState | None) -> tuple[str, ...]:
-    """Whether an earlier search on these records set others aside: then no one statement covers all of them.
+def split_warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tuple[str, ...]:
+    """Warn when an earlier search on these records used another validation split: no single claim covers both then.
 
-    Where both protected their scores every record is charged in both, whichever part it was in.
+    There is no warning when both searches protect their scores, because then both charge every record.
     """
     here, protected = split_of(prepared.experiment), prepared.plan.validation is not None
     earlier = () if dataset is None else (each for each in dataset.searches if each.counts)
@@ -170,35 +176,36 @@ def split_warnings(prepared: Prepared, dataset: DatasetState | None) -> tuple[st
     if other is None:
         return ()
     return (
-        f"{other.search} used another validation split: what validated there, outside any guarantee, may train here. "
-        "Keep dataset.validation as it was, so that the committed total covers all that trains.",
+        f"{other.search} used another validation split: its validation records, which no guarantee covers, "
+        "may be training records here. "
+        "Keep dataset.validation unchanged, so that the committed total covers all training records.",
     )
 
 
-def guess_wall_time(prepared: Prepared) -> float:
-    """Seconds that the search may take on this machine: the plan's steps, at the speed of a few on random numbers.
+def guess_wall_time(prepared: ReadySearch) -> float:
+    """Estimate the seconds that the search takes on this machine, from a few steps on random numbers.
 
-    The parameters timed are the dearest of the space (most smoothing samples and views; where the samples rise within a
-    trial, each level for its share of the steps), but pruning, scoring,
-    start-up (about ten seconds) and what concurrent trials take from each other are left out.
+    The most expensive parameters of the space are timed (most smoothing samples and views; when the number of samples
+    grows within a trial, each level for its share of the steps). Pruning, scoring, start-up (about ten seconds) and the
+    slowdown by concurrent trials are not included.
     """
     from trainables.timing import seconds_per_step
 
     experiment, plan = prepared.experiment, prepared.plan
-    dearest = experiment.space.sample(_Dearest())
+    costly = experiment.space.sample(_MostExpensive())
     seconds = 0.0
-    for share, parameters in each_level(dearest, rungs=plan.rungs):
+    for share, parameters in each_level(costly, rungs=plan.rungs):
         spec = training_spec(experiment, prepared.request, plan, parameters=parameters, number=0)
-        with users_code(prepared):
+        with running_own_model(prepared):
             taken = statistics.median(seconds_per_step(spec, steps=_TIMED_STEPS, at_most=_TIMED_SECONDS))
         seconds += share * taken
     trials = plan.trials_at_most or plan.trials_that_fit
     rounds = math.ceil(trials / experiment.resources.concurrent_trials) + (1 if plan.public is not None else 0)
-    return seconds * plan.shape_of(dearest).steps * rounds
+    return seconds * plan.shape_of(costly).steps * rounds
 
 
-class _Dearest:
-    """Chooses the largest number everywhere, and the first option."""
+class _MostExpensive:
+    """Suggestion of the largest number everywhere, and of the first option."""
 
     def uniform(self, name: str, low: float, high: float, *, log: bool) -> float:
         return high if name.startswith("smoothing") or name == "epochs" else low
@@ -212,7 +219,7 @@ class _Dearest:
 
 
 def seconds_in_words(seconds: float) -> str:
-    """``under a second``, ``about 40 s``, ``about 12 min``, ``about 3.5 h``."""
+    """Return a duration as text: ``under a second``, ``about 40 s``, ``about 12 min``, ``about 3.5 h``."""
     if seconds < 1:
         return "under a second"
     if seconds < 90:

@@ -1,7 +1,7 @@
-"""Public mode: the search runs on records that anyone may see, and one run of the best on the private ones.
+"""Public mode: a search on public records, then one charged run of the best configuration on the private records.
 
-Two sweeps: the search, which is charged nowhere, and the charged run, an ordinary search of one trial with an entry of
-its own in the ledger. Which one goes on after an interruption stands in the status of the first.
+These are two sweeps: the search, which is charged nowhere, and the charged run, an ordinary search of one trial with
+its own entry in the ledger. The status of the first says which one to resume after an interruption.
 """
 
 from __future__ import annotations
@@ -11,89 +11,99 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainables.data import check_present, info, same_records
-from tuner.errors import BudgetRefusedError, InputError, TunerError
+from tuner.errors import InputError, TunerError
 from tuner.experiment import load_experiment
-from tuner.report.facts import CHARGED, PUBLIC_CLAIM, on_public, resume_command
+from tuner.files import write_text
+from tuner.report.facts import PUBLIC_CLAIM, on_public
 from tuner.runner.composition import run_open
-from tuner.runner.execution import Ended, RunOptions
-from tuner.runner.planning import dataset_refusal, ledger_state
-from tuner.runner.start import go_on, make, make_again, pick_up, settle, start
-from tuner.study.types import StopReason
+from tuner.runner.options import RunOptions, RunResult
+from tuner.runner.start import (
+    continue_sweep,
+    ready_to_resume,
+    resolved,
+    start_sweep,
+    write_new_sweep,
+    write_resumed_sweep,
+)
 from tuner.sweep import folder as sweeps
-from tuner.sweep.folder import SweepFolder
-from tuner.sweep.ready import Prepared, prepare
+from tuner.sweep.folder import CHARGED, SweepFolder
+from tuner.sweep.preflight import ReadySearch, prepare
+from tuner.sweep.registration import dataset_refusal, ledger_state
+from tuner.sweep.status import FINISHED, resume_command
 from tuner.sweep.sweep_study import open_sweep_study
-from tuner.sweep.winner import winner_of
+from tuner.sweep.winner import choose_winner
 
 if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.study.types import TrialView
 
-__all__ = ["charged_run", "go_on_public", "is_public_search", "run_public"]
+__all__ = ["charged_run", "is_public_search", "resume_public", "run_public"]
 
-_CHARGED = "charged_run"  # in the status: the id of the charged run, from before its folder is made
-_OVER = {StopReason.DONE.value, StopReason.GRID.value, StopReason.FOUND.value}
+_CHARGED = "charged_run"  # key of the status: id of the charged run, written before its folder is created
 
 
-def run_public(prepared: Prepared, options: RunOptions) -> Ended:
-    """Search on the public records, then train the best on the private ones.
+def run_public(prepared: ReadySearch, options: RunOptions) -> RunResult:
+    """Search on the public records, then train the best configuration on the private records.
 
     Raises:
-        BudgetRefusedError: the charged run does not fit the data set's cap; nothing was begun.
-        InputError: the public records are the private ones, or of another shape.
+        BudgetRefusedError: the charged run does not fit the data set's cap; nothing was started.
+        InputError: the public records are the private ones, or have another shape.
     """
-    prepared = settle(prepared)
+    prepared = resolved(prepared)
     refusal = dataset_refusal(prepared, ledger_state(prepared))
     if refusal is not None:
-        raise BudgetRefusedError(refusal)
-    search = _searching(prepared, options)
+        raise refusal
+    search = _on_public_records(prepared, options)
     sweep = sweeps.create(Path(prepared.experiment.storage), prepared.experiment.name)
     with sweeps.hold(sweep):
-        make(sweep, prepared)
-        return _both(sweep, prepared, search, options)
+        write_new_sweep(sweep, prepared)
+        return _run_both(sweep, prepared, search, options)
 
 
-def go_on_public(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> Ended:
-    """Go on in the phase in which it was left.
+def resume_public(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> RunResult:
+    """Resume a public search, or its charged run when that has started.
 
     Raises:
-        InputError: it must not be changed as is asked.
+        InputError: a setting was changed that must stay.
     """
     sweep.require_whole()
     with sweeps.hold(sweep):
-        prepared = pick_up(sweep, wanted, options)
+        prepared = ready_to_resume(sweep, wanted, options)
         if (
             sweep.read_status().get(_CHARGED)
             and wanted.search.trials != load_experiment(sweep.experiment).search.trials
         ):
             raise InputError(
-                f"the best configuration of {sweep.id} is chosen, and its charged run was begun: got search.trials "
-                f"{wanted.search.trials}. Start a new search; its charged run is charged beside this one."
+                "resume-changes-setting",
+                f"`search.trials` of {sweep.id} cannot be changed to {wanted.search.trials}: its best "
+                "configuration is chosen and its charged run has started. Start a new search; its charged run "
+                "is charged in addition.",
             )
-        search = _searching(prepared, options)
-        make_again(sweep, prepared)
-        options.say(f"going on with {sweep.id}")
-        return _both(sweep, prepared, search, options)
+        search = _on_public_records(prepared, options)
+        write_resumed_sweep(sweep, prepared)
+        options.say(f"resuming {sweep.id}")
+        return _run_both(sweep, prepared, search, options)
 
 
 def is_public_search(sweep: SweepFolder) -> bool:
-    """Whether a sweep is the search of public mode, which is charged nowhere."""
+    """Return whether a sweep is the search of public mode, which is charged nowhere."""
     return sweep.plan.exists() and sweeps.read_json(sweep.plan).get("accounting") == "public"
 
 
 def charged_run(sweep: SweepFolder) -> SweepFolder:
-    """The charged run of a public search; every other sweep is its own.
+    """Return the charged run of a public search; for every other sweep, the sweep itself.
 
     Raises:
-        InputError: it was not begun yet.
+        InputError: the charged run has not started yet.
     """
     if not is_public_search(sweep):
         return sweep
     charged = _charged(sweep)
     if charged is None or not charged.whole:
         raise InputError(
-            f"only the charged run of a public search can be exported, and that of {sweep.id} was not begun. "
-            f"Go on: {resume_command(sweep)}"
+            "charged-run-missing",
+            f"The charged run of {sweep.id} has not started, and only that run can be exported. Resume with: "
+            f"{resume_command(sweep)}",
         )
     return charged
 
@@ -103,70 +113,81 @@ def _charged(sweep: SweepFolder) -> SweepFolder | None:
     return SweepFolder(sweep.root.parent / known) if isinstance(known, str) else None
 
 
-def _searching(prepared: Prepared, options: RunOptions) -> Prepared:
-    """The search itself: the steps, noise and batch size of the charged run, on the public records.
+def _on_public_records(prepared: ReadySearch, options: RunOptions) -> ReadySearch:
+    """Return the search on the public records, with the steps, noise and batch size of the charged run.
 
     Raises:
-        InputError: the public records are the private ones, or of another shape.
+        InputError: the public records are the private ones, or have another shape.
     """
     request = prepared.experiment.public_request(options.data_dir or prepared.request.data_dir)
     check_present(request)
     about, private = info(request), prepared.about
     if about.input_shape != private.input_shape or about.classes != private.classes:
         raise InputError(
-            f"search.public must have the inputs and classes of the private records, {private.input_shape} in "
-            f"{private.classes} classes, got {about.input_shape} in {about.classes} of {about.name}. Name another set."
+            "public-records-shape",
+            f"`search.public` must have the same inputs and classes as the private records: {about.name} has "
+            f"{about.input_shape} in {about.classes} classes, the private records have {private.input_shape} in "
+            f"{private.classes}. Choose another data set.",
         )
     if same_records(request, prepared.request):
         raise InputError(
-            f"search.public must name other records than the private ones, got {about.name}, which holds the records "
-            f"of {private.name}. Name a data set that anyone may see."
+            "public-records-private",
+            f"`search.public` holds the same records as the private data set {private.name} (got {about.name}). "
+            "Choose a data set that everyone may see.",
         )
     return replace(prepared, request=request, about=about, plan=on_public(prepared.plan))
 
 
-def _both(sweep: SweepFolder, prepared: Prepared, search: Prepared, options: RunOptions) -> Ended:
+def _run_both(sweep: SweepFolder, prepared: ReadySearch, search: ReadySearch, options: RunOptions) -> RunResult:
     searched: dict[str, Any] = {"sweep": sweep.id}
     if _charged(sweep) is None:
         ended = run_open(sweep, search, None, options, claim=PUBLIC_CLAIM)
         searched |= {key: ended.values[key] for key in ("state", "best", "chosen", "trials")}
-        if ended.state not in _OVER:
-            options.say(f"The charged run was not begun. Go on with: {resume_command(sweep)}")
-        if ended.code or ended.state not in _OVER:
+        if ended.state not in FINISHED:
+            options.say(f"The charged run has not started. Resume with: {resume_command(sweep)}")
+        if ended.code or ended.state not in FINISHED:
             return replace(ended, values=ended.values | {"charged_run": None})
-        sweep.write_status(**{_CHARGED: sweeps.new_id(_charged_name(prepared.experiment), after=sweep.id)})
+        sweep.write_status(**{_CHARGED: sweeps.new_sweep_id(_charged_name(prepared.experiment), after=sweep.id)})
     charged = _charged(sweep)
     if charged is None:
-        raise TunerError(f"{sweep.status} must name the charged run, and does not. Restore it from a copy.")
+        raise TunerError(
+            "sweep-files-changed", f"{sweep.status} does not name the charged run. Restore the file from a copy."
+        )
     if charged.whole:
-        ended = go_on(charged, load_experiment(charged.experiment), options)
+        ended = continue_sweep(charged, load_experiment(charged.experiment), options)
     else:
-        ended = _begin_charged(sweep, prepared, search, charged, options)
+        ended = _start_charged(sweep, prepared, search, charged, options)
     return replace(ended, values=ended.values | {"public_search": searched})
 
 
-def _begin_charged(
-    sweep: SweepFolder, prepared: Prepared, search: Prepared, charged: SweepFolder, options: RunOptions
-) -> Ended:
+def _start_charged(
+    sweep: SweepFolder, prepared: ReadySearch, search: ReadySearch, charged: SweepFolder, options: RunOptions
+) -> RunResult:
     from tuner.study.views import read_trials
 
     experiment, plan = prepared.experiment, prepared.plan
     study = open_sweep_study(sweep, experiment, search.plan)
     trials = read_trials(study, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
-    chosen = winner_of(study, trials, experiment)
+    chosen = choose_winner(study, trials, experiment)
     if chosen is None:
-        raise TunerError(f"a public search must have a complete trial before the charged run, got none in {sweep.id}.")
+        raise TunerError(
+            "public-search-empty",
+            f"The public search {sweep.id} has no complete trial, so there is no configuration to train on the "
+            "private records. Start a new search.",
+        )
     best = chosen.trial
     file = sweep.root / "charged_run.yaml"
-    sweeps.write_text(file, _charged_file(prepared, best))
+    write_text(file, _charged_file(prepared, best))
     one = prepare(str(file), (), data_dir=options.data_dir or sweep.data_dir)
     if one.plan.mechanism != plan.mechanism or one.plan.steps_per_trial != plan.steps_per_trial:
         raise TunerError(
-            f"the charged run must be the one that was planned, {plan.steps_per_trial} steps of {plan.mechanism}, got "
-            f"{one.plan.steps_per_trial} of {one.plan.mechanism}. Start again."
+            "charged-run-differs",
+            f"The charged run was planned with {plan.steps_per_trial} steps of {plan.mechanism}, but this "
+            f"version of the program plans {one.plan.steps_per_trial} of {one.plan.mechanism}. Start a new "
+            "search.",
         )
     which = chosen.why or f"trial {best.number} was the best"
-    options.say(f"{which}; it is trained once on the private records, and that is charged")
+    options.say(f"{which}; it is now trained once on the private records, and that run is charged")
     public = experiment.search.public
     facts: dict[str, object] = {
         "dataset": search.about.name,
@@ -177,7 +198,7 @@ def _begin_charged(
         "pruner": experiment.search.pruner.name,
         "declared_by": "the experiment file",
     }
-    _, ended = start(one, options, sweep_id=charged.id, public_search=facts)
+    _, ended = start_sweep(one, options, sweep_id=charged.id, public_search=facts)
     return ended
 
 
@@ -185,14 +206,14 @@ def _charged_name(experiment: Experiment) -> str:
     return f"{experiment.name[:55]}{CHARGED}"
 
 
-def _charged_file(prepared: Prepared, best: TrialView) -> str:
-    """The experiment file of the charged run: one trial with the best configuration, and the whole of the budget."""
+def _charged_file(prepared: ReadySearch, best: TrialView) -> str:
+    """Return the experiment file of the charged run: one trial with the best configuration and the whole budget."""
     from tuner.experiment.yamlfile import dump
 
     experiment, plan = prepared.experiment, prepared.plan
     values = experiment.model_dump(mode="json", by_alias=True)
     values["name"] = _charged_name(experiment)
-    values["seed"] = (experiment.seed + best.number) % 2**32  # the trial's own
+    values["seed"] = (experiment.seed + best.number) % 2**32  # the trial's seed
     values["privacy"]["accounting"] = "composition"
     if plan.noise_source == "calibrated":
         values["privacy"]["noise_multiplier"] = "auto"

@@ -1,8 +1,8 @@
-"""A sealed search: run where only the operator looks, and when all of it is over the winner is let out, alone.
+"""Sealed search: it runs where only the operator may look, and releases only its winner.
 
-Formal guarantee: what is written outside `sealed/`, printed and sent is a function of the winner, of the experiment
-file and of the time at which it is let out, which is not hidden. The winner has the (ε, δ) that `privacy.selection` has
-for the law of K in the plan (docs/guarantees.md).
+Formal guarantee: everything written outside `sealed/`, printed or uploaded is a function of the winner, the experiment
+file and the time of the release, which is not hidden. The winner has the (ε, δ) that
+`tuner.privacy.accountant.selection` computes for the law of K in the plan (docs/guarantees.md).
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from typing import TYPE_CHECKING
 from trainables.rungs import log_for_operator
 from tuner.errors import SweepInterrupted, TrackingError, TunerError
 from tuner.privacy.accountant.filters import Sealed
-from tuner.report.facts import resume_command, sealed_report, storage_option
+from tuner.report.facts import sealed_report
 from tuner.report.text import console, summary
-from tuner.runner.execution import Control, Ended, RunOptions, execute, sweep_info
+from tuner.runner.options import RunOptions, RunResult
+from tuner.runner.tracking import sweep_info
+from tuner.runner.trials import StopOnRequest, run_trials
 from tuner.study.types import StopReason, Suggestion, TrialState, TrialView
-from tuner.sweep.ready import training_spec
 from tuner.sweep.registration import leave
-from tuner.sweep.sealed import SealedRuns, Winner, private_files, read_winner, release
+from tuner.sweep.sealed import SealedRuns, SealedWinner, private_files, read_winner, release
+from tuner.sweep.status import SweepState, resume_command, storage_option
 from tuner.sweep.sweep_study import open_sweep_study
+from tuner.sweep.trial_spec import training_spec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,77 +36,82 @@ if TYPE_CHECKING:
     from tuner.privacy.ledger.ledger import Ledger
     from tuner.privacy.ledger.search_budget import BudgetView
     from tuner.sweep.folder import SweepFolder
-    from tuner.sweep.ready import Prepared
+    from tuner.sweep.preflight import ReadySearch
 
 __all__ = ["run_sealed"]
 
 _NOTICE = (
-    "sealed. Nothing is told while it runs, neither how many runs there are nor how far they are; at the end the "
-    "winner alone leaves: its parameters, score, model. Ctrl-C is heeded at the next checkpoint and releases nothing."
+    "sealed. While it runs, neither the number of runs nor their progress is shown; at the end only the winner is "
+    "released: its parameters, score, model. Ctrl-C takes effect at the next checkpoint and releases nothing."
 )
-_ON_A_CLUSTER = "The pages and logs of a Ray cluster show how many runs there are: they are for the operator."
+_ON_A_CLUSTER = "The pages and logs of a Ray cluster show the number of runs: only the operator may see them."
 
 
-def run_sealed(sweep: SweepFolder, prepared: Prepared, ledger: Ledger, options: RunOptions) -> Ended:
-    """Run a sealed sweep, or go on with it, until its winner is released.
+def run_sealed(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger, options: RunOptions) -> RunResult:
+    """Run or resume a sealed sweep until its winner is released.
 
     Args:
-        sweep: its folder, held by this process.
-        prepared: what it trains.
-        ledger: in which it is open.
-        options: how it is run.
+        sweep: the sweep's folder, held by this process.
+        prepared: the search.
+        ledger: the ledger in which the search is open.
+        options: options of this run.
 
     Raises:
-        SweepInterrupted: Ctrl-C or `tune stop`; nothing was released, and it can be gone on with.
-        TunerError: it failed; nothing was released, and it can be gone on with when the cause is fixed.
+        SweepInterrupted: Ctrl-C or `tune stop`; nothing was released, and the sweep can be resumed.
+        TunerError: the sweep failed; nothing was released, and it can be resumed when the cause is fixed.
     """
     from tuner.privacy.ledger.search_budget import SearchBudget
 
     winner = read_winner(sweep) or _search(sweep, prepared, ledger, options)
     leave(ledger, sweep, over=True)
     budget = SearchBudget(ledger, sweep.id).view()
-    _forget_the_hour(sweep)  # before anything is copied from here, for copies keep the times
+    _forget_the_hour(sweep)  # before anything is copied, because copies keep the times
     problem = _track(sweep, prepared, winner)
     sweep.write_status(state=StopReason.DONE.value, detail="", pid=None)
     _forget_the_hour(sweep)
     return _conclude(sweep, prepared, ledger, options, winner=winner, budget=budget, problem=problem)
 
 
-def _search(sweep: SweepFolder, prepared: Prepared, ledger: Ledger, options: RunOptions) -> Winner:
+def _search(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger, options: RunOptions) -> SealedWinner:
     metric = prepared.experiment.search.metric
     options.say(f"{sweep.id}: {_NOTICE}{f' {_ON_A_CLUSTER}' if options.address else ''}")
-    sweep.write_status(state="running", detail="", pid=os.getpid())
-    go_on = f"Go on with: {resume_command(sweep)}{' --local' if options.local else ''}"
-    state = "failed"
+    sweep.write_status(state=SweepState.RUNNING, detail="", pid=os.getpid())
+    resume = f"Resume with: {resume_command(sweep)}{' --local' if options.local else ''}"
+    state = SweepState.FAILED
     try:
-        runs = _begin(sweep, prepared, ledger)
+        runs = _draw_and_charge(sweep, prepared, ledger)
         try:
-            with private_files(), _unseen(sweep.operator_log):
+            with private_files(), _hidden_output(sweep.operator_log):
                 trials = _train(sweep, prepared, runs, options) if runs.count else ()
         except (SweepInterrupted, KeyboardInterrupt):
-            state = "interrupted"
+            state = SweepState.INTERRUPTED
             raise SweepInterrupted(
-                f"interrupted; it stays charged as a whole, and nothing is released. {go_on}"
+                "interrupted", f"interrupted; the whole search stays charged and nothing is released. {resume}"
             ) from None
-        except Exception as error:  # noqa: BLE001 - whatever it is, its words may tell of a run, and so of their number
+        except Exception as error:  # noqa: BLE001 - any message may reveal a run, and so their number
             log_for_operator(sweep.sealed, "none", error)
             raise TunerError(
-                f"the sealed search was cut off by {type(error).__name__}; it stays charged as a whole, and nothing is "
-                f"released. What happened is in {sweep.operator_log}, for the operator. {go_on}"
+                "sealed-search-failed",
+                f"The sealed search failed with {type(error).__name__}. It stays charged as a whole and nothing "
+                f"is released. The operator finds the cause in {sweep.operator_log}. {resume}",
             ) from None
         winner = release(sweep, runs, trials, metric=metric.name, mode=metric.mode)
-        state = "running"  # until MLflow and the ledger know
+        state = SweepState.RUNNING  # until MLflow and the ledger have the winner
         return winner
     finally:
-        sweep.write_status(state=state, pid=os.getpid() if state == "running" else None)
+        sweep.write_status(state=state, pid=os.getpid() if state == SweepState.RUNNING else None)
         leave(ledger, sweep, over=False)
 
 
-def _begin(sweep: SweepFolder, prepared: Prepared, ledger: Ledger) -> SealedRuns:
-    """The number of runs, drawn before a record is touched, and the charge for all of them."""
+def _draw_and_charge(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger) -> SealedRuns:
+    """Draw the number of runs before a record is read, and charge all of them."""
     allowance = prepared.plan.training_allowance
     if not isinstance(allowance, Sealed):
-        raise TunerError(f"a sealed sweep must have a sealed allowance, got {allowance.kind}. Restore its plan.")
+        raise TunerError(
+            "sweep-files-changed",
+            f"The plan of the sealed sweep {sweep.id} has the cap of another mode ({allowance.kind}). Restore "
+            "its plan from a copy.",
+        )
     begun = ledger.search_state(sweep.id).begun
     with private_files():
         runs = SealedRuns.of(sweep, law=allowance.law, at_most=allowance.at_most, begun=begun)
@@ -112,19 +120,19 @@ def _begin(sweep: SweepFolder, prepared: Prepared, ledger: Ledger) -> SealedRuns
     return runs
 
 
-def _train(sweep: SweepFolder, prepared: Prepared, runs: SealedRuns, options: RunOptions) -> tuple[TrialView, ...]:
-    """Make the runs that are not made yet; all of them, ended.
+def _train(sweep: SweepFolder, prepared: ReadySearch, runs: SealedRuns, options: RunOptions) -> tuple[TrialView, ...]:
+    """Train the runs that are missing, and return all of them.
 
     Raises:
-        SweepInterrupted: it was stopped before.
-        TunerError: one has not ended.
+        SweepInterrupted: the sweep was stopped before all runs ended.
+        TunerError: a run has not ended.
     """
     from tuner.executors.base import NoCharge
     from tuner.study.driver import StudyDriver
     from tuner.study.views import read_trials
 
     experiment, plan, metric = prepared.experiment, prepared.plan, prepared.experiment.search.metric
-    control = Control(sweep)
+    control = StopOnRequest(sweep)
     study = open_sweep_study(sweep, experiment, plan)
     control.driver = driver = StudyDriver(
         study,
@@ -135,7 +143,7 @@ def _train(sweep: SweepFolder, prepared: Prepared, runs: SealedRuns, options: Ru
         metric=metric.name,
         mode=metric.mode,
         observers=(control,),
-        max_first_failures=sys.maxsize,  # a run that fails is a run with the worst score, and tells nobody anything
+        max_first_failures=sys.maxsize,  # a failed run counts as the worst score and is not reported
         shape_of=plan.shape_of,
     )
 
@@ -150,25 +158,28 @@ def _train(sweep: SweepFolder, prepared: Prepared, runs: SealedRuns, options: Ru
         )
         return replace(spec, replay_key=runs.noise_key(suggestion.trial_id))
 
-    stop = execute(
+    stop = run_trials(
         driver,
         prepared,
         options,
         folder=sweep.sealed,
         spec_for=spec_for,
-        charge_for=lambda _trial_id: NoCharge(),  # all of it was charged when it was begun
+        charge_for=lambda _trial_id: NoCharge(),  # the whole search was charged at its start
         sealed=True,
     )
     if stop.reason is not StopReason.DONE:
-        raise SweepInterrupted(stop.detail)
+        raise SweepInterrupted("interrupted", stop.detail)
     trials = read_trials(study, mode=metric.mode, steps_planned=plan.steps_per_trial)
     if len(trials) != runs.count or any(trial.state is TrialState.RUNNING for trial in trials):
-        raise TunerError(f"a winner is chosen among {runs.count} ended runs, got {len(trials)}; please report this")
+        raise TunerError(
+            "internal-error",
+            f"The winner needs {runs.count} finished runs, but {len(trials)} were found. Please report this.",
+        )
     return trials
 
 
-def _track(sweep: SweepFolder, prepared: Prepared, winner: Winner) -> str:
-    """Tell MLflow of the winner, for the first time of this sweep at all; why that did not work, or nothing."""
+def _track(sweep: SweepFolder, prepared: ReadySearch, winner: SealedWinner) -> str:
+    """Upload the winner to MLflow, which knows nothing of the sweep before; return the problem, or an empty string."""
     from tuner.recorder.released_winner import record_winner
     from tuner.recorder.replay import replay
 
@@ -189,14 +200,14 @@ def _track(sweep: SweepFolder, prepared: Prepared, winner: Winner) -> str:
 
 def _conclude(
     sweep: SweepFolder,
-    prepared: Prepared,
+    prepared: ReadySearch,
     ledger: Ledger,
     options: RunOptions,
     *,
-    winner: Winner,
+    winner: SealedWinner,
     budget: BudgetView,
     problem: str,
-) -> Ended:
+) -> RunResult:
     plan = prepared.plan
     report = sealed_report(
         sweep,
@@ -210,7 +221,7 @@ def _conclude(
     if options.summary and not options.as_json:
         console().print(summary(report))
         if problem:
-            options.say(f"MLflow: {problem}. Send it later: tune sync {sweep.name}{storage_option(sweep)}")
+            options.say(f"MLflow: {problem}. Send it later with: tune sync {sweep.name}{storage_option(sweep)}")
     values = {
         "name": report.name,
         "sweep": sweep.id,
@@ -225,24 +236,24 @@ def _conclude(
         "tracking": {"problem": problem},
         "next_commands": list(report.next_commands),
     }
-    return Ended(code=0 if winner.found else TunerError.exit_code, state=report.state, values=values)
+    return RunResult(code=0 if winner.found else TunerError.exit_code, state=report.state, values=values)
 
 
 def _day(sweep: SweepFolder) -> datetime:
-    """The day on which it was opened, at midnight: all that is told of its time."""
+    """Return midnight of the day on which the sweep started, the only time that may be shown."""
     return datetime.strptime(sweep.id[-22:-14], "%Y%m%d").replace(tzinfo=UTC)
 
 
 def _forget_the_hour(sweep: SweepFolder) -> None:
-    """Give what lies outside `sealed/` the day as its time: the hours between would tell how many runs there were."""
+    """Set the times of the files outside `sealed/` to the day: hours would reveal how many runs there were."""
     day = _day(sweep).timestamp()
     for path in (*sweep.root.iterdir(), sweep.root):
         os.utime(path, (day, day))
 
 
 @contextmanager
-def _unseen(log: Path) -> Iterator[None]:
-    """Whatever a model, a library or a worker prints goes to the operator's log: its lines could be counted."""
+def _hidden_output(log: Path) -> Iterator[None]:
+    """Redirect all output of models, libraries and workers to the operator's log: its lines could be counted."""
     sys.stdout.flush()
     sys.stderr.flush()
     with open(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as hidden:

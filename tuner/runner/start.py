@@ -1,4 +1,4 @@
-"""How a sweep is begun and how it is gone on with: its folder, its entry in the ledger, and who then runs it."""
+"""Start and resumption of a sweep: its folder, its entry in the ledger, and the mode that runs it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING
 import tuner
 from tuner.errors import BudgetRefusedError, InputError, TunerError
 from tuner.experiment import load_experiment
+from tuner.files import write_json, write_text
 from tuner.plan.plan import plan_from
 from tuner.runner.composition import run_open
-from tuner.runner.execution import Ended, RunOptions
+from tuner.runner.options import RunOptions, RunResult
 from tuner.runner.selection import run_sealed
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import SweepFolder
-from tuner.sweep.preflight import check_startable
-from tuner.sweep.ready import Prepared, prepare_again
-from tuner.sweep.registration import STARTING, enter, open_ledger, return_to
+from tuner.sweep.preflight import ReadySearch, check_startable, prepare_again
+from tuner.sweep.registration import enter, open_ledger, return_to
 from tuner.sweep.resume import check_same, located
 from tuner.sweep.sealed import read_winner
+from tuner.sweep.status import SweepState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,52 +30,52 @@ if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.privacy.ledger.ledger import Ledger
 
-__all__ = ["go_on", "make", "make_again", "pick_up", "settle", "start"]
+__all__ = ["continue_sweep", "ready_to_resume", "resolved", "start_sweep", "write_new_sweep", "write_resumed_sweep"]
 
 
-def settle(prepared: Prepared) -> Prepared:
-    """The search with its noise as a number and its paths absolute: as it is stored, and gone on with from anywhere."""
+def resolved(prepared: ReadySearch) -> ReadySearch:
+    """Return the search with its noise as a number and absolute paths, so that it can be resumed from any folder."""
     return replace(prepared, experiment=located(prepared.experiment.with_noise(prepared.plan.nominal.noise_multiplier)))
 
 
-def make(sweep: SweepFolder, prepared: Prepared) -> None:
-    """Write what a sweep is into its new folder."""
+def write_new_sweep(sweep: SweepFolder, prepared: ReadySearch) -> None:
+    """Write the status, experiment file and plan of a new sweep."""
     sweep.write_status(
-        state=STARTING,
+        state=SweepState.STARTING,
         file=str(prepared.path),
         version=tuner.__version__,
         pid=os.getpid(),
         data_dir=prepared.request.data_dir,
     )
-    sweeps.write_text(sweep.experiment, prepared.experiment.to_yaml())
-    sweeps.write_json(sweep.plan, prepared.plan.as_dict())
+    write_text(sweep.experiment, prepared.experiment.to_yaml())
+    write_json(sweep.plan, prepared.plan.as_dict())
 
 
-def start(
-    prepared: Prepared, options: RunOptions, *, sweep_id: str = "", public_search: Mapping[str, object] | None = None
-) -> tuple[SweepFolder, Ended]:
-    """Make the sweep's folder and its entry in the ledger, then run it.
+def start_sweep(
+    prepared: ReadySearch, options: RunOptions, *, sweep_id: str = "", public_search: Mapping[str, object] | None = None
+) -> tuple[SweepFolder, RunResult]:
+    """Create the sweep's folder and its entry in the ledger, then run it.
 
     Args:
-        prepared: what is searched.
-        options: how it is run.
-        sweep_id: of the sweep; a new one when empty.
-        public_search: the search on public records that chose its one configuration; None for every other sweep.
+        prepared: the search.
+        options: options of this run.
+        sweep_id: id of the sweep; a new one when empty.
+        public_search: facts about the public search that chose the configuration; None for every other sweep.
 
     Raises:
-        BudgetRefusedError: it does not fit the data set's cap; its folder is removed.
+        BudgetRefusedError: the search does not fit the data set's cap; its folder is removed.
     """
-    prepared = settle(prepared)
+    prepared = resolved(prepared)
     experiment, sealed = prepared.experiment, prepared.plan.accounting == "selection"
     ledger = open_ledger(prepared)
     sweep = sweeps.create_as(
-        Path(experiment.storage), sweep_id or sweeps.new_id(experiment.name, sealed=sealed), sealed=sealed
+        Path(experiment.storage), sweep_id or sweeps.new_sweep_id(experiment.name, sealed=sealed), sealed=sealed
     )
     with sweeps.hold(sweep):
         try:
             if public_search is not None:
-                sweeps.write_json(sweep.public_search, public_search)
-            make(sweep, prepared)
+                write_json(sweep.public_search, public_search)
+            write_new_sweep(sweep, prepared)
             if ledger is not None:
                 enter(ledger, sweep, prepared)
         except BudgetRefusedError:
@@ -83,33 +84,34 @@ def start(
         return sweep, _run(sweep, prepared, ledger, options)
 
 
-def go_on(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> Ended:
-    """Continue a sweep with its own noise, data and cap.
+def continue_sweep(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> RunResult:
+    """Resume a sweep with its own noise, data and cap.
 
     Raises:
-        InputError: it must not be changed as is asked.
+        InputError: a setting was changed that must stay.
     """
     sweep.require_whole()
     with sweeps.hold(sweep):
-        prepared = pick_up(sweep, wanted, options)
+        prepared = ready_to_resume(sweep, wanted, options)
         ledger = return_to(sweep, prepared, reopen=read_winner(sweep) is None)
-        make_again(sweep, prepared)
-        options.say(f"going on with {sweep.id}")
+        write_resumed_sweep(sweep, prepared)
+        options.say(f"resuming {sweep.id}")
         return _run(sweep, prepared, ledger, options)
 
 
-def pick_up(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> Prepared:
-    """A sweep that was begun, as it may be gone on with. Nothing is written.
+def ready_to_resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> ReadySearch:
+    """Check that a sweep may be resumed with these settings, and return it ready to run. Nothing is written.
 
     Raises:
-        InputError: it must not be changed as is asked.
+        InputError: a setting was changed that must stay.
     """
     stored = load_experiment(sweep.experiment)
     check_same(stored, wanted)
     if stored.privacy.accounting == "selection" and wanted.search.trials != stored.search.trials:
         raise InputError(
-            f"a sealed search goes on with the runs that it drew, got search.trials {wanted.search.trials} where the "
-            f"law was set for {stored.search.trials}. Start a new sweep; it is charged beside this one."
+            "resume-changes-setting",
+            "`search.trials` of a sealed search cannot be changed: its number of runs was drawn for "
+            f"{stored.search.trials} (got {wanted.search.trials}). Start a new sweep; it is charged in addition.",
         )
     plan = plan_from(sweeps.read_json(sweep.plan), trials=wanted.search.trials)
     experiment = located(wanted.with_noise(plan.nominal.noise_multiplier))
@@ -118,16 +120,19 @@ def pick_up(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> Prep
     return prepared
 
 
-def make_again(sweep: SweepFolder, prepared: Prepared) -> None:
-    """Write down what may have changed since the sweep was begun, and forget that it was asked to stop."""
-    sweeps.write_text(sweep.experiment, prepared.experiment.to_yaml())
-    sweeps.write_json(sweep.plan, prepared.plan.as_dict())
+def write_resumed_sweep(sweep: SweepFolder, prepared: ReadySearch) -> None:
+    """Write what may have changed since the sweep started, and remove a request to stop."""
+    write_text(sweep.experiment, prepared.experiment.to_yaml())
+    write_json(sweep.plan, prepared.plan.as_dict())
     sweep.stop_request.unlink(missing_ok=True)
 
 
-def _run(sweep: SweepFolder, prepared: Prepared, ledger: Ledger | None, options: RunOptions) -> Ended:
+def _run(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger | None, options: RunOptions) -> RunResult:
     if prepared.plan.accounting != "selection":
         return run_open(sweep, prepared, ledger, options)
     if ledger is None:
-        raise TunerError(f"a sealed sweep must be private, got {sweep.id} which is not. Restore its files.")
+        raise TunerError(
+            "sweep-files-changed",
+            f"The plan of the sealed sweep {sweep.id} is not private. Restore its files from a copy.",
+        )
     return run_sealed(sweep, prepared, ledger, options)

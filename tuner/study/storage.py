@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,6 +13,7 @@ from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
 from tuner.errors import InputError, TunerError
+from tuner.locks import file_lock, take_lock
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
@@ -85,47 +84,36 @@ def open_storage(folder: Path) -> BaseStorage:
 
 @contextlib.contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
-    """Hold the sweep for this process; the kernel lets go of it however the process ends.
+    """Hold the sweep's trials for this process alone.
 
     Raises:
-        tuner.errors.TunerError: another process is running this sweep.
+        tuner.errors.TunerError: another process runs them.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / _DRIVER_LOCK).open("a+", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            lock.seek(0)
-            holder = lock.read().strip() or "unknown"
-            raise TunerError(
-                f"only one process may drive a sweep, and process {holder} is driving {folder}; wait for it or stop it"
-            ) from error
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
+    lock = take_lock(folder / _DRIVER_LOCK)
+    if lock is None:
+        raise TunerError("sweep-running", f"Another process runs the trials in {folder}. Wait for it, or stop it.")
+    try:
         yield
+    finally:
+        lock.release()
 
 
 class _KernelLock(JournalFileOpenLock):
-    """The journal's lock by flock: Optuna's own leave a file behind a killed process and then wait for 30 s."""
+    """Lock of the journal. Optuna's own locks outlive a killed process, and then block for 30 seconds."""
 
     def __init__(self, journal: Path) -> None:
         super().__init__(str(journal))
-        self._path = journal.with_suffix(".lock")
-        self._held: int | None = None
+        self._lock = file_lock(journal.with_suffix(".lock"))
 
     def acquire(self) -> bool:
         """Wait for the lock and take it."""
-        held = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
-        fcntl.flock(held, fcntl.LOCK_EX)
-        self._held = held
+        self._lock.acquire()
         return True
 
     def release(self) -> None:
-        """Let go of the lock."""
-        if self._held is not None:
-            os.close(self._held)  # closing lets go of the lock
-            self._held = None
+        """Release the lock."""
+        self._lock.release()
 
 
 def _cut_torn_line(journal: Path) -> None:

@@ -1,1 +1,1 @@
-"""The folder of a sweep: its files, its lock, its entry in the ledger, its study and its winner."""
+"""Sweep: its folder and lock, preflight, entry in the ledger, study and winner."""

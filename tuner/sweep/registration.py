@@ -1,46 +1,55 @@
-"""How a sweep enters its data set's ledger, and how it comes back to it: never into a ledger that is not its own."""
+"""Registration of a sweep in the ledger of its data set, at its start, when it is resumed and at its end."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from trainables.data import fingerprint, users_fingerprint
-from tuner.errors import LedgerError, TunerError
+from tuner.errors import BudgetRefusedError, LedgerError, TunerError
 from tuner.experiment import load_experiment
 from tuner.sweep.folder import read_json
 from tuner.sweep.settings import plan_hash, settings_hash
+from tuner.sweep.status import SweepState
 
 if TYPE_CHECKING:
     from trainables.data import DatasetRequest
     from tuner.experiment import Experiment
     from tuner.plan.plan import Plan
     from tuner.privacy.ledger.ledger import Ledger
-    from tuner.privacy.ledger.state import SearchState
+    from tuner.privacy.ledger.state import DatasetState, SearchState
     from tuner.sweep.folder import SweepFolder
-    from tuner.sweep.ready import Prepared
+    from tuner.sweep.preflight import ReadySearch
 
-__all__ = ["STARTING", "enter", "hold_to_ledger", "leave", "open_ledger", "refuse_if_charged", "return_to", "split_of"]
+__all__ = [
+    "dataset_refusal",
+    "enter",
+    "hold_to_ledger",
+    "leave",
+    "ledger_state",
+    "ledger_user",
+    "open_ledger",
+    "refuse_if_charged",
+    "return_to",
+    "split_of",
+]
 
-STARTING = "starting"
-"""The state of a sweep until it has entered the ledger; in every later one the ledger knows it."""
 
-
-def open_ledger(prepared: Prepared, *, create: bool = True) -> Ledger | None:
-    """The ledger of the sweep's data; None when the sweep is not private.
+def open_ledger(prepared: ReadySearch, *, create: bool = True) -> Ledger | None:
+    """Open the ledger of the sweep's data; None when the sweep is not private.
 
     Raises:
-        LedgerError: it cannot be opened, or is not there and may not be made.
+        LedgerError: the ledger cannot be opened, or does not exist and must not be created.
     """
     from tuner.privacy.ledger.ledger import Ledger
 
     return Ledger.open(prepared.experiment.ledger, create=create) if prepared.plan.private else None
 
 
-def enter(ledger: Ledger, sweep: SweepFolder, prepared: Prepared) -> None:
+def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
     """Open the search in the ledger: from here on its cap counts against the data set.
 
     Raises:
-        BudgetRefusedError: it does not fit; nothing was written.
+        BudgetRefusedError: the search does not fit; nothing was written.
     """
     plan, users = prepared.plan, users_fingerprint(prepared.request)
     chosen = {"public_search": read_json(sweep.public_search)} if sweep.public_search.exists() else {}
@@ -68,20 +77,63 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: Prepared) -> None:
     )
 
 
+def ledger_state(prepared: ReadySearch) -> DatasetState | None:
+    """Return the state of the data set in its ledger; None when the search is not private or no ledger exists."""
+    from tuner.privacy.ledger.ledger import Ledger
+
+    url = prepared.experiment.ledger
+    if not prepared.plan.private or not Ledger.exists(url):
+        return None
+    return Ledger.open(url, create=False).dataset_state(prepared.owner)
+
+
+def dataset_refusal(prepared: ReadySearch, dataset: DatasetState | None) -> BudgetRefusedError | None:
+    """Return the error with which the data set's cap would refuse this search now, or None.
+
+    It is a preview: the ledger decides when the search is opened.
+    """
+    from tuner.privacy.ledger.admission import admit_search, units_at
+
+    if dataset is None:
+        return None
+    plan = prepared.plan
+    order = None if dataset.cap is None else dataset.cap.order
+    try:
+        admit_search(
+            dataset,
+            epsilon=plan.epsilon,
+            delta=plan.delta,
+            units=units_at(order, plan.training_allowance, plan.validation_allowance),
+            unit=plan.unit,
+            user=ledger_user(prepared),
+            what="this search",
+        )
+    except BudgetRefusedError as error:
+        return error
+    return None
+
+
+def ledger_user(prepared: ReadySearch) -> str:
+    """Return the user who would open the search, as the ledger identifies them."""
+    from tuner.privacy.ledger.ledger import Ledger
+
+    return Ledger.open(prepared.experiment.ledger, create=False).user()
+
+
 def split_of(experiment: Experiment) -> dict[str, object]:
-    """Which records of which set validate. Searches that differ here train on each other's validation records."""
+    """Return what determines the validation records. Two searches that differ here train on each other's."""
     validation = experiment.dataset.validation
     return {"set": experiment.dataset.name, "fraction": validation.fraction, "seed": validation.split_seed}
 
 
 def hold_to_ledger(state: SearchState, experiment: Experiment, plan: Plan, *, request: DatasetRequest) -> None:
-    """Hold a sweep's own files against what the ledger knows of it: they are believed for nothing that is claimed.
+    """Compare a sweep's files with its ledger, because no claim may rest on files that can be edited.
 
     Args:
         state: the search in the ledger.
-        experiment: the stored file.
+        experiment: the stored experiment file.
         plan: the stored plan.
-        request: which records.
+        request: the records.
 
     Raises:
         TunerError: the settings, the plan or the records are not those that were charged.
@@ -110,30 +162,32 @@ def hold_to_ledger(state: SearchState, experiment: Experiment, plan: Plan, *, re
     for what, (now, charged) in held.items():
         if now != charged:
             raise TunerError(
-                f"{what} of a sweep must be those that its ledger was charged for, and those of {state.search} now "
-                "are others. Restore its files (and the data) from a copy, or start a new sweep."
+                "ledger-mismatch",
+                f"{what} of {state.search} are not those that its ledger was charged for. Restore its files (and "
+                "the data) from a copy, or start a new sweep.",
             )
 
 
-def return_to(sweep: SweepFolder, prepared: Prepared, *, reopen: bool = True) -> Ledger | None:
-    """The ledger of a sweep that goes on, with the search open in it.
+def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool = True) -> Ledger | None:
+    """Return the ledger of a resumed sweep, with the search open in it.
 
     Args:
         sweep: the sweep.
-        prepared: what it trains.
-        reopen: False for one that only has its end to tell.
+        prepared: the search.
+        reopen: False when all runs have ended and only the end is left to be recorded.
 
     Raises:
-        BudgetRefusedError: it was closed without a step, and its cap no longer fits the data set's.
-        LedgerError: the ledger is not the one that the sweep was charged in.
+        BudgetRefusedError: the search was closed without a step, and its cap no longer fits the data set's.
+        LedgerError: the ledger is not the one in which the sweep was charged.
         TunerError: the stored files or the data are not those that the ledger was charged for.
     """
     if prepared.plan.private != prepared.experiment.privacy.private:
         raise TunerError(
-            f"the plan and the file of a sweep must agree on privacy.private, got {prepared.plan.private} and "
-            f"{prepared.experiment.privacy.private} in {sweep.root}. Restore them from a copy."
+            "sweep-files-changed",
+            f"The plan and the experiment file in {sweep.root} disagree on `privacy.private` "
+            f"({prepared.plan.private} and {prepared.experiment.privacy.private}). Restore them from a copy.",
         )
-    starting = _has_left_nothing(sweep)
+    starting = _never_entered(sweep)
     ledger = open_ledger(prepared, create=starting)
     if ledger is None:
         refuse_if_charged(sweep, prepared.experiment.ledger)
@@ -141,12 +195,13 @@ def return_to(sweep: SweepFolder, prepared: Prepared, *, reopen: bool = True) ->
     if sweep.id not in _searches(ledger):
         if not starting:
             raise LedgerError(
-                f"a sweep goes on in the ledger that holds its charges, got {ledger.url}, which does not know "
-                f"{sweep.id}. Restore that ledger; what was charged is never started afresh."
+                "search-not-in-ledger",
+                f"The ledger {ledger.url} does not know the sweep {sweep.id}. Restore the ledger that it was "
+                "charged in; a sweep never continues in another one.",
             )
-        enter(ledger, sweep, prepared)  # it died between making its folder and entering the ledger
+        enter(ledger, sweep, prepared)  # the sweep died after its folder was created and before it entered the ledger
     state = ledger.search_state(sweep.id)
-    # The stored file, not the one that is wanted: that one has taken its noise from the plan.
+    # The stored file, not the requested one, whose noise was copied from the plan.
     hold_to_ledger(state, load_experiment(sweep.experiment), prepared.plan, request=prepared.request)
     if reopen:
         ledger.reopen_search(sweep.id)
@@ -157,35 +212,38 @@ def _searches(ledger: Ledger) -> set[str]:
     return {search.search for name in ledger.datasets() for search in ledger.dataset_state(name).searches}
 
 
-def _has_left_nothing(sweep: SweepFolder) -> bool:
-    """Whether it died before it entered the ledger. No lost or changed status file may open a fresh one."""
+def _never_entered(sweep: SweepFolder) -> bool:
+    """Return whether the sweep died before it entered the ledger. A lost or edited status file is no proof of it."""
     made = sweep.trials.is_dir() and not any(sweep.trials.iterdir()) and not sweep.journal.exists()
-    return sweep.read_status().get("state") == STARTING and made  # the status first: one that cannot be read is refused
+    return (
+        sweep.read_status().get("state") == SweepState.STARTING and made
+    )  # reads the status first: an unreadable one is refused
 
 
 def refuse_if_charged(sweep: SweepFolder, url: str) -> None:
-    """A sweep that the ledger knows is private, whatever its files say now.
+    """Refuse a sweep whose files say that it is not private, but which the ledger was charged for.
 
     Raises:
         LedgerError: the ledger cannot be read.
-        TunerError: it knows the sweep.
+        TunerError: the ledger knows the sweep.
     """
     from tuner.privacy.ledger.ledger import Ledger
 
     if Ledger.exists(url) and sweep.id in _searches(Ledger.open(url, create=False)):
         raise TunerError(
-            f"a sweep that was charged is private, got privacy.private: false in the files of {sweep.id}. "
-            "Restore them from a copy."
+            "ledger-mismatch",
+            f"The files of {sweep.id} say `privacy.private: false`, but the ledger was charged for it. Restore "
+            "them from a copy.",
         )
 
 
 def leave(ledger: Ledger | None, sweep: SweepFolder, *, over: bool) -> None:
-    """Close the search when it is over, or when it never took a step; what may go on keeps its cap committed.
+    """Close the search if it has ended or never took a step. A search that can be resumed keeps its cap committed.
 
     Args:
-        ledger: of the data; None when the sweep is not private.
+        ledger: the ledger of the data; None when the sweep is not private.
         sweep: the sweep.
-        over: whether it ended by itself or by the user's wish.
+        over: whether the search has ended, by itself or because the user stopped it.
     """
     if ledger is None:
         return

@@ -1,4 +1,4 @@
-"""What a sweep may change when it goes on: nothing that was claimed."""
+"""Rules for resuming a sweep: whether it is finished, and which settings may change."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ from typing import TYPE_CHECKING
 
 from tuner.errors import InputError
 from tuner.experiment import load_experiment
-from tuner.study.types import StopReason
 from tuner.sweep.folder import SweepFolder, read_json
 from tuner.sweep.settings import MAY_CHANGE, flat_values
+from tuner.sweep.status import FINISHED
 
 if TYPE_CHECKING:
     from tuner.experiment import Experiment
 
 __all__ = ["check_same", "is_finished", "located"]
 
-_FINISHED = {StopReason.DONE.value, StopReason.GRID.value, StopReason.FOUND.value}
-
 
 def is_finished(sweep: SweepFolder, overrides: Sequence[str] = ()) -> bool:
-    """Whether a sweep has nothing left to do, so that going on would only write that it was gone on with.
+    """Return whether a sweep has nothing left to do.
 
     Args:
         sweep: the sweep; a public search is finished when its charged run is.
-        overrides: ``key=value`` each; with any there may be more to do.
+        overrides: ``key=value`` each; with any of them there may be more to do.
 
     Raises:
         TunerError: its status cannot be read.
@@ -40,28 +38,28 @@ def is_finished(sweep: SweepFolder, overrides: Sequence[str] = ()) -> bool:
 
 
 def _is_over(sweep: SweepFolder) -> bool:
-    """Whether it ended, in its status and in its ledger: it may have died between the two.
+    """Return whether the sweep has ended in its status and in its ledger; it may have died between the two.
 
-    A resume with more trials that died before it began has changed the file and not the status.
+    A resume with more trials that died early has changed the experiment file but not the status.
     """
     from tuner.privacy.ledger.ledger import Ledger
 
     status, experiment = sweep.read_status(), load_experiment(sweep.experiment)
     asked, plan = experiment.search.trials, read_json(sweep.plan)
-    if status.get("state") not in _FINISHED or status.get("trials", asked) != asked:
+    if status.get("state") not in FINISHED or status.get("trials", asked) != asked:
         return False
     if not plan.get("private") or plan.get("accounting") == "public":
         return True
     if not Ledger.exists(experiment.ledger):
-        return False  # whoever goes on is told so
+        return False  # resuming reports the missing ledger
     return Ledger.open(experiment.ledger, create=False).search_state(sweep.id).status != "open"
 
 
 def check_same(stored: Experiment, wanted: Experiment) -> None:
-    """Hold the file or options with which a sweep goes on against those it was started with.
+    """Compare the settings of a resumed sweep with those of its start.
 
     Raises:
-        InputError: more differs than trials, resources, tracking or where the files lie; every difference is named.
+        InputError: a setting differs that must not change; the message names every difference.
     """
     before, after = flat_values(located(stored)), flat_values(located(wanted))
     if after.get("privacy.noise_multiplier") == "auto":  # the sweep has calibrated it already
@@ -73,14 +71,15 @@ def check_same(stored: Experiment, wanted: Experiment) -> None:
     ]
     if changed:
         raise InputError(
-            "a sweep goes on as it was started: only search.trials, search.when_sure, resources, tracking, storage and "
-            f"where data lie may change, got: {'; '.join(changed)}. "
-            "Start a new sweep without --resume for another setting; it is charged beside this one."
+            "resume-changes-setting",
+            "A resumed sweep may only change search.trials, search.when_sure, resources, tracking, storage and "
+            f"where the data are (got: {'; '.join(changed)}). Start a new sweep without `--resume`; it is "
+            "charged in addition.",
         )
 
 
 def located(experiment: Experiment) -> Experiment:
-    """The experiment with every path made absolute, so that a sweep goes on, from any folder, with its own ledger.
+    """Return the experiment with absolute paths, so that the sweep can be resumed from any folder.
 
     Raises:
         InputError: an address is malformed.

@@ -1,8 +1,8 @@
-"""The sealed part of a sweep: how many runs there are, what is secret about each, and the one that leaves.
+"""Sealed part of a sweep: the secret number of runs, the secrets of each run, and the release of the winner.
 
-A sealed search is one random choice of a number K that nobody is told, K independent runs, and the best of them
-(docs/guarantees.md). Here K and the key of all that is random about a run are drawn from the operating system's
-generator, before a record is touched, and kept where only the operator can read; and here the winner is let out.
+A sealed search draws a random number K, trains K independent runs, and releases the best of them (docs/guarantees.md).
+K and the key of all randomness of the runs are drawn from the operating system's generator before a record is read, and
+are kept where only the operator can read them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from trainables.rungs import checkpoint_path
 from tuner.errors import TunerError
+from tuner.files import replacing, write_json
 from tuner.study.types import TrialState
 from tuner.sweep import folder as sweeps
 
@@ -29,30 +30,29 @@ if TYPE_CHECKING:
     from tuner.study.types import TrialView
     from tuner.sweep.folder import SweepFolder
 
-__all__ = ["WINNER", "SealedRuns", "Winner", "private_files", "read_winner", "release", "require_trained"]
+__all__ = ["WINNER", "SealedRuns", "SealedWinner", "private_files", "read_winner", "release", "require_trained"]
 
 WINNER = "winner"
-"""The name of the one run that leaves, in the place of a number or an id, which would tell of the others."""
+"""Name of the released run. A number or an id would reveal something about the other runs."""
 
 _RUNS = "runs.json"
 _WINNER_FILE = "winner.json"
 _WINNER_MODEL = "winner.pt"
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-_SEED_BITS = 32  # of `Experiment.seed`: the exported file trains the winner again
+_SEED_BITS = 32  # the range of `Experiment.seed`: the exported file trains the winner again
 
 
 @dataclass(frozen=True, kw_only=True)
-class Winner:
-    """What leaves a sealed search: the best run, or that there was none.
+class SealedWinner:
+    """The released result of a sealed search: the best run, or that there was none.
 
     Attributes:
-        found: False when there was no run at all, or none ended with a score; the rest is then empty.
-        metric: what was searched for.
-        score: of the run, at its end.
-        parameters: its flat parameters, fixed ones included.
-        seed: of its initialisation; a secret draw until now.
-        steps: that it took.
-        checkpoint: its state, for the operator alone: it holds the key of the noise.
+        found: False when there was no run at all, or none ended with a score; the other fields are then empty.
+        metric: the metric that chose the winner.
+        score: the run's last score.
+        parameters: flat parameters, including fixed ones.
+        seed: seed of the initialisation; secret until the release.
+        steps: number of steps.
+        checkpoint: the run's state, only for the operator because it contains the key of the noise.
     """
 
     found: bool
@@ -70,7 +70,7 @@ class SealedRuns:
 
     Attributes:
         count: K.
-        key: of the seeds and of what breaks ties, 32 bytes.
+        key: key of the seeds, of the noise and of tie-breaking, 32 bytes.
     """
 
     count: int
@@ -78,16 +78,16 @@ class SealedRuns:
 
     @classmethod
     def of(cls, sweep: SweepFolder, *, law: RunLaw, at_most: int, begun: bool) -> SealedRuns:
-        """Those of a sweep: drawn when it starts, and the same whenever it goes on.
+        """Return the secrets of a sweep: drawn when it starts, and the same whenever it is resumed.
 
         Args:
             sweep: the sweep.
-            law: of K.
-            at_most: where K is cut off.
-            begun: whether the ledger says that the search was begun; then nothing is drawn.
+            law: distribution of K.
+            at_most: largest value of K.
+            begun: whether the ledger says that the search has started; then nothing is drawn.
 
         Raises:
-            TunerError: they are gone. Drawn again, K would not be independent of what was seen.
+            TunerError: the secrets are missing. A second draw of K could depend on what was seen.
         """
         path = sweep.sealed / _RUNS
         if path.exists():
@@ -96,38 +96,39 @@ class SealedRuns:
                 return cls(int(str(values["runs"])), bytes.fromhex(str(values["key"])))
             except (KeyError, ValueError) as error:
                 raise TunerError(
-                    f"{path} must be as this program wrote it, got {type(error).__name__}. Restore it."
+                    "sweep-file-unreadable", f"{path} was damaged ({type(error).__name__}). Restore it from a copy."
                 ) from error
         if begun:
             raise TunerError(
-                f"a sealed search goes on with the number of runs that it drew, and {path} is gone. Restore it from a "
-                "copy; it is never drawn again. What was charged stays charged."
+                "sealed-runs-missing",
+                f"{path}, which holds the number of runs of the sealed search, is missing. Restore it from a "
+                "copy; the number is never drawn again. What was charged stays charged.",
             )
         runs = cls(law.draw(at_most), secrets.token_bytes(32))
-        sweeps.write_json(path, {"runs": runs.count, "key": runs.key.hex()})
+        write_json(path, {"runs": runs.count, "key": runs.key.hex()})
         return runs
 
     def seed_of(self, trial: str) -> int:
-        """The seed of a run's initialisation: the same when the run is made again."""
+        """Return the seed of a run's initialisation, the same whenever the run is repeated."""
         return int.from_bytes(self._draw("seed", trial)) >> (256 - _SEED_BITS)
 
     def noise_key(self, trial: str) -> bytes:
-        """The key of a run's batches and noise: made again after a loss, it is the same run, and not another draw.
+        """Return the key of a run's batches and noise, so that a lost run is repeated exactly.
 
-        Were it another, what made the first one die (a batch too large for the memory, say) would choose among runs.
+        With another key, whatever ended the first attempt (say, a batch too large for the memory) would select runs.
         """
         return self._draw("noise", trial)
 
     def tie_key(self, trial: str) -> bytes:
-        """What breaks a tie between runs of one score: the first one seen would tell of the order."""
+        """Return the key that breaks ties between equal scores: preferring the first run would reveal the order."""
         return self._draw("tie", trial)
 
     def _draw(self, purpose: str, trial: str) -> bytes:
         return hmac.digest(self.key, f"{purpose}:{trial}".encode(), hashlib.sha256)
 
 
-def read_winner(sweep: SweepFolder) -> Winner | None:
-    """What was let out of a sealed sweep, or None when it is not over.
+def read_winner(sweep: SweepFolder) -> SealedWinner | None:
+    """Return the released winner of a sealed sweep, or None when it has not ended.
 
     Raises:
         TunerError: the file cannot be read.
@@ -136,18 +137,20 @@ def read_winner(sweep: SweepFolder) -> Winner | None:
     return _winner(sweep, sweeps.read_json(path)) if path.exists() else None
 
 
-def release(sweep: SweepFolder, runs: SealedRuns, trials: Iterable[TrialView], *, metric: str, mode: str) -> Winner:
-    """Let the best run out: the only thing that leaves. Called when all runs have ended, and safe to call again.
+def release(
+    sweep: SweepFolder, runs: SealedRuns, trials: Iterable[TrialView], *, metric: str, mode: str
+) -> SealedWinner:
+    """Release the best run, and nothing else. Called when all runs have ended; calling it again changes nothing.
 
     Args:
         sweep: the sweep.
         runs: its secrets.
         trials: all of its runs, ended.
-        metric: what was searched for.
+        metric: the metric that chooses the winner.
         mode: ``max`` or ``min``.
 
     Raises:
-        TunerError: the best run's model is gone.
+        TunerError: the best run's model is missing.
     """
     sign = 1.0 if mode == "max" else -1.0
     scored = [
@@ -156,14 +159,16 @@ def release(sweep: SweepFolder, runs: SealedRuns, trials: Iterable[TrialView], *
         if trial.state is TrialState.COMPLETE and trial.last_score is not None
     ]
     if not scored:
-        return _let_out(sweep, {"schema": 1, "found": False})
+        return _release_values(sweep, {"schema": 1, "found": False})
     best = max(scored, key=lambda each: each[:2])[2]
     model = checkpoint_path(sweep.sealed, best.id)
     if model is None:
-        raise TunerError(f"the best run's model must lie under {sweep.sealed}, and is gone. Restore it from a copy.")
-    # Under a name of its own: the name of its folder tells which run it was.
+        raise TunerError(
+            "checkpoint-missing", f"The model of the best run is missing under {sweep.sealed}. Restore it from a copy."
+        )
+    # Under a new name, because the name of its folder reveals which run it was.
     _copy(model, sweep.sealed / _WINNER_MODEL)
-    return _let_out(
+    return _release_values(
         sweep,
         {
             "schema": 1,
@@ -179,16 +184,16 @@ def release(sweep: SweepFolder, runs: SealedRuns, trials: Iterable[TrialView], *
 
 
 def require_trained(model: Path, spec: TrainingSpec) -> None:
-    """Refuse settings with which a winner's sealed model was not trained, whatever the file of the winner says.
+    """Refuse settings that the winner's sealed model was not trained with, whatever the winner's file says.
 
-    The model's file has a hash of all that its steps depended on: the parameters, the seed, the steps, the records.
+    The model's file has a hash of everything its steps depend on: the parameters, the seed, the steps, the records.
 
     Args:
         model: the sealed model.
-        spec: what the winner is said to have been.
+        spec: the claimed settings of the winner.
 
     Raises:
-        TunerError: the model cannot be read, or is not of these settings.
+        TunerError: the model cannot be read, or was trained with other settings.
     """
     import torch
 
@@ -198,26 +203,33 @@ def require_trained(model: Path, spec: TrainingSpec) -> None:
         state = torch.load(model, weights_only=True, map_location="cpu")
         own = (state["spec"], state["step"]) == (fingerprint(spec), spec.steps)
     except Exception as error:
-        raise TunerError(f"the winner's model must be in {model}, got {type(error).__name__}. Restore it.") from error
+        raise TunerError(
+            "checkpoint-unreadable",
+            f"The winner's model {model} cannot be read ({type(error).__name__}). Restore it from a copy.",
+        ) from error
     if not own:
         raise TunerError(
-            f"{_WINNER_FILE} must have the settings that the winner's model was trained with, and those of {model} are "
-            "others. Restore both from a copy."
+            "sweep-files-changed",
+            f"{_WINNER_FILE} does not have the settings that the model {model} was trained with. Restore both "
+            "from a copy.",
         )
 
 
-def _let_out(sweep: SweepFolder, values: dict[str, object]) -> Winner:
-    sweeps.write_json(sweep.root / _WINNER_FILE, values)
+def _release_values(sweep: SweepFolder, values: dict[str, object]) -> SealedWinner:
+    write_json(sweep.root / _WINNER_FILE, values)
     return _winner(sweep, values)
 
 
-def _winner(sweep: SweepFolder, values: Mapping[str, object]) -> Winner:
+def _winner(sweep: SweepFolder, values: Mapping[str, object]) -> SealedWinner:
     if not values.get("found"):
-        return Winner(found=False, parameters={})
+        return SealedWinner(found=False, parameters={})
     parameters = values.get("parameters")
     if not isinstance(parameters, dict):
-        raise TunerError(f"{_WINNER_FILE} of {sweep.id} must hold parameters, got {parameters!r}. Restore it.")
-    return Winner(
+        raise TunerError(
+            "sweep-file-unreadable",
+            f"{_WINNER_FILE} of {sweep.id} has no parameters (got {parameters!r}). Restore it from a copy.",
+        )
+    return SealedWinner(
         found=True,
         metric=str(values["metric"]),
         score=float(str(values["score"])),
@@ -230,7 +242,7 @@ def _winner(sweep: SweepFolder, values: Mapping[str, object]) -> Winner:
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """Whatever is written meanwhile, here and by processes that are started here, is for this account alone."""
+    """Make files that this process and its children write in the block readable by this account only."""
     before = os.umask(0o077)
     try:
         yield
@@ -239,9 +251,5 @@ def private_files() -> Iterator[None]:
 
 
 def _copy(source: Path, target: Path) -> None:
-    temporary = target.with_suffix(".tmp")
-    with source.open("rb") as old, open(os.open(temporary, _NEW, 0o600), "wb") as new:
+    with source.open("rb") as old, replacing(target, mode=0o600) as new:
         shutil.copyfileobj(old, new)
-        new.flush()
-        os.fsync(new.fileno())
-    temporary.replace(target)

@@ -1,4 +1,4 @@
-"""The settings of a sweep as plain values: which of them may change when it goes on, and the hash of all others."""
+"""Settings of a sweep as plain values: which of them may change on resume, and the hash of all others."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 __all__ = ["MAY_CHANGE", "file_values", "flat_values", "plan_hash", "settings_hash"]
 
-# All else would change what was claimed, or what the trials that have ended can be compared with. Records may lie
-# elsewhere than before: the ledger knows them by what they are. A search that ended because its best was found may use
-# what it kept.
+# Any other change would alter the claim, or make the new trials incomparable with the old ones. The records may move to
+# another folder: the ledger identifies them by their content. A search that ended because its best was found may use
+# the rest of its budget.
 MAY_CHANGE = ("search.trials", "search.when_sure", "resources.", "tracking.", "storage", "dataset.path")
 _BY_TRIALS = ("trials", "trials_that_fit", "trials_at_most", "epsilon_planned")
-# Words and figures beside the cap; what is claimed does not hang on them.
+# Text and figures about the cap. No claim depends on them.
 _BESIDE = ("cap_reason", "alternatives")
 
 
 def settings_hash(experiment: Experiment) -> str:
-    """SHA-256 of all settings that may not change, for the ledger: what was claimed was claimed for these.
+    """Return the SHA-256 of all settings that must not change, for the ledger: the claim holds for these.
 
-    Where the files lie is left out: the data are held by their fingerprint, and the ledger knows its own searches.
+    Paths are left out: the data are identified by their fingerprint, and the ledger by its own searches.
     """
     elsewhere = (*MAY_CHANGE, "ledger")
     return _sha256({key: value for key, value in flat_values(experiment).items() if not key.startswith(elsewhere)})
@@ -40,12 +40,12 @@ def _sha256(values: dict[str, object]) -> str:
 
 
 def file_values(experiment: Experiment) -> dict[str, object]:
-    """The resolved file as plain values."""
+    """Return the resolved file as plain values."""
     return experiment.model_dump(mode="json", by_alias=True)
 
 
 def flat_values(experiment: Experiment) -> dict[str, object]:
-    """The resolved file with dotted keys."""
+    """Return the resolved file with dotted keys."""
     return _flat(file_values(experiment))
 
 

@@ -1,4 +1,4 @@
-"""A sweep's Optuna study: its storage, sampler and pruner as the experiment names them."""
+"""Optuna study of a sweep: its storage, and the sampler and pruner of the experiment."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["check_search", "open_sweep_study"]
 
 
 def open_sweep_study(sweep: SweepFolder, experiment: Experiment, plan: Plan) -> Study:
-    """The sweep's study, made when it is not there. Of a sealed search every candidate is drawn secretly.
+    """Open the sweep's study, or create it. A sealed search draws every candidate secretly.
 
     Raises:
         tuner.errors.InputError: Optuna refuses an option of the sampler or the pruner.
-        tuner.errors.TunerError: the storage is there and cannot be read.
+        tuner.errors.TunerError: the storage exists and cannot be read.
     """
     from tuner.study.storage import open_storage, open_study
 
@@ -40,11 +40,11 @@ def open_sweep_study(sweep: SweepFolder, experiment: Experiment, plan: Plan) -> 
 
 
 def check_search(experiment: Experiment, rungs: Sequence[int]) -> None:
-    """Let the sampler propose and the pruner judge once, on a study in memory: Optuna checks some options only then.
+    """Try the sampler and the pruner on a study in memory, because Optuna checks some options only when used.
 
     Args:
         experiment: the search.
-        rungs: the steps at which its trials report.
+        rungs: steps at which trials report.
 
     Raises:
         tuner.errors.InputError: Optuna refuses an option of the sampler or the pruner.
@@ -58,7 +58,7 @@ def check_search(experiment: Experiment, rungs: Sequence[int]) -> None:
     maximize = experiment.search.metric.mode == "max"
     study = optuna.create_study(direction="maximize" if maximize else "minimize", sampler=sampler, pruner=pruner)
     try:
-        for _ in range(2):  # the second has a trial before it to look at
+        for _ in range(2):  # the second trial has one before it to be compared with
             trial = study.ask()
             experiment.space.sample(OptunaSuggest(trial))
             for step in rungs:
@@ -67,7 +67,7 @@ def check_search(experiment: Experiment, rungs: Sequence[int]) -> None:
             study.tell(trial, 0.5)
     except (TypeError, ValueError, ArithmeticError) as error:
         used = f"sampler {experiment.search.sampler.name} or pruner {experiment.search.pruner.name}"
-        raise InputError(f"the options of {used} must be ones that Optuna takes, it says: {error}.") from error
+        raise InputError("search-option-invalid", f"Optuna refuses the options of {used}: {error}.") from error
 
 
 def _sampler(experiment: Experiment, rungs: Sequence[int], trials_before: int, plan: Plan | None = None) -> BaseSampler:
@@ -89,33 +89,35 @@ def _pruner(experiment: Experiment, rungs: Sequence[int], plan: Plan | None = No
     from tuner.study.pruners import make_pruner
 
     pruner = experiment.search.pruner
-    told = _unimodality(experiment, rungs, plan)
-    return make_pruner(pruner.name, pruner.options, rung_steps=rungs, unimodality=told)
+    assumed = _unimodality(experiment, rungs, plan)
+    return make_pruner(pruner.name, pruner.options, rung_steps=rungs, unimodality=assumed)
 
 
 def _unimodality(experiment: Experiment, rungs: Sequence[int], plan: Plan | None) -> Unimodality:
-    """What is unimodal in a search. What matters matters to both: a tolerance of one of the two is also the other's."""
+    """Return what is unimodal in a search. A tolerance given for the sampler or the pruner holds for both."""
     from tuner.study.promotion import full_fidelity_from
     from tuner.study.unimodal_options import Unimodality, parameters_of, usual_tolerance
 
     search = experiment.search
-    told = (part.options.get("tolerance") for part in (search.sampler, search.pruner))
+    tolerances = (part.options.get("tolerance") for part in (search.sampler, search.pruner))
     usual, share = search.metric.name, experiment.dataset.validation.fraction
     size, blurred = (None, 0.0) if plan is None else _scored_on(plan)
     scored = None if size is None else size * share / (1 - share)
     return Unimodality(
         parameters=parameters_of(experiment.space),
         last_step=rungs[-1],
-        tolerance=next((float(each) for each in told if each is not None), usual_tolerance(usual, scored, blurred)),
+        tolerance=next(
+            (float(each) for each in tolerances if each is not None), usual_tolerance(usual, scored, blurred)
+        ),
         full_from=full_fidelity_from(experiment.space, rungs),
     )
 
 
 def _scored_on(plan: Plan) -> tuple[int, float]:
-    """Training records beside those that score, and the standard error of a score's own noise.
+    """Return the number of training records, and the standard error of the noise of a score.
 
-    A public search is on the public records, and scores without noise, whichever of its two plans this is: that of its
-    file, by which it is shown, or that by which it runs.
+    A public search scores on public records without noise. This holds for both of its plans: the one of its file, which
+    is shown, and the one by which it runs.
     """
     if plan.public is not None:
         return plan.public.train_size, 0.0

@@ -1,10 +1,9 @@
-"""Which trial of a search wins: as a model the one with the best score, as a configuration the one of the curve.
+"""Choice of the winning trial: the best score when the model is the result, the curve when the configuration is.
 
-Of many trials the one with the highest score is often only the luckiest, and who trains its configuration again does
-not get its luck again: a public search, which does just that, is decided by the curve where it has one. But the luck
-of a trial is in its model, and stays there (docs/unimodal.md, "On real data"): where the model itself is what leaves,
-the score decides. Whoever names ONE trial as the result asks here. Which score is the best so far stays a fact about
-scores.
+The trial with the best score of many is often the luckiest one, and training its configuration again does not repeat
+the luck. A public search trains its winner again, so the curve decides there, if the search is unimodal. When the model
+itself is the result, its luck stays in the model (docs/unimodal.md, "On real data"), so the score decides. This is the
+only place that chooses ONE trial as the result.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
 
     from tuner.experiment import Experiment
 
-__all__ = ["By", "Chosen", "is_unimodal", "winner_of"]
+__all__ = ["By", "Chosen", "choose_winner", "is_unimodal"]
 
 By = Literal["curve", "score"]
-"""What decides."""
+"""What decides which trial wins."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +32,9 @@ class Chosen:
     """The trial that wins.
 
     Attributes:
-        trial: it.
+        trial: the trial.
         by: what decided.
-        why: in words, where the curve and the scores prefer different trials; else empty.
+        why: the reason as text when the curve and the scores prefer different trials; else empty.
     """
 
     trial: TrialView
@@ -43,29 +42,29 @@ class Chosen:
     why: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs."""
+        """Return plain values."""
         return {"trial": self.trial.number, "by": self.by, "why": self.why}
 
 
 def is_unimodal(experiment: Experiment) -> bool:
-    """Whether a curve is believed in; of a sealed search none is."""
+    """Return whether the search assumes a unimodal curve; a sealed search never does."""
     search = experiment.search
     named = (canonical_sampler(search.sampler.name), canonical_pruner(search.pruner.name))
     return experiment.privacy.accounting != "selection" and "unimodal" in named
 
 
-def winner_of(
+def choose_winner(
     study: Study, trials: Sequence[TrialView], experiment: Experiment, *, by: By | None = None
 ) -> Chosen | None:
-    """The trial that wins; None when none is complete. It follows from the study alone, and is the same at every call.
+    """Return the winning trial, or None when no trial is complete. The result depends on the study only.
 
     Args:
-        study: with its sampler and pruner.
-        trials: of the study.
+        study: the study, with its sampler and pruner.
+        trials: the trials of the study.
         experiment: the search.
-        by: what is to decide; by default the curve in a public search, whose models are thrown away, and else the
-            score. Where no curve is believed in, where it was rejected that there is one top, and where nothing is
-            believed yet, the best score decides, whatever is asked for.
+        by: what decides. The default is the curve in a public search, whose models are discarded, and else the score.
+            The score always decides when the search is not unimodal, when the assumption of a single maximum was
+            rejected, and when there is no estimate of the maximum yet.
     """
     from tuner.study.views import best_trial
 
@@ -84,7 +83,7 @@ def winner_of(
 
 
 def _believed(study: Study, trials: Sequence[TrialView]) -> TrialView | None:
-    from tuner.study.unimodal_view import believed_order  # what it imports is not wanted where there is no curve
+    from tuner.study.unimodal_view import believed_order  # its imports are slow and only needed for a curve
 
     complete = {
         trial.number: trial
@@ -108,10 +107,10 @@ def _by_score(believed: TrialView, best: TrialView) -> str:
 
 
 def _apart(*scores: float | None) -> list[str]:
-    """Scores in as many digits, four at least, as tell them apart."""
-    told: list[str] = []
+    """Return the scores with as many digits as distinguish them, at least four."""
+    texts: list[str] = []
     for digits in (4, 6, 17):
-        told = ["–" if score is None else f"{score:.{digits}g}" for score in scores]
-        if len(set(told)) == len(set(scores)):
+        texts = ["–" if score is None else f"{score:.{digits}g}" for score in scores]
+        if len(set(texts)) == len(set(scores)):
             break
-    return told
+    return texts

@@ -1,0 +1,146 @@
+"""Error codes: every error has one, every one is explained and used, and `tune explain` shows them."""
+
+from __future__ import annotations
+
+import ast
+import errno
+import inspect
+import json
+import os
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import search_spaces.errors
+import trainables.errors
+import tuner.errors
+from tuner.cli.app import cli
+from tuner.error_codes import EXIT_CODES, EXPLANATIONS, code_list, explain
+from tuner.errors import ExperimentError, InputError, Problem, SweepInterrupted, TunerError
+from tuner.experiment import shipped_files
+
+ROOT = Path(__file__).parents[1]
+CONVERTED = ("tuner/cli", "tuner/runner", "tuner/sweep", "tuner/export", "tuner/doctor.py", "tuner/recorder/ui.py")
+"""Where every error has a code. The others are being converted; then this list becomes the three packages."""
+BY_CLICK = {"usage"}
+"""Codes of errors that click raises."""
+ERRORS = {
+    name: kind
+    for module in (tuner.errors, trainables.errors, search_spaces.errors)
+    for name, kind in vars(module).items()
+    if inspect.isclass(kind) and (issubclass(kind, Exception) or name.endswith("Problem"))
+}
+NO_CODE_OF_THEIR_OWN = {"ExperimentError", "SpaceError"}
+"""Errors that are made of problems, each of which has a code."""
+
+
+def constructed(paths: Iterator[Path]) -> Iterator[tuple[str, str, ast.expr | None]]:
+    """Yield the place, the class and the code argument of every error of ours that the files construct."""
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ERRORS):
+                continue
+            if node.func.id in NO_CODE_OF_THEIR_OWN:
+                continue
+            given = next((each.value for each in node.keywords if each.arg == "code"), None)
+            code = given or (node.args[0] if len(node.args) > 1 else None)
+            yield f"{path.relative_to(ROOT)}:{node.lineno}", node.func.id, code
+
+
+def files(*places: str) -> Iterator[Path]:
+    for place in places:
+        path = ROOT / place
+        yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
+
+
+def test_every_error_has_a_literal_code_that_is_explained() -> None:
+    seen = 0
+    for place, kind, code in constructed(files(*CONVERTED)):
+        seen += 1
+        if isinstance(code, ast.Attribute) and code.attr == "code":
+            continue  # the code of the error that is raised again with more context
+        assert isinstance(code, ast.Constant), f"{place}: {kind} needs a literal code as its first argument"
+        assert code.value in EXPLANATIONS, f"{place}: {code.value!r} is not explained in the table of its package"
+    assert seen > 50
+
+
+def test_every_exit_code_that_is_explained_is_that_of_the_errors() -> None:
+    for place, kind, code in constructed(files(*CONVERTED)):
+        if isinstance(code, ast.Constant):
+            real = getattr(ERRORS[kind], "exit_code", InputError.exit_code)
+            assert EXIT_CODES.get(str(code.value), InputError.exit_code) == real, f"{place}: {code.value}"
+
+
+def test_every_explained_code_is_used() -> None:
+    everywhere = constructed(files("tuner", "trainables", "search_spaces"))
+    used = {code.value for _, _, code in everywhere if isinstance(code, ast.Constant)} | BY_CLICK
+    assert not EXPLANATIONS.keys() - used
+    assert not EXIT_CODES.keys() - used
+
+
+def test_codes_are_short_and_explanations_are_sentences() -> None:
+    for code, text in EXPLANATIONS.items():
+        assert code == code.lower().strip(), code
+        assert 1 <= len(code.split("-")) <= 4, code
+        assert text.endswith("."), code
+    assert all(sentence.endswith(".") for sentence in code_list().values())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TunerError("internal-error", "what is wrong"),
+        InputError("sweep-not-found", "what is wrong"),
+        SweepInterrupted("interrupted", "interrupted"),
+        ExperimentError([Problem(code="uncoded", where="a.yaml:1", key="seed", rule="must be one", value="2")]),
+        trainables.errors.HyperparameterError("uncoded", "what is wrong"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_survive_another_process(error: TunerError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert (again.code, again.message, str(again)) == (error.code, error.message, str(error))
+
+
+def test_explain_shows_one_code_with_its_exit_code() -> None:
+    said = CliRunner().invoke(cli, ["explain", "[sweep-running]"])
+    assert said.exit_code == 0
+    assert "sweep-running (exit code 1" in said.stdout
+    assert EXPLANATIONS["sweep-running"] in said.stdout
+    as_json = json.loads(CliRunner().invoke(cli, ["explain", "interrupted", "--json"]).stdout)
+    assert as_json == explain("interrupted")
+    assert as_json["exit_code"] == 130
+
+
+def test_explain_lists_all_codes() -> None:
+    lines = CliRunner().invoke(cli, ["explain"]).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == sorted(EXPLANATIONS)
+    assert json.loads(CliRunner().invoke(cli, ["explain", "--json"]).stdout) == code_list()
+
+
+def test_explain_suggests_the_nearest_code() -> None:
+    said = CliRunner().invoke(cli, ["explain", "sweep-not-fuond"])
+    assert said.exit_code == 2
+    assert "'sweep-not-found'" in said.stderr
+    assert "[unknown-code]" in said.stderr
+
+
+@pytest.mark.parametrize("words", [["pan"], ["plan"], ["plan", "x.yaml", "--tming"], ["ui", "--port", "x"]])
+def test_errors_of_the_command_line_have_a_code(words: list[str]) -> None:
+    said = CliRunner().invoke(cli, words)
+    assert said.exit_code == 2
+    assert said.stderr.rstrip().endswith("[usage]")
+
+
+def test_errors_of_the_system_have_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "experiment.yaml")
+
+    monkeypatch.setattr(shipped_files, "write_template", full)
+    said = CliRunner().invoke(cli, ["init"])
+    assert said.exit_code == 1
+    assert said.stderr == f"error: experiment.yaml: {os.strerror(errno.ENOSPC)} [system-error]\n"

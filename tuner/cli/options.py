@@ -1,0 +1,60 @@
+"""Options that several commands share, and the output of values as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+__all__ = [
+    "address_option",
+    "data_option",
+    "file_argument",
+    "json_option",
+    "local_option",
+    "name_argument",
+    "print_json",
+    "quiet_option",
+    "run_options",
+    "set_option",
+    "storage_option",
+]
+
+file_argument = click.argument("file", type=str)
+name_argument = click.argument("name")
+set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override one value of the file, for example search.trials=4. Repeatable.",
+)
+data_option = click.option(
+    "--data-dir", type=click.Path(), envvar="DP_TUNER_DATA", help="Folder with the data sets (default ./data)."
+)
+storage_option = click.option(
+    "--storage",
+    type=click.Path(),
+    default="runs",
+    envvar="DP_TUNER_STORAGE",
+    show_default=True,
+    help="Folder of sweeps.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object to standard output.")
+local_option = click.option("--local", is_flag=True, help="Run in this process, one trial at a time, without Ray.")
+address_option = click.option("--address", default=None, help="Address of a Ray cluster (default: this machine only).")
+quiet_option = click.option("--quiet", is_flag=True, help="Print plain lines, and only important ones.")
+
+
+def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of every command that trains."""
+    for option in (json_option, quiet_option, local_option, data_option, set_option):
+        command = option(command)
+    return command
+
+
+def print_json(values: object) -> None:
+    """Print one JSON object."""
+    click.echo(json.dumps(values, indent=2, default=str))

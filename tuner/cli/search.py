@@ -1,0 +1,113 @@
+"""Commands that train: init, run, resume, train, export."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from tuner.cli.options import (
+    address_option,
+    data_option,
+    file_argument,
+    json_option,
+    name_argument,
+    run_options,
+    storage_option,
+)
+
+__all__ = ["tune_export", "tune_init", "tune_resume", "tune_run", "tune_train"]
+
+
+@click.command("init")
+@click.argument("path", type=click.Path(dir_okay=False), default="experiment.yaml")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+def tune_init(path: str, force: bool) -> None:
+    """Write a commented experiment file to start from."""
+    from tuner.experiment.shipped_files import write_template
+
+    write_template(Path(path), force=force)
+    click.echo(f"wrote {path}. Next: tune plan {path}")
+
+
+@click.command("run")
+@file_argument
+@run_options
+@address_option
+@click.option("--resume", is_flag=True, help="Resume the newest sweep of this experiment.")
+@click.option("--dry-run", is_flag=True, help="Check everything and print the plan, but start nothing.")
+def tune_run(
+    file: str,
+    overrides: tuple[str, ...],
+    resume: bool,
+    dry_run: bool,
+    **run: Any,  # noqa: ANN401 - fields of RunOptions
+) -> None:
+    """Run a search. FILE is a path or the name of a shipped experiment (see `ls`)."""
+    from tuner.runner.commands import RunOptions, run_file
+
+    sys.exit(run_file(file, overrides, RunOptions(**run), resume=resume, dry_run=dry_run))
+
+
+@click.command("resume", short_help="Resume an interrupted sweep, or extend a finished one.")
+@name_argument
+@run_options
+@address_option
+@storage_option
+def tune_resume(
+    name: str,
+    overrides: tuple[str, ...],
+    storage: str,
+    **run: Any,  # noqa: ANN401 - fields of RunOptions
+) -> None:
+    """Resume an interrupted sweep, or extend a finished one with more trials (--set search.trials=N).
+
+    Noise, data and cap do not change, so more trials can only use what is left of the cap. With
+    `noise_multiplier: auto` that is what pruning saved.
+    """
+    from tuner.runner.commands import RunOptions, resume_sweep
+    from tuner.sweep.folder import find_sweep
+
+    sys.exit(resume_sweep(find_sweep(Path(storage), name), overrides, RunOptions(**run)))
+
+
+@click.command("train", short_help="Train one exported configuration, charged like any run.")
+@file_argument
+@run_options
+@click.option("--out", type=click.Path(path_type=Path), default=None, help="Output folder (default: exports/NAME).")
+def tune_train(
+    file: str,
+    overrides: tuple[str, ...],
+    out: Path | None,
+    **run: Any,  # noqa: ANN401 - fields of RunOptions
+) -> None:
+    """Train one exported configuration, charge it like any run, and export its model and privacy card."""
+    from tuner.runner.commands import RunOptions, train_file
+
+    sys.exit(train_file(file, overrides, RunOptions(**run), out=out))
+
+
+@click.command("export", short_help="Export the best trial's model, configuration and privacy card.")
+@name_argument
+@click.option("--out", type=click.Path(path_type=Path), default=None, help="Output folder (default: exports/NAME).")
+@click.option(
+    "--by",
+    type=click.Choice(["curve", "score"]),
+    default=None,
+    help="What chooses the trial (default: the score). The curve needs a unimodal search whose assumption of a single "
+    "maximum was not rejected.",
+)
+@storage_option
+@data_option
+@json_option
+def tune_export(
+    name: str, out: Path | None, by: Literal["curve", "score"] | None, storage: str, data_dir: str | None, as_json: bool
+) -> None:
+    """Export the best trial: its model, its configuration as an experiment file, and its privacy card."""
+    from tuner.runner.commands import RunOptions, export_command
+    from tuner.sweep.folder import find_sweep
+
+    options = RunOptions(data_dir=data_dir, as_json=as_json)
+    sys.exit(export_command(find_sweep(Path(storage), name), out, options, by=by))

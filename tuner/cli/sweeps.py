@@ -1,0 +1,148 @@
+"""Commands that show and control sweeps: status, watch, show, stop, sync, report, ui, ls, cp."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from tuner.cli.options import json_option, name_argument, print_json, storage_option
+from tuner.cli.ray import ray_command
+
+__all__ = [
+    "tune_cp",
+    "tune_ls",
+    "tune_report",
+    "tune_show",
+    "tune_status",
+    "tune_stop",
+    "tune_sync",
+    "tune_ui",
+    "tune_watch",
+]
+
+
+@click.command("stop", short_help="Ask a running sweep to stop, and keep its results.")
+@name_argument
+@storage_option
+def tune_stop(name: str, storage: str) -> None:
+    """Ask a running sweep to stop: running trials finish, no new one starts, the rest of the budget is kept.
+
+    A stopped sealed search releases nothing and stays charged until `tune resume` completes it.
+    """
+    from tuner.sweep.folder import find_sweep
+    from tuner.sweep.status import request_stop
+
+    click.echo(request_stop(find_sweep(Path(storage), name)))
+
+
+@click.command("status")
+@click.argument("name", required=False)
+@storage_option
+@json_option
+def tune_status(name: str | None, storage: str, as_json: bool) -> None:
+    """Show the status of sweeps: state, trials, best score, budget."""
+    from tuner.report.status import status_text, status_values
+
+    values = status_values(Path(storage), name)
+    print_json(values) if as_json else click.echo(status_text(values))
+
+
+@click.command("watch")
+@name_argument
+@storage_option
+@click.option(
+    "--every", type=click.FloatRange(min=0.2), default=2.0, show_default=True, help="Polling interval in seconds."
+)
+def tune_watch(name: str, storage: str, every: float) -> None:
+    """Follow a sweep that runs in another process until it ends."""
+    from tuner.report.status import follow
+    from tuner.sweep.folder import find_sweep
+
+    follow(find_sweep(Path(storage), name), every=every)
+
+
+@click.command("show", short_help="List the trials of a sweep, or show one with its scores.")
+@name_argument
+@click.argument("trial", required=False)
+@storage_option
+@json_option
+def tune_show(name: str, trial: str | None, storage: str, as_json: bool) -> None:
+    """List the trials of a sweep, or show one TRIAL (number or id) with its scores. Of a sealed one: the winner."""
+    from tuner.report.status import trial_text, trial_values
+    from tuner.sweep.folder import find_sweep
+
+    values = trial_values(find_sweep(Path(storage), name), trial)
+    print_json(values) if as_json else click.echo(trial_text(values))
+
+
+@click.command("sync", short_help="Upload unsent records to MLflow.")
+@name_argument
+@storage_option
+@click.option("--uri", default=None, help="Upload all records to this tracking address instead of the sweep's own.")
+def tune_sync(name: str, storage: str, uri: str | None) -> None:
+    """Upload the records of a sweep that the tracking server has not acknowledged yet."""
+    from tuner.runner.tracking import sync_tracking
+    from tuner.sweep.folder import find_sweep
+
+    click.echo(sync_tracking(find_sweep(Path(storage), name), uri))
+
+
+@click.command("ls")
+@click.argument("path", required=False)
+@storage_option
+@json_option
+@click.option("--shipped", is_flag=True, help="List only the experiments that come with the program.")
+@click.pass_context
+def tune_ls(ctx: click.Context, path: str | None, storage: str, as_json: bool, shipped: bool) -> None:
+    """List shipped experiments and sweeps. With a PATH: Ray Tune's `ls` of that folder."""
+    if path is not None:
+        ctx.invoke(ray_command("ls"), experiment_path=str(Path(path).resolve()))
+        return
+    from tuner.experiment.shipped_files import shipped_files, shipped_text
+    from tuner.report.status import status_text, status_values
+
+    sweeps = None if shipped else status_values(Path(storage), None)
+    if as_json:
+        print_json({"shipped": {name: str(path) for name, path in shipped_files().items()}, **(sweeps or {})})
+        return
+    click.echo(shipped_text() if sweeps is None else f"{shipped_text()}\n\n{status_text(sweeps)}")
+
+
+@click.command("cp")
+@name_argument
+@click.argument("destination", type=click.Path(), default=".")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+def tune_cp(name: str, destination: str, force: bool) -> None:
+    """Copy a shipped experiment file, to change it."""
+    from tuner.experiment.shipped_files import copy_shipped
+
+    click.echo(f"wrote {copy_shipped(name, Path(destination), force=force)}")
+
+
+@click.command("report", short_help="Write an HTML page with the trials, the plots and the budget.")
+@name_argument
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="The page to write (default: report.html in the sweep).",
+)
+@storage_option
+def tune_report(name: str, out: Path | None, storage: str) -> None:
+    """Write one self-contained HTML page with the trials, the plots and the budget."""
+    from tuner.report.status import write_report
+    from tuner.sweep.folder import find_sweep
+
+    click.echo(f"wrote {write_report(find_sweep(Path(storage), name), out)}")
+
+
+@click.command("ui")
+@click.option("--uri", default="sqlite:///runs/mlflow.db", show_default=True, help="Tracking store to show.")
+@click.option("--port", type=click.IntRange(1, 65535), default=5000, show_default=True)
+def tune_ui(uri: str, port: int) -> None:
+    """Serve MLflow's web pages on this machine. Ctrl-C stops the server."""
+    from tuner.recorder.ui import serve_ui
+
+    sys.exit(serve_ui(uri, port=port))

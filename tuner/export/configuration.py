@@ -1,0 +1,72 @@
+"""Configuration of an exported trial, as an experiment file that trains it again."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from tuner.errors import TunerError
+from tuner.study.promotion import rungs_of_levels
+
+if TYPE_CHECKING:
+    from tuner.experiment import Experiment
+    from tuner.export.exported_trial import ExportedTrial
+    from tuner.plan.plan import Plan
+
+__all__ = ["standalone_yaml"]
+
+
+def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial) -> str:
+    """Return an experiment file of one trial with the best configuration, for `tune train`.
+
+    Training it again is a new charge. The cap is the cost of that one run, rounded up in the seventh digit. The file is
+    an ordinary search of one trial, whatever the mode of the search that found the configuration.
+    """
+    from tuner.experiment.yamlfile import dump
+    from tuner.privacy.accountant.mechanism import SampledGaussian
+    from tuner.privacy.accountant.pld import epsilon
+
+    shape = plan.shape_of(best.parameters)
+    if shape.sample_rate is None or shape.noise_multiplier is None:
+        raise TunerError(
+            "internal-error",
+            f"The private trial {best.id} has no sample rate or no noise multiplier. Please report this.",
+        )
+    cost = epsilon(SampledGaussian(shape.sample_rate, shape.noise_multiplier), shape.steps, plan.delta)
+    values = experiment.model_dump(mode="json", by_alias=True)
+    values["name"] = f"{experiment.name[:57]}-best"
+    values["seed"] = best.seed
+    values["tracking"]["experiment"] = values["name"]
+    values["trainable"]["batch_size"] = shape.batch_size
+    if "epochs" in plan.priced:
+        values["trainable"]["epochs"] = best.parameters["epochs"]
+    privacy = {"epsilon": _round_up(cost), "noise_multiplier": shape.noise_multiplier, "accounting": "composition"}
+    values["privacy"] |= {**privacy, "cap": "auto", "order": "auto"}
+    values["privacy"].pop("runs")
+    if experiment.dataset.validation.protected:
+        # One trial needs few scores, so their noise follows from the smaller budget.
+        values["dataset"]["validation"] |= {"epsilon": None, "delta": None, "noise": "auto"}
+    space = {name: value for name, value in best.parameters.items() if name not in plan.priced}
+    one: dict[str, object] = {"trials": 1, "sampler": "random", "pruner": "none", "when_sure": "go_on"}
+    values["search"] |= one | {"space": space, "public": None}
+    if plan.priced and (fractions := rungs_of_levels(space, rungs=plan.rungs, steps=shape.steps)):
+        # Rungs of another length round to other steps; K must grow where it grew.
+        values["search"]["rungs"] = fractions
+    values["resources"]["concurrent_trials"] = 1
+    head = (
+        f"# tune train experiment.yaml\n#\n"
+        f"# The configuration of the best trial of {experiment.name}. Training it is a NEW charge of epsilon = "
+        f"{values['privacy']['epsilon']:g} on the data;\n# the exported model was charged by the search.\n"
+    )
+    if best.why:
+        head += f"# Chosen: {best.why}.\n"
+        if best.by == "score":
+            head += (
+                "# Trained again it may score less; `--by curve` exports the configuration that the curve prefers.\n"
+            )
+    return head + dump(values)
+
+
+def _round_up(epsilon: float) -> float:
+    scale = 10.0 ** (6 - math.ceil(math.log10(epsilon)))
+    return math.ceil(epsilon * scale) / scale

@@ -1,0 +1,182 @@
+"""The trial that is exported: the winner of an open search, or the released run of a sealed one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainables.rungs import checkpoint_path
+from tuner.errors import InputError, TunerError
+from tuner.sweep.sealed import WINNER, read_winner
+from tuner.sweep.winner import By, choose_winner
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tuner.experiment import Experiment
+    from tuner.plan.plan import Plan
+    from tuner.privacy.ledger.state import SearchState
+    from tuner.sweep.folder import SweepFolder
+
+__all__ = ["ExportedTrial", "NoFurtherCharge", "require_charged", "trial_to_export"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportedTrial:
+    """The trial that is exported.
+
+    Attributes:
+        id: id of the trial in the ledger; a fixed word for a sealed search.
+        number: number of the trial; None for a sealed search, where it would reveal something about the other runs.
+        parameters: flat parameters.
+        score: the last score.
+        seed: seed of the initialisation.
+        checkpoint: the trial's state, only for the operator.
+        by: what chose the trial; None for a sealed search.
+        why: the reason as text when another trial has an equal or better score.
+    """
+
+    id: str
+    number: int | None
+    parameters: Mapping[str, object]
+    score: float | None
+    seed: int
+    checkpoint: Path
+    by: By | None = None
+    why: str = ""
+
+
+def trial_to_export(
+    sweep: SweepFolder, experiment: Experiment, plan: Plan, charged: SearchState, by: By | None
+) -> ExportedTrial:
+    """Return the trial of an ended sweep that is exported.
+
+    Args:
+        sweep: the sweep.
+        experiment: its stored experiment file.
+        plan: its stored plan.
+        charged: the search in the ledger.
+        by: what chooses the trial; None for the default.
+
+    Raises:
+        InputError: no trial is complete, or there is no curve to choose by.
+        TunerError: the trial's checkpoint is missing, or the ledger was not charged for it.
+    """
+    if charged.sealed:
+        return _released_run(sweep, charged, by)
+    return _chosen_trial(sweep, experiment, plan, charged, by)
+
+
+def _chosen_trial(
+    sweep: SweepFolder, experiment: Experiment, plan: Plan, charged: SearchState, by: By | None
+) -> ExportedTrial:
+    from tuner.study.views import read_trials
+    from tuner.sweep.sweep_study import open_sweep_study
+
+    study = open_sweep_study(sweep, experiment, plan)
+    trials = read_trials(study, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
+    for trial in trials:
+        require_charged(charged, trial.id, trial.number, trial.step)
+    chosen = choose_winner(study, trials, experiment, by=by)
+    if chosen is None:
+        raise InputError("no-complete-trial", f"{sweep.id} has no complete trial to export. See: tune show {sweep.id}")
+    if by == "curve" and chosen.by != by:
+        raise _no_curve(sweep)
+    best = chosen.trial
+    path = checkpoint_path(sweep.root, best.id)
+    if path is None:
+        raise TunerError(
+            "checkpoint-missing",
+            f"The winner's model is missing in {sweep.trials / best.id}. Restore the folder from a copy.",
+        )
+    return ExportedTrial(
+        id=best.id,
+        number=best.number,
+        parameters=dict(best.parameters),
+        score=best.last_score,
+        seed=(experiment.seed + best.number) % 2**32,  # the seed that `training_spec` gave the trial
+        checkpoint=path,
+        by=chosen.by,
+        why=chosen.why,
+    )
+
+
+def _no_curve(sweep: SweepFolder) -> InputError:
+    return InputError(
+        "no-curve",
+        f"`--by curve` cannot be used for {sweep.id}: it needs an open unimodal search whose assumption of a "
+        "single maximum was not rejected. Leave `--by` out, or use `--by score`.",
+    )
+
+
+def _released_run(sweep: SweepFolder, charged: SearchState, by: By | None) -> ExportedTrial:
+    """Return the released run of a sealed sweep. Nothing else of the sweep is read."""
+    if by == "curve":
+        raise _no_curve(sweep)
+    winner = read_winner(sweep)
+    if winner is None:
+        raise InputError(
+            "sweep-not-finished",
+            f"The sealed sweep {sweep.id} cannot be exported before it has ended. Resume it with: tune resume "
+            f"{sweep.id}.",
+        )
+    if not winner.found:
+        raise InputError(
+            "no-complete-trial", f"The sealed sweep {sweep.id} released no winner, so there is nothing to export."
+        )
+    if not charged.begun:
+        raise TunerError(
+            "search-not-charged",
+            f"The sealed sweep {sweep.id} has a winner, but its ledger was not charged. Restore its ledger from "
+            "a copy.",
+        )
+    return ExportedTrial(
+        id=WINNER,
+        number=None,
+        parameters=dict(winner.parameters),
+        score=winner.score,
+        seed=winner.seed,
+        checkpoint=winner.checkpoint,
+    )
+
+
+def require_charged(charged: SearchState, trial: str, number: int | None, steps: int) -> None:
+    """Refuse a trial with more steps than the ledger has charged.
+
+    Raises:
+        TunerError: it has more.
+    """
+    leased = charged.trials[trial].leased if trial in charged.trials else 0
+    if leased < steps:
+        raise TunerError(
+            "search-not-charged",
+            f"Trial {number} has {steps} steps, but only {leased} are charged in the ledger. The sweep's folder "
+            "or the ledger was changed; restore both from a copy.",
+        )
+
+
+class NoFurtherCharge:
+    """Charge of an exported trial, whose steps are paid: it refuses every further step and score."""
+
+    def lease(self, steps: int) -> None:
+        """Refuse, because nothing is trained here."""
+        raise TunerError("internal-error", f"An export takes no private step (asked for {steps}). Please report this.")
+
+    def leased(self) -> int:
+        """Return 0: nothing is leased here."""
+        return 0
+
+    def restarts(self) -> int:
+        """Return 0: an export is never interrupted and resumed."""
+        return 0
+
+    def release(self, count: int = 1) -> None:
+        """Refuse, because no validation score is released here."""
+        raise TunerError(
+            "internal-error", f"An export releases no validation score (asked for {count}). Please report this."
+        )
+
+    def released(self) -> int:
+        """Return 0: nothing is released here."""
+        return 0

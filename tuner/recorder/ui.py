@@ -1,0 +1,92 @@
+"""MLflow's web pages, served on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from tuner.errors import InputError
+from tuner.recorder.mlflow_store import absolute_uri, connect
+
+__all__ = ["serve", "serve_ui"]
+
+_SECONDS_TO_END = 5.0
+"""How long a server has to end by itself."""
+_PAGE = "#/experiments?workflowType=machine_learning"
+"""MLflow opens its view for language models, which shows no runs, unless its address says otherwise."""
+
+
+def serve_ui(uri: str, *, port: int) -> int:
+    """Serve MLflow's pages of a tracking store on this machine only, and return the server's exit code.
+
+    A tracking server has its own pages: for its address nothing is started, and the address of its page is printed.
+
+    Raises:
+        InputError: the store is a file that does not exist, or the port is in use.
+    """
+    store = absolute_uri(uri)
+    if store.startswith(("http://", "https://")):
+        click.echo(f"{store.rstrip('/')}/{_PAGE}   (a tracking server shows its own pages; none is started here)")
+        return 0
+    if store.startswith("sqlite:///") and not Path(store.removeprefix("sqlite:///")).exists():
+        raise InputError(
+            "tracking-store-not-found",
+            f"No tracking store found at {uri}. Run a search first, or choose one with `--uri`.",
+        )
+    _require_free(port)
+    connect(store)  # creates or migrates the database before the server's processes open it together
+    click.echo(f"http://127.0.0.1:{port}/{_PAGE}   (Ctrl-C ends)")
+    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", store, "--host", "127.0.0.1"]
+    return serve([*command, "--port", str(port)])
+
+
+def serve(command: Sequence[str]) -> int:
+    """Run a server until it ends, or until Ctrl-C or a termination ends it and every process that it started.
+
+    MLflow's server has a dozen processes, and those that are not stopped outlive it.
+
+    Returns:
+        Its exit code; 0 when it was stopped here.
+    """
+    server = subprocess.Popen(command, start_new_session=True)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        return server.wait()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        for sign in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):  # all processes have ended
+                os.killpg(server.pid, sign)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(timeout=_SECONDS_TO_END)
+
+
+def _require_free(port: int) -> None:
+    """Refuse a port that is in use: MLflow's server would end after its address was printed.
+
+    Raises:
+        InputError: the port is in use, or not allowed for this account.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port whose server has just ended is free
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise InputError(
+                "port-in-use",
+                f"Port {port} is in use or not allowed ({error.strerror}). Choose another one with `--port`.",
+            ) from error
