@@ -139,7 +139,7 @@ CASES: dict[str, tuple[dict[str, object], str]] = {
     "a ledger that is no address": ({"ledger": "ledger.db"}, "ledger"),
     "a ledger in memory": ({"ledger": "sqlite://"}, "ledger"),
     "a ledger of another kind": ({"ledger": "mysql://host/db"}, "ledger"),
-    "a ledger with a password": ({"ledger": "postgresql://me:secret@host/db"}, "no password"),
+    "a ledger with a password": ({"ledger": "postgresql://me:secret@host/db"}, "[ledger-url-password]"),
     "a storage that is a file": ({"storage": "tiny.yaml"}, "storage"),
     "a storage that cannot be written": ({"storage": "/proc/runs"}, "storage"),
     "a fixed seed of private noise": ({"privacy__noise_seed": 3}, "[noise-seed-private]"),
