@@ -12,7 +12,8 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import SGDClassifier
 from sklearn.model_selection import train_test_split
 
-from tuner.study.unimodal_optuna import UnimodalPruner, UnimodalSampler
+from tuner.study.unimodal.pruner import UnimodalPruner
+from tuner.study.unimodal.sampler import UnimodalSampler
 
 EPOCHS = 9
 TRIALS = 20

@@ -81,8 +81,6 @@ _PLATFORM: dict[str, str] = {
     "checkpoint-unreadable": "The file with the winning model cannot be read. Restore it from a copy.",
     "model-code-failed": "The code of your own model failed on inputs of the data set's shape. Fix the model, or "
     "use the data set that it was written for.",
-    "search-option-invalid": "Optuna refuses an option of the sampler or the pruner. The message has Optuna's own "
-    "words; docs/experiment.md lists the options.",
     "train-not-private": "`tune train` writes a model with a privacy card, so the experiment must be private. Use "
     "`tune run` for a study without privacy.",
     "train-not-single": "`tune train` trains one configuration: one trial, no searched parameter, accounting by "
@@ -175,11 +173,8 @@ _PLATFORM: dict[str, str] = {
     "noise-seed-private": "Noise from a fixed seed can be drawn again and protects nobody. Only studies with private: "
     "false may fix it.",
     "noise-given-twice": "The noise multiplier is given in privacy and searched in search.space. Leave one out.",
-    "sampler-unknown": "There is no such sampler.",
-    "pruner-unknown": "There is no such pruner.",
     "option-unknown": "The sampler or pruner has no such option.",
     "option-missing": "The pruner needs an option that is not given.",
-    "option-invalid": "An option of the unimodal sampler or pruner has a value out of range.",
     "space-invalid": "The search space has an unknown parameter or a domain that cannot be searched.",
     "augmentation-needs-images": "Only images of shape (channels, height, width) are augmented.",
     "nothing-searched": "Several trials of one configuration would waste the budget. Search a parameter, or run one "
@@ -214,8 +209,6 @@ _PLATFORM: dict[str, str] = {
     "unimodal-conditional": "A trial without the parameter has no place on its curve. Fix the schedule, or remove the "
     "declaration.",
     "unimodal-denied": "The smoothing radius is declared not unimodal, and no other parameter is declared unimodal.",
-    "unimodal-parameter-missing": "The unimodal sampler and pruner need a searched range with one maximum of the "
-    "score.",
     "when-sure-sampler": "Only the unimodal sampler measures how sure the search is.",
     "when-sure-sealed": "Stopping or repeating by scores would show the hidden number of runs.",
     "replicate-with-runs": "Repetitions are compared over complete runs, and the option runs stops unlucky ones.",
@@ -226,6 +219,28 @@ _PLATFORM: dict[str, str] = {
     "plan-unreadable": "A stored plan lacks a value or has an unknown one. Restore plan.json from a copy.",
     "plan-has-no-mechanism": "Trials choose among several sample rates or noise multipliers, so there is not one.",
     # studies
+    "grid-too-large": "The grid of a grid search has too many points. Give `points` a smaller number, or search fewer "
+    "parameters.",
+    "grid-values-missing": "A grid search needs a search space, and at least one value for each parameter of it.",
+    "option-invalid": "The sampler or the pruner has no such option, needs one that is missing, or refuses its value. "
+    "docs/experiment.md lists the options.",
+    "promotion-rungs": "Each level of a promoted parameter begins at its own rung, so a trial needs at least as many "
+    "rungs as levels. Raise `search.rungs`, train for more steps, or write fewer levels.",
+    "promotion-steps": "In the shortest trial a level of a promoted parameter would last for one step or less and be "
+    "lost to rounding. Train for more epochs, or write fewer levels.",
+    "pruner-unknown": "No pruner has this name. docs/experiment.md lists the pruners.",
+    "sampler-not-secret": "A sealed search draws every value from the operating system, and only the samplers `random` "
+    "and `bounded` can do this.",
+    "sampler-unknown": "No sampler has this name. docs/experiment.md lists the samplers.",
+    "search-option-invalid": "Optuna refuses an option of the sampler or the pruner. The message has Optuna's own "
+    "words; docs/experiment.md lists the options.",
+    "study-direction": "The stored study maximizes its score and the experiment minimizes it, or the other way round. "
+    "The trials of both cannot be compared. Start a sweep with another name.",
+    "study-settings-invalid": "The numbers of trials, steps and rungs of a study contradict each other, or its mode.",
+    "study-unreadable": "The journal with the trials of a sweep is damaged. It is never replaced by an empty one. "
+    "Restore it from a copy, or start a new sweep; what was charged stays charged.",
+    "unimodal-parameter-missing": "Unimodal search needs a searched number along which the score has one top. "
+    "Write `unimodal: true` at the range of one, or search the smoothing radius.",
     # the ledger and its accountant
     "ledger-busy": "Another process holds the ledger, or wrote it while it was read. End that process, or try again.",
     "ledger-damaged": (

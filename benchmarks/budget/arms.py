@@ -20,12 +20,13 @@ from tuner.executors.base import NoCharge
 from tuner.privacy.accountant.filters import Sealed
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.search_budget import SearchBudget
+from tuner.study.best import best_trial
 from tuner.study.driver import StudyDriver
-from tuner.study.pruners import make_pruner
-from tuner.study.samplers import make_sampler
+from tuner.study.pruners.make import make_pruner
+from tuner.study.samplers.make import make_sampler
 from tuner.study.storage import open_storage, open_study
 from tuner.study.types import Suggestion, TrialView
-from tuner.study.views import best_trial, read_trials
+from tuner.study.views import read_trials
 from tuner.sweep.preflight import ReadySearch, prepare
 from tuner.sweep.trial_spec import training_spec
 

@@ -10,8 +10,9 @@ from benchmarks.house.tree import Source
 __all__ = ["double_names", "import_circles"]
 
 _DEFINITIONS = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-_SAME_BY_DESIGN = {"main": "", "stages": "trainables.methods."}
-"""Exempt names, and the start of the modules where they are: entry points, and what each method has to define."""
+_SAME_BY_DESIGN = {"build": "tuner.study.", "main": "", "stages": "trainables.methods."}
+"""Exempt names, and the start of the modules where they are: entry points, and what each method, sampler and pruner has
+to define."""
 
 
 def double_names(sources: list[Source]) -> dict[str, list[str]]:

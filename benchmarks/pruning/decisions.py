@@ -10,15 +10,15 @@ import numpy as np
 from benchmarks.harness import Figure, Results, Settings
 from benchmarks.pruning.curves import DOMAIN, EPOCHS, RUNGS, problem
 from benchmarks.pruning.methods import TOLERANCE
-from tuner.study.unimodal.axis import Axis
-from tuner.study.unimodal.beliefs import Rules, believe
-from tuner.study.unimodal.bracket import bracket, deviation_of_neighbours, threshold
-from tuner.study.unimodal.records import Record, Seen, Standing
+from tuner.study.unimodal.inference.axis import ParameterAxis
+from tuner.study.unimodal.inference.beliefs import Rules, believe
+from tuner.study.unimodal.inference.bracket import bracket, deviation_of_neighbours, threshold
+from tuner.study.unimodal.inference.records import Record, Seen, Standing
 
 
 def times(settings: Settings, results: Results) -> None:
     """Time a decision on a known curve, and a refit after a record is added to 250."""
-    random, axis = np.random.default_rng(settings.seed), Axis(*DOMAIN)
+    random, axis = np.random.default_rng(settings.seed), ParameterAxis(*DOMAIN)
     truth, records, trials = problem("unimodal", random), [], []
     for trial in range(50):
         radius = axis.value(float(random.random()))

@@ -11,7 +11,8 @@ from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner,
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
 
 from benchmarks.pruning.curves import DOMAIN, EPOCHS, RUNGS
-from tuner.study.unimodal_optuna import UnimodalPruner, UnimodalSampler
+from tuner.study.unimodal.pruner import UnimodalPruner
+from tuner.study.unimodal.sampler import UnimodalSampler
 
 TOLERANCE: Final = 0.2
 """In points: a trial closer than this to the best is as good as the best."""

@@ -29,8 +29,9 @@ from tuner.privacy.ledger.search_budget import SearchBudget
 from tuner.report.facts import not_started
 from tuner.runner.options import RunOptions
 from tuner.runner.start import start_sweep
-from tuner.study.types import TrialState
-from tuner.study.views import best_trial, read_trials
+from tuner.study.best import best_trial
+from tuner.study.types import TrialStatus
+from tuner.study.views import read_trials
 from tuner.sweep import folder as sweeps
 from tuner.sweep.preflight import check_startable, prepare
 from tuner.sweep.sweep_study import open_sweep_study
@@ -265,8 +266,8 @@ def _outcome(made: Any, exported: Mapping[str, Any], state: str) -> Outcome:  # 
         step_cap=view.step_cap,
         steps_per_trial=plan.steps_per_trial,
         started=len(trials),
-        pruned=states.count(TrialState.PRUNED),
-        failed=states.count(TrialState.FAILED),
+        pruned=states.count(TrialStatus.PRUNED),
+        failed=states.count(TrialStatus.FAILED),
         excluded=not_started(study).excluded,
         state=state,
         trials=tuple(

@@ -16,8 +16,8 @@ from sealed_fakes import sealed
 
 from tuner.report.curve_watch import CurveWatch, spent_on
 from tuner.report.sweep_report import TrialRow
-from tuner.study.types import TrialState, TrialView
-from tuner.study.unimodal.picture import CurvePicture, CurvePoint
+from tuner.study.types import TrialStatus, TrialView
+from tuner.study.unimodal.inference.picture import CurvePicture, CurvePoint
 from tuner.sweep.winner import Chosen
 
 NOBODY = "http://127.0.0.1:9"
@@ -60,7 +60,7 @@ class Recorded:
 
 
 def finished(watch: CurveWatch) -> None:
-    watch.trial_finished(TrialView(id="t", number=0, state=TrialState.COMPLETE))
+    watch.trial_finished(TrialView(id="t", number=0, state=TrialStatus.COMPLETE))
 
 
 def watching(
@@ -115,7 +115,7 @@ def test_the_verdict_is_a_tag_that_changes_when_it_does(tmp_path: Path) -> None:
 
 
 def test_the_trial_that_wins_by_the_curve_is_a_tag_and_so_is_why(tmp_path: Path) -> None:
-    best, curves = TrialView(id="t0", number=0, state=TrialState.COMPLETE), [picture()]
+    best, curves = TrialView(id="t0", number=0, state=TrialStatus.COMPLETE), [picture()]
     chosen = [Chosen(best, "curve")]
     recorder, sweep = Recorded(), SimpleNamespace(root=tmp_path, id="sweep-1")
     watch = CurveWatch(
@@ -275,7 +275,7 @@ def test_a_sealed_search_has_none_of_it(tune: Tune, monkeypatch: pytest.MonkeyPa
     sealed = experiment.model_copy(
         update={"privacy": experiment.privacy.model_copy(update={"accounting": "selection"})}
     )
-    monkeypatch.setattr("tuner.study.unimodal_view.curves_of", lambda *_args, **_more: (picture(),))
+    monkeypatch.setattr("tuner.study.unimodal.curves.curves_of", lambda *_args, **_more: (picture(),))
     assert curve_view.curves_of_sweep(None, experiment) == (picture(),)  # type: ignore[arg-type]
     assert curve_view.curves_of_sweep(None, sealed) == ()  # type: ignore[arg-type]
 

@@ -8,10 +8,10 @@ from command_fakes import Tune
 from rich.console import Console
 
 from tuner.report.live import LiveView
-from tuner.study.types import TrialState, TrialView
+from tuner.study.types import TrialStatus, TrialView
 
 
-def trial(number: int, score: float, state: TrialState = TrialState.COMPLETE) -> TrialView:
+def trial(number: int, score: float, state: TrialStatus = TrialStatus.COMPLETE) -> TrialView:
     return TrialView(
         id=f"t{number}",
         number=number,
@@ -34,7 +34,7 @@ def drawn(view: LiveView) -> str:
 
 def test_the_table_begins_with_the_trials_of_before() -> None:
     out = io.StringIO()
-    earlier = (trial(0, 0.5), trial(1, 0.9), trial(2, 0.95, TrialState.PRUNED))
+    earlier = (trial(0, 0.5), trial(1, 0.9), trial(2, 0.95, TrialStatus.PRUNED))
     with LiveView(
         name="s", trials=4, metric="validation_accuracy", earlier=earlier, console=Console(file=out, width=120)
     ) as view:

@@ -17,7 +17,7 @@ from sealed_fakes import SEALED, made, outside, sealed, seen, the_sweep, times, 
 from trainables.training import PrivateTraining
 from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.ledger.ledger import Ledger
-from tuner.study.types import TrialState, TrialView
+from tuner.study.types import TrialStatus, TrialView
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import SweepFolder
 from tuner.sweep.sealed import SealedRuns, read_winner, release
@@ -226,7 +226,7 @@ def test_seeds_and_candidates_come_from_nowhere_public(tune: Tune, monkeypatch: 
 
 def tied(names: str) -> list[TrialView]:
     return [
-        TrialView(id=name, number=number, state=TrialState.COMPLETE, step=10, last_score=0.5)
+        TrialView(id=name, number=number, state=TrialStatus.COMPLETE, step=10, last_score=0.5)
         for number, name in enumerate(names)
     ]
 
@@ -249,9 +249,9 @@ def test_a_tie_is_broken_by_a_secret_and_not_by_the_order(tmp_path: Path) -> Non
     assert all(winner(secret, trials) == winner(secret, trials[::-1]) for secret in range(20)), "the order is nothing"
     first = {name: 200 if name == "a" else 0 for name in "abcd"}
     assert not all(19 <= count <= 81 for count in first.values()), "the first one seen would be noticed"
-    better = [*trials, TrialView(id="d", number=9, state=TrialState.COMPLETE, step=10, last_score=0.6)]
+    better = [*trials, TrialView(id="d", number=9, state=TrialStatus.COMPLETE, step=10, last_score=0.6)]
     assert all(winner(secret, better) == "d" for secret in range(20))
-    failed = [TrialView(id="a", number=0, state=TrialState.FAILED, step=10, last_score=0.9), *tied("b")]
+    failed = [TrialView(id="a", number=0, state=TrialStatus.FAILED, step=10, last_score=0.9), *tied("b")]
     assert winner(0, failed) == "b", "a run that failed has the worst score"
 
 

@@ -23,11 +23,11 @@ from tuner.experiment import Experiment, load_experiment
 from tuner.plan.plan import plan_from
 from tuner.report.facts import on_public
 from tuner.study import views
-from tuner.study.pruners import make_pruner
-from tuner.study.samplers import make_sampler
-from tuner.study.unimodal_options import Along, Unimodality
-from tuner.study.unimodal_study import UnimodalSamplers
-from tuner.study.unimodal_view import curves_of
+from tuner.study.pruners.make import make_pruner
+from tuner.study.samplers.make import make_sampler
+from tuner.study.unimodal.curves import curves_of
+from tuner.study.unimodal.options import Along, Unimodality
+from tuner.study.unimodal.samplers import UnimodalSamplers
 from tuner.sweep.folder import SweepFolder
 from tuner.sweep.sweep_study import open_sweep_study
 from tuner.sweep.winner import Chosen, _apart, choose_winner

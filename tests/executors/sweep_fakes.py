@@ -18,11 +18,11 @@ from search_spaces.domains import Suggest
 from tuner.errors import BudgetRefusedError, LedgerError
 from tuner.executors.base import Charge
 from tuner.study.driver import StudyDriver
-from tuner.study.pruners import make_pruner
-from tuner.study.samplers import make_sampler
+from tuner.study.pruners.make import make_pruner
+from tuner.study.samplers.make import make_sampler
 from tuner.study.storage import open_storage, open_study
 from tuner.study.types import Ask, NullObserver, Stop, Suggestion, TrialView, WhenSure
-from tuner.study.unimodal_options import Along, Unimodality
+from tuner.study.unimodal.options import Along, Unimodality
 
 STEPS = 100
 RUNGS = (20, 40, 60, 80, 100)

@@ -8,8 +8,8 @@ import optuna
 import pytest
 from sweep_fakes import RUNGS, FakeSpace, Recorder, Sweep, facts, score
 
-from tuner.study.pruners import make_pruner
-from tuner.study.samplers import make_sampler
+from tuner.study.pruners.make import make_pruner
+from tuner.study.samplers.make import make_sampler
 from tuner.study.types import StopReason, TrialView
 
 PRUNERS = {

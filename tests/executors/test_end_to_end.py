@@ -20,12 +20,13 @@ from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import epsilon
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.search_budget import SearchBudget
+from tuner.study.best import best_trial
 from tuner.study.driver import StudyDriver
-from tuner.study.pruners import make_pruner
-from tuner.study.samplers import make_sampler
+from tuner.study.pruners.make import make_pruner
+from tuner.study.samplers.make import make_sampler
 from tuner.study.storage import open_storage, open_study
 from tuner.study.types import Stop, StopReason, Suggestion
-from tuner.study.views import best_trial, read_trials
+from tuner.study.views import read_trials
 
 BATCH, STEPS, RUNGS, NOISE, DELTA = 64, 24, (8, 16, 24), 1.0, 1e-5
 REQUEST = DatasetRequest(name="digits")

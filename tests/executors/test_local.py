@@ -16,7 +16,7 @@ from trainables.rungs import checkpoint_path, checkpoint_step
 from tuner.errors import LedgerError, SweepInterrupted, TunerError
 from tuner.executors import local
 from tuner.study.storage import exclusive
-from tuner.study.types import StopReason, TrialState
+from tuner.study.types import StopReason, TrialStatus
 
 SECRET = "record 17 says secret"
 
@@ -43,7 +43,7 @@ def test_a_trial_that_raises_is_failed_and_the_sweep_goes_on(tmp_path: Path) -> 
     sweep.run_local()
     assert states(sweep) == ["COMPLETE", "FAIL", "COMPLETE", "COMPLETE"]
     failed = recorder.finished[1]
-    assert failed.state is TrialState.FAILED
+    assert failed.state is TrialStatus.FAILED
     assert failed.reason.startswith("ValueError")
     assert SECRET not in failed.reason
     assert SECRET not in repr(sweep.study().get_trials()[1]), "what analysts read holds nothing of the message"

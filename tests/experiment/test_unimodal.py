@@ -8,10 +8,11 @@ from tuner.errors import ExperimentError
 from tuner.experiment import Experiment, parse_experiment
 from tuner.plan.plan import make_plan
 from tuner.report.plan_facts import plan_text, search_facts
-from tuner.study.samplers import make_sampler
-from tuner.study.unimodal.beliefs import Rules
-from tuner.study.unimodal_options import TOLERANCES
-from tuner.study.unimodal_study import UnimodalPruners, UnimodalSamplers
+from tuner.study.samplers.make import make_sampler
+from tuner.study.unimodal.inference.beliefs import Rules
+from tuner.study.unimodal.options import TOLERANCES
+from tuner.study.unimodal.pruners import UnimodalPruners
+from tuner.study.unimodal.samplers import UnimodalSamplers
 from tuner.sweep.sweep_study import _pruner, _sampler, check_search
 
 FILE = """\

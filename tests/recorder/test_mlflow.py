@@ -12,7 +12,7 @@ from tracking_fakes import FakeBudget, recorder, run_trial, trial
 from tuner.errors import InputError, TrackingError
 from tuner.recorder import mlflow_store as store
 from tuner.recorder.replay import attach, replay
-from tuner.study.types import TrialState
+from tuner.study.types import TrialStatus
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def test_a_whole_sweep_stands_in_mlflow_and_a_replay_changes_nothing(tmp_path: P
     budget = FakeBudget()
     with recorder(tmp_path, uri, budget) as observer:
         run_trial(observer, budget, 0, score=0.7)
-        run_trial(observer, budget, 1, state=TrialState.FAILED, score=float("nan"))
+        run_trial(observer, budget, 1, state=TrialStatus.FAILED, score=float("nan"))
         observer.trial_started(trial(2))
         (tmp_path / "plan.json").write_text("{}")
         observer.artifact("plan.json")

@@ -20,7 +20,7 @@ from tuner.recorder.recorder import MLflowRecorder
 from tuner.recorder.replay import attach, replay
 from tuner.recorder.sender import Sender, drain
 from tuner.recorder.spool import read
-from tuner.study.types import TrialState
+from tuner.study.types import TrialStatus
 
 URI = "sqlite:////nowhere/mlflow.db"
 
@@ -30,8 +30,8 @@ def small_sweep(folder: Path, budget: FakeBudget | None = None) -> FakeBudget:
     with recorder(folder, URI, budget, send=False) as observer:
         run_trial(observer, budget, 0, score=0.7)
         run_trial(observer, budget, 1, score=0.9)
-        run_trial(observer, budget, 2, state=TrialState.PRUNED, score=0.95)
-        run_trial(observer, budget, 3, state=TrialState.FAILED, score=float("nan"))
+        run_trial(observer, budget, 2, state=TrialStatus.PRUNED, score=0.95)
+        run_trial(observer, budget, 3, state=TrialStatus.FAILED, score=float("nan"))
         observer.finish("budget reached")
     return budget
 
@@ -129,7 +129,7 @@ def test_what_depends_on_private_records_is_withheld(tmp_path: Path, name: str) 
     with recorder(tmp_path, URI, budget, send=False) as observer:
         observer.trial_started(trial(0))
         observer.trial_reported(trial(0, step=50), 50, {"validation_accuracy": 0.5, name: 123.456})
-        observer.trial_finished(trial(0, TrialState.FAILED, step=50, reason="ValueError: a batch of 123.456 records"))
+        observer.trial_finished(trial(0, TrialStatus.FAILED, step=50, reason="ValueError: a batch of 123.456 records"))
         assert observer.withheld == {name}
     spool = (tmp_path / "spool.jsonl").read_text()
     assert "validation_accuracy" in spool

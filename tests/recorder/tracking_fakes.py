@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tuner.recorder.recorder import MLflowRecorder, SweepInfo
-from tuner.study.types import TrialState, TrialView
+from tuner.study.types import TrialStatus, TrialView
 
 
 @dataclass
@@ -68,7 +68,7 @@ def recorder(folder: Path, uri: str, budget: FakeBudget, **changes: object) -> M
     )
 
 
-def trial(number: int, state: TrialState = TrialState.RUNNING, **changes: object) -> TrialView:
+def trial(number: int, state: TrialStatus = TrialStatus.RUNNING, **changes: object) -> TrialView:
     values: dict[str, Any] = {
         "id": f"t{number}",
         "number": number,
@@ -84,7 +84,7 @@ def run_trial(
     budget: FakeBudget,
     number: int,
     *,
-    state: TrialState = TrialState.COMPLETE,
+    state: TrialStatus = TrialStatus.COMPLETE,
     score: float = 0.5,
 ) -> None:
     """One trial with two rungs, charged before each."""

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tuner.report.sweep_report import SweepReport, TrialRow
-from tuner.study.types import TrialState, TrialView
+from tuner.study.types import TrialStatus, TrialView
 
 
 def budget(spent: int = 300, reserved: int = 100, cap: int = 1000) -> Any:  # noqa: ANN401 - stands for a BudgetView
@@ -39,7 +39,7 @@ def budget_with_scores() -> Any:  # noqa: ANN401 - stands for a BudgetView
     return made
 
 
-def view(number: int, state: TrialState = TrialState.RUNNING, **changes: object) -> TrialView:
+def view(number: int, state: TrialStatus = TrialStatus.RUNNING, **changes: object) -> TrialView:
     values: dict[str, Any] = {
         "id": f"t{number}",
         "number": number,

@@ -22,8 +22,8 @@ from tuner.report.live import LiveView
 from tuner.report.page import render
 from tuner.report.spending import Spending, spending
 from tuner.report.text import summary
-from tuner.study.types import TrialState
-from tuner.study.unimodal.picture import NEVER_STARTED, CurvePicture, CurvePoint
+from tuner.study.types import TrialStatus
+from tuner.study.unimodal.inference.picture import NEVER_STARTED, CurvePicture, CurvePoint
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e6, max_value=1e6)
 
@@ -383,7 +383,7 @@ def test_lines_say_a_finding_when_it_changes() -> None:
     with LiveView(name="s", trials=4, metric="m", console=target, claim="c", finding=lambda: line[0]) as live:
         for number, found in enumerate(["", "R: no end excluded yet", "R: no end excluded yet", "R: best above 3"]):
             line[0] = found
-            live.trial_finished(view(number, TrialState.COMPLETE, step=100, last_score=0.5))
+            live.trial_finished(view(number, TrialStatus.COMPLETE, step=100, last_score=0.5))
     said = [each for each in text(target).splitlines() if each.startswith("R: ")]
     assert said == ["R: no end excluded yet", "R: best above 3"]
 
@@ -393,7 +393,7 @@ def test_quiet_lines_say_none() -> None:
     with LiveView(
         name="s", trials=1, metric="m", console=target, claim="c", quiet=True, finding=lambda: "R: x"
     ) as live:
-        live.trial_finished(view(0, TrialState.COMPLETE, step=100, last_score=0.5))
+        live.trial_finished(view(0, TrialStatus.COMPLETE, step=100, last_score=0.5))
     assert "R: x" not in text(target)
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from tuner.errors import LedgerError
 from tuner.report.live import LiveView
-from tuner.study.types import TrialState
+from tuner.study.types import TrialStatus
 
 NAN = float("nan")
 
@@ -40,10 +40,10 @@ def play(live: LiveView) -> None:
     """One complete, one better, one pruned with the best score of all, one NaN."""
     for number, (state, score, reason) in enumerate(
         [
-            (TrialState.COMPLETE, 0.71, ""),
-            (TrialState.COMPLETE, 0.82, ""),
-            (TrialState.PRUNED, 0.93, "below the median"),
-            (TrialState.FAILED, NAN, "score is not a number"),
+            (TrialStatus.COMPLETE, 0.71, ""),
+            (TrialStatus.COMPLETE, 0.82, ""),
+            (TrialStatus.PRUNED, 0.93, "below the median"),
+            (TrialStatus.FAILED, NAN, "score is not a number"),
         ]
     ):
         live.trial_started(view(number))
@@ -123,7 +123,7 @@ def test_it_fits_every_terminal_and_keeps_what_matters(width: int, height: int) 
             live.trial_started(view(number, parameters=many))
             if number != 7:
                 score = 0.99 if number == 3 else 0.5
-                live.trial_finished(view(number, TrialState.COMPLETE, parameters=many, step=100, last_score=score))
+                live.trial_finished(view(number, TrialStatus.COMPLETE, parameters=many, step=100, last_score=score))
     seen = screen(live, width, height)
     lines = seen.splitlines()
     assert len(lines) <= height + 2
@@ -278,5 +278,5 @@ def test_what_is_waited_for_is_told_until_a_trial_starts(*, terminal: bool) -> N
 def test_one_is_not_several() -> None:
     target = console(terminal=False)
     with make(target, trials=1) as live:
-        live.trial_finished(view(0, TrialState.COMPLETE, step=100, last_score=0.5))
+        live.trial_finished(view(0, TrialStatus.COMPLETE, step=100, last_score=0.5))
     assert "1/1 trial  " in text(target)

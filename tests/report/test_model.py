@@ -14,13 +14,13 @@ from tuner.privacy.card.claims import budget_sentence
 from tuner.report.sweep_report import (
     Shares,
     TrialRow,
-    better,
     budget_line,
     count,
     format_value,
     varying_parameters,
 )
-from tuner.study.types import TrialState
+from tuner.study.best import is_better
+from tuner.study.types import TrialStatus
 
 NAN = float("nan")
 
@@ -58,7 +58,7 @@ def test_the_winner_is_the_chosen_one_and_else_the_best() -> None:
     ],
 )
 def test_better(score: float | None, than: float | None, mode: str, expected: bool) -> None:
-    assert better(score, than, mode=mode) is expected
+    assert is_better(score, than, mode=mode) is expected
 
 
 @given(spent=st.integers(0, 2000), reserved=st.integers(0, 2000), cap=st.integers(0, 1000))
@@ -110,7 +110,7 @@ def test_values_in_a_table(value: object, expected: str) -> None:
 
 
 def test_a_score_that_is_no_number_is_no_score() -> None:
-    seen = TrialRow.of(view(0, TrialState.FAILED, last_score=NAN), curve=[(50, 0.5), (100, NAN)])
+    seen = TrialRow.of(view(0, TrialStatus.FAILED, last_score=NAN), curve=[(50, 0.5), (100, NAN)])
     assert (seen.score, seen.curve, seen.state) == (None, ((50, 0.5),), "failed")
 
 

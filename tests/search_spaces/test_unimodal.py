@@ -105,7 +105,7 @@ def test_a_radius_is_scaled_by_what_is_searched_of_the_three() -> None:
 
 
 def test_a_grid_walks_the_same_points_whatever_is_unimodal() -> None:
-    from tuner.study.samplers import grid_points
+    from tuner.study.samplers.grid import grid_points
 
     raw = {"smoothing_radius": RADIUS, "learning_rate": {"uniform": [0.1, 1]}, "schedule": "default"}
     space = space_of(**raw)

@@ -14,10 +14,10 @@ from optuna.trial import TrialState, create_trial
 
 from search_spaces.domains import Scalar, Suggest
 from tuner.study import names
-from tuner.study.pruners import make_pruner
-from tuner.study.samplers import make_sampler
+from tuner.study.pruners.make import make_pruner
+from tuner.study.samplers.make import make_sampler
 from tuner.study.suggest import OptunaSuggest
-from tuner.study.unimodal_options import Along, Unimodality
+from tuner.study.unimodal.options import Along, Unimodality
 
 RUNGS = (25, 50, 100)
 NEEDED: dict[str, dict[str, Any]] = {

@@ -13,9 +13,9 @@ from sweep_fakes import METRIC, RUNGS, STEPS, MemoryLedger, Recorder
 from tuner.errors import InputError
 from tuner.study import views
 from tuner.study.driver import NO_RESERVATION, NO_ROOM
-from tuner.study.prior import BoundedSampler
-from tuner.study.ratio import ratio_of
-from tuner.study.types import Ask, Decision, Stop, StopReason, TrialState, TrialView, Wait
+from tuner.study.samplers.bounded import BoundedSampler
+from tuner.study.samplers.ratio import ratio_of
+from tuner.study.types import Ask, Decision, Stop, StopReason, TrialStatus, TrialView, Wait
 
 # -- the budget --------------------------------------------------------------------------------------------------------
 
@@ -27,7 +27,7 @@ def test_waits_while_a_running_trial_may_refund_and_stops_when_none_may() -> Non
     assert isinstance(driver.next(), Wait)
     run_through(driver, ledger, first, until=20)
     assert isinstance(driver.next(), Wait)
-    driver.finish(first.trial_id, outcome=TrialState.PRUNED, steps_taken=20)
+    driver.finish(first.trial_id, outcome=TrialStatus.PRUNED, steps_taken=20)
     third = started(driver)  # 20 paid + 100 + 100 reserved
     assert isinstance(driver.next(), Wait)
     run_through(driver, ledger, second)
@@ -81,18 +81,18 @@ def test_a_score_that_is_missing_or_not_finite_fails_the_trial(bad: dict[str, fl
     trial = started(driver)
     ledger.lease(trial.trial_id, 20)
     assert driver.report(trial.trial_id, 20, bad) is Decision.FAIL
-    driver.finish(trial.trial_id, outcome=TrialState.FAILED, steps_taken=20)
+    driver.finish(trial.trial_id, outcome=TrialStatus.FAILED, steps_taken=20)
     frozen = driver.study.trials[0]
     assert frozen.state.name == "FAIL"
     assert frozen.intermediate_values == {}
     assert METRIC in recorder.finished[0].reason
-    assert recorder.finished[0].state is TrialState.FAILED
+    assert recorder.finished[0].state is TrialStatus.FAILED
     assert ledger.settled() == {trial.trial_id: 20}
 
 
 def test_complete_without_a_score_is_failed() -> None:
     driver = driver_of(random_study())
-    driver.finish(started(driver).trial_id, outcome=TrialState.COMPLETE, steps_taken=STEPS)
+    driver.finish(started(driver).trial_id, outcome=TrialStatus.COMPLETE, steps_taken=STEPS)
     assert states(driver.study)[0] == "FAIL"
 
 
@@ -102,14 +102,14 @@ def test_a_second_finish_is_refused() -> None:
     trial = started(driver)
     run_through(driver, ledger, trial)
     with pytest.raises(KeyError):
-        driver.finish(trial.trial_id, outcome=TrialState.COMPLETE, steps_taken=STEPS)
+        driver.finish(trial.trial_id, outcome=TrialStatus.COMPLETE, steps_taken=STEPS)
     assert ledger.settled() == {trial.trial_id: STEPS}
 
 
 def test_stops_after_the_first_trials_all_failed() -> None:
     driver = driver_of(random_study(), max_first_failures=3)
     for _ in range(3):
-        driver.finish(started(driver).trial_id, outcome=TrialState.FAILED, steps_taken=0, reason="ValueError")
+        driver.finish(started(driver).trial_id, outcome=TrialStatus.FAILED, steps_taken=0, reason="ValueError")
     stop = driver.next()
     assert isinstance(stop, Stop)
     assert stop.reason is StopReason.FAILING
@@ -121,7 +121,7 @@ def test_failures_after_a_success_do_not_stop_the_sweep() -> None:
     driver = driver_of(random_study(), ledger, max_first_failures=3)
     run_through(driver, ledger, started(driver))
     for _ in range(9):
-        driver.finish(started(driver).trial_id, outcome=TrialState.FAILED, steps_taken=0)
+        driver.finish(started(driver).trial_id, outcome=TrialStatus.FAILED, steps_taken=0)
     assert driver.next() == Stop(StopReason.DONE)
 
 
@@ -155,9 +155,9 @@ def test_observers_see_every_start_report_and_end_with_the_best_score() -> None:
     for step, score in zip(RUNGS, (0.1, 0.7, 0.3, 0.2, 0.4), strict=True):
         driver.report(trial.trial_id, step, {METRIC: score, "validation_loss": 1.0})
     driver.report(trial.trial_id, 99, {METRIC: 0.0})
-    driver.finish(trial.trial_id, outcome=TrialState.COMPLETE, steps_taken=STEPS)
+    driver.finish(trial.trial_id, outcome=TrialStatus.COMPLETE, steps_taken=STEPS)
     (end,) = recorder.finished
-    assert (end.state, end.step, end.best_score) == (TrialState.COMPLETE, STEPS, 0.7)
+    assert (end.state, end.step, end.best_score) == (TrialStatus.COMPLETE, STEPS, 0.7)
     assert recorder.reports == [(trial.trial_id, step) for step in (*RUNGS, 99)]
     assert set(driver.study.trials[0].intermediate_values) == set(RUNGS), "only rungs go to Optuna"
 
@@ -190,7 +190,7 @@ def test_a_crash_while_finishing_ends_with_one_settlement_and_the_same_outcome(w
     trial = started(driver)
     run_through(driver, ledger, trial, until=60)
     with dying(MemoryLedger if where == "settle" else optuna.Study, where, after=after):
-        driver.finish(trial.trial_id, outcome=TrialState.PRUNED, steps_taken=60)
+        driver.finish(trial.trial_id, outcome=TrialStatus.PRUNED, steps_taken=60)
     again = driver_of(study, ledger, trials=1)
     again.reconcile()
     assert states(study)[0] == "PRUNED"
@@ -238,7 +238,7 @@ def test_an_interrupted_trial_waits_for_a_refund_that_may_come() -> None:
     assert started(again).trial_id == second.trial_id
     assert isinstance(again.next(), Wait)
     again.report(second.trial_id, 40, {METRIC: 0.1})
-    again.finish(second.trial_id, outcome=TrialState.PRUNED, steps_taken=40)
+    again.finish(second.trial_id, outcome=TrialStatus.PRUNED, steps_taken=40)
     assert started(again).trial_id == first.trial_id
 
 
@@ -282,7 +282,7 @@ def test_an_end_that_observers_may_have_missed_is_told_again_and_one_they_know_i
         recorder = Recorder()
         driver_of(study, ledger, observers=[recorder]).reconcile()
         told.append([(view.id, view.state, view.step, view.last_score) for view in recorder.finished])
-    assert told == [[(trial.trial_id, TrialState.COMPLETE, STEPS, 0.5)], []]
+    assert told == [[(trial.trial_id, TrialStatus.COMPLETE, STEPS, 0.5)], []]
     assert ledger.settled() == {trial.trial_id: STEPS}
 
 

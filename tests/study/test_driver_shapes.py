@@ -14,9 +14,11 @@ from sweep_fakes import METRIC, Held, MemoryLedger, Recorder
 
 from search_spaces.domains import Suggest
 from tuner.study import views
-from tuner.study.driver import REJECTED, TRIES, StudyDriver
+from tuner.study.candidates import REJECTED, TRIES
+from tuner.study.driver import StudyDriver
+from tuner.study.protocols import StudySampler
 from tuner.study.rungs import scaled_rungs
-from tuner.study.types import Decision, Stop, StopReason, Suggestion, TrialShape, TrialState, Wait
+from tuner.study.types import Decision, Stop, StopReason, Suggestion, TrialShape, TrialStatus, Wait
 
 STEPS = 80
 RUNGS = (20, 40, 60, 80)
@@ -55,7 +57,7 @@ def scored(parameters: Mapping[str, object]) -> TrialShape:
 CHEAPEST = (shape_of({"batch_size": 1}),)
 
 
-class Batches(optuna.samplers.RandomSampler):
+class Batches(optuna.samplers.RandomSampler, StudySampler):
     """Proposes these batch sizes in turn."""
 
     def __init__(self, *batches: int) -> None:
@@ -130,7 +132,7 @@ def test_optuna_is_told_nominal_steps_and_people_the_own_ones() -> None:
     run_through(driver, ledger, trial)
     (frozen,) = driver.study.trials
     assert sorted(frozen.intermediate_values) == list(RUNGS)
-    assert views.curve_of(frozen) == [(step, 0.5) for step in (5, 10, 15, 20)]
+    assert views.learning_curve(frozen) == [(step, 0.5) for step in (5, 10, 15, 20)]
     view = views.view_of(frozen, mode="max", steps_planned=STEPS)
     assert (view.step, view.steps_planned) == (20, 20)
     assert recorder.reports == [(trial.trial_id, step) for step in (5, 10, 15, 20)]
@@ -146,7 +148,7 @@ def test_a_pruner_compares_trials_of_different_lengths_at_the_same_fraction() ->
     late = started(driver)
     ledger.lease(late.trial_id, 5)
     assert driver.report(late.trial_id, 5, {METRIC: 0.1}) is Decision.PRUNE, "at its first quarter"
-    driver.finish(late.trial_id, outcome=TrialState.PRUNED, steps_taken=5)
+    driver.finish(late.trial_id, outcome=TrialStatus.PRUNED, steps_taken=5)
     assert ledger.settled()[late.trial_id] == 5
     good = started(driver)
     ledger.lease(good.trial_id, 20)
@@ -175,7 +177,7 @@ def test_it_stops_after_a_bounded_number_of_draws_and_waits_while_a_refund_may_c
     assert (one.shape.batch_size, two.shape.batch_size) == (1, 4)
     run_through(driver, ledger, two)
     before = len(driver.study.trials)
-    driver.finish(one.trial_id, outcome=TrialState.PRUNED, steps_taken=0)  # 100 are left: 1 would fit, 4 does not
+    driver.finish(one.trial_id, outcome=TrialStatus.PRUNED, steps_taken=0)  # 100 are left: 1 would fit, 4 does not
     stop = driver.next()
     assert isinstance(stop, Stop)
     assert stop.reason is StopReason.BUDGET
@@ -189,12 +191,12 @@ def test_while_others_run_no_more_is_drawn_until_something_comes_back() -> None:
     driver.study.sampler = Batches(1, *[4] * 100)
     one = started(driver)
     four = started(driver)
-    driver.finish(one.trial_id, outcome=TrialState.PRUNED, steps_taken=0)
+    driver.finish(one.trial_id, outcome=TrialStatus.PRUNED, steps_taken=0)
     assert isinstance(driver.next(), Wait)
     asked = len(driver.study.trials)
     assert isinstance(driver.next(), Wait)
     assert len(driver.study.trials) == asked, "polling draws nothing"
-    driver.finish(four.trial_id, outcome=TrialState.PRUNED, steps_taken=0)
+    driver.finish(four.trial_id, outcome=TrialStatus.PRUNED, steps_taken=0)
     assert started(driver).shape.batch_size == 4
 
 
@@ -208,7 +210,7 @@ def test_nothing_is_drawn_when_not_even_the_cheapest_fits() -> None:
 
 def test_a_grid_ends_with_its_points_though_some_did_not_fit() -> None:
     study = make_study(4, 1, 2)
-    study.sampler.grid_size = 3  # type: ignore[attr-defined]
+    study.sampler.points = 3  # type: ignore[attr-defined]
     ledger = book(130)
     driver = make_driver(study, ledger)
     trial = started(driver)
@@ -233,7 +235,7 @@ def test_scores_are_reserved_with_the_steps_all_or_nothing() -> None:
     ledger.lease(first.trial_id, 20)
     ledger.release(first.trial_id, 1)
     driver.report(first.trial_id, 20, {METRIC: 0.5})
-    driver.finish(first.trial_id, outcome=TrialState.PRUNED, steps_taken=20)
+    driver.finish(first.trial_id, outcome=TrialStatus.PRUNED, steps_taken=20)
     second = started(driver)
     assert ledger.outstanding() == {second.trial_id: Held(80, 4)}, "the 3 that were not drawn came back"
 
@@ -323,7 +325,7 @@ class Machine:
         self.ledger.release(trial_id, 1)
         self.driver.report(trial_id, step, {METRIC: 0.5})
         if step == trial.shape.steps:
-            self.driver.finish(trial_id, outcome=TrialState.COMPLETE, steps_taken=step)
+            self.driver.finish(trial_id, outcome=TrialStatus.COMPLETE, steps_taken=step)
             del self.running[trial_id]
 
     def torn(self, trial_id: str, trial: Suggestion, step: int, again: bool) -> None:
@@ -347,7 +349,7 @@ class Machine:
             del self.running[trial_id]
 
     def prune(self, trial_id: str, trial: Suggestion, step: int, again: bool) -> None:
-        self.driver.finish(trial_id, outcome=TrialState.PRUNED, steps_taken=step)
+        self.driver.finish(trial_id, outcome=TrialStatus.PRUNED, steps_taken=step)
         del self.running[trial_id]
 
     def check(self) -> None:

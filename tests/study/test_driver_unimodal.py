@@ -28,14 +28,16 @@ from tuner.executors.base import act
 from tuner.study import views
 from tuner.study.candidates import EXCLUDED, TRIES
 from tuner.study.driver import StudyDriver
-from tuner.study.samplers import GridPointSampler, make_sampler
-from tuner.study.types import Stop, StopReason, Suggestion, TrialState, Wait, WhenSure
+from tuner.study.samplers.grid import GridPointSampler
+from tuner.study.samplers.make import make_sampler
+from tuner.study.types import Stop, StopReason, Suggestion, TrialStatus, Wait, WhenSure
 
 
 class Silent(Above):
     """Says no reason."""
 
-    why = None  # type: ignore[assignment]
+    def why(self, study: Study, trial: FrozenTrial) -> str:
+        return ""
 
 
 # -- excluded before the first step ------------------------------------------------------------------------------------
@@ -181,7 +183,7 @@ def test_under_any_interleaving_the_ledger_is_settled_and_the_number_of_trials_k
             step_on(which)
         elif action == "fail" and running:
             trial_id = sorted(running)[which % len(running)]
-            driver.finish(trial_id, outcome=TrialState.FAILED, steps_taken=running.pop(trial_id))
+            driver.finish(trial_id, outcome=TrialStatus.FAILED, steps_taken=running.pop(trial_id))
         elif action == "torn" and running:  # leased and lost
             trial_id = sorted(running)[which % len(running)]
             if running[trial_id] < STEPS:
@@ -214,7 +216,7 @@ def test_a_sampler_that_waits_is_heard_while_a_trial_runs_and_never_else() -> No
     again.reconcile()
     assert started(again).trial_id == first.trial_id, "what was cut off goes on"
     assert isinstance(again.next(), Wait)
-    again.finish(first.trial_id, outcome=TrialState.FAILED, steps_taken=0)
+    again.finish(first.trial_id, outcome=TrialStatus.FAILED, steps_taken=0)
     assert started(again).number == 1
     study.sampler.waiting = False
     assert started(again).number == 2, "the control"
@@ -248,7 +250,7 @@ def test_a_pruned_trial_has_the_pruners_own_reason_everywhere() -> None:
     said = "radius 10 is above 5, 1 reports"
     assert study.trials[0].user_attrs[views.REASON] == said
     assert recorder.finished[0].reason == said
-    assert recorder.finished[0].state is TrialState.PRUNED
+    assert recorder.finished[0].state is TrialStatus.PRUNED
 
 
 BRACKETED = tuple(end + 0.1 * place for end in (30.0, 80.0) for place in range(10))
@@ -294,7 +296,7 @@ class Asked(BasePruner):
 def test_the_fallback_is_asked_once_and_only_where_unimodality_is_rejected(
     *, rejected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tuner.study.unimodal.beliefs import Beliefs
+    from tuner.study.unimodal.inference.beliefs import Beliefs
 
     monkeypatch.setattr(Beliefs, "unimodal", property(lambda _: not rejected))
     study, fallback = unimodal_study(), Asked()

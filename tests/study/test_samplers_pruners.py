@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import optuna
 import pytest
+from errors_helper import raises_code
 from sweep_fakes import METRIC, RUNGS, STEPS, FakeSpace, score
 
 from tuner.errors import InputError
 from tuner.study import names
 from tuner.study.driver import StudyDriver
-from tuner.study.pruners import make_pruner
-from tuner.study.samplers import GridPointSampler, grid_points, make_sampler, seed_after
-from tuner.study.types import Suggestion, TrialState
-from tuner.study.unimodal_options import Along, Unimodality
+from tuner.study.pruners.make import make_pruner
+from tuner.study.samplers.grid import GridPointSampler, grid_points
+from tuner.study.samplers.make import make_sampler
+from tuner.study.samplers.seeds import seed_after
+from tuner.study.types import Suggestion, TrialStatus
+from tuner.study.unimodal.options import Along, Unimodality
 
 GRID: dict[str, list[object]] = {
     "learning_rate": [0.1, 0.5],
@@ -45,7 +48,7 @@ def driven(sampler: optuna.samplers.BaseSampler, trials: int, study: optuna.Stud
     while isinstance(trial := driver.next(), Suggestion):
         for step in RUNGS:
             driver.report(trial.trial_id, step, {METRIC: score(trial.parameters, step)})
-        driver.finish(trial.trial_id, outcome=TrialState.COMPLETE, steps_taken=STEPS)
+        driver.finish(trial.trial_id, outcome=TrialStatus.COMPLETE, steps_taken=STEPS)
     study.set_user_attr("stopped", trial.reason.value)
     return study
 
@@ -63,7 +66,7 @@ def test_a_grid_has_every_active_point_once_and_then_ends() -> None:
     sampler = make_sampler("grid", seed=1, space=Gridded())
     assert isinstance(sampler, GridPointSampler)
     # constant: 2 rates x 3 radii; inverse_time: the same, times 2 decays
-    assert sampler.grid_size == 2 * 3 + 2 * 3 * 2
+    assert sampler.points == 2 * 3 + 2 * 3 * 2
     study = driven(sampler, trials=100)
     points = {tuple(sorted(t.params.items())) for t in study.trials}
     assert len(points) == len(study.trials) == 18
@@ -77,7 +80,7 @@ def test_a_grid_asks_the_space_for_its_own_points() -> None:
 
     sampler = make_sampler("grid", {"points": 4}, seed=1, space=Scaled())
     assert isinstance(sampler, GridPointSampler)
-    assert sampler.grid_size == 4 * 3 * 3
+    assert sampler.points == 4 * 3 * 3
 
 
 def test_the_order_of_a_grid_is_shuffled_by_the_seed() -> None:
@@ -92,35 +95,35 @@ def test_the_order_of_a_grid_is_shuffled_by_the_seed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "words"),
+    ("name", "options", "code"),
     [
-        ("sobol", {}, "unknown sampler"),
-        ("tpe", {"n_startup": 3}, "n_startup_trials"),
-        ("tpe", {"multivariate": False, "group": True}, "refuses"),
-        ("grid", {"points": 0}, "points"),
-        ("grid", {"points": True}, "points"),
-        ("unimodal", {"tolerance": 0.0}, "tolerance must be a number above 0"),
-        ("unimodal", {"tolerance": float("nan")}, "tolerance must be a number above 0"),
-        ("unimodal", {"others": "grid"}, "others must be one of tpe, random, gp"),
-        ("unimodal", {"sure": 1.0}, "sure must be a probability"),
-        ("unimodal", {"at_once": 0}, "at_once must be a whole number"),
-        ("unimodal", {"audits": -1}, "audits must be a whole number"),
-        ("unimodal", {"starts": [1]}, "no option 'starts'"),
-        ("unimodal", {}, "needs a parameter along which"),
+        ("sobol", {}, "sampler-unknown"),
+        ("tpe", {"n_startup": 3}, "option-invalid"),
+        ("tpe", {"multivariate": False, "group": True}, "search-option-invalid"),
+        ("grid", {"points": 0}, "option-invalid"),
+        ("grid", {"points": True}, "option-invalid"),
+        ("unimodal", {"tolerance": 0.0}, "option-invalid"),
+        ("unimodal", {"tolerance": float("nan")}, "option-invalid"),
+        ("unimodal", {"others": "grid"}, "option-invalid"),
+        ("unimodal", {"sure": 1.0}, "option-invalid"),
+        ("unimodal", {"at_once": 0}, "option-invalid"),
+        ("unimodal", {"audits": -1}, "option-invalid"),
+        ("unimodal", {"starts": [1]}, "option-invalid"),
+        ("unimodal", {}, "unimodal-parameter-missing"),
     ],
 )
-def test_a_wrong_sampler_is_refused(name: str, options: dict[str, object], words: str) -> None:
-    with pytest.raises(InputError, match=words):
+def test_a_wrong_sampler_is_refused(name: str, options: dict[str, object], code: str) -> None:
+    with raises_code(InputError, code):
         make_sampler(name, options, seed=0, space=Gridded())
 
 
 def test_a_grid_without_a_space_or_without_values_or_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match="search space"):
+    with raises_code(InputError, "grid-values-missing"):
         make_sampler("grid", seed=0)
-    with pytest.raises(InputError, match="'smoothing_radius'"):
+    with raises_code(InputError, "grid-values-missing"):
         make_sampler("grid", seed=0, space=Gridded({"learning_rate": [0.1]}))
-    monkeypatch.setattr("tuner.study.samplers._GRID_LIMIT", 17)
-    with pytest.raises(InputError, match="at most"):
+    monkeypatch.setattr("tuner.study.samplers.grid._GRID_LIMIT", 17)
+    with raises_code(InputError, "grid-too-large"):
         make_sampler("grid", seed=0, space=Gridded())
 
 
@@ -149,25 +152,25 @@ def test_a_patient_pruner_wraps_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "words"),
+    ("name", "options", "code"),
     [
-        ("medium", {}, "unknown pruner"),
-        ("median", {"patience": 2}, "no option 'patience'"),
-        ("percentile", {"percentile": 200.0}, "refuses"),
-        ("patient", {"patience": -1}, "refuses"),
-        ("patient", {"patience": 1, "wrapped_pruner": 3}, "wrapped_pruner"),
-        ("patient", {"patience": 1, "wrapped_pruner": "medium"}, "unknown pruner"),
-        ("patient", {"patience": 1, "wrapped_pruner": "unimodal"}, "needs a parameter along which"),
-        ("unimodal", {}, "needs a parameter along which"),
-        ("unimodal", {"risk": 0}, "risk must be a probability"),
-        ("unimodal", {"runs": 1.0}, "runs must be a probability of at least 0 and below 1"),
-        ("unimodal", {"runs": True}, "runs must be a probability"),
-        ("unimodal", {"strict": 1}, "strict must be true or false"),
-        ("unimodal", {"fallback": 3}, "fallback must be a pruner's name"),
-        ("unimodal", {"fallback": "unimodal"}, "fallback must be another pruner"),
-        ("unimodal", {"fallback": "percentile"}, "needs the option 'percentile'"),
+        ("medium", {}, "pruner-unknown"),
+        ("median", {"patience": 2}, "option-invalid"),
+        ("percentile", {"percentile": 200.0}, "search-option-invalid"),
+        ("patient", {"patience": -1}, "search-option-invalid"),
+        ("patient", {"patience": 1, "wrapped_pruner": 3}, "option-invalid"),
+        ("patient", {"patience": 1, "wrapped_pruner": "medium"}, "pruner-unknown"),
+        ("patient", {"patience": 1, "wrapped_pruner": "unimodal"}, "unimodal-parameter-missing"),
+        ("unimodal", {}, "unimodal-parameter-missing"),
+        ("unimodal", {"risk": 0}, "option-invalid"),
+        ("unimodal", {"runs": 1.0}, "option-invalid"),
+        ("unimodal", {"runs": True}, "option-invalid"),
+        ("unimodal", {"strict": 1}, "option-invalid"),
+        ("unimodal", {"fallback": 3}, "option-invalid"),
+        ("unimodal", {"fallback": "unimodal"}, "option-invalid"),
+        ("unimodal", {"fallback": "percentile"}, "option-invalid"),
     ],
 )
-def test_a_wrong_pruner_is_refused(name: str, options: dict[str, object], words: str) -> None:
-    with pytest.raises(InputError, match=words):
+def test_a_wrong_pruner_is_refused(name: str, options: dict[str, object], code: str) -> None:
+    with raises_code(InputError, code):
         make_pruner(name, options)

@@ -11,9 +11,10 @@ import pytest
 from errors_helper import raises_code
 
 from tuner.errors import InputError, TunerError
+from tuner.study.best import best_trial
 from tuner.study.storage import JOURNAL, exclusive, open_storage, open_study
-from tuner.study.types import TrialState, TrialView
-from tuner.study.views import best_trial, read_trials
+from tuner.study.types import TrialStatus, TrialView
+from tuner.study.views import read_trials
 
 
 def study_in(folder: Path, mode: str = "max") -> optuna.Study:
@@ -67,16 +68,16 @@ def test_a_journal_with_a_broken_line_in_the_middle_is_refused_and_kept(tmp_path
     lines = journal.read_bytes().splitlines(keepends=True)
     lines[1] = b'{"op_code": \n'
     journal.write_bytes(b"".join(lines))
-    with pytest.raises(TunerError, match="cannot be read"):
+    with raises_code(TunerError, "study-unreadable"):
         study_in(tmp_path)
     assert journal.read_bytes() == b"".join(lines)
 
 
 def test_a_study_keeps_its_direction(tmp_path: Path) -> None:
     study_in(tmp_path, "max")
-    with pytest.raises(InputError, match="maximize"):
+    with raises_code(InputError, "study-direction"):
         study_in(tmp_path, "min")
-    with pytest.raises(InputError, match="mode"):
+    with raises_code(InputError, "study-settings-invalid"):
         study_in(tmp_path, "best")
 
 
@@ -111,7 +112,7 @@ def test_views_are_read_back_from_the_storage(tmp_path: Path) -> None:
         id="0000-abc",
         number=0,
         parameters={"x": 0.5, "fixed": 10},
-        state=TrialState.RUNNING,
+        state=TrialStatus.RUNNING,
         step=30,
         steps_planned=50,
         last_score=0.4,
@@ -121,16 +122,16 @@ def test_views_are_read_back_from_the_storage(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("mode", "best"), [("max", 2), ("min", 1)])
 def test_the_best_trial_is_complete_and_the_first_of_equals(mode: str, best: int) -> None:
-    def view(number: int, score: float | None, state: TrialState = TrialState.COMPLETE) -> TrialView:
+    def view(number: int, score: float | None, state: TrialStatus = TrialStatus.COMPLETE) -> TrialView:
         return TrialView(id=str(number), number=number, state=state, last_score=score)
 
     views = [
-        view(0, 0.99 if mode == "max" else 0.0, TrialState.PRUNED),
+        view(0, 0.99 if mode == "max" else 0.0, TrialStatus.PRUNED),
         view(1, 0.1),
         view(2, 0.8),
         view(3, 0.8),
         view(4, 0.1),
-        view(5, None, TrialState.FAILED),
+        view(5, None, TrialStatus.FAILED),
     ]
     found = best_trial(views, mode=mode)
     assert found is not None

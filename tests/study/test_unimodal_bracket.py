@@ -10,9 +10,9 @@ from critical_values import critical_value
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.study.unimodal.bracket import (
+from tuner.study.unimodal.inference.bracket import (
     _MADE,
-    Bracket,
+    ModeBracket,
     bracket,
     deviation_of_neighbours,
     threshold,
@@ -56,7 +56,7 @@ def test_two_peaks_leave_no_place() -> None:
 
 
 def test_scores_at_one_place_say_nothing_of_a_direction() -> None:
-    assert bracket([0.5] * 4, [0.0, 9.0, 0.0, 9.0], step=0.1) == Bracket(-inf, inf)
+    assert bracket([0.5] * 4, [0.0, 9.0, 0.0, 9.0], step=0.1) == ModeBracket(-inf, inf)
 
 
 def misses(alpha: float, *, known: bool, runs: int, looks: int = 40, factor: float = 1.0) -> float:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tuner.study.unimodal.axis import Axis
-from tuner.study.unimodal.beliefs import Beliefs, Rules
-from tuner.study.unimodal.picture import picture
-from tuner.study.unimodal.records import Record, Seen, Standing
+from tuner.study.unimodal.inference.axis import ParameterAxis
+from tuner.study.unimodal.inference.beliefs import Beliefs, Rules
+from tuner.study.unimodal.inference.picture import picture
+from tuner.study.unimodal.inference.records import Record, Seen, Standing
 
-AXIS = Axis(0.0, 100.0)
+AXIS = ParameterAxis(0.0, 100.0)
 RADII = (10.0, 30.0, 4.0, 60.0, 20.0, 15.0, 45.0)
 NOWHERE = 99
 

@@ -10,9 +10,11 @@ from optuna.samplers import RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from tuner.study.unimodal.gaussian_process import fit
-from tuner.study.unimodal.records import ALONE, Context, Record, Seen
-from tuner.study.unimodal_optuna import UnimodalPruner, UnimodalSampler, View
+from tuner.study.unimodal.inference.gaussian_process import fit
+from tuner.study.unimodal.inference.records import ALONE, Context, Record, Seen
+from tuner.study.unimodal.pruner import UnimodalPruner
+from tuner.study.unimodal.sampler import UnimodalSampler
+from tuner.study.unimodal.view import View
 
 GRID = np.linspace(0.0, 1.0, 49)
 SPACE: dict[str, BaseDistribution] = {
@@ -58,7 +60,7 @@ def test_without_other_parameters_there_is_one_context() -> None:
 
 @pytest.mark.parametrize("word", ["cosine", "constant"])
 def test_words_and_missing_parameters_are_as_far_apart_as_the_ends_of_a_range(word: str) -> None:
-    from tuner.study.unimodal.gaussian_process import _distances
+    from tuner.study.unimodal.inference.gaussian_process import _distances
 
     end, other = Context((("a", 1.0), ("s", "constant"))), Context((("a", 0.0), ("s", word)))
     lacking = Context((("s", word),))

@@ -13,17 +13,18 @@ from optuna.distributions import FloatDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import create_trial
 
-from tuner.study.unimodal import beliefs
-from tuner.study.unimodal.axis import Axis
-from tuner.study.unimodal.beliefs import Beliefs, Rules
-from tuner.study.unimodal.bracket import bracket, threshold
-from tuner.study.unimodal.gaussian_process import Draws, Posterior, fit
-from tuner.study.unimodal.records import ALONE, Record, Seen, Standing
-from tuner.study.unimodal_options import Along
-from tuner.study.unimodal_optuna import UnimodalSampler, View
-from tuner.study.unimodal_study import UnimodalSamplers
+from tuner.study.unimodal.inference import possible_curves
+from tuner.study.unimodal.inference.axis import ParameterAxis
+from tuner.study.unimodal.inference.beliefs import Beliefs, Rules
+from tuner.study.unimodal.inference.bracket import bracket, threshold
+from tuner.study.unimodal.inference.gaussian_process import Draws, Posterior, fit
+from tuner.study.unimodal.inference.records import ALONE, Record, Seen, Standing
+from tuner.study.unimodal.options import Along
+from tuner.study.unimodal.sampler import UnimodalSampler
+from tuner.study.unimodal.samplers import UnimodalSamplers
+from tuner.study.unimodal.view import View
 
-WHOLE = Axis(1.0, 4.0, "linear")
+WHOLE = ParameterAxis(1.0, 4.0, "linear")
 UNIT = FloatDistribution(0.0, 1.0)
 
 
@@ -64,7 +65,7 @@ def test_more_looks_than_were_simulated_take_no_time_and_a_larger_value() -> Non
 
 @pytest.mark.parametrize("looks", [8, 9, 16])
 def test_the_bound_is_above_what_is_simulated(looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tuner.study.unimodal.bracket._MADE", {})
+    monkeypatch.setattr("tuner.study.unimodal.inference.bracket._MADE", {})
     assert threshold(0.05, looks, values=looks, known=True) >= critical_value(0.05, looks)
 
 
@@ -75,8 +76,8 @@ def test_curves_of_any_shape_come_from_every_hyper_parameter(monkeypatch: pytest
     made = Draws(values, np.full(count, 5.0), np.full(count, 0.3))
     posterior = fit(Seen.of([Record(0.5, 1.0, 0.0, 0)], ()), tolerance=1.0)
     monkeypatch.setattr(Posterior, "draws", lambda *_: made)
-    monkeypatch.setattr(beliefs, "unimodal_mass", lambda amplitudes, *_: np.full(amplitudes.shape, 1.0))
-    found = beliefs._drawn.__wrapped__(posterior, np.linspace(0, 1, 5).tobytes(), (ALONE,), 400, 0.9, 1.0)[0]
+    monkeypatch.setattr(possible_curves, "unimodal_mass", lambda amplitudes, *_: np.full(amplitudes.shape, 1.0))
+    found = possible_curves.drawn.__wrapped__(posterior, np.linspace(0, 1, 5).tobytes(), (ALONE,), 400, 0.9, 1.0)[0]
     free = found[:40, 0, 0]  # these are all unimodal, so that nine tenths are kept as such
     assert sorted(set(free.tolist())) == list(range(10))
     assert np.bincount(free.astype(int)).tolist() == [4] * 10

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tuner.study.unimodal.axis import Axis
-from tuner.study.unimodal.beliefs import Beliefs, Rules
-from tuner.study.unimodal.records import Record, Seen, Standing
+from tuner.study.unimodal.inference.axis import ParameterAxis
+from tuner.study.unimodal.inference.beliefs import Beliefs, Rules
+from tuner.study.unimodal.inference.records import Record, Seen, Standing
 
-AXIS = Axis(0.0, 100.0)
+AXIS = ParameterAxis(0.0, 100.0)
 RUNGS = (1 / 9, 1 / 3, 2 / 3, 1.0)
 
 falls = st.lists(st.floats(0.0, 1.0), min_size=0, max_size=7)

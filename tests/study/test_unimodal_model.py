@@ -12,11 +12,11 @@ from optuna.distributions import FloatDistribution
 from optuna.trial import TrialState, create_trial
 from scipy.stats import norm
 
-from tuner.study.unimodal.axis import Axis
-from tuner.study.unimodal.beliefs import Beliefs, Rules
-from tuner.study.unimodal.gaussian_process import HyperGrid, fit
-from tuner.study.unimodal.records import ALONE, Record, Seen, Standing
-from tuner.study.unimodal_optuna import UnimodalPruner
+from tuner.study.unimodal.inference.axis import ParameterAxis
+from tuner.study.unimodal.inference.beliefs import Beliefs, Rules
+from tuner.study.unimodal.inference.gaussian_process import HyperGrid, fit
+from tuner.study.unimodal.inference.records import ALONE, Record, Seen, Standing
+from tuner.study.unimodal.pruner import UnimodalPruner
 
 AMPLITUDE, LENGTH, DRIFT, NOISE, TOLERANCE = 5.0, 0.3, 0.12, 2.0, 0.01
 ONE = HyperGrid(amplitudes=(AMPLITUDE,), lengths=(LENGTH,), drifts=(DRIFT,), noises=(NOISE,), levels=(0.5,))
@@ -119,7 +119,7 @@ def off(said: np.ndarray, done: np.ndarray) -> float:
 
 
 def test_of_runs_that_are_stopped_as_many_would_have_won_as_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tuner.study.unimodal.gaussian_process.FAR_OF_RUNS", 1e9)  # cut scores are not of the process
+    monkeypatch.setattr("tuner.study.unimodal.inference.gaussian_process.FAR_OF_RUNS", 1e9)
     said, done = chances(ONE)
     assert (said < 0.15).sum() > 50
     assert off(said, done) < 3
@@ -167,7 +167,7 @@ def test_a_run_that_leads_all_others_by_far_is_thought_ahead(complete: int, seed
     for lead, least, most in ((0.1, 0.85, 1.0), (-0.15, 0.0, 0.05)):
         luck = max(ends) - 0.7 + lead
         own = [Record(0.55, t, 0.7 * t**0.5 + luck, 999) for t in rungs[:3]]
-        rules = Rules(axis=Axis(0.0, 1.0), tolerance=0.0035, runs=0.15)
+        rules = Rules(axis=ParameterAxis(0.0, 1.0), tolerance=0.0035, runs=0.15)
         believed = Beliefs(Seen.of([*rows, *own], [*standing, Standing(0.55, 999, "running")]), rules)
         assert least <= believed.ahead(999, 0.55) <= most
         assert believed.beaten(999, 0.55, 0.6) is (lead < 0)
@@ -177,7 +177,7 @@ def test_a_run_is_not_judged_earlier_than_configurations_are() -> None:
     rows = [Record(place, t, 0.7 * t**0.5, n) for n, place in enumerate((0.5, 0.6)) for t in (0.2, 0.6, 1.0)]
     own = [Record(0.55, t, 0.7 * t**0.5 - 0.5, 9) for t in (0.2, 0.6)]
     standing = [Standing(0.5, 0, "complete"), Standing(0.6, 1, "complete"), Standing(0.55, 9, "running")]
-    rules = Rules(axis=Axis(0.0, 1.0), tolerance=0.01, runs=0.15)
+    rules = Rules(axis=ParameterAxis(0.0, 1.0), tolerance=0.01, runs=0.15)
     two = Beliefs(Seen.of([*rows, *own], standing), rules)
     assert two.ahead(9, 0.55) < 0.15
     assert not two.beaten(9, 0.55, 0.6), "two are complete"
@@ -211,6 +211,6 @@ def test_a_run_without_luck_at_the_top_is_stopped_where_runs_are_judged(
 
 
 def test_before_anything_is_known_every_run_may_win() -> None:
-    assert Beliefs(Seen((), ()), Rules(axis=Axis(0.0, 1.0), tolerance=1.0)).ahead(0, 0.5) == 1.0
+    assert Beliefs(Seen((), ()), Rules(axis=ParameterAxis(0.0, 1.0), tolerance=1.0)).ahead(0, 0.5) == 1.0
     only_early = seen([(0.5, 0.2, 0)], np.array([1.0]))
     assert fit(only_early, tolerance=1.0).ahead(0, 0.5, ALONE) == 1.0

@@ -12,14 +12,16 @@ from optuna.samplers import RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from tuner.study.unimodal.axis import Axis
-from tuner.study.unimodal.beliefs import Beliefs, Rules
-from tuner.study.unimodal.picture import NEVER_STARTED, CurvePicture, picture
-from tuner.study.unimodal.records import Record, Seen, Standing
-from tuner.study.unimodal_options import Along
-from tuner.study.unimodal_optuna import UnimodalPruner, UnimodalSampler
-from tuner.study.unimodal_study import UnimodalPruners, UnimodalSamplers
-from tuner.study.unimodal_view import curves_of
+from tuner.study.unimodal.curves import curves_of
+from tuner.study.unimodal.inference.axis import ParameterAxis
+from tuner.study.unimodal.inference.beliefs import Beliefs, Rules
+from tuner.study.unimodal.inference.picture import NEVER_STARTED, CurvePicture, picture
+from tuner.study.unimodal.inference.records import Record, Seen, Standing
+from tuner.study.unimodal.options import Along
+from tuner.study.unimodal.pruner import UnimodalPruner
+from tuner.study.unimodal.pruners import UnimodalPruners
+from tuner.study.unimodal.sampler import UnimodalSampler
+from tuner.study.unimodal.samplers import UnimodalSamplers
 
 RUNGS = (3, 9, 18, 27)
 RADIUS = FloatDistribution(0.0, 100.0)
@@ -140,7 +142,7 @@ def test_a_trial_that_has_no_score_yet_makes_no_curve() -> None:
 
 def shape(*, two: bool = False) -> CurvePicture:
     """From many complete trials, with one top or with two."""
-    axis = Axis(0.0, 100.0)
+    axis = ParameterAxis(0.0, 100.0)
     places = np.linspace(0.05, 0.95, 30)
     tops = (0.25, 0.75) if two else (0.6,)
     scores = np.max([1 - 4 * np.abs(places - top) for top in tops], axis=0)

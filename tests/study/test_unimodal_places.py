@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tuner.search.unimodal.axis import Axis
-from tuner.search.unimodal.beliefs import Beliefs, Rules
-from tuner.search.unimodal.records import ALONE, Context, Record, Seen, Standing
 
-AXIS = Axis(0.0, 100.0)
+from tuner.study.unimodal.inference.axis import ParameterAxis
+from tuner.study.unimodal.inference.beliefs import Beliefs, Rules
+from tuner.study.unimodal.inference.records import ALONE, Context, Record, Seen, Standing
+
+AXIS = ParameterAxis(0.0, 100.0)
 RULES = Rules(axis=AXIS, tolerance=0.2)
 OTHER = Context((("a", 0.3),))
 RADII = (10.0, 30.0, 22.0, 50.0, 28.0)
@@ -57,8 +58,8 @@ def test_a_new_trial_goes_where_the_best_is_if_no_trial_is_near_it_yet(running: 
 
 def test_a_trial_of_another_context_looks_after_its_own() -> None:
     found = beliefs()
-    assert found._looked_after(ALONE)
-    assert found._looked_after(OTHER) == []
+    assert found._covered_places(ALONE)
+    assert found._covered_places(OTHER) == []
     assert found.propose(np.random.default_rng(0), OTHER) != found.propose(np.random.default_rng(0))
 
 

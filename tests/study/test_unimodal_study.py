@@ -13,10 +13,12 @@ from optuna.samplers import RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from tuner.study.unimodal.axis import Axis
-from tuner.study.unimodal.beliefs import Beliefs, Rules
-from tuner.study.unimodal.records import Record, Seen, Standing
-from tuner.study.unimodal_optuna import UnimodalPruner, UnimodalSampler, axis_of
+from tuner.study.unimodal.inference.axis import ParameterAxis
+from tuner.study.unimodal.inference.beliefs import Beliefs, Rules
+from tuner.study.unimodal.inference.records import Record, Seen, Standing
+from tuner.study.unimodal.pruner import UnimodalPruner
+from tuner.study.unimodal.sampler import UnimodalSampler
+from tuner.study.unimodal.view import axis_of
 
 RUNGS = (3, 9, 18, 27)
 DOMAIN = FloatDistribution(0.0, 100.0)
@@ -216,7 +218,7 @@ def peaks(second: float) -> Seen:
 
 
 def test_a_second_top_lowers_the_probability_that_there_is_one() -> None:
-    rules = Rules(axis=Axis(0.0, 100.0), tolerance=0.2)
+    rules = Rules(axis=ParameterAxis(0.0, 100.0), tolerance=0.2)
     assert Beliefs(Seen((), ()), rules).one_top == rules.share
     assert Beliefs(peaks(0.0), rules).one_top > rules.share
     two = Beliefs(peaks(10.0), rules)

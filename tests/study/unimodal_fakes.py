@@ -16,10 +16,10 @@ from sweep_fakes import METRIC, RUNGS, STEPS, MemoryLedger
 from search_spaces.domains import Scalar, Suggest
 from tuner.executors.base import act
 from tuner.study.driver import StudyDriver
-from tuner.study.pruners import make_pruner
-from tuner.study.samplers import make_sampler
+from tuner.study.pruners.make import make_pruner
+from tuner.study.samplers.make import make_sampler
 from tuner.study.types import Suggestion, TrialShape
-from tuner.study.unimodal_options import Along, Unimodality
+from tuner.study.unimodal.options import Along, Unimodality
 
 ABOUT = Unimodality(parameters=(Along("radius"),), last_step=STEPS, tolerance=0.05)
 

@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 from trainables.rungs import MakeTraining, checkpoint_path, checkpoint_step
 from tuner.errors import SweepInterrupted, TunerError
 from tuner.study.driver import StudyDriver
-from tuner.study.types import Decision, FindCheckpoint, Stop, StopReason, Suggestion, TrialState
+from tuner.study.types import Decision, FindCheckpoint, Stop, StopReason, Suggestion, TrialStatus
 
 __all__ = [
     "Charge",
@@ -90,11 +90,11 @@ def act(driver: StudyDriver, trial_id: str, step: int, metrics: dict[str, float]
     if decision is Decision.CONTINUE and step < steps:
         return True
     outcome = {
-        Decision.CONTINUE: TrialState.COMPLETE,
-        Decision.PRUNE: TrialState.PRUNED,
-        Decision.FAIL: TrialState.FAILED,
+        Decision.CONTINUE: TrialStatus.COMPLETE,
+        Decision.PRUNE: TrialStatus.PRUNED,
+        Decision.FAIL: TrialStatus.FAILED,
     }[decision]
-    reason = f"the pruner stopped it at step {step} of {steps}" if outcome is TrialState.PRUNED else ""
+    reason = f"the pruner stopped it at step {step} of {steps}" if outcome is TrialStatus.PRUNED else ""
     driver.finish(trial_id, outcome=outcome, steps_taken=step, reason=reason)
     return False
 

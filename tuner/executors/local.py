@@ -9,7 +9,7 @@ from tuner.errors import LedgerError, TunerError
 from tuner.executors.base import ChargeFor, SpecFor, act, check_stop, checkpoint_finder, interrupted, private_training
 from tuner.study.driver import StudyDriver
 from tuner.study.storage import exclusive
-from tuner.study.types import Stop, Suggestion, TrialState, Wait
+from tuner.study.types import Stop, Suggestion, TrialStatus, Wait
 
 __all__ = ["run"]
 
@@ -77,7 +77,7 @@ def _run_trial(
         except Exception as error:  # noqa: BLE001 - whatever a model raises ends this trial only; it is logged and recorded
             log_for_operator(folder, suggestion.trial_id, error)
             driver.finish(
-                suggestion.trial_id, outcome=TrialState.FAILED, steps_taken=loop.step, reason=why_failed(error)
+                suggestion.trial_id, outcome=TrialStatus.FAILED, steps_taken=loop.step, reason=why_failed(error)
             )
             return
         if not act(driver, suggestion.trial_id, rung.step, rung.metrics):

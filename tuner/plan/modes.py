@@ -15,7 +15,7 @@ from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import calibrate_noise, epsilon, max_steps
 from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.study.names import canonical_sampler
-from tuner.study.ratio import ratio_of
+from tuner.study.samplers.ratio import ratio_of
 
 if TYPE_CHECKING:
     from trainables.data import DatasetRequest

@@ -8,8 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tuner.recorder.spool import read
+from tuner.study.best import best_of
 
 __all__ = ["History", "fold"]
+
+
+@dataclass(frozen=True)
+class _Finished:
+    trial: str
+    number: int
+    state: str
+    score: float | None
 
 
 @dataclass
@@ -26,7 +35,7 @@ class History:
     started: bool = False
     ended: bool = False
     _open: dict[str, None] = field(default_factory=dict)  # a set that keeps its order
-    _finished: dict[str, tuple[str, float | None]] = field(default_factory=dict)
+    _finished: dict[str, _Finished] = field(default_factory=dict)
     _steps: int = 0
 
     def apply(self, record: Mapping[str, object]) -> None:
@@ -46,15 +55,18 @@ class History:
                 self._open[trial] = None
                 self._finished.pop(trial, None)
             case "trial_finished":
-                score = record.get("score")
+                score, number = record.get("score"), record.get("number")
                 self.trial_finished(
-                    trial, state=str(record.get("state", "")), score=score if isinstance(score, float) else None
+                    trial,
+                    number=number if isinstance(number, int) else 0,
+                    state=str(record.get("state", "")),
+                    score=score if isinstance(score, float) else None,
                 )
 
-    def trial_finished(self, trial: str, *, state: str, score: float | None) -> None:
+    def trial_finished(self, trial: str, *, number: int, state: str, score: float | None) -> None:
         """Takes the end of a trial into account; a second time changes nothing."""
         self._open.pop(trial, None)
-        self._finished[trial] = (state, score)
+        self._finished[trial] = _Finished(trial, number, state, score)
 
     def open_trials(self) -> tuple[str, ...]:
         """Trials that were started and have no end."""
@@ -62,7 +74,9 @@ class History:
 
     def counts(self) -> dict[str, int]:
         """How many trials ended in each state, and in all (``done``)."""
-        states = Counter(state for state, _ in self._finished.values() if state in ("complete", "pruned", "failed"))
+        states = Counter(
+            each.state for each in self._finished.values() if each.state in ("complete", "pruned", "failed")
+        )
         return {
             "complete": states["complete"],
             "pruned": states["pruned"],
@@ -72,15 +86,9 @@ class History:
 
     def best(self, mode: str) -> tuple[str, float] | None:
         """The trial with the best final score among those that ran to their end, and that score."""
-        scores = [
-            (trial, score)
-            for trial, (state, score) in self._finished.items()
-            if state == "complete" and score is not None
-        ]
-        if not scores:
-            return None
-        sign = 1 if mode == "max" else -1
-        return max(scores, key=lambda item: sign * item[1])
+        complete = (each for each in self._finished.values() if each.state == "complete")
+        best = best_of(complete, score=lambda each: each.score, mode=mode, tie=lambda each: -each.number)
+        return None if best is None or best.score is None else (best.trial, best.score)
 
     def steps_seen(self) -> int:
         """The largest step that any record speaks of."""

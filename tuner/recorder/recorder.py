@@ -156,7 +156,7 @@ class MLflowRecorder:
             "step": trial.step,
             "values": encode_metrics(self._trial_budget(trial)),
         }
-        self._history.trial_finished(trial.id, state=state.lower(), score=score)
+        self._history.trial_finished(trial.id, number=trial.number, state=state.lower(), score=score)
         best = self._history.best(self._sweep.mode)
         budget = self._budget_metrics()
         parent: dict[str, float] = {

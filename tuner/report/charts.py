@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from tuner.report.sweep_report import CUT_OFF, SweepReport, TrialRow, better, format_value
+from tuner.report.sweep_report import CUT_OFF, SweepReport, TrialRow, format_value
+from tuner.study.best import is_better
 
 __all__ = ["CHART_STYLE", "PALETTE", "curves", "legend", "score_by_parameter", "score_by_trial", "state_class"]
 
@@ -133,7 +134,7 @@ def score_by_trial(report: SweepReport) -> str:
     steps: list[str] = []
     best: float | None = None
     for trial in report.trials:
-        if trial.state == "complete" and better(trial.score, best, mode=report.mode) and trial.score is not None:
+        if trial.state == "complete" and is_better(trial.score, best, mode=report.mode) and trial.score is not None:
             x, y = frame.x.at(trial.number), frame.y.at(trial.score)
             steps.append(f"M{x:.1f} {y:.1f}" if best is None else f"H{x:.1f}V{y:.1f}")
             best = trial.score

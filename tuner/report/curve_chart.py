@@ -14,7 +14,7 @@ from tuner.report.sweep_report import format_value
 
 if TYPE_CHECKING:
     from tuner.report.spending import Spending, SpendingRow
-    from tuner.study.unimodal.picture import CurvePicture, CurvePoint
+    from tuner.study.unimodal.inference.picture import CurvePicture, CurvePoint
 
 __all__ = ["CURVE_STYLE", "MARKS", "curve_chart", "curve_ticks", "spending_chart", "standalone"]
 

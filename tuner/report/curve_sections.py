@@ -11,7 +11,7 @@ from tuner.report.curve_chart import MARKS, curve_chart, spending_chart
 from tuner.report.sweep_report import SweepReport, format_value
 
 if TYPE_CHECKING:
-    from tuner.study.unimodal.picture import CurvePicture
+    from tuner.study.unimodal.inference.picture import CurvePicture
 
 __all__ = ["curve_sections", "spending_section"]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tuner.privacy.ledger.search_budget import SearchBudget
     from tuner.recorder.recorder import MLflowRecorder
     from tuner.report.sweep_report import TrialRow
-    from tuner.study.unimodal.picture import CurvePicture
+    from tuner.study.unimodal.inference.picture import CurvePicture
     from tuner.sweep.folder import SweepFolder
     from tuner.sweep.winner import Chosen
 
@@ -51,7 +51,7 @@ def curves_of_sweep(study: Study, experiment: Experiment) -> tuple[CurvePicture,
     """The curves that the search believes; none where it is not unimodal, and none of a sealed search."""
     if not is_unimodal(experiment):
         return ()  # what is imported for a curve is not wanted for every `tune status`
-    from tuner.study.unimodal_view import curves_of
+    from tuner.study.unimodal.curves import curves_of
 
     return curves_of(study, fallback=_fallback(experiment))
 
@@ -212,7 +212,7 @@ def _verdict(curves: Sequence[CurvePicture]) -> str:
 
 def _fallback(experiment: Experiment) -> str:
     """The name of what prunes where unimodality is rejected; empty where nothing does."""
-    from tuner.study.unimodal_options import DEFAULT_FALLBACK, component
+    from tuner.study.unimodal.options import DEFAULT_FALLBACK, component
 
     part = experiment.search.pruner
     name = canonical_pruner(part.name) or part.name

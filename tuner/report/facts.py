@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tuner.privacy.ledger.search_budget import BudgetView
     from tuner.privacy.ledger.state import DatasetState
     from tuner.study.types import TrialView
-    from tuner.study.unimodal.picture import CurvePicture
+    from tuner.study.unimodal.inference.picture import CurvePicture
     from tuner.sweep.folder import SweepFolder
     from tuner.sweep.sealed import SealedWinner
     from tuner.sweep.winner import Chosen

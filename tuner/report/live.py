@@ -19,7 +19,7 @@ from tuner.privacy.card.claims import budget_sentence
 from tuner.report.sweep_report import (
     Shares,
     TrialRow,
-    better,
+    best_row,
     budget_line,
     count,
     format_value,
@@ -224,8 +224,7 @@ class LiveView:
         return row
 
     def _consider(self, row: TrialRow) -> None:
-        if row.state == "complete" and better(row.score, self._best.score if self._best else None, mode=self._mode):
-            self._best = row
+        self._best = best_row([row] if self._best is None else [self._best, row], mode=self._mode)
 
     def _read_budget(self) -> None:
         with self._reading:

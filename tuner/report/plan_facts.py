@@ -101,7 +101,7 @@ def search_facts(experiment: Experiment) -> tuple[tuple[str, str], ...]:
                 ("modelled", f"{product}, an absolute standard deviation: {name} compares only where the rest is equal")
             )
     if canonical_sampler(search.sampler.name) == "unimodal":
-        from tuner.study.unimodal.beliefs import Rules
+        from tuner.study.unimodal.inference.beliefs import Rules
 
         at_once = search.sampler.options.get("at_once", Rules.at_once)
         if experiment.resources.concurrent_trials > at_once:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tuner.report.sweep_report import TrialRow, better, count, format_value
+from tuner.report.sweep_report import TrialRow, count, format_value
+from tuner.study.best import is_better
 
 __all__ = ["Spending", "SpendingRow", "spending"]
 
@@ -126,7 +127,7 @@ def spending(
         last = trial is trials[-1]
         if last:
             to_end |= {f"never started {number}": whole for number in range(excluded)}
-        improved = trial.state == "complete" and better(trial.score, best, mode=mode)
+        improved = trial.state == "complete" and is_better(trial.score, best, mode=mode)
         if improved:
             best = trial.score
         if improved or last:

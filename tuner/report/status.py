@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tuner.plan.plan import Plan
     from tuner.privacy.ledger.search_budget import SearchBudget
     from tuner.study.types import TrialView
-    from tuner.study.unimodal.picture import CurvePicture
+    from tuner.study.unimodal.inference.picture import CurvePicture
     from tuner.sweep.folder import SweepFolder
     from tuner.sweep.winner import Chosen
 
@@ -105,7 +105,7 @@ def _rows(
     sweep: SweepFolder, experiment: Experiment, plan: Plan, budget: SearchBudget | None
 ) -> tuple[list[TrialRow], NotStarted, tuple[CurvePicture, ...], Chosen | None]:
     """The trials, how many candidates were no trial, the curves of a unimodal search, and the trial that wins."""
-    from tuner.study.views import REJECTED, TRIAL_ID, curve_of, view_of
+    from tuner.study.views import REJECTED, TRIAL_ID, learning_curve, view_of
     from tuner.sweep.sweep_study import open_sweep_study
 
     rows: list[TrialRow] = []
@@ -119,7 +119,7 @@ def _rows(
         view = view_of(stored, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
         views.append(view)
         cost = None if budget is None else budget.trial_epsilon(view.id, budget.charged_steps(view.id))
-        rows.append(TrialRow.of(view, curve=curve_of(stored), epsilon=cost))
+        rows.append(TrialRow.of(view, curve=learning_curve(stored), epsilon=cost))
     chosen = choose_winner(study, views, experiment)
     return rows, not_started(study), curves_of_sweep(study, experiment), chosen
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from search_spaces import promoted_levels
 from tuner.privacy.card.claims import budget_sentence
+from tuner.study.best import best_of
 
 if TYPE_CHECKING:
     from tuner.privacy.ledger.search_budget import BudgetView
     from tuner.report.spending import Spending
     from tuner.study.types import TrialView
-    from tuner.study.unimodal.picture import CurvePicture
+    from tuner.study.unimodal.inference.picture import CurvePicture
 
 __all__ = [
     "CUT_OFF",
@@ -22,7 +23,7 @@ __all__ = [
     "Shares",
     "SweepReport",
     "TrialRow",
-    "better",
+    "best_row",
     "budget_line",
     "count",
     "format_value",
@@ -166,11 +167,7 @@ class SweepReport:
     @property
     def best(self) -> TrialRow | None:
         """The complete trial with the best score; the first of several."""
-        best: TrialRow | None = None
-        for trial in self.trials:
-            if trial.state == "complete" and better(trial.score, best.score if best else None, mode=self.mode):
-                best = trial
-        return best
+        return best_row(self.trials, mode=self.mode)
 
     @property
     def sentence(self) -> str:
@@ -225,13 +222,10 @@ class Shares:
         return cls(spent, reserved, 1.0 - spent - reserved)
 
 
-def better(score: float | None, than: float | None, *, mode: str) -> bool:
-    """Whether a score is better than another; what is no number is better than nothing."""
-    if score is None or not math.isfinite(score):
-        return False
-    if than is None:
-        return True
-    return score > than if mode == "max" else score < than
+def best_row(rows: Iterable[TrialRow], *, mode: str) -> TrialRow | None:
+    """Return the complete trial with the best score; the one with the lowest number of equals."""
+    complete = (row for row in rows if row.state == "complete")
+    return best_of(complete, score=lambda row: row.score, mode=mode, tie=lambda row: -row.number)
 
 
 def format_value(value: object, digits: int = 4) -> str:

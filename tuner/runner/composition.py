@@ -18,7 +18,7 @@ from tuner.report.text import console, summary
 from tuner.runner.options import RunOptions, RunResult
 from tuner.runner.tracking import sweep_info
 from tuner.runner.trials import StopOnRequest, run_trials
-from tuner.study.types import Stop, StopReason, Suggestion, TrialState
+from tuner.study.types import Stop, StopReason, Suggestion, TrialStatus
 from tuner.study.views import read_trials
 from tuner.sweep.registration import leave
 from tuner.sweep.status import RESUMABLE, SweepState, resume_command, storage_option
@@ -188,7 +188,7 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
     trials = read_trials(study, mode=prepared.experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
     promised, again, more, scores = budget.outstanding(), 0, 0, 0
     for trial in trials:
-        if trial.state is not TrialState.RUNNING or trial.id not in promised:
+        if trial.state is not TrialStatus.RUNNING or trial.id not in promised:
             continue
         checkpoint = checkpoint_path(sweep.root, trial.id)
         held = 0 if checkpoint is None else checkpoint_step(checkpoint)
@@ -301,7 +301,7 @@ def _conclude(
                 f"MLflow: {sent}. Send the rest later with: tune sync {unique_name(sweep)}{storage_option(sweep)}"
             )
     code = 0
-    if not any(trial.state in {TrialState.COMPLETE, TrialState.PRUNED} for trial in trials):
+    if not any(trial.state in {TrialStatus.COMPLETE, TrialStatus.PRUNED} for trial in trials):
         refused = stop.reason is StopReason.BUDGET and not trials
         code = BudgetRefusedError.exit_code if refused else TunerError.exit_code
     return RunResult(code=code, state=stop.reason.value, values=values)

@@ -23,7 +23,7 @@ from tuner.report.text import console, summary
 from tuner.runner.options import RunOptions, RunResult
 from tuner.runner.tracking import sweep_info
 from tuner.runner.trials import StopOnRequest, run_trials
-from tuner.study.types import StopReason, Suggestion, TrialState, TrialView
+from tuner.study.types import StopReason, Suggestion, TrialStatus, TrialView
 from tuner.sweep.registration import leave
 from tuner.sweep.sealed import SealedRuns, SealedWinner, private_files, read_winner, release
 from tuner.sweep.status import SweepState, resume_command, storage_option
@@ -170,7 +170,7 @@ def _train(sweep: SweepFolder, prepared: ReadySearch, runs: SealedRuns, options:
     if stop.reason is not StopReason.DONE:
         raise SweepInterrupted("interrupted", stop.detail)
     trials = read_trials(study, mode=metric.mode, steps_planned=plan.steps_per_trial)
-    if len(trials) != runs.count or any(trial.state is TrialState.RUNNING for trial in trials):
+    if len(trials) != runs.count or any(trial.state is TrialStatus.RUNNING for trial in trials):
         raise TunerError(
             "internal-error",
             f"The winner needs {runs.count} finished runs, but {len(trials)} were found. Please report this.",

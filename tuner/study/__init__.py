@@ -1,1 +1,1 @@
-"""The search itself: what to try next, when to stop a trial, what to tell Optuna. No Ray, no MLflow, no torch."""
+"""Study: which configuration to try next, when to stop a trial, which trial is best. No Ray, no MLflow, no torch."""

@@ -1,20 +1,20 @@
-"""What a search has room for: the driver's side of the budget, which may be none."""
+"""Room in the privacy budget for further trials, as the driver sees it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from tuner.errors import BudgetRefusedError
-from tuner.study.types import Ask, BudgetGate, Outstanding, TrialShape
+from tuner.study.types import Ask, BudgetGate, TrialShape, Unleased
 
-__all__ = ["Room"]
+__all__ = ["BudgetRoom"]
 
 
-class Room:
-    """Reserves for trials, or not, and gives back.
+class BudgetRoom:
+    """Room in the budget: reserve for a trial, extend, settle.
 
     Args:
-        budget: the gate, or None for a sweep without privacy: then there is always room.
+        budget: the gate, or None for a sweep without privacy, where there is always room.
     """
 
     def __init__(self, budget: BudgetGate | None) -> None:
@@ -26,15 +26,15 @@ class Room:
         return self._budget is not None
 
     def holds_any(self, shapes: Sequence[TrialShape]) -> bool:
-        """Whether a trial of at least one of these shapes would fit now."""
+        """Return whether a trial of at least one of these shapes would fit now."""
         return self._budget is None or any(self._budget.fits(shape.ask) for shape in shapes)
 
     def whole(self, shapes: Sequence[TrialShape], *, at_most: int) -> int:
-        """How many trials of one of these shapes, the smallest of them, would fit together now.
+        """Return how many trials of the smallest of these shapes would fit together now.
 
         Args:
             shapes: at least one where there is a budget.
-            at_most: where to stop counting, and the answer where there is no budget.
+            at_most: upper limit of the count, and the result without a budget.
         """
         return max((self._whole(shape.ask, at_most) for shape in shapes), default=0) if self._budget else at_most
 
@@ -48,7 +48,7 @@ class Room:
         return fits
 
     def reserve(self, trial_id: str, ask: Ask) -> bool:
-        """Reserve all of it, or answer False."""
+        """Reserve all of it, or return False."""
         if self._budget is None:
             return True
         if not self._budget.fits(ask):
@@ -60,7 +60,7 @@ class Room:
         return True
 
     def extend(self, trial_id: str, remaining: Ask) -> bool:
-        """Reserve what `remaining` is more than what the trial still holds; what it repeats is paid again."""
+        """Reserve what `remaining` exceeds the trial's reservation by: repeated steps are charged again."""
         held = self.outstanding().get(trial_id)
         steps = max(remaining.steps - (held.steps if held else 0), 0)
         releases = max(remaining.releases - (held.releases if held else 0), 0)
@@ -69,14 +69,14 @@ class Room:
         return self.reserve(trial_id, Ask(steps, remaining.sample_rate, remaining.noise_multiplier, releases))
 
     def settle(self, trial_id: str, steps_taken: int) -> None:
-        """End what a trial holds."""
+        """End the reservations of a trial."""
         if self._budget is not None:
             self._budget.settle(trial_id, steps_taken)
 
     def holds(self, trial_id: str) -> bool:
-        """Whether the trial has reservations that are not settled; always so without a budget."""
+        """Return whether the trial has reservations that are not settled; always True without a budget."""
         return self._budget is None or trial_id in self._budget.outstanding()
 
-    def outstanding(self) -> Mapping[str, Outstanding]:
-        """What trials hold and have not leased."""
+    def outstanding(self) -> Mapping[str, Unleased]:
+        """Return what is reserved for each trial and not yet leased."""
         return {} if self._budget is None else self._budget.outstanding()

@@ -1,16 +1,12 @@
-"""The study's side of a new trial: what is drawn, what is turned away, and whether anything is needed at all.
-
-A sampler may say more than values. Where it has these methods the driver asks them: `waits(study)`, `is_over(study)`,
-`ranked(study)`, `best(study)`, and the attribute `left`. A pruner that excludes a trial before any report keeps it from
-being started, and one with `why(study, trial)` says why.
-"""
+"""Candidate configurations: draw them, reject those that the pruner excludes, and say when none is needed."""
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tuner.study import views
+from tuner.study.best import best_score
+from tuner.study.protocols import StudySampler, pruner_of, sampler_of
 from tuner.study.running_trial import stored
 from tuner.study.suggest import OptunaSuggest
 
@@ -23,21 +19,21 @@ if TYPE_CHECKING:
     from tuner.study.suggest import Space
     from tuner.study.types import WhenSure
 
-__all__ = ["EXCLUDED", "REJECTED", "TRIES", "Drawing", "excluded_because", "is_waiting"]
+__all__ = ["EXCLUDED", "REJECTED", "TRIES", "Candidates", "excluded_because", "is_waiting"]
 
 REJECTED = "a trial with these parameters no longer fits in the privacy budget; it was not started"
 EXCLUDED = "the pruner excluded it before its first step"
-"""Why a configuration was not started, where its pruner does not say."""
+"""Reason of a configuration that was not started, where its pruner gives none."""
 
 TRIES = 20
-"""Configurations that are drawn in search of one that fits what is left of the budget, or that is not excluded."""
+"""Most configurations drawn for one trial, when they do not fit the budget or are excluded."""
 
 _FEW = 3.0
-"""With fewer whole trials left a search that replicates begins to."""
+"""With fewer whole trials left, a search that replicates starts to run its best configurations again."""
 
 
-class Drawing:
-    """Draws configurations from a study.
+class Candidates:
+    """Candidate configurations of a study.
 
     Args:
         study: with its sampler and its pruner.
@@ -51,43 +47,58 @@ class Drawing:
         self._when_sure = when_sure
 
     @property
-    def _sampler(self) -> Any:  # noqa: ANN401 - what it has beside Optuna's methods is asked for
-        return self._study.sampler
+    def _sampler(self) -> StudySampler:
+        return sampler_of(self._study)
 
     @property
     def needs_left(self) -> bool:
-        """Whether it matters how many whole trials are left; to count them asks the ledger a few times."""
-        return self._when_sure == "replicate" or hasattr(self._sampler, "left")
+        """Whether the number of whole trials left matters; counting them asks the ledger a few times."""
+        return self._when_sure == "replicate" or self._sampler.wants_left
 
     def counts(self) -> tuple[int, int]:
-        """How often Optuna was asked, and how many of these became trials; what waits in its queue is neither."""
+        """Return how often Optuna was asked, and how many of these became trials; queued ones are not counted."""
         every = [frozen for frozen in self._study.get_trials(deepcopy=False) if not is_waiting(frozen)]
         return len(every), sum(views.REJECTED not in frozen.user_attrs for frozen in every)
 
     def is_exhausted(self) -> bool:
-        """Whether every point of a grid was asked for."""
-        return self.counts()[0] >= float(getattr(self._sampler, "grid_size", math.inf))
+        """Return whether every point of a grid was asked for."""
+        points = self._sampler.points
+        return points is not None and self.counts()[0] >= points
 
     def waits(self) -> bool:
-        """Whether the sampler would rather see more of the running trials before another one starts."""
-        waits = getattr(self._sampler, "waits", None)
-        return waits is not None and bool(waits(self._study))
+        """Return whether no trial should start before a running one has reported more."""
+        return self._sampler.waits(self._study)
 
     def found(self) -> str:
-        """In words, that the best is found and the search is to stop; empty where it is to go on."""
+        """Return the reason to stop the search because the best is found; empty where it continues."""
         if self._when_sure != "stop" or not self._sampler.is_over(self._study):
             return ""
         best = self._sampler.best(self._study)
         return "" if best is None else f"trial {best[0]} is within the tolerance with probability {best[1]:.2f}"
 
-    def configurations(self, left: float | None) -> Iterator[tuple[Trial, dict[str, object]]]:
-        """Trials with their parameters, until every point of a grid was asked for.
+    def found_without(self, number: int, nominal: int, score: float, *, mode: str) -> str:
+        """Return the reason to stop a run because the best configuration is found; empty where the run continues.
 
-        What the pruner excludes is told to Optuna and passed over; after `TRIES` exclusions nothing is any more.
+        A run that is ahead of all others at its rung always continues: it may be the best model.
 
         Args:
-            left: whole trials that the budget and their number still allow, the first of these included; None where
-                nothing `needs_left`.
+            number: of the trial.
+            nominal: step of its rung.
+            score: its score there.
+            mode: ``"max"`` or ``"min"``.
+        """
+        others = [t.intermediate_values for t in self._study.get_trials(deepcopy=False) if t.number != number]
+        leads = score == best_score([score, *(each[nominal] for each in others if nominal in each)], mode=mode)
+        return "" if leads else self.found()
+
+    def configurations(self, left: float | None) -> Iterator[tuple[Trial, dict[str, object]]]:
+        """Draw trials with their parameters, until every point of a grid was asked for.
+
+        A configuration that the pruner excludes is told to Optuna and skipped. After `TRIES` exclusions none is.
+
+        Args:
+            left: whole trials that the budget and the number of trials still allow, the first of these included; None
+                unless `needs_left`.
         """
         exclusions = 0
         refused: list[dict[str, object]] = []  # configurations whose repetition did not fit
@@ -104,18 +115,17 @@ class Drawing:
                     refused.append(trial.params)
 
     def excluded(self, trial: Trial) -> str:
-        """Why a trial that was drawn need not start; empty where it is to. A replica always is."""
+        """Return why a drawn trial is not started; empty where it is. A replica always starts."""
         if views.REPLICA_OF in trial.user_attrs or not trial.should_prune():
             return ""
         return self.why(trial) or EXCLUDED
 
     def why(self, trial: Trial) -> str:
-        """Why the pruner has just said that a trial is not to go on; empty where it does not say."""
-        why = getattr(self._study.pruner, "why", None)
-        return "" if why is None else str(why(self._study, stored(self._study, trial)))
+        """Return the pruner's reason for stopping a trial just now; empty where it gives none."""
+        return pruner_of(self._study).why(self._study, stored(self._study, trial))
 
     def reject(self, trial: Trial, excluded: str = "") -> None:
-        """Tell Optuna that a configuration is no trial: it did not fit, or was excluded for the given reason."""
+        """Tell Optuna that a configuration is no trial: it did not fit, or it was excluded for the given reason."""
         import optuna
 
         state = optuna.trial.TrialState
@@ -125,19 +135,19 @@ class Drawing:
         self._study.tell(trial, state=state.PRUNED if excluded else state.FAIL)
 
     def is_half(self, frozen: FrozenTrial) -> bool:
-        """Whether the driver died between two values of a candidate that its sampler draws as a whole.
+        """Return whether the driver died between two values of a candidate that its sampler draws as a whole.
 
-        Drawn again, the rest would be of another candidate; nothing of the first one ever ran.
+        The missing values would now come from another candidate. Nothing of the first one ever ran.
         """
-        whole = getattr(self._sampler, "draws_whole", False)
-        return bool(whole and frozen.params and views.PARAMETERS not in frozen.user_attrs)
+        whole = self._sampler.draws_whole
+        return whole and bool(frozen.params) and views.PARAMETERS not in frozen.user_attrs
 
     def _ask(self, left: float | None, refused: Sequence[dict[str, object]]) -> Trial:
-        """The next of Optuna's trials; one of the best two again where the search replicates."""
-        if hasattr(self._sampler, "left"):
-            self._sampler.left = left
+        """Ask Optuna for a trial; where the search replicates, for one of the best two configurations again."""
+        if self._sampler.wants_left:
+            self._sampler.tell_left(left)
         trials = self._study.get_trials(deepcopy=False)
-        # What a driver that died had put into the queue is taken first, so that the queue never holds more than one.
+        # A trial queued by a driver that died is taken first, so that the queue never holds more than one.
         if self._when_sure == "replicate" and left is not None and not any(map(is_waiting, trials)):
             again = self._to_replicate(trials, left, refused)
             if again is not None:
@@ -147,9 +157,9 @@ class Drawing:
     def _to_replicate(
         self, trials: list[FrozenTrial], left: float, refused: Sequence[dict[str, object]]
     ) -> FrozenTrial | None:
-        """Of the two configurations that are believed to be the best, the one that was run less often.
+        """Return the less often run one of the two configurations believed to be the best; the better one of equals.
 
-        Of equals the better one. None where the search still looks for them, or where neither fits any more.
+        None where the search still looks for them, or where neither fits the budget any more.
         """
         if left >= _FEW and not self._sampler.is_over(self._study):
             return None
@@ -165,11 +175,11 @@ class Drawing:
 
 
 def is_waiting(frozen: FrozenTrial) -> bool:
-    """Whether a trial stands in Optuna's queue and was not asked for yet."""
+    """Return whether a trial is in Optuna's queue and was not asked for yet."""
     return frozen.state.name == "WAITING"
 
 
 def excluded_because(frozen: FrozenTrial) -> str:
-    """Why a configuration was excluded before its first step; empty of every other."""
+    """Return why a configuration was excluded before its first step; empty for every other trial."""
     said = str(frozen.user_attrs.get(views.REJECTED, ""))
     return "" if said == REJECTED else said

@@ -1,18 +1,18 @@
-"""The study driver: every decision of a sweep, over an Optuna study, with no executor in it.
+"""Study driver: every decision of a sweep, over an Optuna study, without an executor.
 
-The local and the Ray executor are two hands of this one head. Optuna's storage and the ledger are the only truth:
-whatever dies, `reconcile` continues from them. The order of writes makes that possible:
+The local and the Ray executor both use it. Optuna's storage and the ledger are the only truth: whatever dies,
+`reconcile` continues from them. The order of writes makes this possible:
 
     start    reserve in the ledger → ask Optuna → sample → ask its pruner → write our trial id
-             where what a trial takes depends on its parameters: ask → sample → ask the pruner → reserve → our trial id
-             a configuration that the pruner excludes: write why → tell Optuna; what was reserved serves the next
+             where the cost of a trial depends on its parameters: ask → sample → ask the pruner → reserve → our trial id
+             a configuration that the pruner excludes: write why → tell Optuna; its reservation serves the next one
     report   Optuna's intermediate value → should_prune
     finish   write outcome, steps and reason → tell Optuna → settle in the ledger → tell the observers → mark it
 
 A trial in the storage without our id never ran. Trials of different lengths report at the same fractions of their
 steps, and Optuna is told the nominal step, so that pruners compare like with like.
 
-One driver runs a study at a time, in one thread (`storage.exclusive` sees to the first).
+Only one driver runs a study at a time (`storage.exclusive`), in one thread.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tuner.study import views
-from tuner.study.budget_room import Room
-from tuner.study.candidates import REJECTED, TRIES, Drawing, excluded_because, is_waiting
+from tuner.study.announcements import Announcements
+from tuner.study.best import best_score
+from tuner.study.budget_room import BudgetRoom
+from tuner.study.candidates import REJECTED, TRIES, Candidates, excluded_because, is_waiting
 from tuner.study.checks import check_settings
 from tuner.study.rungs import scaled_rungs
-from tuner.study.running_trial import Active, new_id, stored, trial_of
+from tuner.study.running_trial import RunningTrial, new_trial_id, stored, trial_of
 from tuner.study.suggest import OptunaSuggest, Space
 from tuner.study.types import (
     BudgetGate,
@@ -39,8 +41,7 @@ from tuner.study.types import (
     StopReason,
     Suggestion,
     TrialShape,
-    TrialState,
-    TrialView,
+    TrialStatus,
     Wait,
     WhenSure,
 )
@@ -52,29 +53,27 @@ if TYPE_CHECKING:
 __all__ = ["NO_RESERVATION", "NO_ROOM", "REJECTED", "TRIES", "StudyDriver"]
 
 NO_ROOM = "the steps to repeat after an interruption do not fit in the privacy budget"
-NO_RESERVATION = "its reservation is gone from the ledger: it was settled while the trial stood as running"
-
-_ANNOUNCED = "announced:"
+NO_RESERVATION = "its reservation is gone from the ledger: it was settled while the trial was running"
 
 
 class StudyDriver:
-    """Asks, reports, prunes, tells and keeps the budget, for any executor.
+    """Driver of a study for any executor: it starts, reports, prunes and ends trials, and keeps the budget.
 
     Args:
         study: an Optuna study (`storage.open_study`); its direction must be that of `mode`.
         space: what is searched.
-        trials: how many trials the sweep has in total, those already in the storage included.
+        trials: number of trials of the sweep, including those already in the storage.
         steps_per_trial: training steps of a whole trial; of the longest where they differ.
-        rung_steps: the steps after which a trial reports, rising, the last equal to `steps_per_trial`. One that is
-            shorter reports at the same fractions, and these are the steps that Optuna is told.
+        rung_steps: the steps after which a trial reports, rising, the last equal to `steps_per_trial`. A shorter trial
+            reports at the same fractions, and Optuna is told these steps.
         metric: the key of the score in the reported metrics.
         mode: ``"max"`` or ``"min"``.
         budget: the gate that reserves and settles, or None for a sweep without privacy.
         observers: told of every start, report and finish.
-        max_first_failures: when this many trials have failed and none has ever ended otherwise, no more are started.
-        shape_of: what a trial takes, by its parameters; None for `steps_per_trial` steps of the only mechanism.
-        cheapest: shapes of which one fits whenever any does; empty where all trials have one shape.
-        when_sure: what follows when a complete trial is surely near the best; other than ``go_on`` only with a sampler
+        max_first_failures: no trial is started after this many failures if no trial has ever ended otherwise.
+        shape_of: size of a trial by its parameters; None for `steps_per_trial` steps of the only mechanism.
+        cheapest: shapes of which one fits whenever any shape does; empty where all trials have one shape.
+        when_sure: what to do when a complete trial is surely near the best. Values other than ``go_on`` need a sampler
             that can tell.
 
     Raises:
@@ -109,14 +108,14 @@ class StudyDriver:
         nominal = TrialShape(steps=steps_per_trial, rungs=self.rung_steps)
         self._shape_of: Shape = shape_of or (lambda _parameters: nominal)
         self._cheapest = tuple(cheapest)
-        self._room = Room(budget)
-        self._drawing = Drawing(study, space, when_sure)
-        self._full = False  # no configuration that was drawn fitted; until something is given back none is drawn
-        self._observers = tuple(observers)
+        self._room = BudgetRoom(budget)
+        self._candidates = Candidates(study, space, when_sure)
+        self._full = False  # no drawn configuration fitted; none is drawn until steps are returned
+        self._announce = Announcements(study, observers)
         self._max_first_failures = max_first_failures
-        self._active: dict[str, Active] = {}
+        self._active: dict[str, RunningTrial] = {}
         self._interrupted: deque[FrozenTrial] = deque()
-        self._find_checkpoint: FindCheckpoint = _no_checkpoint
+        self._find_checkpoint: FindCheckpoint = lambda _trial_id: None
         self._stop: Stop | None = None
         self._failures = 0
         self._ended_well = any(t.state.name in ("COMPLETE", "PRUNED") for t in study.get_trials(deepcopy=False))
@@ -124,63 +123,63 @@ class StudyDriver:
     # -- starting --------------------------------------------------------------------------------------------------
 
     def next(self) -> Suggestion | Wait | Stop:
-        """What to do with a free slot: run a trial (its steps are reserved), wait for a running one, or stop."""
+        """Return what to do with a free slot: run a trial (its steps are reserved), wait for a running one, or stop."""
         if self._stop is not None:
             return self._stop
         if not self._ended_well and self._failures >= self._max_first_failures:
             return Stop(StopReason.FAILING, f"the first {self._failures} trials all failed, so no more are started")
         if self._interrupted:
             return self._continue_interrupted()
-        asked, started = self._drawing.counts()
+        asked, started = self._candidates.counts()
         if started >= self.trials:
             return Stop(StopReason.DONE)
-        if self._drawing.is_exhausted():
+        if self._candidates.is_exhausted():
             return Stop(StopReason.GRID, f"all {asked} points of the grid have been tried")
-        if self._active and self._drawing.waits():
+        if self._active and self._candidates.waits():
             return Wait()
-        if found := self._drawing.found():  # what a running trial says at its next rung may still change that
+        if found := self._candidates.found():  # the next report of a running trial may still change that
             return Wait() if self._active else Stop(StopReason.FOUND, found)
         return self._draw(started) if self._cheapest or not self._room.is_limited else self._ask(started)
 
     def stop(self, detail: str = "") -> None:
-        """Start no further trial; those that run go on. `next` answers Stop(reason "stopped") from now on."""
+        """Start no further trial; running ones continue. From now on `next` returns Stop(reason "stopped")."""
         self._stop = Stop(StopReason.STOPPED, detail)
 
     def restarted(self, trial_id: str) -> bool:
-        """A running trial lost its worker and begins again from its last checkpoint: reserve what it will repeat.
+        """Reserve the steps that a running trial repeats because it lost its worker and restarts from its checkpoint.
 
         Returns:
-            False when the repeated steps do not fit; the trial is then finished as FAILED and must not go on.
+            False when the repeated steps do not fit. The trial is then finished as FAILED and must not continue.
         """
         active = self._active[trial_id]
         if self._room.extend(trial_id, active.shape.remaining(self._find_checkpoint(trial_id) or 0)):
             return True
-        self.finish(trial_id, outcome=TrialState.FAILED, steps_taken=active.step, reason=NO_ROOM)
+        self.finish(trial_id, outcome=TrialStatus.FAILED, steps_taken=active.step, reason=NO_ROOM)
         return False
 
     # -- while trials run ------------------------------------------------------------------------------------------
 
     @property
     def running(self) -> int:
-        """How many trials are with an executor."""
+        """Number of trials that an executor is running."""
         return len(self._active)
 
     def is_running(self, trial_id: str) -> bool:
-        """Whether the trial was started here and has not been finished."""
+        """Return whether the trial was started here and has not ended."""
         return trial_id in self._active
 
     def shape_of_trial(self, trial_id: str) -> TrialShape:
-        """What a running trial takes in all, and where it reports."""
+        """Return the steps, rungs and mechanism of a running trial."""
         return self._active[trial_id].shape
 
     def step_of(self, trial_id: str) -> int:
-        """The last step that a running trial is known to have taken."""
+        """Return the last step that a running trial is known to have taken."""
         return self._active[trial_id].step
 
     def report(self, trial_id: str, step: int, metrics: Mapping[str, float]) -> Decision:
-        """A trial's scores at its own `step`; at a rung they go to Optuna and its pruner is asked.
+        """Record a trial's scores at its own `step`; at a rung pass them to Optuna and ask its pruner.
 
-        A step that was reported before (a trial continued from its checkpoint reports it again) keeps its first value.
+        A trial continued from its checkpoint reports a step again; the step then keeps its first value.
 
         Returns:
             CONTINUE, PRUNE, or FAIL when the score is missing or not finite. The executor then calls `finish`.
@@ -194,74 +193,73 @@ class StudyDriver:
             return Decision.FAIL
         decision = Decision.CONTINUE
         active.last_score = score
-        active.best_score = views.better([s for s in (active.best_score, score) if s is not None], self.mode)
+        active.best_score = best_score((active.best_score, score), mode=self.mode)
         nominal = scaled_rungs(self.rung_steps, active.shape.steps).get(step)
         if nominal is not None:
             if nominal not in stored(self.study, active.trial).intermediate_values:
                 active.trial.report(score, nominal)
             if active.trial.should_prune():
                 decision = Decision.PRUNE
-                active.problem = self._drawing.why(active.trial)
-            elif nominal < self.rung_steps[-1] and (found := self._found_without(active.trial.number, nominal, score)):
+                active.problem = self._candidates.why(active.trial)
+            elif nominal < self.rung_steps[-1] and (
+                found := self._candidates.found_without(active.trial.number, nominal, score, mode=self.mode)
+            ):
                 decision = Decision.PRUNE
                 active.problem = f"the search is over: {found}"
-        view = active.view()
-        for observer in self._observers:
-            observer.trial_reported(view, step, dict(metrics))
+        self._announce.reported(active.view(), step, metrics)
         return decision
 
-    def finish(self, trial_id: str, *, outcome: TrialState, steps_taken: int, reason: str = "") -> None:
-        """End a trial: its outcome is stored, Optuna is told, and what it did not use returns to the budget.
+    def finish(self, trial_id: str, *, outcome: TrialStatus, steps_taken: int, reason: str = "") -> None:
+        """End a trial: store its outcome, tell Optuna, and return unused steps to the budget.
 
         Args:
             trial_id: a running trial.
             outcome: COMPLETE, PRUNED or FAILED; COMPLETE without a finite score becomes FAILED.
-            steps_taken: steps that the trial's model holds; never more than were leased.
-            reason: shown to analysts, so it holds nothing that depends on records but by scores. A pruner's own goes
-                before it.
+            steps_taken: steps of the trial's model; never more than were leased.
+            reason: shown to analysts, so only scores in it may depend on records. The pruner's own reason has priority.
         """
         active = self._active[trial_id]
         active.step = steps_taken
-        if outcome is TrialState.COMPLETE and active.last_score is None:
-            outcome, reason = TrialState.FAILED, f"the score {self.metric!r} was never reported"
-        if outcome is TrialState.FAILED:
+        if outcome is TrialStatus.COMPLETE and active.last_score is None:
+            outcome, reason = TrialStatus.FAILED, f"the score {self.metric!r} was never reported"
+        if outcome is TrialStatus.FAILED:
             reason = reason or active.problem or "no reason was given"
-        if outcome is TrialState.PRUNED:
+        if outcome is TrialStatus.PRUNED:
             reason = active.problem or reason
         self._close(active, outcome, reason)
 
     # -- after an interruption -------------------------------------------------------------------------------------
 
     def reconcile(self, find_checkpoint: FindCheckpoint | None = None) -> None:
-        """Make the storage and the ledger agree after whatever happened, and queue the trials that were cut off.
+        """Make the storage and the ledger agree after an interruption, and queue the interrupted trials.
 
-        Trials that stand as RUNNING and are not running here are handed out first by `next`, from their checkpoint
-        when `find_checkpoint` knows one. Finishing that was begun is completed, and told to the observers when it may
-        not have been; reservations of trials that never came to be, or that ended, are settled. Safe to call again.
+        `next` returns these first, from their checkpoint where `find_checkpoint` knows one. An end that was begun is
+        completed, and observers that may not have been told are told. Reservations of trials that ended or never
+        started are settled. It is safe to call this again.
         """
         if find_checkpoint is not None:
             self._find_checkpoint = find_checkpoint
         outstanding = self._room.outstanding()
         self._full = False
         self._interrupted.clear()
-        announced = self.study.user_attrs
+        announced = self._announce.announced()
         known = set(self._active)
         for frozen in self.study.get_trials(deepcopy=False):
             trial_id = str(frozen.user_attrs.get(views.TRIAL_ID, ""))
-            if trial_id in self._active or is_waiting(frozen):  # Optuna's next answer takes what waits
+            if trial_id in self._active or is_waiting(frozen):  # Optuna's next `ask` takes a waiting one
                 continue
             known.add(trial_id)
             if frozen.state.is_finished():
                 if trial_id in outstanding:
                     self._room.settle(trial_id, int(frozen.user_attrs.get(views.STEPS_TAKEN, 0)))
-                if trial_id and _ANNOUNCED + trial_id not in announced:
-                    self._announce(views.view_of(frozen, mode=self.mode, steps_planned=self.steps_per_trial))
+                if trial_id and trial_id not in announced:
+                    self._announce.finished(views.view_of(frozen, mode=self.mode, steps_planned=self.steps_per_trial))
             elif views.OUTCOME in frozen.user_attrs:
                 self._finish_begun(frozen)
-            elif views.REJECTED in frozen.user_attrs or self._drawing.is_half(frozen):
+            elif views.REJECTED in frozen.user_attrs or self._candidates.is_half(frozen):
                 if trial_id in outstanding:
                     self._room.settle(trial_id, 0)
-                self._drawing.reject(trial_of(self.study, frozen), excluded_because(frozen))
+                self._candidates.reject(trial_of(self.study, frozen), excluded_because(frozen))
             else:
                 self._interrupted.append(frozen)
         for trial_id in sorted(set(outstanding) - known):
@@ -269,31 +267,22 @@ class StudyDriver:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _found_without(self, number: int, nominal: int, score: float) -> str:
-        """In words, that the best is found and a run need not go on; empty where it is to.
-
-        What is found is a configuration: a run that is ahead of all others at its rung may be the best model.
-        """
-        others = [t.intermediate_values for t in self.study.get_trials(deepcopy=False) if t.number != number]
-        leads = score == views.better([score, *(each[nominal] for each in others if nominal in each)], self.mode)
-        return "" if leads else self._drawing.found()
-
     def _ask(self, started: int) -> Suggestion | Wait | Stop:
-        """A new trial, all of which have one shape: nothing is asked of Optuna unless it fits."""
-        left, trial_id = self._left(started), new_id(started)
+        """Start a trial where all have one shape: Optuna is asked only if it fits."""
+        left, trial_id = self._left(started), new_trial_id(started)
         if not self._room.reserve(trial_id, self._shape_of({}).ask):
             return self._no_room(f"a trial of {self.steps_per_trial} steps no longer fits in the privacy budget")
-        for trial, parameters in self._drawing.configurations(left):  # the first is taken
+        for trial, parameters in self._candidates.configurations(left):  # the first is taken
             trial.set_user_attr(views.TRIAL_ID, trial_id)
             return self._start(trial, trial_id, parameters, done=0)
         self._room.settle(trial_id, 0)
         return self.next()
 
     def _draw(self, started: int) -> Suggestion | Wait | Stop:
-        """A new trial, whose parameters decide what it takes: configurations are drawn until one fits."""
+        """Start a trial whose parameters decide its cost: draw configurations until one fits."""
         if self._full or not self._room.holds_any(self._cheapest):
             return self._no_room("not even the cheapest configuration still fits in the privacy budget")
-        for number, (trial, parameters) in enumerate(self._drawing.configurations(self._left(started)), start=1):
+        for number, (trial, parameters) in enumerate(self._candidates.configurations(self._left(started)), start=1):
             suggestion = self._start_if_it_fits(trial, parameters)
             if suggestion is not None:
                 return suggestion
@@ -303,23 +292,23 @@ class StudyDriver:
         return self.next()
 
     def _left(self, started: int) -> float | None:
-        """Whole trials that the budget and their number still allow, the next one included, if anyone asks."""
-        if not self._drawing.needs_left:
+        """Return how many whole trials the budget and their number still allow, the next one included, if needed."""
+        if not self._candidates.needs_left:
             return None
         shapes = self._cheapest or ((self._shape_of({}),) if self._room.is_limited else ())
         return float(self._room.whole(shapes, at_most=self.trials - started))
 
     def _no_room(self, detail: str) -> Wait | Stop:
-        # A running trial may be pruned or fail and give its unspent steps back; only when none runs is it over.
+        # A running trial may end early and return its unspent steps, so the search is over only when none runs.
         return Wait() if self._active else Stop(StopReason.BUDGET, detail)
 
     def _start_if_it_fits(self, trial: Trial, parameters: dict[str, object]) -> Suggestion | None:
-        """Start a trial that has no id yet; where it does not fit it is told as failed, and is no trial."""
-        trial_id = new_id(trial.number)
+        """Start a trial that has no id yet; if it does not fit, tell Optuna that it failed."""
+        trial_id = new_trial_id(trial.number)
         if self._room.reserve(trial_id, self._shape_of(parameters).ask):
             trial.set_user_attr(views.TRIAL_ID, trial_id)
             return self._start(trial, trial_id, parameters, done=0)
-        self._drawing.reject(trial)
+        self._candidates.reject(trial)
         return None
 
     def _continue_interrupted(self) -> Suggestion | Wait | Stop:
@@ -332,41 +321,41 @@ class StudyDriver:
             return self.next()
         if self._active:
             return Wait()
-        # None fits and nothing that runs could make room: end one, whose refund may let the others go on.
+        # None fits and no running trial can make room: end one, whose refund may let the others continue.
         frozen = self._interrupted.popleft()
         trial_id = str(frozen.user_attrs.get(views.TRIAL_ID, ""))
         trial = trial_of(self.study, frozen)
         if not trial_id:
-            trial_id = new_id(frozen.number)
+            trial_id = new_trial_id(frozen.number)
             trial.set_user_attr(views.TRIAL_ID, trial_id)
         held = self._room.holds(trial_id)
         active = self._adopt(trial)
-        self._close(active, TrialState.FAILED, NO_ROOM if held else NO_RESERVATION, settle=held)
+        self._close(active, TrialStatus.FAILED, NO_ROOM if held else NO_RESERVATION, settle=held)
         return self.next()
 
     def _continue(self, frozen: FrozenTrial) -> Suggestion | None:
-        """Start a trial that was cut off, or answer None when its steps do not fit now."""
+        """Resume an interrupted trial, or return None when its steps do not fit now."""
         trial_id = str(frozen.user_attrs.get(views.TRIAL_ID, ""))
         trial = trial_of(self.study, frozen)
         parameters = self.space.sample(OptunaSuggest(trial))
-        if not trial_id and (excluded := self._drawing.excluded(trial)):
-            self._drawing.reject(trial, excluded)
+        if not trial_id and (excluded := self._candidates.excluded(trial)):
+            self._candidates.reject(trial, excluded)
             self._interrupted.remove(frozen)
             return None
-        if not trial_id and self._cheapest:  # the driver died while it drew it: nothing of it ever ran
+        if not trial_id and self._cheapest:  # the driver died while drawing it: it never ran
             suggestion = self._start_if_it_fits(trial, parameters)
             if suggestion is None:
                 self._interrupted.remove(frozen)
             return suggestion
         shape = self._shape_of(parameters)
-        if not trial_id:  # the driver died between Optuna's ask and our id: nothing of it ever ran
-            trial_id = new_id(frozen.number)
+        if not trial_id:  # the driver died between Optuna's ask and our id: it never ran
+            trial_id = new_trial_id(frozen.number)
             if not self._room.reserve(trial_id, shape.ask):
                 return None
             trial.set_user_attr(views.TRIAL_ID, trial_id)
             return self._start(trial, trial_id, parameters, done=0)
         if not self._room.holds(trial_id):
-            return None  # settled by someone else: it can never lease again
+            return None  # another process settled it: it can never lease again
         done = self._find_checkpoint(trial_id) or 0
         if not self._room.extend(trial_id, shape.remaining(done)):
             return None
@@ -382,47 +371,28 @@ class StudyDriver:
         active.parameters, active.shape = parameters, shape
         active.step = done
         self._active[trial_id] = active
-        view = active.view()
-        for observer in self._observers:
-            observer.trial_started(view)
+        self._announce.started(active.view())
         return Suggestion(trial_id, trial.number, dict(parameters), shape)
 
     def _finish_begun(self, frozen: FrozenTrial) -> None:
         active = self._adopt(trial_of(self.study, frozen))
         active.step = int(frozen.user_attrs.get(views.STEPS_TAKEN, 0))
-        self._close(active, TrialState(frozen.user_attrs[views.OUTCOME]), str(frozen.user_attrs.get(views.REASON, "")))
+        self._close(active, TrialStatus(frozen.user_attrs[views.OUTCOME]), str(frozen.user_attrs.get(views.REASON, "")))
 
-    def _close(self, active: Active, outcome: TrialState, reason: str, *, settle: bool = True) -> None:
-        import optuna
-
-        trial = active.trial
-        trial.set_user_attr(views.STEPS_TAKEN, active.step)
-        trial.set_user_attr(views.REASON, reason)
-        trial.set_user_attr(views.OUTCOME, outcome.value)  # last: its presence says that the others are written
-        if outcome is TrialState.COMPLETE:
-            self.study.tell(trial, active.last_score)
-        elif outcome is TrialState.PRUNED:
-            self.study.tell(trial, state=optuna.trial.TrialState.PRUNED)
-        else:
-            self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
+    def _close(self, active: RunningTrial, outcome: TrialStatus, reason: str, *, settle: bool = True) -> None:
+        active.store_end(self.study, outcome, reason)
         if settle:
             self._room.settle(active.id, active.step)
         self._full = False
         self._active.pop(active.id, None)
-        if outcome is not TrialState.FAILED:
+        if outcome is not TrialStatus.FAILED:
             self._ended_well = True
-        elif reason not in (NO_ROOM, NO_RESERVATION):  # the budget's doing, not the training's
+        elif reason not in (NO_ROOM, NO_RESERVATION):  # a failure of the training, not of the budget
             self._failures += 1
-        self._announce(active.view(outcome, reason))
+        self._announce.finished(active.view(outcome, reason))
 
-    def _adopt(self, trial: Trial) -> Active:
-        return Active.of(trial, stored(self.study, trial), mode=self.mode, rungs=self.rung_steps)
-
-    def _announce(self, view: TrialView) -> None:
-        """Tell the observers of an end; at least once, for a crash before the mark makes `reconcile` tell it again."""
-        for observer in self._observers:
-            observer.trial_finished(view)
-        self.study.set_user_attr(_ANNOUNCED + view.id, value=True)
+    def _adopt(self, trial: Trial) -> RunningTrial:
+        return RunningTrial.of(trial, stored(self.study, trial), mode=self.mode, rungs=self.rung_steps)
 
 
 def _no_checkpoint(_trial_id: str) -> int | None:

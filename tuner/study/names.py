@@ -1,7 +1,10 @@
-"""The samplers and pruners by name, with the options each takes; imports no Optuna, so files are checked fast.
+"""Registry of samplers and pruners: names, options and aliases. Imports no Optuna, so that files are checked fast.
 
-The options are those of Optuna's constructors (a test compares them), less what the experiment file sets
-itself (`seed`) and what a file cannot hold (callables). `grid`, `bounded` and `unimodal` are our own.
+The options are those of Optuna's constructors (a test compares them), without `seed`, which the experiment file sets,
+and without callables, which a file cannot hold. `grid`, `bounded` and `unimodal` are our own.
+
+A sampler NAME of ours is the module `tuner.study.samplers.NAME` with a function `build`, and an entry here. A pruner is
+the same in `tuner.study.pruners`, or, when it is Optuna's, only an entry here.
 """
 
 from __future__ import annotations
@@ -13,9 +16,10 @@ __all__ = [
     "PRUNERS",
     "PRUNER_CLASSES",
     "SAMPLERS",
+    "SECRET_SAMPLERS",
     "canonical_pruner",
     "canonical_sampler",
-    "nearest",
+    "did_you_mean",
     "pruner_problems",
     "sampler_problems",
 ]
@@ -28,7 +32,10 @@ SAMPLERS: dict[str, tuple[str, ...]] = {
     "bounded": ("explore", "ratio"),
     "unimodal": ("tolerance", "others", "sure", "at_once", "stagger", "audits"),
 }
-"""Name of each sampler and the options it takes."""
+"""Name of each sampler, with its options."""
+
+SECRET_SAMPLERS = ("random", "bounded")
+"""Samplers that a sealed search can use: all their randomness may come from the operating system."""
 
 PRUNERS: dict[str, tuple[str, ...]] = {
     "none": (),
@@ -41,7 +48,7 @@ PRUNERS: dict[str, tuple[str, ...]] = {
     "wilcoxon": ("p_threshold", "n_startup_steps"),
     "unimodal": ("tolerance", "risk", "strict", "runs", "fallback"),
 }
-"""Name of each pruner and the options it takes. Steps are training steps."""
+"""Name of each pruner, with its options. Steps are training steps."""
 
 PRUNER_CLASSES: dict[str, str] = {
     "none": "NopPruner",
@@ -53,7 +60,7 @@ PRUNER_CLASSES: dict[str, str] = {
     "threshold": "ThresholdPruner",
     "wilcoxon": "WilcoxonPruner",
 }
-"""Optuna's class of each pruner that is Optuna's."""
+"""Class name of each pruner of Optuna."""
 
 _REQUIRED: dict[str, tuple[str, ...]] = {"percentile": ("percentile",), "patient": ("patience",)}
 
@@ -76,39 +83,41 @@ _SAMPLER_ALIASES: dict[str, str] = {
 
 
 def canonical_sampler(name: str) -> str | None:
-    """Our name of a sampler (``TPESampler`` → ``tpe``), or None when there is none of that name."""
+    """Return our name of a sampler (``TPESampler`` → ``tpe``), or None when there is no such sampler."""
     low = name.lower()
     return low if low in SAMPLERS else _SAMPLER_ALIASES.get(low)
 
 
 def canonical_pruner(name: str) -> str | None:
-    """Our name of a pruner (``asha``, ``SuccessiveHalvingPruner`` → ``successive_halving``), or None."""
+    """Return our name of a pruner (``asha`` → ``successive_halving``), or None when there is no such pruner."""
     low = name.lower()
     return low if low in PRUNERS else _PRUNER_ALIASES.get(low)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A fix for an unknown name: the nearest known one, else all of them."""
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Suggest the nearest known name, or all known names where none is near."""
     known = sorted(known)
     close = difflib.get_close_matches(name.lower(), known, n=1)
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known)}."
 
 
 def sampler_problems(name: str, options: Iterable[str] = ()) -> list[str]:
-    """What is wrong with a sampler's name and option names, one sentence each; empty when nothing is."""
+    """Return the problems of a sampler's name and option names, one sentence each."""
     return _problems("sampler", name, canonical_sampler(name), SAMPLERS, options)
 
 
 def pruner_problems(name: str, options: Iterable[str] = ()) -> list[str]:
-    """What is wrong with a pruner's name and option names, one sentence each; empty when nothing is."""
+    """Return the problems of a pruner's name and option names, one sentence each."""
     options = tuple(options)
     canonical = canonical_pruner(name)
     problems = _problems("pruner", name, canonical, PRUNERS, options)
     for option in _REQUIRED.get(canonical or "", ()):
         if option not in options:
-            problems.append(f"pruner {name!r} needs the option {option!r}: write {{name: {canonical}, {option}: …}}")
+            problems.append(
+                f"The pruner {name!r} needs the option {option!r}. Write {{name: {canonical}, {option}: …}}."
+            )
     if canonical == "threshold" and not {"lower", "upper"} & set(options):
-        problems.append(f"pruner {name!r} needs the option 'lower' or 'upper'")
+        problems.append(f"The pruner {name!r} needs the option 'lower' or 'upper'.")
     return problems
 
 
@@ -116,10 +125,10 @@ def _problems(
     kind: str, name: str, canonical: str | None, table: dict[str, tuple[str, ...]], options: Iterable[str]
 ) -> list[str]:
     if canonical is None:
-        return [f"unknown {kind} {name!r}. {nearest(name, table)}"]
+        return [f"No {kind} is named {name!r}. {did_you_mean(name, table)}"]
     return [
-        f"{kind} {name!r} has no option {option!r}. "
-        + (nearest(option, table[canonical]) if table[canonical] else "It takes none.")
+        f"The {kind} {name!r} has no option {option!r}. "
+        + (did_you_mean(option, table[canonical]) if table[canonical] else "It has no options.")
         for option in options
         if option not in table[canonical]
     ]

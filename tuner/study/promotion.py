@@ -1,7 +1,7 @@
-"""K as fidelity: at which rungs a promoted number (`search_spaces.Promoted`) reaches its levels. No Optuna, no torch.
+"""Promotion: the rungs at which a promoted number (`search_spaces.Promoted`) rises to its levels. No Optuna, no torch.
 
-All trials have the same level at the same fraction of their steps, so what they score at a rung can be compared. The
-plan is fixed before the search: nothing of it is sampled, and it costs the accountant nothing.
+All trials have the same level at the same fraction of their steps, so their scores at a rung can be compared. The plan
+is fixed before the search: nothing in it is sampled, and it has no privacy cost.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ __all__ = ["check_promotion", "each_level", "full_fidelity_from", "level_steps",
 
 
 def level_steps(levels: int, rungs: Sequence[int]) -> tuple[int, ...]:
-    """The step from which each of n levels holds, in a trial that reports at `rungs`.
+    """Return the first step of each of n levels, in a trial that reports at `rungs`.
 
-    Level 0 holds from step 0. Level i begins at the first rung at or after the fraction i/n of the steps (in whole
-    steps), but never at the rung of the level before it (then at the next one), and early enough to leave every later
-    level a rung before the last: so the last level holds from the last-but-one rung at the latest, and the final score
-    is one of the last level. The score AT the rung where a level begins is of a model that was trained with the level
-    before it.
+    Level 0 starts at step 0. Level i starts at the first rung at or after the fraction i/n of the steps (in whole
+    steps), but never at the rung of the previous level (then at the next rung), and early enough that every later level
+    has a rung before the last one. The last level therefore starts at the last but one rung at the latest, and the
+    final score belongs to it. The score AT the rung where a level starts belongs to the previous level.
 
     Args:
         levels: n, at least 2.
@@ -34,9 +33,9 @@ def level_steps(levels: int, rungs: Sequence[int]) -> tuple[int, ...]:
     """
     if len(rungs) < levels:
         raise InputError(
-            f"a promotion must have at least as many rungs as levels, each level begins at a rung of its own, got "
-            f"{levels} levels and reports at {', '.join(map(str, rungs))}. Raise search.rungs, train for more steps, "
-            "or write fewer levels."
+            "promotion-rungs",
+            f"A promotion with {levels} levels needs {levels} rungs, but trials report only at "
+            f"{', '.join(map(str, rungs))}. Raise `search.rungs`, train for more steps, or write fewer levels.",
         )
     steps, places = rungs[-1], [-1]
     for level in range(1, levels):
@@ -47,10 +46,10 @@ def level_steps(levels: int, rungs: Sequence[int]) -> tuple[int, ...]:
 
 
 def full_fidelity_from(space: SearchSpace, rungs: Sequence[int]) -> float:
-    """The fraction of a trial's steps from which on everything promoted is at its last level; 0 where nothing is.
+    """Return the fraction of a trial's steps after which everything promoted is at its last level; 0 without promotion.
 
-    A score at this fraction or before is of a model that was trained with lower levels only: evidence of full fidelity
-    is what is reported strictly after it.
+    A score at this fraction or before belongs to a model trained with lower levels only. Only later scores are evidence
+    at full fidelity.
 
     Args:
         space: what is searched.
@@ -64,12 +63,12 @@ def full_fidelity_from(space: SearchSpace, rungs: Sequence[int]) -> float:
 
 
 def with_steps(parameters: Mapping[str, object], *, rungs: Sequence[int], steps: int) -> dict[str, object]:
-    """A trial's parameters as its training takes them: of what is promoted, the steps of its own at which it rises.
+    """Return a trial's parameters for its training: a promoted one with the trial's own steps at which it rises.
 
     Args:
         parameters: flat.
-        rungs: the nominal ones, by which all trials are compared.
-        steps: of this trial.
+        rungs: the nominal steps of the reports.
+        steps: steps of this trial.
     """
     found = dict(parameters)
     for name, value in parameters.items():
@@ -82,7 +81,7 @@ def with_steps(parameters: Mapping[str, object], *, rungs: Sequence[int], steps:
 
 
 def each_level(parameters: Mapping[str, object], *, rungs: Sequence[int]) -> list[tuple[float, dict[str, object]]]:
-    """The parts of a trial between two rises, each as (its share of the steps, its parameters with plain numbers)."""
+    """Return the parts of a trial between two rises, each as (share of the steps, parameters with plain numbers)."""
     levels = {name: found for name, value in parameters.items() if (found := promoted_levels(value)) is not None}
     starts = {name: level_steps(len(each), rungs) for name, each in levels.items()}
     edges = sorted({0, rungs[-1], *(start for each in starts.values() for start in each)})
@@ -94,9 +93,9 @@ def each_level(parameters: Mapping[str, object], *, rungs: Sequence[int]) -> lis
 
 
 def rungs_of_levels(parameters: Mapping[str, object], *, rungs: Sequence[int], steps: int) -> list[float] | None:
-    """Rungs, as fractions, with which a search of this one trial rises at the very same steps; None where nothing does.
+    """Return rungs, as fractions, with which a search of this single trial rises at the same steps; None without rises.
 
-    There are as many as levels, and then each level can begin at one of them only.
+    There are as many rungs as levels, so each level can start at only one of them.
     """
     for value in with_steps(parameters, rungs=rungs, steps=steps).values():
         if isinstance(value, Mapping):
@@ -105,25 +104,26 @@ def rungs_of_levels(parameters: Mapping[str, object], *, rungs: Sequence[int], s
 
 
 def check_promotion(space: SearchSpace, rungs: Sequence[int], *, shortest: int) -> None:
-    """Check that every level holds for more than one step of the shortest trial, so that none is lost to rounding.
+    """Check that every level lasts for more than one step of the shortest trial, so that none is lost to rounding.
 
     Args:
         space: what is searched.
-        rungs: the nominal ones.
+        rungs: the nominal steps of the reports.
         shortest: steps of the shortest trial.
 
     Raises:
-        InputError: one does not, or there are fewer rungs than levels.
+        InputError: a level is too short, or there are fewer rungs than levels.
     """
     for name, levels in space.promoted.items():
         edges = (*level_steps(len(levels), rungs), rungs[-1])
         if not all((end - start) * shortest > rungs[-1] for start, end in pairwise(edges)):
             raise InputError(
-                f"every level of {name} must hold for more than one step of the shortest trial, got "
-                f"{len(levels)} levels in {shortest} steps. Train for more epochs, or write fewer levels."
+                "promotion-steps",
+                f"Every level of {name} must last for more than one step of the shortest trial, but it has "
+                f"{len(levels)} levels in {shortest} steps. Train for more epochs, or write fewer levels.",
             )
 
 
 def _own(start: int, nominal: int, steps: int) -> int:
-    """The step of a trial's own that corresponds to a nominal rung."""
+    """Return the trial's own step for a nominal rung."""
     return min(scaled_rungs((start, nominal), steps))

@@ -1,4 +1,4 @@
-"""A trial that some executor is running: what the driver remembers of it, and its way to and from the storage."""
+"""A trial that an executor is running, and its storage in Optuna's study."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Self
 
 from tuner.study import views
 from tuner.study.rungs import scaled_rungs
-from tuner.study.types import TrialShape, TrialState, TrialView
+from tuner.study.types import TrialShape, TrialStatus, TrialView
 
 if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial, Trial
 
-__all__ = ["Active", "new_id", "stored", "trial_of"]
+__all__ = ["RunningTrial", "new_trial_id", "stored", "trial_of"]
 
 
 @dataclass
-class Active:
-    """A trial on its way.
+class RunningTrial:
+    """A running trial as the driver remembers it.
 
     Attributes:
-        trial: Optuna's.
-        id: ours.
-        parameters: what it trains with.
-        shape: what it takes, and where it reports.
-        step: the last that it is known to have taken.
+        trial: Optuna's trial.
+        id: our name for it.
+        parameters: flat parameters.
+        shape: its steps, rungs and mechanism.
+        step: the last step that it is known to have taken.
         last_score: its last score.
         best_score: the best of its scores.
         problem: why its last report could not be used, or why the pruner stopped it.
@@ -44,20 +44,33 @@ class Active:
 
     @classmethod
     def of(cls, trial: Trial, frozen: FrozenTrial, *, mode: str, rungs: Sequence[int]) -> Self:
-        """A stored trial again.
+        """Restore a stored trial.
 
         Args:
-            trial: as Optuna lets it be reported on.
-            frozen: the same, as it is stored.
+            trial: Optuna's trial that can report.
+            frozen: the same trial as stored.
             mode: ``"max"`` or ``"min"``.
-            rungs: the nominal ones.
+            rungs: the nominal steps of the reports.
         """
         view = views.view_of(frozen, mode=mode, steps_planned=rungs[-1])
         shape = TrialShape(steps=view.steps_planned, rungs=tuple(scaled_rungs(rungs, view.steps_planned)))
         return cls(trial, view.id, dict(view.parameters), shape, view.step, view.last_score, view.best_score)
 
-    def view(self, state: TrialState = TrialState.RUNNING, reason: str = "") -> TrialView:
-        """What may be shown of it."""
+    def store_end(self, study: Study, outcome: TrialStatus, reason: str) -> None:
+        """Store the outcome, the steps and the reason, then tell Optuna."""
+        import optuna
+
+        self.trial.set_user_attr(views.STEPS_TAKEN, self.step)
+        self.trial.set_user_attr(views.REASON, reason)
+        self.trial.set_user_attr(views.OUTCOME, outcome.value)  # last: its presence means that the others are written
+        if outcome is TrialStatus.COMPLETE:
+            study.tell(self.trial, self.last_score)
+        else:
+            states = optuna.trial.TrialState
+            study.tell(self.trial, state=states.PRUNED if outcome is TrialStatus.PRUNED else states.FAIL)
+
+    def view(self, state: TrialStatus = TrialStatus.RUNNING, reason: str = "") -> TrialView:
+        """Return the public view of it."""
         return TrialView(
             id=self.id,
             number=self.trial.number,
@@ -72,7 +85,7 @@ class Active:
 
 
 def trial_of(study: Study, frozen: FrozenTrial) -> Trial:
-    """A stored trial, as Optuna lets it be reported on."""
+    """Return a stored trial as one that can report."""
     import optuna
 
     # Optuna has no public way from a stored trial back to one that can report; `ask` calls this constructor.
@@ -80,10 +93,10 @@ def trial_of(study: Study, frozen: FrozenTrial) -> Trial:
 
 
 def stored(study: Study, trial: Trial) -> FrozenTrial:
-    """A trial as it is stored now."""
+    """Return a trial as it is stored now."""
     return next(frozen for frozen in study.get_trials(deepcopy=False) if frozen.number == trial.number)
 
 
-def new_id(number: int) -> str:
-    """Our name for a trial. The tail keeps it unique in the ledger when a driver dies between two of its writes."""
+def new_trial_id(number: int) -> str:
+    """Create our name for a trial. Its random end keeps it unique in the ledger after a crash between two writes."""
     return f"{number:04d}-{uuid.uuid4().hex[:6]}"

@@ -33,32 +33,33 @@ def open_study(
     sampler: Callable[[int], BaseSampler],
     pruner: BasePruner,
 ) -> optuna.Study:
-    """Create the study, or open it when it is there.
+    """Open the study, or create it where it does not exist.
 
     Args:
         storage: from `open_storage`.
-        name: the study's name, one a sweep (in a shared database two sweeps of one name would merge).
+        name: the study's name, different for each sweep: in a shared database two sweeps of one name would merge.
         mode: ``"max"`` or ``"min"``.
-        sampler: makes the sampler, given the number of trials already stored (`samplers.make_sampler`).
-        pruner: from `pruners.make_pruner`; must be given, since Optuna's default is a median pruner.
+        sampler: makes the sampler, given the number of trials already stored (`samplers.make.make_sampler`).
+        pruner: from `pruners.make.make_pruner`; required, because Optuna's default is a median pruner.
 
     Raises:
         tuner.errors.InputError: a study of that name exists with the other direction.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     if mode not in ("max", "min"):
-        raise InputError(f"mode must be 'max' or 'min', got {mode!r}")
+        raise InputError("study-settings-invalid", f"`mode` must be 'max' or 'min' (got {mode!r}).")
     direction: Literal["maximize", "minimize"] = "maximize" if mode == "max" else "minimize"
     try:
-        study = optuna.load_study(storage=storage, study_name=name, pruner=pruner)  # looking writes nothing
+        study = optuna.load_study(storage=storage, study_name=name, pruner=pruner)  # reading writes nothing
     except KeyError:
         study = optuna.create_study(
             storage=storage, study_name=name, direction=direction, pruner=pruner, load_if_exists=True
         )
     if study.direction.name.lower() != direction:
         raise InputError(
-            f"the study {name!r} was made to {study.direction.name.lower()} its score and cannot now {direction} it; "
-            "start a sweep under another name"
+            "study-direction",
+            f"The study {name!r} was created to {study.direction.name.lower()} its score and cannot {direction} it. "
+            "Start a sweep with another name.",
         )
     study.sampler = sampler(len(study.get_trials(deepcopy=False)))
     return study
@@ -68,7 +69,7 @@ def open_storage(folder: Path) -> BaseStorage:
     """Open the sweep's journal file; it is made where there is none.
 
     Raises:
-        tuner.errors.TunerError: the journal is there and cannot be read; it is never started afresh.
+        tuner.errors.TunerError: the journal exists and cannot be read; it is never replaced by an empty one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     journal = folder / JOURNAL
@@ -77,8 +78,9 @@ def open_storage(folder: Path) -> BaseStorage:
         return JournalStorage(JournalFileBackend(str(journal), lock_obj=_KernelLock(journal)))
     except (ValueError, KeyError) as error:
         raise TunerError(
-            f"the study's journal {journal} cannot be read ({type(error).__name__}: {error}); restore it from a copy, "
-            "or start a new sweep: its privacy cost stays in the ledger either way"
+            "study-unreadable",
+            f"The study's journal {journal} cannot be read ({type(error).__name__}: {error}). Restore it from a copy, "
+            "or start a new sweep. What was charged stays charged.",
         ) from error
 
 
@@ -117,13 +119,13 @@ class _KernelLock(JournalFileOpenLock):
 
 
 def _cut_torn_line(journal: Path) -> None:
-    """Remove a last line that a killed process left half written: Optuna would append to it and break the journal.
+    """Remove a last line that a killed process left incomplete: Optuna would append to it and break the journal.
 
-    A whole line that is not JSON is left where it is, for Optuna to refuse.
+    A complete line that is not JSON is kept, and Optuna refuses it.
     """
     if not journal.exists():
         return
-    lock = _KernelLock(journal)  # the writers' own: what looks torn may be a line that is just being written
+    lock = _KernelLock(journal)  # the writers' lock: a line that looks incomplete may be one that is being written
     lock.acquire()
     try:
         with journal.open("r+b") as file:
@@ -131,7 +133,7 @@ def _cut_torn_line(journal: Path) -> None:
             if torn and not _is_json(torn):
                 file.truncate(len(whole) + len(newline))
             elif torn:
-                file.write(b"\n")  # only the line's end was lost
+                file.write(b"\n")  # only the end of the line is missing
     finally:
         lock.release()
 

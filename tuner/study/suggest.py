@@ -1,7 +1,8 @@
-"""How a search space asks an Optuna trial for values; the space itself knows no Optuna."""
+"""Link between a search space and an Optuna trial; the space itself knows no Optuna."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from search_spaces.domains import Scalar, Suggest
@@ -9,32 +10,40 @@ from search_spaces.domains import Scalar, Suggest
 if TYPE_CHECKING:
     from optuna.trial import Trial
 
-__all__ = ["OptunaSuggest", "Space"]
+__all__ = ["GridSpace", "OptunaSuggest", "Space"]
 
 
 class Space(Protocol):
     """The part of `search_spaces.SearchSpace` that the driver needs."""
 
     def sample(self, suggest: Suggest) -> dict[str, object]:
-        """The flat parameters of one trial, asked for in a fixed order."""
+        """Return the flat parameters of one trial, asked for in a fixed order."""
+        ...
+
+
+class GridSpace(Space, Protocol):
+    """The part of `search_spaces.SearchSpace` that a grid needs."""
+
+    def grid(self, points: int) -> Mapping[str, Sequence[object]]:
+        """Return the values of each searched parameter, at most `points` for a range."""
         ...
 
 
 class OptunaSuggest:
-    """`Suggest` by an Optuna trial."""
+    """`Suggest` that asks an Optuna trial."""
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
 
     def uniform(self, name: str, low: float, high: float, *, log: bool) -> float:
-        """A number in [low, high]."""
+        """Return a number in [low, high]."""
         return self._trial.suggest_float(name, low, high, log=log)
 
     def integer(self, name: str, low: int, high: int, *, log: bool) -> int:
-        """A whole number in [low, high]."""
+        """Return a whole number in [low, high]."""
         return self._trial.suggest_int(name, low, high, log=log)
 
     def choice(self, name: str, options: tuple[Scalar, ...]) -> Scalar:
-        """One of the options."""
+        """Return one of the options."""
         chosen = self._trial.suggest_categorical(name, options)
         return options[options.index(chosen)]

@@ -1,4 +1,4 @@
-"""The words that the search, its executors and its observers speak. Light: imports nothing heavy."""
+"""Types shared by the study, its executors and its observers. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ __all__ = [
     "FindCheckpoint",
     "NullObserver",
     "Observer",
-    "Outstanding",
     "Shape",
     "Stop",
     "StopReason",
     "Suggestion",
     "TrialShape",
-    "TrialState",
+    "TrialStatus",
     "TrialView",
+    "Unleased",
     "Wait",
     "WhenSure",
 ]
 
 WhenSure: TypeAlias = Literal["go_on", "stop", "replicate"]
-"""What a search does when a complete trial is surely near the best, and where that sampler can tell."""
+"""What a search does when its sampler says that a complete trial is surely near the best."""
 
 
-class TrialState(StrEnum):
-    """Where a trial stands. A trial that raised, diverged or was refused is FAILED; it is never left RUNNING."""
+class TrialStatus(StrEnum):
+    """Status of a trial. One that raised, diverged or was refused is FAILED; it is never left RUNNING."""
 
     RUNNING = "RUNNING"
     COMPLETE = "COMPLETE"
@@ -40,7 +40,7 @@ class TrialState(StrEnum):
 
 
 class Decision(StrEnum):
-    """What a trial does after a report."""
+    """Decision about a trial after a report."""
 
     CONTINUE = "CONTINUE"
     PRUNE = "PRUNE"
@@ -48,7 +48,7 @@ class Decision(StrEnum):
 
 
 class StopReason(StrEnum):
-    """Why no further trial is started."""
+    """Reason why no further trial is started."""
 
     DONE = "done"
     BUDGET = "budget reached"
@@ -60,10 +60,10 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True)
 class Ask:
-    """What a trial asks of the budget at once.
+    """Request of a trial to the budget.
 
     Attributes:
-        steps: private steps; 0 where only scores are asked for.
+        steps: private steps; 0 where only scores are requested.
         sample_rate: of each step, or None for the search's only mechanism.
         noise_multiplier: of each step, or None with `sample_rate`.
         releases: protected scores; 0 where scores are outside the guarantee.
@@ -77,11 +77,11 @@ class Ask:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialShape:
-    """What one trial takes, fixed by its parameters before it starts.
+    """Size of a trial, fixed by its parameters before it starts.
 
     Attributes:
-        batch_size: expected.
-        sample_rate: of each step; None where nothing is private about it.
+        batch_size: expected batch size.
+        sample_rate: of each step; None for a trial without privacy.
         noise_multiplier: of each step.
         steps: of the whole trial.
         rungs: the steps at which it reports, rising; the last is `steps`.
@@ -97,14 +97,14 @@ class TrialShape:
 
     @property
     def ask(self) -> Ask:
-        """What the whole trial asks for."""
+        """Request for the whole trial."""
         return Ask(self.steps, self.sample_rate, self.noise_multiplier, self.releases)
 
     def remaining(self, step: int) -> Ask:
-        """What is still to be taken from `step` on; its score is drawn again where it is above 0.
+        """Return the request for the rest of the trial; after a checkpoint its score is drawn again.
 
         Args:
-            step: that the trial's checkpoint holds; 0 for none.
+            step: step of the trial's checkpoint; 0 without one.
         """
         again = 1 if step > 0 else 0
         scores = again + sum(rung > step for rung in self.rungs) if self.releases else 0
@@ -113,7 +113,7 @@ class TrialShape:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A trial to run now. Its steps are reserved.
+    """Trial to run now. Its steps are reserved.
 
     Attributes:
         trial_id: our own name for the trial, the same in the ledger, the folder and the Optuna storage.
@@ -148,12 +148,12 @@ class Stop:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialView:
-    """What may be shown of a trial. Holds scores and steps only, nothing that the operator's view keeps."""
+    """Public view of a trial: scores and steps only, nothing that is for the operator alone."""
 
     id: str
     number: int
     parameters: Mapping[str, object] = field(default_factory=dict)
-    state: TrialState = TrialState.RUNNING
+    state: TrialStatus = TrialStatus.RUNNING
     step: int = 0
     steps_planned: int = 0
     last_score: float | None = None
@@ -161,8 +161,8 @@ class TrialView:
     reason: str = ""
 
 
-class Outstanding(Protocol):
-    """What is reserved for a trial and not yet leased."""
+class Unleased(Protocol):
+    """Reservation of a trial that is not yet leased."""
 
     @property
     def steps(self) -> int:
@@ -176,14 +176,14 @@ class Outstanding(Protocol):
 
 
 class BudgetGate(Protocol):
-    """The part of the budget that the search needs. Trials are named by `Suggestion.trial_id`."""
+    """Part of the budget that the driver needs. Trials are named by `Suggestion.trial_id`."""
 
     def fits(self, ask: Ask) -> bool:
-        """Whether all of `ask` could be reserved now."""
+        """Return whether all of `ask` could be reserved now."""
         ...
 
     def reserve(self, trial: str, ask: Ask) -> None:
-        """Reserve (more) steps and scores for the trial, all or nothing. Its mechanism is always the same.
+        """Reserve (more) steps and scores for the trial, all or nothing. Its mechanism never changes.
 
         Raises:
             tuner.errors.BudgetRefusedError: they do not fit; nothing was reserved.
@@ -191,19 +191,19 @@ class BudgetGate(Protocol):
         ...
 
     def settle(self, trial: str, steps_taken: int) -> None:
-        """End the trial's reservations: what was reserved and never leased returns to the budget."""
+        """End the trial's reservations: what was not leased returns to the budget."""
         ...
 
-    def outstanding(self) -> Mapping[str, Outstanding]:
-        """Of every trial that is reserved and not settled: what is reserved and not yet leased (maybe nothing)."""
+    def outstanding(self) -> Mapping[str, Unleased]:
+        """Return what is reserved and not yet leased, maybe nothing, for every trial that is not settled."""
         ...
 
 
 class Shape(Protocol):
-    """From a trial's parameters to its shape: of public values only, and always the same."""
+    """Function from a trial's parameters to its shape; it uses public values only and always gives the same."""
 
     def __call__(self, parameters: Mapping[str, object], /) -> TrialShape:
-        """The shape of a trial with these parameters."""
+        """Return the shape of a trial with these parameters."""
         ...
 
 
@@ -212,23 +212,23 @@ FindCheckpoint = Callable[[str], int | None]
 
 
 class Observer(Protocol):
-    """Told what happens, in order, by the one thread that drives the search."""
+    """Receiver of events, in order, from the one thread that drives the search."""
 
     def trial_started(self, trial: TrialView) -> None:
-        """A trial is about to run; also when it is continued after an interruption."""
+        """Handle a trial that is about to run; also when it continues after an interruption."""
         ...
 
     def trial_reported(self, trial: TrialView, step: int, metrics: dict[str, float]) -> None:
-        """A trial reported its scores at `step`."""
+        """Handle the scores that a trial reported at `step`."""
         ...
 
     def trial_finished(self, trial: TrialView) -> None:
-        """A trial reached COMPLETE, PRUNED or FAILED."""
+        """Handle a trial that reached COMPLETE, PRUNED or FAILED."""
         ...
 
 
 class NullObserver:
-    """An observer that does nothing, to inherit from."""
+    """Observer that does nothing; a base class."""
 
     def trial_started(self, trial: TrialView) -> None:
         """Do nothing."""

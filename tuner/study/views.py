@@ -1,11 +1,12 @@
-"""Read trials out of an Optuna study as `TrialView`: for the driver, `ls`, `report` and `export`. Writes nothing."""
+"""Trials of an Optuna study as `TrialView`, for the driver, reports and export. Reads only."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tuner.study.types import TrialState, TrialView
+from tuner.study.best import best_score
+from tuner.study.types import TrialStatus, TrialView
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -20,30 +21,29 @@ __all__ = [
     "RUNGS",
     "STEPS_TAKEN",
     "TRIAL_ID",
-    "best_trial",
-    "curve_of",
+    "learning_curve",
     "read_trials",
     "view_of",
 ]
 
-# The user attributes that the driver writes. What is in them is shown to analysts.
+# User attributes that the driver writes. Analysts see their values.
 TRIAL_ID = "trial_id"
 PARAMETERS = "parameters"
 OUTCOME = "outcome"
 STEPS_TAKEN = "steps_taken"
 REASON = "reason"
 RUNGS = "rungs"
-"""[nominal step, own step] of every rung, of a trial that is shorter than the nominal one."""
+"""[nominal step, own step] of every rung; only for a trial shorter than the nominal one."""
 REJECTED = "rejected"
-"""Why a configuration was drawn and never became a trial."""
+"""Reason of a configuration that never became a trial."""
 REPLICA_OF = "replica_of"
-"""Number of the trial whose configuration was run again, to tell it apart from another."""
+"""Number of the trial whose configuration is run again, to distinguish it from another."""
 
-_STATES = {"RUNNING": TrialState.RUNNING, "COMPLETE": TrialState.COMPLETE, "PRUNED": TrialState.PRUNED}
+_STATES = {"RUNNING": TrialStatus.RUNNING, "COMPLETE": TrialStatus.COMPLETE, "PRUNED": TrialStatus.PRUNED}
 
 
 def read_trials(study: Study, *, mode: str, steps_planned: int) -> tuple[TrialView, ...]:
-    """Every trial of the study that has our id, in order of number.
+    """Return every trial of the study that has our id, in order of number.
 
     Args:
         study: an Optuna study driven by `StudyDriver`.
@@ -59,9 +59,9 @@ def _is_trial(trial: FrozenTrial) -> bool:
 
 
 def view_of(trial: FrozenTrial, *, mode: str, steps_planned: int) -> TrialView:
-    """One stored trial as a view. Its step is the last that was reported, or taken when it is finished."""
+    """Return the view of a stored trial. Its step is the last reported one, or the last taken one when it has ended."""
     attributes: Mapping[str, object] = trial.user_attrs
-    curve = curve_of(trial)
+    curve = learning_curve(trial)
     scores = [score for _, score in curve]
     own = _own_steps(trial)
     taken = attributes.get(STEPS_TAKEN, curve[-1][0] if curve else 0)
@@ -70,41 +70,21 @@ def view_of(trial: FrozenTrial, *, mode: str, steps_planned: int) -> TrialView:
         id=str(attributes[TRIAL_ID]),
         number=trial.number,
         parameters=dict(parameters) if isinstance(parameters, Mapping) else {},
-        state=_STATES.get(trial.state.name, TrialState.FAILED),
+        state=_STATES.get(trial.state.name, TrialStatus.FAILED),
         step=taken if isinstance(taken, int) else 0,
         steps_planned=max(own.values()) if own else steps_planned,
         last_score=scores[-1] if scores else None,
-        best_score=better(scores, mode),
+        best_score=best_score(scores, mode=mode),
         reason=str(attributes.get(REASON, "")),
     )
 
 
-def curve_of(trial: FrozenTrial) -> list[tuple[int, float]]:
-    """The scores of a stored trial, each with the trial's own step at which it was reported, rising."""
+def learning_curve(trial: FrozenTrial) -> list[tuple[int, float]]:
+    """Return the scores of a stored trial, each with the trial's own step, in rising order."""
     own = _own_steps(trial)
     return [(own.get(step, step), score) for step, score in sorted(trial.intermediate_values.items())]
 
 
 def _own_steps(trial: FrozenTrial) -> dict[int, int]:
-    """Nominal step → own step; empty where they are the same."""
+    """Return nominal step → own step; empty where they are the same."""
     return {int(nominal): int(step) for nominal, step in trial.user_attrs.get(RUNGS, ())}
-
-
-def better(scores: Iterable[float], mode: str) -> float | None:
-    """The best of some scores, or None of none."""
-    return (max if mode == "max" else min)(scores, default=None)
-
-
-def best_trial(trials: Iterable[TrialView], *, mode: str) -> TrialView | None:
-    """The COMPLETE trial with the best last score, the earliest of equals; None when none is complete."""
-    best: TrialView | None = None
-    best_score: float | None = None
-    for trial in trials:
-        if trial.state is not TrialState.COMPLETE or trial.last_score is None:
-            continue
-        beats = best_score is None or (
-            trial.last_score > best_score if mode == "max" else trial.last_score < best_score
-        )
-        if beats:
-            best, best_score = trial, trial.last_score
-    return best

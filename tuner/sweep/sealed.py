@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from trainables.rungs import checkpoint_path
 from tuner.errors import TunerError
 from tuner.files import replacing, write_json
-from tuner.study.types import TrialState
+from tuner.study.best import best_trial
 from tuner.sweep import folder as sweeps
 
 if TYPE_CHECKING:
@@ -152,15 +152,9 @@ def release(
     Raises:
         TunerError: the best run's model is missing.
     """
-    sign = 1.0 if mode == "max" else -1.0
-    scored = [
-        (sign * trial.last_score, runs.tie_key(trial.id), trial)
-        for trial in trials
-        if trial.state is TrialState.COMPLETE and trial.last_score is not None
-    ]
-    if not scored:
+    best = best_trial(trials, mode=mode, tie=lambda trial: runs.tie_key(trial.id))
+    if best is None:
         return _release_values(sweep, {"schema": 1, "found": False})
-    best = max(scored, key=lambda each: each[:2])[2]
     model = checkpoint_path(sweep.sealed, best.id)
     if model is None:
         raise TunerError(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tuner.experiment import Experiment
     from tuner.plan.plan import Plan
-    from tuner.study.unimodal_options import Unimodality
+    from tuner.study.unimodal.options import Unimodality
     from tuner.sweep.folder import SweepFolder
 
 __all__ = ["check_search", "open_sweep_study"]
@@ -71,7 +71,7 @@ def check_search(experiment: Experiment, rungs: Sequence[int]) -> None:
 
 
 def _sampler(experiment: Experiment, rungs: Sequence[int], trials_before: int, plan: Plan | None = None) -> BaseSampler:
-    from tuner.study.samplers import make_sampler
+    from tuner.study.samplers.make import make_sampler
 
     search = experiment.search
     return make_sampler(
@@ -86,7 +86,7 @@ def _sampler(experiment: Experiment, rungs: Sequence[int], trials_before: int, p
 
 
 def _pruner(experiment: Experiment, rungs: Sequence[int], plan: Plan | None = None) -> BasePruner:
-    from tuner.study.pruners import make_pruner
+    from tuner.study.pruners.make import make_pruner
 
     pruner = experiment.search.pruner
     assumed = _unimodality(experiment, rungs, plan)
@@ -96,7 +96,7 @@ def _pruner(experiment: Experiment, rungs: Sequence[int], plan: Plan | None = No
 def _unimodality(experiment: Experiment, rungs: Sequence[int], plan: Plan | None) -> Unimodality:
     """Return what is unimodal in a search. A tolerance given for the sampler or the pruner holds for both."""
     from tuner.study.promotion import full_fidelity_from
-    from tuner.study.unimodal_options import Unimodality, parameters_of, usual_tolerance
+    from tuner.study.unimodal.options import Unimodality, unimodal_parameters, usual_tolerance
 
     search = experiment.search
     tolerances = (part.options.get("tolerance") for part in (search.sampler, search.pruner))
@@ -104,7 +104,7 @@ def _unimodality(experiment: Experiment, rungs: Sequence[int], plan: Plan | None
     size, blurred = (None, 0.0) if plan is None else _scored_on(plan)
     scored = None if size is None else size * share / (1 - share)
     return Unimodality(
-        parameters=parameters_of(experiment.space),
+        parameters=unimodal_parameters(experiment.space),
         last_step=rungs[-1],
         tolerance=next(
             (float(each) for each in tolerances if each is not None), usual_tolerance(usual, scored, blurred)

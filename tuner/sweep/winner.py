@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from tuner.study.best import best_trial
 from tuner.study.names import canonical_pruner, canonical_sampler
-from tuner.study.types import TrialState, TrialView
+from tuner.study.types import TrialStatus, TrialView
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -29,7 +30,7 @@ By = Literal["curve", "score"]
 
 @dataclass(frozen=True)
 class Chosen:
-    """The trial that wins.
+    """Winner of a search.
 
     Attributes:
         trial: the trial.
@@ -66,8 +67,6 @@ def choose_winner(
             The score always decides when the search is not unimodal, when the assumption of a single maximum was
             rejected, and when there is no estimate of the maximum yet.
     """
-    from tuner.study.views import best_trial
-
     mode = experiment.search.metric.mode
     best = best_trial(trials, mode=mode)
     if best is None:
@@ -83,12 +82,12 @@ def choose_winner(
 
 
 def _believed(study: Study, trials: Sequence[TrialView]) -> TrialView | None:
-    from tuner.study.unimodal_view import believed_order  # its imports are slow and only needed for a curve
+    from tuner.study.unimodal.curves import believed_order  # its imports are slow and only needed for a curve
 
     complete = {
         trial.number: trial
         for trial in trials
-        if trial.state is TrialState.COMPLETE and trial.last_score is not None and math.isfinite(trial.last_score)
+        if trial.state is TrialStatus.COMPLETE and trial.last_score is not None and math.isfinite(trial.last_score)
     }
     return next((complete[number] for number in believed_order(study) if number in complete), None)
 

@@ -29,7 +29,7 @@ from tuner.executors.ray.charge import ActorCharge, start_cashier
 from tuner.executors.ray.session import interruptible, ray_session
 from tuner.study.driver import StudyDriver
 from tuner.study.storage import exclusive
-from tuner.study.types import Stop, Suggestion, TrialState
+from tuner.study.types import Stop, Suggestion, TrialStatus
 
 __all__ = ["DriverScheduler", "DriverSearcher", "run"]
 
@@ -229,7 +229,7 @@ class _Bridge:
         with self._guard():
             step = int(result[STEP])
             if FAILED in result:
-                self.driver.finish(trial_id, outcome=TrialState.FAILED, steps_taken=step, reason=str(result[FAILED]))
+                self.driver.finish(trial_id, outcome=TrialStatus.FAILED, steps_taken=step, reason=str(result[FAILED]))
                 return False
             prefix = f"{METRICS}/"
             metrics = {
@@ -251,7 +251,7 @@ class _Bridge:
             return
         with self._guard():
             self.driver.finish(
-                trial_id, outcome=TrialState.FAILED, steps_taken=self.driver.step_of(trial_id), reason=_LOST
+                trial_id, outcome=TrialStatus.FAILED, steps_taken=self.driver.step_of(trial_id), reason=_LOST
             )
 
     def _request(self, suggestion: Suggestion) -> TrialRequest:

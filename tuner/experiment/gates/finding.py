@@ -23,7 +23,7 @@ from trainables.hyperparameters import HYPERPARAMETERS
 from tuner.experiment.model import Experiment
 from tuner.experiment.resolving import with_defaults
 from tuner.experiment.yamlfile import Path
-from tuner.study.unimodal_options import assumed
+from tuner.study.unimodal.options import assumed
 
 __all__ = ["Draft", "Gate", "GateFinding", "gate"]
 

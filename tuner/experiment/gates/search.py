@@ -12,7 +12,7 @@ from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
 from tuner.experiment.sections import Component
 from tuner.experiment.wording import nearest
 from tuner.study.names import PRUNERS, SAMPLERS, canonical_pruner, canonical_sampler, pruner_problems
-from tuner.study.ratio import ratio_of
+from tuner.study.samplers.ratio import ratio_of
 
 __all__ = ["SEARCH_GATES"]
 
@@ -48,7 +48,7 @@ def sampler(draft: Draft) -> Iterator[GateFinding]:
             ratio_of(part.options)
         except InputError as error:
             rule, _, fix = error.message.partition(". ")
-            yield GateFinding(error.code, "search.sampler", rule.partition(", got ")[0], fix)
+            yield GateFinding(error.code, "search.sampler", rule.partition(" (got ")[0], fix)
 
 
 @gate("search.pruner")

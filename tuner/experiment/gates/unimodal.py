@@ -9,7 +9,7 @@ from search_spaces.domains import UNIMODAL, is_number
 from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
 from tuner.experiment.model import Experiment
 from tuner.study.names import PRUNERS, SAMPLERS, canonical_pruner, canonical_sampler
-from tuner.study.unimodal_options import BY_ITSELF, option_problems
+from tuner.study.unimodal.options import BY_ITSELF, option_problems
 
 __all__ = ["UNIMODAL_GATES"]
 

@@ -1,1 +1,1 @@
-"""What a search may conclude from scores that are unimodal in one parameter: pure numpy and scipy, no Optuna."""
+"""Sampler and pruner for a score that has one top along a parameter."""

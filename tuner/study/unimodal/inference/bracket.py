@@ -1,4 +1,4 @@
-"""Where the best value of the parameter can still be, whatever the unimodal curve is.
+"""Bracket of the best value of the parameter, for any unimodal curve.
 
 If a unimodal curve has its mode at or left of the left edge of a block of neighbours A, it does not rise from A to a
 block B on A's right. So a rise from A to B that is more than noise puts the mode to the right of A's left edge, and a
@@ -19,18 +19,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-__all__ = ["BLOCK", "LOOKS", "Bracket", "bracket", "deviation_of_neighbours", "threshold"]
+__all__ = ["BLOCK", "LOOKS", "ModeBracket", "bracket", "deviation_of_neighbours", "threshold"]
 
 Array = NDArray[np.float64]
 
 BLOCK: Final = 3
-"""Neighbours in a block, at most."""
+"""Largest number of neighbours in a block."""
 
 LOOKS: Final = 40
-"""Complete trials that the critical value is made for at least."""
+"""Least number of complete trials for which the critical value is computed."""
 
 LEAST: Final = 5
-"""Values from which on a deviation is estimated: with fewer nothing is excluded."""
+"""Least number of values for an estimate of the deviation: with fewer nothing is excluded."""
 
 
 _MADE: Final[Mapping[tuple[float, int], tuple[float, float]]] = {
@@ -47,12 +47,12 @@ _MADE: Final[Mapping[tuple[float, int], tuple[float, float]]] = {
 
 
 @dataclass(frozen=True)
-class Bracket:
-    """Where the mode is, with all looks simultaneously right with probability 1 − α.
+class ModeBracket:
+    """Range of the mode, right at all looks together with probability 1 − α.
 
     Attributes:
-        low: the mode is above this place; −inf where nothing says so.
-        high: the mode is below this place; inf where nothing says so.
+        low: the mode is above this place; −inf where unknown.
+        high: the mode is below this place; inf where unknown.
     """
 
     low: float = -inf
@@ -60,20 +60,20 @@ class Bracket:
 
     @property
     def empty(self) -> bool:
-        """Whether no place is left: then the curve is not unimodal, at level α."""
+        """Whether no place is left, so that the curve is not unimodal, at level α."""
         return self.low >= self.high
 
     def holds(self, place: float) -> bool:
-        """Whether the mode may be here; the edges themselves are excluded."""
+        """Return whether the mode may be here; the edges themselves are excluded."""
         return self.low < place < self.high
 
-    def and_also(self, other: Bracket) -> Bracket:
-        """Both."""
-        return Bracket(max(self.low, other.low), min(self.high, other.high))
+    def and_also(self, other: ModeBracket) -> ModeBracket:
+        """Return the intersection of two brackets."""
+        return ModeBracket(max(self.low, other.low), min(self.high, other.high))
 
 
-def bracket(places: ArrayLike, scores: ArrayLike, *, step: float) -> Bracket:
-    """From the scores of one rung.
+def bracket(places: ArrayLike, scores: ArrayLike, *, step: float) -> ModeBracket:
+    """Return the bracket from the scores of one rung.
 
     Args:
         places: shape (n,), in any order.
@@ -84,32 +84,32 @@ def bracket(places: ArrayLike, scores: ArrayLike, *, step: float) -> Bracket:
     order = np.argsort(np.asarray(places, dtype=float), kind="stable")
     at, known = np.asarray(places, dtype=float)[order], np.asarray(scores, dtype=float)[order]
     low, high = -inf, inf
-    rounding = 1e-12 * float(np.abs(known).max(initial=0.0))  # equal scores differ by it in means of blocks
+    rounding = 1e-12 * float(np.abs(known).max(initial=0.0))  # means of blocks of equal scores differ by this
     for left, right, gap in _blocks(known.size):
         rises = _means(known, right)[None, :] - _means(known, left)[:, None]
         apart = np.arange(known.size - right + 1)[None, :] >= np.arange(known.size - left + 1)[:, None] + left
         sure = apart & (np.abs(rises) > step * gap + rounding)
-        # Equal places are one place: a contrast among them says nothing of a direction.
+        # A contrast among equal places has no direction.
         sure &= at[right - 1 :][None, :] > at[: known.size - left + 1][:, None]
         rising, falling = np.argwhere(sure & (rises > 0)), np.argwhere(sure & (rises < 0))
         if rising.size:
             low = max(low, float(at[rising[:, 0].max()]))
         if falling.size:
             high = min(high, float(at[falling[:, 1].min() + right - 1]))
-    return Bracket(low, high)
+    return ModeBracket(low, high)
 
 
 def threshold(alpha: float, looks: int, *, values: int, known: bool = False) -> float:
-    """How many standard deviations make a contrast certain.
+    """Return how many standard deviations make a contrast significant.
 
     Args:
-        alpha: of any error over all looks.
-        looks: how many scores there may be in all.
-        values: how many there are now.
-        known: whether the deviation is known; else it is that of `deviation_of_neighbours`.
+        alpha: probability of any error over all looks.
+        looks: largest number of scores in all.
+        values: number of scores now.
+        known: whether the deviation is known; else it is estimated by `deviation_of_neighbours`.
 
     Returns:
-        The factor; inf while there are too few scores to estimate from.
+        The factor; inf while there are too few scores for an estimate.
     """
     made = min((most for level, most in _MADE if level == alpha and most >= looks), default=None)
     normal = _bonferroni(alpha, looks) if made is None else _MADE[alpha, made][0 if known else 1]
@@ -121,7 +121,7 @@ def threshold(alpha: float, looks: int, *, values: int, known: bool = False) -> 
 
 
 def _bonferroni(alpha: float, looks: int) -> float:
-    """A bound on the same quantile where it would take too long to simulate, rounded up to a doubling of looks.
+    """Return a bound on the same quantile where simulation would take too long, rounded up to a doubling of looks.
 
     A new score makes at most BLOCK (BLOCK + 1) / 2 new blocks of neighbours, so over n looks there are at most
     m = 6 n blocks and m²/2 pairs of one on the left and one on the right, each a normal contrast.
@@ -131,7 +131,7 @@ def _bonferroni(alpha: float, looks: int) -> float:
 
 
 def deviation_of_neighbours(places: ArrayLike, scores: ArrayLike) -> float:
-    """The standard deviation of a score from differences of neighbours (von Neumann 1941); slopes add to it."""
+    """Estimate the deviation of a score from differences of neighbours (von Neumann 1941); slopes add to it."""
     order = np.argsort(np.asarray(places, dtype=float), kind="stable")
     with np.errstate(over="ignore"):
         steps = np.diff(np.asarray(scores, dtype=float)[order])
@@ -139,7 +139,7 @@ def deviation_of_neighbours(places: ArrayLike, scores: ArrayLike) -> float:
 
 
 def _degrees(values: int) -> float:
-    """Of the estimate from n neighbours, by the moments of its square: 2(n − 1)² / (3n − 4)."""
+    """Return the degrees of freedom of the estimate from n neighbours, by moments: 2(n − 1)² / (3n − 4)."""
     return 2 * (values - 1) ** 2 / (3 * values - 4)
 
 

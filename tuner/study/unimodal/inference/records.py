@@ -1,4 +1,4 @@
-"""What was seen: scores at rungs, of trials at places on an axis."""
+"""Records: scores at rungs, of trials at places on an axis."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, order=True)
 class Context:
-    """What a trial trains with beside the parameter of the axis.
+    """Other parameters of a trial, besides the one of the axis.
 
     Attributes:
         values: of the other searched parameters, sorted by name: from 0 to 1 where they are numbers, else their words.
@@ -30,20 +30,20 @@ class Context:
 
 
 ALONE = Context()
-"""That of every trial where nothing else is searched."""
+"""Context of every trial where nothing else is searched."""
 
 
 @dataclass(frozen=True, order=True)
 class Record:
-    """One score.
+    """Score of a trial at a rung.
 
     Attributes:
-        place: of the trial on its axis, 0 to 1.
-        fraction: of the steps that were taken, above 0, at most 1.
+        place: place of the trial on its axis, 0 to 1.
+        fraction: share of the steps taken, above 0, at most 1.
         score: larger is better.
         trial: number of the trial.
-        context: what else it trains with.
-        count: trials of which it is the mean; see `thinning`.
+        context: other parameters of the trial.
+        count: number of trials of which it is the mean; see `thinning`.
     """
 
     place: float
@@ -54,20 +54,20 @@ class Record:
     count: int = 1
 
     def __hash__(self) -> int:
-        """Of what tells records apart: those of a large study are looked up at every decision."""
+        """Hash what distinguishes records: those of a large study are looked up at every decision."""
         return hash((self.place, self.fraction, self.score, self.trial))
 
 
 @dataclass(frozen=True, order=True)
 class Standing:
-    """A trial that was started.
+    """Trial that was started.
 
     Attributes:
-        place: on its axis.
+        place: place on its axis.
         trial: number.
-        state: running, complete or pruned; one that failed is none.
-        context: what else it trains with.
-        audit: whether it was started where nothing was known, to see whether there is another peak.
+        state: running, complete or pruned; a failed trial is left out.
+        context: other parameters of the trial.
+        audit: whether it was started where nothing was known, to look for another peak.
     """
 
     place: float
@@ -77,13 +77,13 @@ class Standing:
     audit: bool = False
 
     def __hash__(self) -> int:
-        """As a record's."""
+        """Hash what distinguishes trials, as for a record."""
         return hash((self.place, self.trial, self.state))
 
 
 @dataclass(frozen=True)
 class Seen:
-    """All records and trials, in an order that does not tell which came first.
+    """All records and trials, in an order that does not depend on time.
 
     Attributes:
         records: sorted.
@@ -95,7 +95,7 @@ class Seen:
 
     @classmethod
     def of(cls, records: Iterable[Record], trials: Iterable[Standing]) -> Seen:
-        """In any order."""
+        """Create it from records and trials in any order."""
         by_place = sorted(records, key=lambda r: (r.place, r.fraction, r.score, r.trial))
         return cls(tuple(by_place), tuple(sorted(trials, key=lambda t: (t.place, t.trial))))
 
@@ -106,5 +106,5 @@ class Seen:
         return rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3]
 
     def standing(self, state: str) -> tuple[Standing, ...]:
-        """Trials in a state."""
+        """Return the trials in a state."""
         return tuple(trial for trial in self.trials if trial.state == state)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from tuner.study.unimodal.records import Context, Seen
+from tuner.study.unimodal.inference.records import Context, Seen
 
 __all__ = ["Draws", "HyperGrid", "Posterior", "fit"]
 
@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class HyperGrid:
-    """Where the hyper-parameters are looked for.
+    """Grid of hyper-parameters.
 
     Attributes:
         amplitudes: of g, in tolerances.
@@ -56,16 +56,16 @@ _LENGTH: Final = (np.log(0.35), 0.6)
 _NOISE: Final = (0.0, 0.7)
 _DRIFT: Final = 0.3  # exponential
 _MEAN: Final = 30.0
-"""Deviation of a rung's mean, in amplitudes: free, but for numbers that a computer can hold."""
+"""Deviation of a rung's mean, in amplitudes: so large that the mean is free."""
 
 FAR: Final = 15.0
-"""Tolerances below the best score of a rung from which on it does not matter how far below."""
+"""Tolerances below the best score of a rung beyond which the distance does not matter."""
 
 FAR_OF_RUNS: Final = 60.0
-"""The same where runs are compared: a run may lead by more than `FAR`, and by luck alone."""
+"""The same where runs are compared: a run may lead by more than `FAR` by luck alone."""
 
 FAR_AMONG: Final = 40.0
-"""The same among trials that differ in more than the parameter: how much the level changes is learned too."""
+"""The same among trials that differ in more than the parameter: the change of the level is learned too."""
 
 _COMMON: Final = 0.5  # of g's variance, to all contexts
 _Z_CURVE, _Z_LEVEL = 1.0, 0.4  # lengths in which a number between 0 and 1 changes the curve, and its level
@@ -102,7 +102,7 @@ class _Solved:
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """What is believed of the curve, ready to be asked for.
+    """Posterior of the curve.
 
     Attributes:
         noise: standard deviation of a trial's effect, in units of the score, averaged.
@@ -117,13 +117,13 @@ class Posterior:
     _solved: tuple[_Solved, ...]
 
     def draws(self, grid: Array, contexts: Sequence[Context], count: int, random: np.random.Generator) -> Draws:
-        """Curves of several contexts, drawn jointly; the hyper-parameters in proportion to their weights.
+        """Draw curves of several contexts jointly, with hyper-parameters in proportion to their weights.
 
         Args:
             grid: places, shape (places,).
             contexts: at least one.
-            count: draws.
-            random: draws them.
+            count: number of draws.
+            random: source of randomness.
         """
         weights = np.array([each.weight for each in self._solved])
         shares = np.floor(weights * count).astype(int)
@@ -141,7 +141,7 @@ class Posterior:
         )
 
     def mean(self, grid: Array, contexts: Sequence[Context]) -> Array:
-        """The curve of each context, averaged over the hyper-parameters, shape (contexts, places)."""
+        """Return the mean curve of each context over the hyper-parameters, shape (contexts, places)."""
         found = np.zeros(grid.size * len(contexts))
         for each in self._solved:  # without the covariance, whose root would be cubic in the number of contexts
             whole = np.linalg.solve(each.lower.T, each.half)
@@ -149,15 +149,15 @@ class Posterior:
         return found.reshape(len(contexts), grid.size)
 
     def ahead(self, trial: int, place: float, context: Context) -> float:
-        """Probability that a trial's own last score will be above the best that any trial ended with.
+        """Return the probability that a trial's own last score will be above the best last score of any trial.
 
-        Of the run, with the luck that its scores so far have shown, where a curve is of all runs of a configuration.
-        The curve is of any shape. 1 where no trial ended, or where this one said nothing.
+        This is about the run, with the luck that its scores so far show; a curve is about all runs of a configuration.
+        The curve may have any shape. 1 where no trial has ended, or where this one has not reported.
 
         Args:
             trial: number of a trial that has not ended.
-            place: its own.
-            context: its own.
+            place: its place.
+            context: its context.
         """
         at, fraction, score, number = self._seen.arrays
         ends, own = np.flatnonzero(fraction == 1), number == trial
@@ -181,7 +181,7 @@ class Posterior:
         return found
 
     def _cross(self, solved: _Solved, grid: Array, contexts: Sequence[Context]) -> Array:
-        """Covariance of the records and the curves, one context after the other, shape (records, …)."""
+        """Return the covariance of the records and the curves, one context after the other, shape (records, …)."""
         place, fraction, _, _ = self._seen.arrays
         log_t = np.log(fraction)
         to_end = np.exp(-0.5 * (log_t / self._hyper.time_length) ** 2) * np.sqrt(fraction)
@@ -194,7 +194,7 @@ class Posterior:
         return found
 
     def _curve(self, solved: _Solved, grid: Array, contexts: Sequence[Context]) -> tuple[Array, Array]:
-        """Mean and root of the covariance of the curves, one context after the other, in the score's unit."""
+        """Return the mean and the root of the covariance of the curves, in the score's unit."""
         here = _distances(contexts, contexts)
         places, many = np.tile(grid, len(contexts)), np.repeat(np.arange(len(contexts)), grid.size)
         back = np.linalg.solve(solved.lower, self._cross(solved, grid, contexts))
@@ -205,18 +205,18 @@ class Posterior:
 
 
 def fit(seen: Seen, *, tolerance: float, hyper: HyperGrid | None = None) -> Posterior:
-    """Condition the process on what was seen.
+    """Condition the process on the records.
 
     Args:
         seen: at least one record.
         tolerance: how much better a score must be to matter; the unit of all priors.
-        hyper: where the hyper-parameters are looked for.
+        hyper: grid of hyper-parameters.
 
     Raises:
-        ValueError: nothing was seen.
+        ValueError: there is no record.
     """
     if not seen.records:
-        raise ValueError("a curve needs at least one record")
+        raise ValueError("A curve needs at least one record.")
     hyper = hyper or HyperGrid()
     place, fraction, score, trial = seen.arrays
     log_t = np.log(fraction)
@@ -229,15 +229,15 @@ def fit(seen: Seen, *, tolerance: float, hyper: HyperGrid | None = None) -> Post
     rough = _rough(hyper, place)
     effect = (trial[:, None] == trial[None, :]) * np.outer(rough, rough) * (1 + np.exp(-2 * gap)) / 3
     effect += np.diag(rough**2 / 3)
-    # Of a mean of several trials; of two such means over the same trials, or over those that were left of them.
+    # The effect of a mean of several trials; of two means over the same trials, or over those still left of them.
     count = np.array([record.count for record in seen.records], dtype=float)
     effect /= np.maximum(count[:, None], count[None, :])
     alone = len(set(contexts)) == 1
     distances = _distances(contexts, contexts)
     shared, level = in_time * _shared(distances), in_time * _level(distances)
 
-    # With the noise as a share of the amplitude, the amplitude is a factor of the whole covariance: it needs no other
-    # root.
+    # With the noise as a share of the amplitude, the amplitude is a factor of the whole covariance and needs no
+    # further root.
     shapes = list(product(hyper.lengths, hyper.drifts, hyper.levels[:1] if alone else hyper.levels))
     scales = np.array(list(product(hyper.amplitudes, hyper.noises)))
     shares, which = np.unique(np.round(scales[:, 1] / scales[:, 0], 12), return_inverse=True)
@@ -271,10 +271,10 @@ def fit(seen: Seen, *, tolerance: float, hyper: HyperGrid | None = None) -> Post
 
 
 def _without_cliffs(score: Array, tolerance: float, same_rung: NDArray[np.bool_], contexts: list[Context]) -> Array:
-    """Scores in tolerances, those far below the best of their rung taken for far below and no more.
+    """Return the scores in tolerances, with a limit on their distance from the best of their rung.
 
-    A smooth curve through a cliff, of trials that collapsed for example, overshoots beside it, and no place that was
-    tried would be near such a top. What is unimodal stays so.
+    A smooth curve through a cliff, for example of collapsed trials, overshoots next to it, and no tried place would be
+    near such a top. A unimodal sequence stays unimodal.
     """
     number = {context: place for place, context in enumerate(dict.fromkeys(contexts))}
     own = np.array([number[context] for context in contexts])
@@ -282,7 +282,7 @@ def _without_cliffs(score: Array, tolerance: float, same_rung: NDArray[np.bool_]
 
 
 def _not_far_below(score: Array, tolerance: float, *groups: tuple[NDArray[np.bool_], float]) -> Array:
-    """Scores in tolerances, each at most so far below the best of its group."""
+    """Return the scores in tolerances, each at most the given distance below the best of its group."""
     with np.errstate(over="ignore"):
         known: Array = (score - score.max()) / tolerance
         for group, far in groups:
@@ -292,13 +292,13 @@ def _not_far_below(score: Array, tolerance: float, *groups: tuple[NDArray[np.boo
 
 
 def _centred(y: Array, same_rung: NDArray[np.bool_]) -> Array:
-    """Less the mean of their rung, only for the sake of the digits: the means are free."""
+    """Subtract the mean of each rung, only for numerical accuracy: the means are free."""
     found: Array = y - np.array([y[row].mean() for row in same_rung])
     return found
 
 
 def _rough(hyper: HyperGrid, place: Array) -> Array:
-    """Of a trial's effect, how much larger it is at a place than far to the right."""
+    """Return how much larger a trial's effect is at a place than far to the right."""
     found: Array = 1.0 + hyper.rough_left * np.exp(-place / 0.45)
     return found
 
@@ -320,7 +320,7 @@ def _level(distances: Array) -> Array:
 
 
 def _distances(rows: Sequence[Context], columns: Sequence[Context]) -> Array:
-    """Squared, summed over the other parameters; another word, or a parameter that one has and one has not, is 1."""
+    """Return the squared distances over the other parameters; a different or missing word counts as 1."""
     known = list(dict.fromkeys((*rows, *columns)))
     found, values = np.zeros((len(known), len(known))), [dict(context.values) for context in known]
     for name in sorted({name for each in values for name in each}):

@@ -1,4 +1,4 @@
-"""What is shown of a curve: plain numbers in the units of the parameter and of the score, and the words for them."""
+"""Picture of a curve: plain numbers in the units of the parameter and of the score, and sentences about them."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.study.unimodal.axis import Axis, Warp
-from tuner.study.unimodal.beliefs import Beliefs
-from tuner.study.unimodal.gaussian_process import FAR
-from tuner.study.unimodal.records import Record
+from tuner.study.unimodal.inference.axis import ParameterAxis, Warp
+from tuner.study.unimodal.inference.beliefs import Beliefs
+from tuner.study.unimodal.inference.gaussian_process import FAR
+from tuner.study.unimodal.inference.records import Record
 
 __all__ = ["LEVEL", "NEVER_STARTED", "CurvePicture", "CurvePoint", "picture"]
 
 Array = NDArray[np.float64]
 
 LEVEL = 0.01
-"""Of the bracket over all looks, and so of the test of unimodality."""
+"""Level of the bracket over all looks, and of the test of unimodality."""
 
 NEVER_STARTED = "never started"
-"""The state of a trial that was excluded before its first step."""
+"""State of a trial that was excluded before its first step."""
 
 BAND = (0.1, 0.9)
-"""Quantiles of the curves that the band shows."""
+"""Quantiles of the curves between which the band is drawn."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CurvePoint:
-    """One trial.
+    """Trial in the picture of a curve.
 
     Attributes:
         trial: number.
-        value: of the parameter.
-        score: the last one; None where there is none.
-        fraction: of the steps after which it was scored; 0 where it was not.
+        value: value of the parameter.
+        score: the last score; None without one.
+        fraction: share of the steps after which it was scored; 0 without a score.
         state: ``complete``, ``pruned``, ``running`` or `NEVER_STARTED`.
     """
 
@@ -49,7 +49,7 @@ class CurvePoint:
 
 @dataclass(frozen=True, kw_only=True)
 class CurvePicture:
-    """The curve of one parameter as a search believes it.
+    """Curve of one parameter as a search believes it.
 
     Attributes:
         parameter: its name.
@@ -57,24 +57,24 @@ class CurvePicture:
         high: largest value.
         warp: scale of the axis on which it is modelled and drawn.
         maximize: whether larger scores are better.
-        values: where the curve is told; with the next three empty while nothing was scored.
+        values: points of the curve; empty, like the next three, before the first score.
         mean: the curve.
-        band_low: quantile 10 % of the curves that are possible.
+        band_low: quantile 10 % of the possible curves.
         band_high: quantile 90 %.
-        height_at: fraction of the steps whose scores give the curve its height; below 1 until a trial is complete.
+        height_at: share of the steps whose scores give the curve its height; below 1 until a trial is complete.
         drawn_for: the trial whose other parameters the curve is drawn for; None where nothing else is searched.
         scaled_by: parameters that multiply this one, each from the middle of its range; values here are the product.
-        above: the best value is above this one; None where nothing says so.
-        below: the best value is below this one; None where nothing says so.
-        level: probability, over all looks, that `above` or `below` is wrong of a curve with one top.
-        unimodal: whether the assumption of one top stands.
-        one_top: probability of it by the model; 0 where it was rejected.
+        above: the best value is above this one; None where unknown.
+        below: the best value is below this one; None where unknown.
+        level: probability, over all looks, that `above` or `below` is wrong for a curve with one top.
+        unimodal: whether the assumption of one top holds.
+        one_top: its probability by the model; 0 where it was rejected.
         points: the trials, by number.
-        best: the complete trial that is believed to be the best; None while there is none.
+        best: the complete trial believed to be the best; None without one.
         near: probability that it is within the tolerance of the best.
         tolerance: how much better a score must be to matter.
-        noise: standard deviation of what is a trial's own luck, by the model; None while nothing was scored.
-        fallback: what decides where unimodality was rejected; empty where it is not known.
+        noise: standard deviation of a trial's own luck, by the model; None before the first score.
+        fallback: pruner used where unimodality was rejected; empty where it is unknown.
     """
 
     parameter: str
@@ -102,17 +102,17 @@ class CurvePicture:
     fallback: str = ""
 
     @property
-    def axis(self) -> Axis:
-        """On which it is drawn."""
-        return Axis(self.low, self.high, self.warp)
+    def axis(self) -> ParameterAxis:
+        """Axis of the picture."""
+        return ParameterAxis(self.low, self.high, self.warp)
 
     def point(self, trial: int | None) -> CurvePoint | None:
-        """A trial by its number."""
+        """Return a trial by its number."""
         return next((point for point in self.points if point.trial == trial), None)
 
     @property
     def where(self) -> str:
-        """Between which values the best is, in a few words; empty where neither end is excluded."""
+        """Range of the best value in words; empty where neither end is excluded."""
         if not self.unimodal:
             return ""
         if self.above is not None and self.below is not None:
@@ -123,27 +123,27 @@ class CurvePicture:
 
     @property
     def chance(self) -> str:
-        """`near` in words; 1 and 0 are not claimed, for it is counted among some hundred curves."""
+        """`near` in words; never 1 or 0, because it is counted among a few hundred curves."""
         return "" if self.near is None else _chance(self.near)
 
     @property
     def rejected(self) -> str:
-        """Why unimodality was rejected and what follows, as a sentence; empty while it stands."""
+        """Sentence on why unimodality was rejected and what follows; empty while it holds."""
         if self.unimodal:
             return ""
-        instead = f" The search goes on without the assumption, pruning by {self.fallback}." if self.fallback else ""
+        instead = f" The search continues without the assumption, pruning by {self.fallback}." if self.fallback else ""
         return (
             f"Not unimodal in {self.parameter}: of a curve with one top the complete trials would put it above "
             f"{_number(self.above)} and below {_number(self.below)}, which is no place (level "
-            f"{_percent(self.level)} over all looks).{instead or ' The search goes on without the assumption.'}"
+            f"{_percent(self.level)} over all looks).{instead or ' The search continues without the assumption.'}"
         )
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What is seen."""
+        """Sentences on what the picture shows."""
         said = [self.rejected] if self.rejected else [self._bracket_sentence]
         if self.unimodal and self.one_top is not None:
-            said.append(f"That there is one top has probability {_chance(self.one_top)}, by the model.")
+            said.append(f"By the model the curve has one top with probability {_chance(self.one_top)}.")
         best = self.point(self.best)
         if best is not None and self.near is not None:
             said.append(
@@ -157,18 +157,18 @@ class CurvePicture:
         if self.drawn_for is not None:
             said.append(
                 f"Other parameters are searched too: the curve is drawn for those of trial {self.drawn_for}, and "
-                "trials with others may lie beside it."
+                "other trials may be off the curve."
             )
         if self.scaled_by:
             said.append(
-                f"{self.parameter} stands here for its product with {' and '.join(self.scaled_by)}, each from the "
+                f"Values of {self.parameter} are its product with {' and '.join(self.scaled_by)}, each from the "
                 "middle of its range."
             )
         return tuple(said)
 
     @property
     def line(self) -> str:
-        """The same in one line."""
+        """Summary in one line."""
         if not self.unimodal:
             instead = f"pruning by {self.fallback}" if self.fallback else "searched without the assumption"
             return f"{self.parameter}: not unimodal (level {_percent(self.level)}): {instead}"
@@ -178,7 +178,7 @@ class CurvePicture:
         return f"{self.parameter}: {'; '.join(said)}"
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Return the picture for JSON."""
         return {**asdict(self), "sentences": list(self.sentences), "band": list(BAND)}
 
     @property
@@ -192,13 +192,13 @@ class CurvePicture:
 def picture(
     beliefs: Beliefs, parameter: str, *, maximize: bool = True, fallback: str = "", scaled_by: tuple[str, ...] = ()
 ) -> CurvePicture:
-    """From beliefs to what is shown of them.
+    """Create the picture of beliefs.
 
     Args:
-        beliefs: of a study.
+        beliefs: beliefs from a study.
         parameter: its name.
-        maximize: whether larger scores are better; beliefs are of scores that were turned so that they are.
-        fallback: what decides where unimodality was rejected.
+        maximize: whether larger scores are better; in beliefs they always are.
+        fallback: pruner used where unimodality was rejected.
         scaled_by: parameters that multiply this one on the axis.
     """
     axis, sign = beliefs.rules.axis, 1.0 if maximize else -1.0
@@ -260,11 +260,11 @@ def _points(beliefs: Beliefs, sign: float) -> tuple[CurvePoint, ...]:
 
 
 def _at_height(beliefs: Beliefs) -> tuple[Array, float, int]:
-    """Each curve at the height of what was seen, after which fraction of the steps that was, and in which trial.
+    """Return each curve at the height of the scores, the share of the steps of these scores, and the best trial there.
 
-    Curves are known up to a constant, each up to its own: it is put through the scores of the furthest rung, so that
-    what the curves have in common there is no doubt. Of trials that differ in more than the parameter only those that
-    are like the one with the best score, of which the curves are, tell its height.
+    Each curve is known up to a constant of its own. It is shifted to the scores of the latest rung, so that the common
+    height is not uncertain. Where trials differ in more than the parameter, only those in the context of the best score
+    give the height, because the curves are of this context.
     """
     done = {trial.trial for trial in beliefs.seen.standing("complete")}
     whole = [record for record in beliefs.seen.records if record.fraction == 1 and record.trial in done]
@@ -272,7 +272,7 @@ def _at_height(beliefs: Beliefs) -> tuple[Array, float, int]:
     reached = max(record.fraction for record in records)
     there = [record for record in records if record.fraction == reached]
     best = min(there, key=lambda record: (-record.score, record.trial))
-    # What is far below the best is so in the curve as well, but not how far.
+    # Scores far below the best are limited in the model too, so they do not give a height.
     least = best.score - FAR * beliefs.rules.tolerance
     like = [record for record in there if record.context == best.context and record.score >= least]
     grid, curves = beliefs.rules.axis.grid, beliefs.curves
@@ -287,7 +287,7 @@ def _numbers(values: Array) -> tuple[float, ...]:
 
 
 def _tidy(value: float) -> float:
-    """Without the digits that going to the axis and back leaves behind."""
+    """Round away the digits that the conversion to the axis and back adds."""
     return float(f"{value:.12g}")
 
 

@@ -1,4 +1,4 @@
-"""One searched parameter on the scale on which it is modelled."""
+"""Axis: one searched parameter on the scale on which it is modelled."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Axis", "Warp"]
+__all__ = ["ParameterAxis", "Warp"]
 
 Warp = Literal["log", "log1p", "linear"]
 Array = NDArray[np.float64]
 
 GRID = 49
-"""Points at which curves are drawn."""
+"""Number of points of a curve."""
 
 
 @dataclass(frozen=True)
-class Axis:
-    """A parameter between two bounds, mapped onto [0, 1].
+class ParameterAxis:
+    """Parameter between two bounds, mapped onto [0, 1].
 
     Args:
         low: least value.
@@ -28,7 +28,7 @@ class Axis:
         warp: `log1p` for a radius, whose 0 is then a finite left end; `log` for a rate; `linear` for the rest.
 
     Raises:
-        ValueError: the bounds are not in order, or not of the warp.
+        ValueError: the bounds are not in order, or the scale has no such value.
     """
 
     low: float
@@ -37,17 +37,17 @@ class Axis:
 
     def __post_init__(self) -> None:
         if not self.low < self.high:
-            raise ValueError(f"the bounds must be in order, got {self.low!r} and {self.high!r}")
+            raise ValueError(f"The lower bound must be below the upper bound (got {self.low!r} and {self.high!r}).")
         if self.low < {"log": 5e-324, "log1p": 0.0}.get(self.warp, -float("inf")):
-            raise ValueError(f"a {self.warp} axis cannot begin at {self.low!r}")
+            raise ValueError(f"A {self.warp} axis cannot start at {self.low!r}.")
 
     def place(self, value: float) -> float:
-        """Where a value stands, from 0 at `low` to 1 at `high`; values outside stand outside."""
+        """Return the place of a value: 0 at `low`, 1 at `high`, and beyond them outside the bounds."""
         low, high = self._warped(self.low), self._warped(self.high)
         return (self._warped(value) - low) / (high - low)
 
     def value(self, place: float) -> float:
-        """The value at a place; bounded by the ends."""
+        """Return the value at a place, limited to the bounds."""
         low, high = self._warped(self.low), self._warped(self.high)
         warped = low + place * (high - low)
         back = exp(warped) if self.warp == "log" else expm1(warped) if self.warp == "log1p" else warped
@@ -55,7 +55,7 @@ class Axis:
 
     @property
     def grid(self) -> Array:
-        """Places of the curves' points, with both ends."""
+        """Places of a curve's points, including both ends."""
         return np.linspace(0.0, 1.0, GRID)
 
     def _warped(self, value: float) -> float:

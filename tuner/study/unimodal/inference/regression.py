@@ -11,10 +11,10 @@ Array = NDArray[np.float64]
 
 
 def project(draws: Array) -> Array:
-    """For each row a unimodal sequence with its mode, nearest in the largest difference, shape (draws, n).
+    """Return for each row the unimodal sequence with its mode that is nearest in the largest difference.
 
-    On either side of the mode, the middle between the least monotone sequence above the row and the greatest one below
-    it (Barlow et al. 1972, section 1.4: isotonic regression in the supremum norm).
+    On either side of the mode this is the middle between the least monotone sequence above the row and the greatest one
+    below it (Barlow et al. 1972, section 1.4: isotonic regression in the supremum norm).
     """
     places = np.arange(draws.shape[-1])
     modes = draws.argmax(-1)[:, None]

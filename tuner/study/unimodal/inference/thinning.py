@@ -1,4 +1,4 @@
-"""Few records for many: what a model whose cost is cubic is given of a large study."""
+"""Thinning: few records for many, because the cost of the model is cubic in their number."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from tuner.study.unimodal.records import Context, Record, Seen
+from tuner.study.unimodal.inference.records import Context, Record, Seen
 
 __all__ = ["MOST", "thinned"]
 
 MOST: Final = 250
-"""Records that a model is fitted to."""
+"""Largest number of records that a model is fitted to."""
 
 _CELLS: Final = 48
-"""Into which the axis is divided: the steps between the points at which curves are drawn."""
+"""Cells of the axis: the steps between the points of a curve."""
 
 _BEST: Final = 0.6
-"""Share of what is kept that the best take, where cells are not enough."""
+"""Share of the best among the kept records, where merging by cells is not enough."""
 
 
 def thinned(records: Sequence[Record], most: int = MOST, keep: Collection[int] = ()) -> tuple[Record, ...]:
-    """At most `most` records.
+    """Return at most `most` records.
 
-    Records of one rung and one context that lie in one cell of the axis become one: their mean, counted as so many.
-    Where trials differ in so much else that this leaves too many, those that got furthest and scored best are kept,
-    and of the others an even share, from the best to the worst.
+    Records of one rung and one context in one cell of the axis are merged into their mean, with their count. Where this
+    leaves too many, because trials differ in much else, the records of the latest rungs with the best scores are kept,
+    and an even share of the others, from the best to the worst.
 
     Args:
-        records: any number, sorted as `Seen` has them: so the same trials give the same.
+        records: any number, sorted as in `Seen`, so that the same trials give the same result.
         most: at least 1.
-        keep: numbers of trials whose records stay as they are, as long as they are less than half of all that is kept.
+        keep: numbers of trials whose records are not merged, if they are less than half of all kept records.
     """
     if len(records) <= most:
         return tuple(records)
@@ -53,7 +53,7 @@ def thinned(records: Sequence[Record], most: int = MOST, keep: Collection[int] =
 
 
 def _mean(group: Sequence[Record], number: int) -> Record:
-    """One record for several of one rung; the number names the cell, whose rungs share their trials."""
+    """Merge records of one rung into one; its trial number names the cell, whose rungs share their trials."""
     count = sum(record.count for record in group)
     place = sum(record.count * record.place for record in group) / count
     score = sum(record.count * record.score for record in group) / count

@@ -1,4 +1,4 @@
-"""How likely a curve of the process is unimodal before anything is seen."""
+"""Prior probability that a curve of the process is unimodal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.study.unimodal.regression import project
+from tuner.study.unimodal.inference.regression import project
 
 __all__ = ["unimodal_mass"]
 
@@ -18,7 +18,7 @@ _DRAWS: Final = 4_000
 
 
 def unimodal_mass(amplitudes: Array, lengths: Array, grid: Array) -> Array:
-    """The mean weight of a curve from the prior; the weight falls with the distance from the nearest unimodal one.
+    """Return the mean weight of a curve from the prior; it falls with the distance from the nearest unimodal curve.
 
     Args:
         amplitudes: in tolerances, shape (draws,).

@@ -1,4 +1,4 @@
-"""The options of the unimodal sampler and pruner, and what these are told of a search; imports no Optuna."""
+"""Options of the unimodal sampler and pruner, and the facts about a search that they need; imports no Optuna."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ __all__ = [
     "check_options",
     "component",
     "option_problems",
-    "parameters_of",
+    "unimodal_parameters",
     "usual_tolerance",
 ]
 
 TOLERANCES: Final[Mapping[str, float]] = {"validation_accuracy": 0.002, "validation_loss": 0.01}
-"""By metric: how much better a score must be to matter where no option says so, and scores are fine enough."""
+"""Default tolerance of each metric: how much better a score must be to matter."""
 
 OTHERS: Final = ("tpe", "random", "gp")
-"""Samplers that may propose everything else."""
+"""Samplers that can propose all other parameters."""
 
 DEFAULT_OTHERS: Final = "tpe"
 DEFAULT_FALLBACK: Final = "median"
 
 BY_ITSELF: Final = "smoothing_radius"
-"""Unimodal without a declaration."""
+"""Parameter that is unimodal without a declaration."""
 
 _USUAL: Final = (10.0, 30.0)
-"""Radii at which a search for one begins; see `unimodal.beliefs.Rules.starts`."""
+"""First radii of a search for one; see `inference.beliefs.Rules.starts`."""
 
 
 @dataclass(frozen=True)
 class Along:
-    """A parameter along which the score has one top.
+    """Parameter along which the score has one top.
 
     Attributes:
-        name: of the parameter.
+        name: its name.
         scales: names of the searched parameters that multiply it.
         starts: values of the first trials; None for those of a smoothing radius.
     """
@@ -62,13 +62,13 @@ class Along:
 
 @dataclass(frozen=True, kw_only=True)
 class Unimodality:
-    """What the unimodal sampler and pruner are told of a search, beside their options.
+    """Facts about a search that the unimodal sampler and pruner need, besides their options.
 
     Attributes:
         parameters: in the order in which they are asked for.
         last_step: the nominal step at which trials end.
-        tolerance: how much better a score must be to matter where no option says so, in the score's own unit.
-        full_from: fraction of the steps up to which trials have fewer smoothing samples than in the end.
+        tolerance: how much better a score must be to matter, in its own unit, unless an option says otherwise.
+        full_from: fraction of the steps up to which trials have fewer smoothing samples than at their end.
     """
 
     parameters: tuple[Along, ...]
@@ -79,7 +79,7 @@ class Unimodality:
 
 @dataclass(frozen=True, kw_only=True)
 class OptionProblem:
-    """One value that an option cannot have.
+    """Value that an option cannot have.
 
     Attributes:
         option: its name.
@@ -93,13 +93,13 @@ class OptionProblem:
 
 
 def usual_tolerance(metric: str, scored: float | None, blurred: float = 0.0) -> float:
-    """How much better a score must be to matter where no option says so.
+    """Return the default tolerance: how much better a score must be to matter.
 
-    Half of the standard error of an accuracy near one half: what is less than that, the records cannot tell.
+    It is at least half of the standard error of an accuracy near one half, because the records cannot show less.
 
     Args:
         metric: a key of `TOLERANCES`.
-        scored: validation records; None where their number is not known.
+        scored: number of validation records; None where it is unknown.
         blurred: standard error of a protected score.
     """
     fine = TOLERANCES[metric]
@@ -108,22 +108,22 @@ def usual_tolerance(metric: str, scored: float | None, blurred: float = 0.0) -> 
 
 
 def assumed(space: SearchSpace) -> SearchSpace:
-    """The space with what is unimodal written out: as it declares it, else the smoothing radius where it is a range."""
+    """Return the space with its unimodal parameters declared: its own, else a range of smoothing radii."""
     domain = dict(space.parameters).get(BY_ITSELF)
     if space.unimodal or domain is None or isinstance(domain, Fixed | Categorical):
         return space
     return replace(space, unimodal=(BY_ITSELF,))
 
 
-def parameters_of(space: SearchSpace) -> tuple[Along, ...]:
-    """The parameters of `Unimodality`, of a space in which they are written out."""
+def unimodal_parameters(space: SearchSpace) -> tuple[Along, ...]:
+    """Return the unimodal parameters of a space that declares them."""
     domains = dict(space.parameters)
     ordered = sorted(space.unimodal, key=lambda name: len(space.scales(name)) > 0)
     return tuple(Along(name, space.scales(name), _starts(name, domains[name])) for name in ordered)
 
 
 def _starts(name: str, domain: Domain) -> tuple[float, ...] | None:
-    """A third and two thirds of the way along, as the domain is drawn; of a radius that holds both what is usual."""
+    """Return one third and two thirds of the domain on its own scale; for a usual smoothing radius None."""
     if name == BY_ITSELF and all(map(domain.contains, _USUAL)):
         return None
     thirds = domain.grid(4)
@@ -132,21 +132,21 @@ def _starts(name: str, domain: Domain) -> tuple[float, ...] | None:
 
 
 def check_options(kind: str, options: Mapping[str, object]) -> None:
-    """Refuse values that an option of the unimodal sampler or pruner cannot have.
+    """Reject values that an option of the unimodal sampler or pruner cannot have.
 
     Raises:
-        InputError: every one of them.
+        InputError: one or more options have such a value.
     """
     found = [
-        f"{kind} 'unimodal': {each.rule}, got {show(options[each.option])}. {each.fix}"
+        f"The {kind} 'unimodal': {each.rule} (got {show(options[each.option])}). {each.fix}".strip()
         for each in option_problems(options)
     ]
     if found:
-        raise InputError("; ".join(found))
+        raise InputError("option-invalid", " ".join(found))
 
 
 def option_problems(options: Mapping[str, object]) -> Iterator[OptionProblem]:
-    """What is wrong with the values of the options, of the sampler and of the pruner alike."""
+    """Return the problems of the options' values, for the sampler and the pruner alike."""
     for option, value in options.items():
         rule, fix = _broken(option, value)
         if rule:
@@ -154,7 +154,7 @@ def option_problems(options: Mapping[str, object]) -> Iterator[OptionProblem]:
 
 
 def component(value: object) -> tuple[str, dict[str, object]] | None:
-    """Name and options of another sampler or pruner, written as a name or ``{name: …, options}``; None if neither."""
+    """Return the name and options of a component written as a name or ``{name: …, options}``; None if neither."""
     if isinstance(value, str):
         return value, {}
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):
@@ -163,7 +163,7 @@ def component(value: object) -> tuple[str, dict[str, object]] | None:
 
 
 def _broken(option: str, value: object) -> tuple[str, str]:
-    """The rule that a value breaks, and the fix; two empty strings where it breaks none."""
+    """Return the rule that a value breaks and the fix, or two empty strings."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     match option:
         case "tolerance" if not (is_number(value) and value > 0):
@@ -172,12 +172,12 @@ def _broken(option: str, value: object) -> tuple[str, str]:
             return f"{option} must be a probability above 0 and below 1", _EXAMPLES[option]
         case "runs" if not (is_number(value) and 0 <= value < 1):
             return "runs must be a probability of at least 0 and below 1", _EXAMPLES[option]
-        case "at_once" if not (whole and value >= 1):  # type: ignore[operator]  # whole says that it is a number
+        case "at_once" if not (whole and value >= 1):  # type: ignore[operator]  # `whole` implies a number
             return "at_once must be a whole number of trials, at least 1", _EXAMPLES[option]
         case "stagger" if not (is_number(value) and 0 <= value <= 1):
             return "stagger must be a fraction of a trial's steps, 0 to 1", _EXAMPLES[option]
         case "audits" if not (whole and value >= 0):  # type: ignore[operator]
-            return "audits must be a whole number: every so manieth trial is one, and 0 is for none", _EXAMPLES[option]
+            return "audits must be a whole number: every n-th trial is an audit, and 0 means none", _EXAMPLES[option]
         case "strict" if not isinstance(value, bool):
             return "strict must be true or false", ""
         case "others" if not (isinstance(value, str) and names.canonical_sampler(value) in OTHERS):
@@ -202,6 +202,9 @@ def _fallback(value: object) -> tuple[str, str]:
     if named is None:
         return "fallback must be a pruner's name or {name: …, options}", f"Write for example {DEFAULT_FALLBACK}."
     if names.canonical_pruner(named[0]) == "unimodal":
-        return "fallback must be another pruner: it is asked when the score is not unimodal", "Write for example none."
+        return (
+            "fallback must be another pruner: it is used where the score has several tops",
+            "Write for example none.",
+        )
     found = names.pruner_problems(*named)
-    return (f"fallback: {found[0]}", "") if found else ("", "")
+    return (f"fallback: {found[0].rstrip('.')}", "") if found else ("", "")

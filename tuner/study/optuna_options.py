@@ -1,0 +1,35 @@
+"""Translation of Optuna's complaints about constructor options."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from optuna.exceptions import ExperimentalWarning
+
+from tuner.errors import InputError
+
+__all__ = ["refused_options"]
+
+
+@contextmanager
+def refused_options(kind: str, name: str, options: Mapping[str, object]) -> Iterator[None]:
+    """Report an option that Optuna refuses as an error of ours, and ignore its warnings about experimental classes.
+
+    Args:
+        kind: ``sampler`` or ``pruner``.
+        name: as the user wrote it.
+        options: as the user wrote them.
+
+    Raises:
+        tuner.errors.InputError: Optuna refused a value.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)  # the user named the class in the experiment file
+            yield
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            "search-option-invalid", f"The {kind} {name!r} does not accept the options {dict(options)}: {error}"
+        ) from error

@@ -1,0 +1,1 @@
+"""Pruners: one module each, and `make`, which creates one by its name."""

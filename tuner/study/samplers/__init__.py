@@ -1,0 +1,1 @@
+"""Samplers: one module each, and `make`, which creates one by its name."""

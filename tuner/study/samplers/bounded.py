@@ -1,0 +1,107 @@
+"""Adaptive sampler whose density stays within bounds of the prior's, as a guarantee on selection needs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from math import exp, isfinite, log
+from typing import TYPE_CHECKING, Any
+
+import optuna
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.search_space import IntersectionSearchSpace
+
+from tuner.study.samplers.prior import PriorSampler, draw
+from tuner.study.samplers.ratio import Ratio, ratio_of
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+    from tuner.study.samplers.request import SamplerRequest
+
+__all__ = ["BoundedSampler", "build"]
+
+_BANDWIDTH = 0.2
+"""Bandwidth of the kernel. Each numeric parameter runs from 0 to 1, and two different words are 1 apart."""
+
+
+def build(request: SamplerRequest) -> BoundedSampler:
+    """Create the sampler.
+
+    Raises:
+        tuner.errors.InputError: an option is out of range.
+    """
+    generator = random.SystemRandom() if request.secret else random.Random(request.next_seed)
+    return BoundedSampler(ratio_of(request.options), generator)
+
+
+class BoundedSampler(PriorSampler):
+    """DP-HyPO's adaptive sampler (Wang et al. 2023): its density stays between c and C times the prior's.
+
+    A candidate is a draw from the prior with probability c, and otherwise the best of N draws by a kernel regression
+    over the finished trials. Only parameters that every finished trial has are scored; the others are drawn from the
+    prior, so the bounds hold for whole candidates.
+
+    Args:
+        ratio: c and N.
+        generator: source of randomness; `random.SystemRandom` in a sealed search.
+    """
+
+    draws_whole = True
+
+    def __init__(self, ratio: Ratio, generator: random.Random) -> None:
+        super().__init__(generator)
+        self.ratio = ratio
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Return the parameters that every finished trial has."""
+        shared = IntersectionSearchSpace().calculate(study)
+        return {name: domain for name, domain in shared.items() if not domain.single()}
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Return a draw from the prior, or the best of several."""
+        if self._generator.random() < self.ratio.explore:
+            return {}  # each value is then drawn from its own domain
+        draws = [
+            {name: draw(domain, self._generator) for name, domain in search_space.items()}
+            for _ in range(self.ratio.draws)
+        ]
+        finished = _finished(study, search_space)
+        return max(draws, key=lambda each: _score(each, finished, search_space)) if finished else draws[0]
+
+
+def _finished(study: Study, space: Mapping[str, BaseDistribution]) -> list[tuple[dict[str, Any], float]]:
+    """Return the parameters and the score of every finished trial; a greater score is better."""
+    sign = 1.0 if study.direction == optuna.study.StudyDirection.MAXIMIZE else -1.0
+    trials = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
+    return [
+        ({name: trial.params[name] for name in space}, sign * trial.value)
+        for trial in trials
+        if trial.value is not None and isfinite(trial.value)
+    ]
+
+
+def _score(
+    at: Mapping[str, Any], finished: Sequence[tuple[dict[str, Any], float]], space: Mapping[str, BaseDistribution]
+) -> float:
+    """Return the mean score of the finished trials, weighted by nearness (Nadaraya 1964, Watson 1964)."""
+    squares = [
+        sum(_distance(domain, at[name], other[name]) ** 2 for name, domain in space.items()) for other, _ in finished
+    ]
+    smallest = min(squares)  # subtracted in every weight, so that they do not all vanish
+    weights = [exp((smallest - square) / (2 * _BANDWIDTH**2)) for square in squares]
+    return sum(weight * score for weight, (_, score) in zip(weights, finished, strict=True)) / sum(weights)
+
+
+def _distance(domain: BaseDistribution, one: Any, other: Any) -> float:  # noqa: ANN401 - values of any parameter
+    if isinstance(domain, CategoricalDistribution):
+        return 0.0 if one == other else 1.0
+    if not isinstance(domain, FloatDistribution | IntDistribution):
+        raise TypeError(f"Optuna has no domain {domain!r}.")
+    if domain.log:
+        return abs(log(one) - log(other)) / (log(domain.high) - log(domain.low))
+    return abs(float(one) - float(other)) / (domain.high - domain.low)

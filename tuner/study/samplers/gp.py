@@ -1,0 +1,20 @@
+"""Optuna's Gaussian process sampler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optuna.samplers import GPSampler
+
+from tuner.study.optuna_options import refused_options
+
+if TYPE_CHECKING:
+    from tuner.study.samplers.request import SamplerRequest
+
+__all__ = ["build"]
+
+
+def build(request: SamplerRequest) -> GPSampler:
+    """Create the sampler."""
+    with refused_options("sampler", request.name, request.options):
+        return GPSampler(**{"warn_independent_sampling": False, "seed": request.next_seed, **request.options})

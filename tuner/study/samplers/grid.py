@@ -1,0 +1,128 @@
+"""Grid search over a space with conditional parameters."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from search_spaces.domains import Scalar
+from tuner.errors import InputError
+from tuner.study.samplers.independent import IndependentSampler
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+    from tuner.study.samplers.request import SamplerRequest
+    from tuner.study.suggest import Space
+
+__all__ = ["GRID_POINTS", "GridPointSampler", "build", "grid_points"]
+
+GRID_POINTS = 5
+"""Points of a continuous domain when the file gives no number."""
+
+_GRID_LIMIT = 100_000
+
+
+def build(request: SamplerRequest) -> GridPointSampler:
+    """Create the sampler.
+
+    Raises:
+        tuner.errors.InputError: there is no space, ``points`` is no positive whole number, or the grid is too large.
+    """
+    if request.space is None:
+        raise InputError("grid-values-missing", "The sampler 'grid' needs a search space. Pass `space`.")
+    count = request.options.get("points", GRID_POINTS)
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise InputError(
+            "option-invalid",
+            f"`points` of the sampler 'grid' must be a positive whole number (got {count!r}).",
+        )
+    values = request.grid if request.grid is not None else request.space.grid(count)
+    points = grid_points(request.space, values)
+    # Shuffled by the public seed, so that a budget that ends early has paid for a spread of points, not for one corner.
+    random.Random(request.seed).shuffle(points)
+    return GridPointSampler(points)
+
+
+class GridPointSampler(IndependentSampler):
+    """Sampler that gives trial number i point i of a list; it has no state to lose.
+
+    Optuna's own GridSampler multiplies conditional parameters that are not active, and stops the study by a call that
+    fails outside `optimize`.
+
+    Args:
+        points: flat parameters of each point, searched ones only.
+    """
+
+    def __init__(self, points: Sequence[Mapping[str, object]]) -> None:
+        self._points = tuple(dict(point) for point in points)
+        self.points = len(self._points)
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:  # noqa: ANN401 - Optuna's signature
+        """Return the point's value of one parameter."""
+        return self._points[trial.number % len(self._points)][param_name]
+
+
+def grid_points(space: Space, grid: Mapping[str, Sequence[object]]) -> list[dict[str, object]]:
+    """Return every distinct point of a space with conditional parameters, in the order in which the space asks.
+
+    Args:
+        space: what is searched.
+        grid: the values of each parameter that the space may ask for.
+
+    Raises:
+        tuner.errors.InputError: the space asks for a parameter that has no values, or there are too many points.
+    """
+    points: list[dict[str, object]] = []
+    prefix: list[int] = []  # index of the value taken at each question of the current walk
+    while True:
+        walk = _GridWalk(grid, prefix)
+        space.sample(walk)
+        points.append(walk.taken)
+        if len(points) > _GRID_LIMIT:
+            raise InputError(
+                "grid-too-large", f"The grid has more than {_GRID_LIMIT} points. Give `points` a smaller number."
+            )
+        prefix = walk.choices
+        while prefix and prefix[-1] + 1 == walk.sizes[len(prefix) - 1]:
+            prefix.pop()
+        if not prefix:
+            return points
+        prefix[-1] += 1
+
+
+class _GridWalk:
+    """`Suggest` that answers from a list of choices, and with the first value after its end."""
+
+    def __init__(self, grid: Mapping[str, Sequence[object]], prefix: Sequence[int]) -> None:
+        self._grid = grid
+        self._prefix = tuple(prefix)
+        self.choices: list[int] = []
+        self.sizes: list[int] = []
+        self.taken: dict[str, object] = {}
+
+    def _answer(self, name: str) -> Any:  # noqa: ANN401 - a value of any parameter
+        values = self._grid.get(name, ())
+        if len(values) == 0:
+            raise InputError("grid-values-missing", f"The grid has no values for the parameter {name!r}. Add some.")
+        index = len(self.choices)
+        choice = self._prefix[index] if index < len(self._prefix) else 0
+        self.choices.append(choice)
+        self.sizes.append(len(values))
+        self.taken[name] = values[choice]
+        return values[choice]
+
+    def uniform(self, name: str, low: float, high: float, *, log: bool) -> float:
+        return float(self._answer(name))
+
+    def integer(self, name: str, low: int, high: int, *, log: bool) -> int:
+        return int(self._answer(name))
+
+    def choice(self, name: str, options: tuple[Scalar, ...]) -> Scalar:
+        chosen: Scalar = self._answer(name)
+        return chosen

@@ -1,0 +1,61 @@
+"""Sampler that draws every value from the prior, and the draw itself."""
+
+from __future__ import annotations
+
+from math import exp, log
+from typing import TYPE_CHECKING, Any
+
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+from tuner.study.samplers.independent import IndependentSampler
+
+if TYPE_CHECKING:
+    import random
+
+    from optuna.distributions import BaseDistribution
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+__all__ = ["PriorSampler", "draw"]
+
+
+class PriorSampler(IndependentSampler):
+    """Sampler that draws each value from its own domain: uniformly, or uniformly in the logarithm.
+
+    Args:
+        generator: source of randomness; `random.SystemRandom` in a sealed search.
+    """
+
+    def __init__(self, generator: random.Random) -> None:
+        self._generator = generator
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:  # noqa: ANN401 - Optuna's signature
+        """Draw one value."""
+        return draw(param_distribution, self._generator)
+
+
+def draw(domain: BaseDistribution, generator: random.Random) -> Any:  # noqa: ANN401 - a value of any parameter
+    """Draw a value from the prior of a domain.
+
+    Raises:
+        TypeError: Optuna has no such domain.
+    """
+    match domain:
+        case CategoricalDistribution(choices=choices):
+            return choices[generator.randrange(len(choices))]
+        case IntDistribution(low=low, high=high, log=True):
+            # As in Optuna: uniform in the logarithm, then rounded to a whole number.
+            value = round(exp(generator.uniform(log(low - 0.5), log(high + 0.5))))
+            return min(max(value, low), high)
+        case IntDistribution(low=low, high=high, step=step):
+            return low + step * generator.randrange((high - low) // step + 1)
+        case FloatDistribution(low=low, high=high, log=True):
+            return min(max(exp(generator.uniform(log(low), log(high))), low), high)
+        case FloatDistribution(low=low, high=high, step=None):
+            return min(max(generator.uniform(low, high), low), high)
+        case FloatDistribution(low=low, high=high, step=float(step)):
+            return low + step * generator.randrange(round((high - low) / step) + 1)
+        case _:
+            raise TypeError(f"Optuna has no domain {domain!r}.")

@@ -1,0 +1,149 @@
+"""The trials of an Optuna study as records on the axis of one parameter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from tuner.study.unimodal.inference.axis import ParameterAxis
+from tuner.study.unimodal.inference.records import Context, Record, Seen, Standing
+
+__all__ = ["AUDIT", "Told", "View", "axis_of", "last_step"]
+
+AUDIT: Final = "unimodal:audit"
+"""System attribute of a trial that was started where nothing was known."""
+
+Told = tuple[Standing, tuple[Record, ...]]
+"""State of a trial, and its records."""
+
+_STATES = {TrialState.RUNNING: "running", TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned"}
+
+
+@dataclass(frozen=True)
+class View:
+    """The trials of a study along one parameter: each has a place on its axis, and the other parameters as context.
+
+    Attributes:
+        parameter: its name.
+        axis: of the parameter, times the scale.
+        bounds: of the parameter itself.
+        others: distributions of the other searched parameters.
+        scales: of these, the ones that multiply it; each counts from the middle of its own range.
+    """
+
+    parameter: str
+    axis: ParameterAxis
+    bounds: tuple[float, float]
+    others: Mapping[str, BaseDistribution]
+    scales: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        parameter: str,
+        distribution: BaseDistribution | None,
+        every: Mapping[str, BaseDistribution],
+        scales: Sequence[str] = (),
+    ) -> View | None:
+        """Return the view; None where the parameter is not a number or has only one value."""
+        axis = None if distribution is None else axis_of(distribution)
+        if axis is None:
+            return None
+        others = {name: found for name, found in every.items() if name != parameter and not found.single()}
+        known = tuple(name for name in scales if (found := _range(others.get(name))) is not None and found[0] > 0)
+        spread = math.prod(math.sqrt(high / low) for low, high in (_range(others[name]) or (1, 1) for name in known))
+        ends = [bound * scale for bound in (axis.low, axis.high) for scale in (spread, 1 / spread)]
+        return cls(parameter, ParameterAxis(min(ends), max(ends), axis.warp), (axis.low, axis.high), others, known)
+
+    def scale(self, trial: FrozenTrial) -> float:
+        """Return what the other parameters multiply it by; 1 in the middle of their ranges."""
+        found = 1.0
+        for name in self.scales:
+            low, high = _range(self.others[name]) or (1.0, 1.0)
+            found *= float(trial.params.get(name, math.sqrt(low * high))) / math.sqrt(low * high)
+        return found
+
+    def place(self, trial: FrozenTrial) -> float:
+        """Return the place of a trial on the axis."""
+        return self.axis.place(trial.params[self.parameter] * self.scale(trial))
+
+    def context(self, trial: FrozenTrial) -> Context:
+        """Return the other parameters of a trial."""
+        values: list[tuple[str, float | str]] = []
+        for name in sorted(self.others):
+            if name not in trial.params:
+                continue
+            axis, value = axis_of(self.others[name]), trial.params[name]
+            values.append((name, str(value) if axis is None else round(axis.place(value), 9)))
+        scale = self.scale(trial)
+        low, high = (round(min(max(self.axis.place(bound * scale), 0.0), 1.0), 9) for bound in self.bounds)
+        return Context(tuple(values), low, high)
+
+    def seen(self, study: Study, last: int | None, ended: dict[int, Told] | None = None) -> Seen:
+        """Return the records of a study, with the sign of the scores chosen so that larger is better.
+
+        Args:
+            study: any.
+            last: step at which trials end; None where that is unknown, and then there are no records.
+            ended: cache of the records of ended trials, by number; it is filled.
+        """
+        sign = 1.0 if study.direction == StudyDirection.MAXIMIZE else -1.0
+        ended = {} if ended is None else ended
+        records: list[Record] = []
+        standings: list[Standing] = []
+        for trial in study.get_trials(deepcopy=False):
+            if trial.state not in _STATES or self.parameter not in trial.params:
+                continue
+            told = ended.get(trial.number) or self._told(trial, last, sign)
+            if trial.state.is_finished():
+                ended[trial.number] = told
+            standings.append(told[0])
+            records += told[1]
+        return Seen.of(records, standings)
+
+    def _told(self, trial: FrozenTrial, last: int | None, sign: float) -> Told:
+        """Return the state of one trial and its records."""
+        place, context, state = self.place(trial), self.context(trial), _STATES[trial.state]
+        scores = dict(trial.intermediate_values)
+        if state == "complete" and last is not None and trial.value is not None:
+            scores[last] = trial.value
+        records = tuple(
+            Record(place, min(step / last, 1.0), sign * score, trial.number, context)
+            for step, score in (scores.items() if last is not None else ())
+            if last is not None and step > 0 and np.isfinite(score)
+        )
+        return Standing(place, trial.number, state, context, AUDIT in trial.system_attrs), records
+
+
+def axis_of(distribution: BaseDistribution) -> ParameterAxis | None:
+    """Return the axis of a parameter: logarithmic like its distribution, log(1 + x) if not negative, else linear."""
+    if not isinstance(distribution, FloatDistribution | IntDistribution) or not distribution.low < distribution.high:
+        return None
+    low, high = float(distribution.low), float(distribution.high)
+    return ParameterAxis(low, high, "log" if distribution.log else "log1p" if low >= 0 else "linear")
+
+
+def _range(distribution: BaseDistribution | None) -> tuple[float, float] | None:
+    return (
+        (float(distribution.low), float(distribution.high))
+        if isinstance(distribution, FloatDistribution | IntDistribution)
+        else None
+    )
+
+
+def last_step(study: Study, given: int | None) -> int | None:
+    """Return the step at which trials end: the given one, else the largest that a complete trial has reported."""
+    if given is not None:
+        return given
+    steps = [
+        max(trial.intermediate_values, default=1)
+        for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    ]
+    return max(steps, default=None)
