@@ -17,9 +17,9 @@ import statistics
 import sys
 
 from benchmarks.harness import Benchmark, Figure, Results, Section, Settings, Table, at_least, run
+from trainables.charge import NoCharge
 from trainables.data import DatasetRequest, public_train_size
 from trainables.training import PrivateTraining, TrainingSpec
-from tuner.executors.base import NoCharge
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import calibrate_noise
 from tuner.privacy.accountant.pld import epsilon as epsilon_of

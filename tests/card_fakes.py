@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ledgers import lease
+
 from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.run_laws import RunLaw
@@ -52,21 +54,21 @@ def _order() -> FixedOrder:
 
 
 KINDS: Mapping[str, Mapping[str, Any]] = {
-    "total_steps": {"allowance": TotalSteps(MECHANISM, 1000), "epsilon": 4.0},
-    "coupon_book": {"allowance": CouponBook(((MECHANISM, 300), (OTHER, 700))), "epsilon": 4.0},
-    "fixed_order": {"allowance": _order(), "epsilon": 4.0},
+    "total_steps": {"filter": TotalSteps(MECHANISM, 1000), "epsilon": 4.0},
+    "coupon_book": {"filter": CouponBook(((MECHANISM, 300), (OTHER, 700))), "epsilon": 4.0},
+    "fixed_order": {"filter": _order(), "epsilon": 4.0},
     "sealed": {
-        "allowance": Sealed(RunLaw(name="geometric", mean=10.0), 400, ((MECHANISM, 120), (OTHER, 200))),
+        "filter": Sealed(RunLaw(name="geometric", mean=10.0), 400, ((MECHANISM, 120), (OTHER, 200))),
         "epsilon": 4.0,
     },
     "validation": {
-        "allowance": TotalSteps(MECHANISM, 1000),
+        "filter": TotalSteps(MECHANISM, 1000),
         "epsilon": 4.0,
         "validation": TotalSteps(SCORES, 40),
         "validation_claim": (0.6, 1e-6),
     },
-    "user": {"allowance": TotalSteps(MECHANISM, 1000), "epsilon": 4.0, "unit": "user"},
-    "public": {"allowance": TotalSteps(MECHANISM, 200), "epsilon": 2.0, "details": {"public_search": PUBLIC}},
+    "user": {"filter": TotalSteps(MECHANISM, 1000), "epsilon": 4.0, "unit": "user"},
+    "public": {"filter": TotalSteps(MECHANISM, 200), "epsilon": 2.0, "details": {"public_search": PUBLIC}},
 }
 
 
@@ -82,9 +84,9 @@ def charged(ledger: Ledger, kind: str) -> CardFacts:
     for trial, steps in trials.items():
         releases = 4 if kind == "validation" else 0
         ledger.reserve_together("first", trial, {"training": 120, "validation": releases}, mechanism=MECHANISM)
-        ledger.lease("first", trial, steps)
+        lease(ledger, "first", trial, steps)
         for _ in range(releases):
-            ledger.lease("first", trial, 1, pool="validation")
+            lease(ledger, "first", trial, 1, pool="validation")
         ledger.settle("first", trial, steps)
     ledger.close_search("first")
     return replace(FACTS, records_per_user=16) if kind == "user" else FACTS

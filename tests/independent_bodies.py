@@ -1,4 +1,4 @@
-"""Bodies of allowances, as the ledger has them."""
+"""Bodies of filters, as the ledger has them."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import composed
 from tuner.privacy.ledger.entries import GENESIS, Entry, canonical, entry_hash
 from tuner.privacy.ledger.ledger import Ledger
-from tuner.privacy.ledger.rules import apply
-from tuner.privacy.ledger.state import DatasetState, SearchState
+from tuner.privacy.ledger.rules import checked_state_after
+from tuner.privacy.ledger.state import DatasetState, PoolState, SearchState
 
 __all__ = [
     "CHEAP",
@@ -24,8 +24,11 @@ __all__ = [
     "file_of",
     "folded",
     "head_of",
+    "lease",
     "left_steps",
     "open_search",
+    "reserved_mechanism",
+    "used_steps",
 ]
 
 MECHANISM = SampledGaussian(0.05, 2.0)
@@ -51,13 +54,29 @@ def head_of(ledger: Ledger) -> tuple[int, str]:
 
 def left_steps(search: SearchState) -> int:
     """Training steps that are neither leased nor promised; coupons of all kinds together."""
-    return sum(search.training.left(mechanism) for mechanism in search.allowance.mechanisms)
+    return sum(search.training.left(mechanism) for mechanism in search.filter.mechanisms)
+
+
+def reserved_mechanism(ledger: Ledger, search: str, trial: str, pool: str = "training") -> SampledGaussian:
+    """The mechanism that a trial reserved; one that nobody reserved where it has none."""
+    account = ledger.search_state(search).pools[pool].trials.get(trial)
+    return MECHANISM if account is None or account.mechanism is None else account.mechanism
+
+
+def lease(ledger: Ledger, search: str, trial: str, steps: int, *, pool: str = "training") -> None:
+    """Lease steps of the mechanism that the trial reserved, as an honest trainer does."""
+    ledger.lease(search, trial, steps, reserved_mechanism(ledger, search, trial, pool), pool=pool)
+
+
+def used_steps(pool: PoolState) -> dict[SampledGaussian, int]:
+    """Steps of each mechanism that are leased or promised."""
+    return {mechanism: pool.leased.get(mechanism, 0) + steps for mechanism, steps in pool.reserved.items()}
 
 
 def open_search(ledger: Ledger, name: str, epsilon: float = 4.0, *, dataset: str = "digits", **more: Any) -> None:  # noqa: ANN401 - as it comes
-    """A small search; its allowance may be given by `mechanism` and `step_cap`."""
-    allowance = more.pop("allowance", None) or TotalSteps(more.pop("mechanism", MECHANISM), more.pop("step_cap", 10))
-    ledger.open_search(dataset, name, allowance=allowance, **{"epsilon": epsilon, "delta": 1e-5, **more})
+    """A small search; its filter may be given by `mechanism` and `step_cap`."""
+    filter = more.pop("filter", None) or TotalSteps(more.pop("mechanism", MECHANISM), more.pop("step_cap", 10))
+    ledger.open_search(dataset, name, filter=filter, **{"epsilon": epsilon, "delta": 1e-5, **more})
 
 
 def chained(rows: Iterable[tuple[str, Mapping[str, Any]]], *, dataset: str = "digits") -> list[Entry]:
@@ -80,6 +99,6 @@ def folded(entries: Iterable[Entry]) -> DatasetState:
     """
     states: dict[str, DatasetState] = {}
     for entry in entries:
-        states[entry.dataset] = apply(states, entry)
+        states[entry.dataset] = checked_state_after(states, entry)
     (state,) = states.values()
     return state

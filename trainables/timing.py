@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 
 from trainables import data
+from trainables.charge import NoCharge
 from trainables.data import DatasetInfo, Splits
 from trainables.model_gate import public_inputs
 from trainables.training import PrivateTraining, TrainingSpec
@@ -15,28 +16,6 @@ from trainables.training import PrivateTraining, TrainingSpec
 __all__ = ["seconds_per_step"]
 
 _BATCHES = 4
-
-
-class _Unpaid:
-    """Steps on random numbers cost no record anything."""
-
-    def lease(self, steps: int) -> None:
-        """Nothing to charge."""
-
-    def leased(self) -> int:
-        """Nothing was charged."""
-        return 0
-
-    def restarts(self) -> int:
-        """It is never cut off."""
-        return 0
-
-    def release(self, count: int = 1) -> None:
-        """Nothing to charge."""
-
-    def released(self) -> int:
-        """Nothing was charged."""
-        return 0
 
 
 def seconds_per_step(spec: TrainingSpec, *, steps: int, at_most: float) -> list[float]:
@@ -52,7 +31,7 @@ def seconds_per_step(spec: TrainingSpec, *, steps: int, at_most: float) -> list[
     seconds: list[float] = []
     started = time.perf_counter()
     try:
-        training = PrivateTraining(replace(spec, sample_rate=1 / _BATCHES), _Unpaid(), splits=splits)
+        training = PrivateTraining(replace(spec, sample_rate=1 / _BATCHES), NoCharge(), splits=splits)
         for step in range(1, min(steps + 1, spec.steps) + 1):
             before = time.perf_counter()
             training.run_to(step)

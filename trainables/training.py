@@ -7,12 +7,13 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from math import isfinite, nan
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 
 from trainables import data
+from trainables.charge import Charge
 from trainables.data import Splits
 from trainables.engine.average import WeightAverage
 from trainables.engine.layout import Layout
@@ -31,37 +32,13 @@ from trainables.models import build
 from trainables.scoring import protected_count, protected_size
 from trainables.spec import TrainingSpec, check_privacy, fingerprint
 
-__all__ = ["LEASE_STEPS", "Charge", "PrivateTraining", "TrainingSpec", "gradient_source"]
+__all__ = ["LEASE_STEPS", "PrivateTraining", "TrainingSpec", "gradient_source"]
 
 # What crashes can cost a trial at most: steps that were charged and never taken. Its first attempt leases half of it at
 # a time, the next a quarter, ...: only attempts that lost something of a lease are counted.
 LEASE_STEPS: Final = 200
 _SCORING_BATCH: Final = 2048
 _AUTOCAST: Final[Mapping[str, torch.dtype | None]] = {"float32": None, "bfloat16": torch.bfloat16}
-
-
-class Charge(Protocol):
-    """How a trial pays for its steps, and for what is told of protected validation records."""
-
-    def lease(self, steps: int) -> None:
-        """Charges `steps` durably, BEFORE they are taken; raises when they are refused."""
-        ...
-
-    def leased(self) -> int:
-        """Steps charged so far to this trial, over all its attempts."""
-        ...
-
-    def restarts(self) -> int:
-        """How often this trial was cut off after it had leased, and reserved again what it repeats."""
-        ...
-
-    def release(self, count: int = 1) -> None:
-        """Charges `count` validation scores durably, BEFORE they are computed; raises when they are refused."""
-        ...
-
-    def released(self) -> int:
-        """Scores charged so far to this trial, over all its attempts."""
-        ...
 
 
 class PrivateTraining:
@@ -180,7 +157,9 @@ class PrivateTraining:
         while self.step < step:
             most = max(LEASE_STEPS >> (self._charge.restarts() + 1), 1)
             leased = min(most, step - self.step)
-            self._charge.lease(leased)  # durable before the first of these batches is drawn
+            used = self._private_step.mechanism
+            # Durable before the first of these batches is drawn.
+            self._charge.lease(leased, sample_rate=used.sample_rate, noise_multiplier=used.noise_multiplier)
             for _ in range(leased):
                 self._theta = self._private_step.take(
                     self._theta, inputs, targets, learning_rate=self.learning_rate, users=self._users["train"]
@@ -231,7 +210,7 @@ class PrivateTraining:
         return correct, loss
 
     def _released_score(self, noise: float) -> float:
-        self._charge.release(1)  # durable before a validation record is looked at
+        self._charge.release(noise=noise)  # durable before a validation record is read
         # That a model is not finite is known from the model, which is charged for; it says nothing of these records.
         finite = bool(self._shown.isfinite().all())
         # Of one size, the last pass too: with other numbers of rows a kernel may round other records' logits otherwise,

@@ -295,7 +295,84 @@ _PLATFORM: dict[str, str] = {
         "The ledger's URL is stored in every sweep and shown in MLflow, so it may not contain a password. Put "
         "the password into ~/.pgpass or PGPASSWORD."
     ),
+    "sample-rate-out-of-range": "A sample rate is the expected batch size over the public number of training records, "
+    "above 0 and at most 1. Choose a batch size between 1 and that number.",
+    "noise-out-of-range": "A private step needs noise: its multiplier is finite and above 0. Write a positive number, "
+    "or `auto` to have it calibrated.",
+    "epsilon-out-of-range": "ε is a finite number above 0. NaN and infinity are refused, because an accountant that is "
+    "fed NaN may answer ε = 0.",
+    "delta-out-of-range": "δ is a number above 0 and below 1. It should be less than 1/n for n records.",
+    "count-out-of-range": "Steps, scores and caps are whole numbers with a minimum; floats and booleans are refused.",
+    "order-out-of-range": "A Rényi order is checked against a reference only from 1.05 to 1024, so others are refused.",
+    "filter-invalid": "A filter limits what a search may do to the records, and this one contradicts itself.",
+    "filter-kind-unknown": "The ledger holds a filter that this version does not know. Upgrade dp-tuner.",
+    "filter-exceeds-claim": "Everything that the filter of a search allows must cost at most the ε that the search "
+    "claims. Allow less, or raise ε.",
+    "filters-differ": "A sealed search hides its number of runs, so both of its pools are charged as a whole.",
+    "menu-empty": "The accountant was asked about planned steps, and there are none.",
+    "no-noise-fits": "Even with the largest noise multiplier the planned steps cost more than ε. Raise ε, or plan "
+    "fewer trials or epochs.",
+    "no-order-fits": "At every Rényi order the conversion to (ε, δ) alone costs more than ε. Raise ε or δ.",
+    "too-many-steps": "The margin for rounding in the accountant was measured up to a number of steps; more are "
+    "refused. Plan fewer trials or epochs, or larger batches.",
+    "epsilon-too-large": "At so large an ε double precision cannot tell where to cut off the hidden number of runs.",
+    "poisson-not-adaptive": "There is no proof of privacy for a poisson number of runs with a sampler that learns. Use "
+    "a geometric number, or random search.",
+    "probability-out-of-range": "A probability is out of the range in which the law of the number of runs is computed.",
+    "run-law-unknown": "The number of runs of a sealed search follows one of the laws for which there is a proof.",
+    "run-law-unbounded": "With this mean and shape the number of runs may exceed a million. Write a smaller mean or a "
+    "larger shape.",
+    "run-law-without-gamma": "Only the truncated negative binomial laws have the parameter gamma.",
+    "run-mean-out-of-range": "The mean number of runs is above 1, and for a poisson number above 0 and at most 10.",
+    "run-shape-out-of-range": "Only negative_binomial takes a shape: above -1, at most a million, and not too close to "
+    "0.",
+    "mechanism-not-allowed": "Trials may use only the mechanisms that the filter of their search allows, because only "
+    "those were accounted for when it was opened.",
+    "mechanism-not-named": "This search allows several mechanisms, so each trial must name its own.",
+    "mechanism-not-reserved": "A trial keeps the sample rate and noise multiplier that it reserved: a step of another "
+    "mechanism was not paid for, so the ledger refuses it. Start a new trial; if dp-tuner itself asked, report a bug.",
+    "not-reserved": "A trial may lease only what it reserved. Repeated steps are reserved again.",
+    "steps-not-leased": "A trial reports more steps than it was charged, so the guarantee of its search does not hold. "
+    "Please report this as a bug.",
+    "cap-exceeded": "The budget of the search is reached: what is asked for and what is leased and reserved already "
+    "exceed its cap. Nothing was charged.",
+    "trial-unknown": "The ledger knows a trial from its first reservation on.",
+    "trial-settled": "A settled trial has returned what it did not use, and can charge nothing more. Start a new one.",
+    "search-not-open": "Only an open search can be charged. Resume it, or start a new one.",
+    "search-not-found": "The ledger has no search of this name. Check the name and the URL of the ledger.",
+    "search-name-taken": "Each search has its own name in the ledger, over all data sets.",
+    "sealed-charged-whole": "A sealed search is charged as a whole when it begins, because single charges would show "
+    "how many runs there are.",
+    "pool-unknown": "Scores are charged only where the search was opened with a cap for its validation records.",
+    "score-sampled": "A released score reads every validation record, so its sample rate is 1.",
+    "validation-claim-too-large": "The claim of a search covers its validation records, so it is at least as large as "
+    "their own.",
+    "unit-unknown": "The guarantee protects each record or each user.",
+    "unit-differs": "Claims for records and claims for users do not add up, so all searches on a data set protect the "
+    "same unit. Change privacy.unit, or keep the data under another name.",
+    "cap-not-set": "Shares divide the cap of a data set, which must be set first with `tune budget set`.",
+    "cap-order-fixed": "The Rényi order of a cap is chosen before the first search. A later choice could depend on "
+    "results, and the guarantee would not hold.",
+    "dataset-cap-exceeded": "The searches on a data set commit their claims, and together they would exceed the cap of "
+    "its owner. Lower privacy.epsilon or delta, or ask the owner for a larger cap.",
+    "dataset-known-otherwise": "The same records have a budget under another name. Two names would spend two budgets.",
+    "no-share": "The cap of this data set is divided among its users, and this user has no share. Ask the owner "
+    "for one.",
+    "share-exceeded": "This user's searches would exceed the user's share of the data set's cap.",
+    "shares-exceed-cap": "The shares of all users together must fit the cap of the data set.",
+    "ledger-name-invalid": "Names in the ledger have 1 to 200 printable characters.",
+    "ledger-chain-broken": "An entry does not follow from the one before it: it was changed, left out or put in. "
+    "Restore the ledger from a backup that holds every entry.",
+    "ledger-entry-unreadable": "An entry cannot be read. Restore the ledger from a backup that holds every entry, or "
+    "upgrade dp-tuner if a newer version wrote it.",
+    "ledger-entry-not-allowed": "An entry says something that the rules of the ledger do not allow, so it was forged "
+    "or damaged. Restore the ledger from a backup that holds every entry.",
+    "ledger-price-too-low": "An entry noted a lower price than the accountant computes now. Restore the ledger from a "
+    "backup.",
+    "ledger-claim-too-low": "A search may cost more than it claims, so its entry was forged or damaged. Restore the "
+    "ledger from a backup.",
     # privacy cards
+    "export-charges-nothing": "An export loads a trained model and charges nothing. Please report this as a bug.",
     # executors and records
 }
 

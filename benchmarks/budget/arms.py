@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from trainables import data
+from trainables.charge import NoCharge
 from trainables.data import DatasetRequest, Splits
 from trainables.rungs import checkpoint_path
 from trainables.training import PrivateTraining
 from tuner.executors import local
-from tuner.executors.base import NoCharge
 from tuner.privacy.accountant.filters import Sealed
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.search_budget import SearchBudget
@@ -110,7 +110,7 @@ def train(workload: Workload, run: Run, folder: Path, data_dir: str | None) -> O
             raise RuntimeError("the charged run must have the planned mechanism")
         prepared, trials = one, 1
     elif run.arm == "selection":
-        sealed = plan.training_allowance
+        sealed = plan.training_filter
         assert isinstance(sealed, Sealed)
         # K is secret in a sweep. Here it is seeded: the records are public and the table must be repeatable.
         trials = sealed.law.draw(sealed.at_most, bits=random.Random(f"runs/{run.seed}").getrandbits)
@@ -175,9 +175,7 @@ def _search(prepared: ReadySearch, run: Run, folder: Path, *, trials: int, charg
     budget = None
     if charged:
         ledger = Ledger.open(f"sqlite:///{folder}/ledger.db")
-        ledger.open_search(
-            prepared.owner, "buys", allowance=plan.training_allowance, epsilon=plan.epsilon, delta=plan.delta
-        )
+        ledger.open_search(prepared.owner, "buys", filter=plan.training_filter, epsilon=plan.epsilon, delta=plan.delta)
         budget = SearchBudget(ledger, "buys")
     sampler = experiment.search.sampler
     study = open_study(

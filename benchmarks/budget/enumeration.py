@@ -9,7 +9,7 @@ arithmetic as a careless ledger would; the same enumeration must notice it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from math import ceil, exp, isfinite, log
 from types import SimpleNamespace
@@ -29,7 +29,7 @@ Array: TypeAlias = NDArray[np.float64]
 _TOLERANCE = 1e-11
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Discrete:
     """A mechanism with a few outcomes: their probabilities on D and on D′.
 
@@ -38,8 +38,6 @@ class Discrete:
 
     on: tuple[float, ...]
     off: tuple[float, ...]
-    sample_rate: float = field(default=0.0, compare=False)
-    noise_multiplier: float = field(default=0.0, compare=False)
 
     def divergence(self, order: float) -> float:
         """Return the Rényi divergence, the larger of the two directions."""
@@ -131,20 +129,19 @@ def _draw(rng: np.random.Generator, outcomes: int, *, spread: float, zeros: bool
         p[0] *= 0.02
         q[0] = 0.0
     p, q = np.maximum(p, 1e-9) / np.maximum(p, 1e-9).sum(), q / q.sum()
-    place = rng.random(2)
-    return Discrete(tuple(p), tuple(q), *place)
+    return Discrete(tuple(p), tuple(q))
 
 
 def _total_steps(rng: np.random.Generator, fault: str | None) -> tuple[float, float]:
     """One mechanism with free settings: each step is observed through one of three channels, which cost nothing."""
     base = _draw(rng, int(rng.integers(2, 4)), spread=rng.uniform(0.2, 1.5), zeros=True)
     cap, epsilon = int(rng.integers(1, 5)), rng.uniform(0.0, 3.0)
-    allowance: Any = TotalSteps(base, cap + (fault == "forgotten_step"))  # type: ignore[arg-type]
+    filter: Any = TotalSteps(base, cap + (fault == "forgotten_step"))  # type: ignore[arg-type]
     channels = [np.eye(len(base.on)), *rng.dirichlet(np.full(2, 0.3), size=(2, len(base.on)))]
     menu = tuple(Discrete(tuple(np.array(base.on) @ c), tuple(np.array(base.off) @ c)) for c in channels)
 
     def admits(used: tuple[int, ...], _: int) -> bool:
-        return bool(allowance.left({base: sum(used)}, base) >= 1)
+        return bool(filter.left({base: sum(used)}, base) >= 1)
 
     return worst_adaptive(menu, admits, epsilon, depth=cap + 1), _composed([(base, cap)], epsilon)
 
@@ -161,8 +158,8 @@ def _coupons(rng: np.random.Generator, fault: str | None) -> tuple[float, float]
     return worst, _composed(list(zip(menu, quotas, strict=True)), epsilon)
 
 
-def _left(menu: tuple[Discrete, ...], allowance: Any, used: tuple[int, ...], index: int) -> bool:  # noqa: ANN401
-    return bool(allowance.left(dict(zip(menu, used, strict=True)), menu[index]) >= 1)
+def _left(menu: tuple[Discrete, ...], filter: Any, used: tuple[int, ...], index: int) -> bool:  # noqa: ANN401
+    return bool(filter.left(dict(zip(menu, used, strict=True)), menu[index]) >= 1)
 
 
 def _pair(p: float, loss: float) -> Discrete:
@@ -196,8 +193,8 @@ def _fixed_order(rng: np.random.Generator, fault: str | None) -> tuple[float, fl
     """Any mechanism at any time: the first outcome decides which order the next mechanism exhausts."""
     orders = sorted(float(order) for order in rng.choice([1.5, 2.0, 3.0, 5.0, 8.0, 16.0], size=2, replace=False))
     epsilon, delta = rng.uniform(3.0, 20.0), 10.0 ** rng.uniform(-6.0, -2.0)
-    allowances = [DiscreteOrder.of(order=order, epsilon=epsilon, delta=delta) for order in orders]
-    filters = [found for found in allowances if found is not None]
+    possible = (DiscreteOrder.of(order=order, epsilon=epsilon, delta=delta) for order in orders)
+    filters = [found for found in possible if found is not None]
     if not filters:
         return 0.0, delta
     menu = [_pair(10 ** rng.uniform(-3.0, -0.5), rng.uniform(0.3, 3.0)), _draw(rng, 3, spread=rng.uniform(0.2, 2.0))]

@@ -127,8 +127,8 @@ def filled(url: str, *, trials: int, leases: int) -> Ledger:
     """
     ledger, mechanism, steps = Ledger.open(url), SampledGaussian(0.001, 2.0), 10
     cap = steps * leases * trials + 1_000
-    allowance, claim = TotalSteps(mechanism, cap), epsilon(mechanism, cap, _DELTA)
-    ledger.open_search("data", "search", allowance=allowance, epsilon=claim, delta=_DELTA)
+    steps, claim = TotalSteps(mechanism, cap), epsilon(mechanism, cap, _DELTA)
+    ledger.open_search("data", "search", filter=steps, epsilon=claim, delta=_DELTA)
     named = {"sample_rate": mechanism.sample_rate, "noise_multiplier": mechanism.noise_multiplier}
     with ledger._chain.write() as write:
         for index in range(trials):
@@ -155,7 +155,7 @@ def _admission(results: Results) -> None:
     with tempfile.TemporaryDirectory() as inside:
         ledger = filled(f"sqlite:///{inside}/ledger.db", trials=ENTRIES // 4, leases=2)
         ledger.reserve("search", "new", 1_000)
-        seconds = [_seconds(lambda: ledger.lease("search", "new", 1))[1] for _ in range(60)]
+        seconds = [_seconds(lambda: ledger.lease("search", "new", 1, mechanism))[1] for _ in range(60)]
         results.figures["speed.lease_ms.disk"] = Figure.median_of(
             [1e3 * each for each in seconds], "ms", note="by the wall clock, durable on this disk"
         )
@@ -170,7 +170,7 @@ def _odometer(results: Results) -> None:
         budget.reserve("last", Ask(steps=500))
         first, again = [], []
         for _ in range(9):
-            ledger.lease("search", "last", 7)  # a number of steps that was never composed
+            ledger.lease("search", "last", 7, mechanism)  # a number of steps that was never composed
             first.append(_seconds(budget.view))
             again.append(_seconds(budget.view))
         results.figures["speed.epsilon_ms.after_a_lease"] = _milliseconds(first)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from trainables import data
+from trainables.charge import NoCharge
 from trainables.data import DatasetRequest, Splits, public_train_size
 from trainables.training import PrivateTraining, TrainingSpec
-from tuner.executors.base import NoCharge
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import max_steps
 

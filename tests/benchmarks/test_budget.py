@@ -72,7 +72,7 @@ def charge(tmp_path: Path) -> LedgerCharge:
     ledger = Ledger.open(f"sqlite:///{tmp_path}/books/ledger.db")
     mechanism = SampledGaussian(64 / public_train_size(DIGITS), 4.0)
     claim = epsilon(mechanism, 10 * STEPS, 1e-5)
-    ledger.open_search("digits", "sweep", allowance=TotalSteps(mechanism, 10 * STEPS), epsilon=claim, delta=1e-5)
+    ledger.open_search("digits", "sweep", filter=TotalSteps(mechanism, 10 * STEPS), epsilon=claim, delta=1e-5)
     for trial in ("a", "b"):
         ledger.reserve("sweep", trial, 2 * STEPS)
     return LedgerCharge(ledger.url, "sweep", "a")
@@ -143,8 +143,8 @@ def test_only_descendants_are_found_and_killed() -> None:
 
 @pytest.mark.parametrize("name", ["truncated", "flipped_byte"])
 def test_damage_is_noticed_and_its_repair_restores_everything(tmp_path: Path, charge: LedgerCharge, name: str) -> None:
-    charge.lease(100)
-    charge.lease(100)
+    charge.lease(100, sample_rate=64 / public_train_size(DIGITS), noise_multiplier=4.0)
+    charge.lease(100, sample_rate=64 / public_train_size(DIGITS), noise_multiplier=4.0)
     scene = Scene(tmp_path, SimpleNamespace(pid=0))  # type: ignore[arg-type]
     before = scene.ledger.read_bytes()
     repair = FAULTS[name](scene)

@@ -83,7 +83,7 @@ def test_a_refusal_names_the_number_that_does_not_fit(bare: Tune) -> None:
 
     def refused(epsilon: float, delta: float) -> str:
         with pytest.raises(BudgetRefusedError) as error:
-            ledger.open_search("digits", "one", allowance=steps, epsilon=epsilon, delta=delta)
+            ledger.open_search("digits", "one", filter=steps, epsilon=epsilon, delta=delta)
         return str(error.value)
 
     assert ". δ does not fit: 0.0002 > 0.0001 (ε would). Lower" in refused(5.0, 2e-4)
@@ -96,14 +96,14 @@ def test_a_refusal_names_the_number_that_does_not_fit(bare: Tune) -> None:
     assert "δ does not fit: 2e-05 > 1e-05 (ε would)" in refused(5.0, 2e-5)
     bare("budget", "set", "ours", "--epsilon", "10", "--delta", "1e-4", "--order", "6")
     with pytest.raises(BudgetRefusedError, match=r"δ does not fit: 8e-05 > 5e-05 \(half of the cap's\) \(ε would\)"):
-        ledger.open_search("ours", "two", allowance=Sealed(LAW, 200, ((STEP, 10),)), epsilon=4.0, delta=8e-5)
+        ledger.open_search("ours", "two", filter=Sealed(LAW, 200, ((STEP, 10),)), epsilon=4.0, delta=8e-5)
 
 
 def test_without_a_cap_nothing_is_said_of_one(bare: Tune) -> None:
     ledger = Ledger.open(bare.ledger_url)
-    ledger.open_search("digits", "one", allowance=TotalSteps(STEP, 100), epsilon=2.0, delta=1e-5)
+    ledger.open_search("digits", "one", filter=TotalSteps(STEP, 100), epsilon=2.0, delta=1e-5)
     ledger.reserve("one", "a", 10)
-    ledger.lease("one", "a", 4)
+    ledger.lease("one", "a", 4, STEP)
     shown = bare("budget", "show", "digits").text
     assert "(odometer, not a guarantee: no cap bounds all searches together)" in shown
     assert "at δ = 1e-05, that of all searches together" in shown

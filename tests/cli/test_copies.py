@@ -22,4 +22,4 @@ def test_a_copy_of_a_shipped_set_is_held_to_that_sets_cap(tune: Tune, before: bo
     tune("budget", "set", "digits", "--epsilon", "0.1", "--delta", "1e-5")
     file = tune.write("mine.yaml", dataset={"name": "mine", "path": "mine.npz", "public_size": 1401})
     for command in (("plan", file, "--no-timing"), ("run", file, "--local")):
-        assert "data set 'digits' must fit its cap" in tune(*command, code=3).text
+        assert "[dataset-cap-exceeded]" in tune(*command, code=3).text

@@ -53,7 +53,7 @@ def test_plan_ledger_mlflow_status_and_card_say_one_epsilon(tune: Tune, draws: l
     assert plan["noise_multiplier"] <= deviation <= plan["noise_multiplier"] * (1 + LARGE.slack)
     state = tune.search_state(sweep)
     assert state.leased_steps == len(draws)
-    assert (state.epsilon, state.delta, state.allowance.step_cap) == (plan["epsilon"], plan["delta"], plan["step_cap"])
+    assert (state.epsilon, state.delta, state.filter.step_cap) == (plan["epsilon"], plan["delta"], plan["step_cap"])
     assert state.mechanism.noise_multiplier == plan["noise_multiplier"]
 
     runs = {run.data.tags["dp_tuner.trial"]: run.data for run in tune.mlflow_runs()}

@@ -191,7 +191,7 @@ def test_every_mode_exports_a_card_that_verifies_and_a_file_that_trains(tune: Tu
         "validation": "total_steps",
         "sealed": "sealed",
     }
-    assert card["training_cap"]["allowance"]["kind"] == kinds[mode]
+    assert card["training_cap"]["filter"]["kind"] == kinds[mode]
     assert (card["validation_cap"] is not None) == (mode == "validation")
     assert card["claim"]["mode"] == ("selection" if mode == "sealed" else "composition")
     parameters = export["trial"]["parameters"]

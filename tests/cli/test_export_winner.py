@@ -30,7 +30,7 @@ def test_a_sealed_winner_that_is_not_the_longest_run_is_exported(tune: Tune, mon
     assert export["trial"]["parameters"] == released["parameters"]
     card = json.loads(CARD.read_text())
     assert card["winner"]["steps"] == released["steps"]
-    assert [run["steps"] for run in card["training_cap"]["allowance"]["runs"]] == [2 * STEPS]
+    assert [run["steps"] for run in card["training_cap"]["filter"]["runs"]] == [2 * STEPS]
     assert tune("verify", str(CARD), "--json").json["answer"] == "yes"
 
 

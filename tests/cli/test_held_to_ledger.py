@@ -288,7 +288,7 @@ def test_records_have_one_budget_whatever_they_are_called(own: Tune) -> None:
     write_records(own.folder / "mine.npz", packed=True)
     sweeps, entries = own.sweeps, own.entries
     said = own("run", write_own(own, "mine"), "--local", code=3)
-    assert "known as 'own'" in said.err
+    assert "[dataset-known-otherwise]" in said.err
     assert (own.sweeps, own.entries) == (sweeps, entries)
     write_records(own.folder / "mine.npz", key=1)
     own("run", "mine.yaml", "--local", "--quiet")

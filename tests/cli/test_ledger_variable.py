@@ -25,7 +25,7 @@ def test_a_cap_in_the_shared_ledger_binds_plan_run_and_train(
     tune("budget", "set", "digits", "--epsilon", "0.1", "--delta", "1e-5")
     file = tune.write(search__trials=1, search__space={"learning_rate": 0.5})
     for command in (("plan", file, "--no-timing"), ("run", file, "--local"), ("train", file, "--local")):
-        assert "must fit its cap" in tune(*command, code=3).text
+        assert "[dataset-cap-exceeded]" in tune(*command, code=3).text
     assert tune.sweeps == []
     assert not (tune.folder / "runs" / "ledger.db").exists()
     monkeypatch.delenv(VARIABLE)  # the control: it is the variable that led there

@@ -113,9 +113,9 @@ def check_ledger(tune: Tune, counted: Counted, *, slack: int) -> Any:  # noqa: A
     assert charged.total() - counted.steps.total() <= slack
     released = 0 if state.validation is None else state.validation.leased_steps
     assert counted.scores <= released <= counted.scores + slack
-    assert state.allowance.claim(state.delta) <= state.epsilon
+    assert state.filter.claim(state.delta) <= state.epsilon
     if state.validation is not None:
-        assert state.validation.allowance.claim(state.validation_claim[1]) <= state.validation_claim[0] <= state.epsilon
+        assert state.validation.filter.claim(state.validation_claim[1]) <= state.validation_claim[0] <= state.epsilon
     for trial in trials:
         mechanism, chosen = state.training.trials[trial["id"]].mechanism, trial["parameters"]
         if "batch_size" in chosen:
@@ -183,7 +183,7 @@ def test_one_that_was_cut_off_goes_on_under_its_cap(
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["coupon_book", "protected"])
 def test_on_ray(tune: Tune, mode: str) -> None:
-    """The cashier charges each trial by its own mechanism, and each score before it is drawn."""
+    """The charge actor charges each trial by its own mechanism, and each score before it is drawn."""
     process = tune.process("run", tune.write(**{**MODES[mode], "resources__concurrent_trials": 2}), "--json")
     out, err = process.communicate(timeout=110)
     assert process.returncode == 0, err
@@ -220,7 +220,7 @@ def test_on_ray_a_search_with_protected_scores_goes_on_after_ctrl_c(tune: Tune) 
     assert state.validation.leased_steps >= 2 * begun
 
 
-def test_a_trial_that_would_train_something_else_than_it_reserved_is_never_started(
+def test_a_trial_that_would_train_something_else_than_it_reserved_takes_no_step(
     tune: Tune, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half the noise is another mechanism, which nobody paid for."""
@@ -236,5 +236,5 @@ def test_a_trial_that_would_train_something_else_than_it_reserved_is_never_start
                 (spec := real(*words, **more)) and replace(spec, noise_multiplier=spec.noise_multiplier / 2)
             ),
         )
-        assert "must train what was reserved for it" in tune("run", tune.write(), "--local", code=1).err
+        assert "[mechanism-not-reserved]" in tune("run", tune.write(), "--local", code=1).err
     assert counted.steps.total() == 0

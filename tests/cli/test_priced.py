@@ -28,8 +28,8 @@ def test_every_trial_pays_for_its_own_steps_of_its_own_mechanism(tune: Tune, cap
     told = tune("run", file, "--local", "--json").json
     (sweep,) = tune.sweeps
     state = tune.search_state(sweep.name)
-    assert state.allowance.kind == cap
-    assert state.allowance.claim(1e-5) <= 8.5
+    assert state.filter.kind == cap
+    assert state.filter.claim(1e-5) <= 8.5
     assert len(told["trials"]) == 4
     for trial in told["trials"]:
         batch, epochs = trial["parameters"].get("batch_size", 128), trial["parameters"].get("epochs", 1)
@@ -45,10 +45,10 @@ def test_a_priced_sweep_goes_on_and_keeps_its_cap(tune: Tune) -> None:
     file = tune.write(search__space=MENU, search__trials=2, privacy__noise_multiplier="auto", privacy__epsilon=3.0)
     tune("run", file, "--local", "--quiet")
     (sweep,) = tune.sweeps
-    before = tune.search_state(sweep.name).allowance
+    before = tune.search_state(sweep.name).filter
     tune("resume", "tiny", "--local", "--set", "search.trials=30", code=None)
     after = tune.search_state(sweep.name)
-    assert after.allowance == before
+    assert after.filter == before
     for mechanism, quota in before.quotas:
         assert after.training.leased.get(mechanism, 0) <= quota
     status = tune("status", "tiny", "--json").json["sweeps"][0]
@@ -65,9 +65,9 @@ def test_every_protected_score_is_paid_for(tune: Tune, space: dict[str, Any]) ->
     state = tune.search_state(sweep.name)
     assert state.validation.leased_steps == 3 * 2, "two rungs a trial"
     assert state.validation_claim == (2.0, 1e-5)
-    assert state.validation.allowance.claim(1e-5) <= 2.0
+    assert state.validation.filter.claim(1e-5) <= 2.0
     assert all(score["score"] is not None for score in told["trials"])
-    assert state.validation.allowance.step_cap == 3 * 2 + 1
+    assert state.validation.filter.step_cap == 3 * 2 + 1
     assert told["budget"]["validation"]["spent_steps"] == 6
 
 
@@ -76,6 +76,6 @@ def test_a_domain_of_the_noise_may_stand_in_its_section(tune: Tune) -> None:
     told = tune("run", file, "--local", "--json").json
     (sweep,) = tune.sweeps
     state = tune.search_state(sweep.name)
-    assert state.allowance.kind == "coupon_book"
+    assert state.filter.kind == "coupon_book"
     for trial in told["trials"]:
         assert state.trials[trial["id"]].mechanism.noise_multiplier == trial["parameters"]["noise_multiplier"]

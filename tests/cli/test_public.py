@@ -55,7 +55,7 @@ def test_one_command_searches_in_public_and_charges_one_run(tune: Tune, public: 
     search, charged = both(tune)
     assert tune.entries == ["open_search", "reserve", "lease", "lease", "settle", "close_search"]
     state = tune.search_state(charged.id)
-    assert (state.epsilon, state.leased_steps, state.allowance.step_cap) == (3.0, STEPS, STEPS)
+    assert (state.epsilon, state.leased_steps, state.filter.step_cap) == (3.0, STEPS, STEPS)
     assert epsilon(state.mechanism, STEPS, state.delta) <= 3.0
     shown = tune("show", search.id, "--json").json["trials"]
     best = max((trial for trial in shown if trial["state"] == "complete"), key=lambda trial: trial["score"])

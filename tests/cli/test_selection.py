@@ -198,7 +198,7 @@ def test_the_number_is_drawn_by_the_law_of_the_plan(tune: Tune, monkeypatch: pyt
     monkeypatch.setattr(RunLaw, "draw", drawn)
     tune("run", tune.write(**SEALED), "--local", "--json")
     ((law, at_most),) = asked
-    sealed_search = tune.search_state(the_sweep(tune).id).allowance
+    sealed_search = tune.search_state(the_sweep(tune).id).filter
     assert (law, at_most) == (sealed_search.law, sealed_search.at_most)
     assert law == RunLaw(name="geometric", mean=3.0)
 

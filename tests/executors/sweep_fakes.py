@@ -15,8 +15,8 @@ from typing import TypeAlias
 import optuna
 
 from search_spaces.domains import Suggest
+from trainables.charge import Charge
 from tuner.errors import BudgetRefusedError, LedgerError
-from tuner.executors.base import Charge
 from tuner.study.driver import StudyDriver
 from tuner.study.pruners.make import make_pruner
 from tuner.study.samplers.make import make_sampler
@@ -83,7 +83,7 @@ class FakeTraining:
     def run_to(self, step: int) -> None:
         while self.step < step:
             take = min(LEASE, step - self.step)
-            self.charge.lease(take)
+            self.charge.lease(take, sample_rate=1.0, noise_multiplier=1.0)
             for _ in range(take):
                 with Path(self.spec.draws).open("ab") as draws:
                     draws.write(b".")
@@ -243,7 +243,7 @@ class FileCharge:
     ledger: FileLedger
     trial: str
 
-    def lease(self, steps: int) -> None:
+    def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
         self.ledger.lease(self.trial, steps)
 
     def leased(self) -> int:
@@ -252,7 +252,7 @@ class FileCharge:
     def restarts(self) -> int:
         return 0
 
-    def release(self, count: int = 1) -> None:
+    def release(self, count: int = 1, *, noise: float) -> None:
         self.ledger.release(self.trial, count)
 
     def released(self) -> int:

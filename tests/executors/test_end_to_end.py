@@ -42,8 +42,8 @@ class Digits:
         self.ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}")
         self.cap = trials * STEPS
         claim = epsilon(self.mechanism, self.cap, DELTA)
-        allowance = TotalSteps(self.mechanism, self.cap)
-        self.ledger.open_search("digits", "sweep", allowance=allowance, epsilon=claim, delta=DELTA)
+        filter = TotalSteps(self.mechanism, self.cap)
+        self.ledger.open_search("digits", "sweep", filter=filter, epsilon=claim, delta=DELTA)
         self.budget = SearchBudget(self.ledger, "sweep")
 
     def run(self, runner: Callable[..., Stop], observers: tuple[object, ...] = ()) -> Stop:

@@ -84,14 +84,14 @@ def test_a_sweep_whose_first_trials_all_fail_ends_with_an_error(tmp_path: Path) 
 
 def test_a_broken_ledger_stops_the_sweep_and_nothing_is_hidden(tmp_path: Path) -> None:
     class Broken:
-        def lease(self, steps: int) -> None:
-            raise LedgerError("the chain is broken")
+        def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
+            raise LedgerError("ledger-chain-broken", "The chain is broken.")
 
         def leased(self) -> int:
             return 0
 
     sweep = Sweep(tmp_path)
-    with pytest.raises(LedgerError, match="chain"):
+    with raises_code(LedgerError, "ledger-chain-broken"):
         local.run(sweep.driver(), sweep.spec_for, lambda _: Broken(), folder=tmp_path, make_training=FakeTraining)
     assert sweep.draws == 0
     assert states(sweep) == ["RUNNING"], "resumable once the ledger is fixed"

@@ -18,10 +18,10 @@ from tuner.experiment import parse_experiment
 from tuner.plan.comparison import comparison
 from tuner.plan.modes import PublicData
 from tuner.plan.plan import Plan, make_plan, plan_from, steps_per_trial
+from tuner.privacy.accountant.calibration import best_order
 from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import calibrate_noise, epsilon, max_steps
-from tuner.privacy.accountant.rdp import best_order
 from tuner.privacy.accountant.selection import epsilon_selection
 from tuner.report.plan_facts import plan_text, plan_warnings
 from tuner.study.types import Ask
@@ -80,7 +80,7 @@ def test_one_mechanism_is_a_cap_on_total_steps() -> None:
     plan = planned()
     steps = steps_per_trial(epochs=4, train_size=N, batch_size=128)
     assert (plan.cap, plan.step_cap, plan.steps_per_trial) == ("total_steps", 6 * steps, steps)
-    assert plan.training_allowance == TotalSteps(plan.mechanism, 6 * steps)
+    assert plan.training_filter == TotalSteps(plan.mechanism, 6 * steps)
     assert plan.nominal.noise_multiplier == calibrate_noise(
         sample_rate=128 / N, steps=6 * steps, epsilon=3.0, delta=1e-5
     )
@@ -107,7 +107,7 @@ def test_trials_of_several_lengths_have_one_cap_that_holds_the_longest_of_all() 
 
 def test_a_menu_is_a_coupon_book_whose_noise_is_the_least_for_equal_shares() -> None:
     plan = planned(MENU)
-    book = plan.training_allowance
+    book = plan.training_filter
     assert isinstance(book, CouponBook)
     shares = {batch: 2 * steps_per_trial(epochs=4, train_size=N, batch_size=batch) for batch in (32, 64, 128)}
     noise = plan.nominal.noise_multiplier
@@ -131,7 +131,7 @@ def test_the_plan_says_what_the_other_cap_would_need() -> None:
 
 def test_with_a_number_the_quotas_are_scaled_to_what_fits() -> None:
     plan = planned(MENU, "privacy.noise_multiplier=4")
-    book = plan.training_allowance
+    book = plan.training_filter
     assert isinstance(book, CouponBook)
     assert book.claim(1e-5) <= 3.0
     lengths = [steps_per_trial(epochs=4, train_size=N, batch_size=batch) for batch in (32, 64, 128)]
@@ -152,13 +152,13 @@ def test_a_number_with_which_not_one_trial_fits_is_refused() -> None:
 
 def test_a_range_is_a_filter_at_the_order_that_is_best_for_the_dearest() -> None:
     plan = planned(RANGE)
-    allowance = plan.training_allowance
-    assert isinstance(allowance, FixedOrder)
+    filter = plan.training_filter
+    assert isinstance(filter, FixedOrder)
     assert plan.step_cap is None
-    assert allowance.claim(1e-5) <= 3.0 * (1 + 1e-9)
-    dearest = max(plan.choices.menu, key=lambda choice: choice.longest * allowance.price(choice.mechanism))
-    assert allowance.order == best_order([(dearest.mechanism, 6 * dearest.longest)], epsilon=3.0, delta=1e-5)
-    assert planned(RANGE, "privacy.cap=fixed_order", "privacy.order=5").training_allowance.order == 5
+    assert filter.claim(1e-5) <= 3.0 * (1 + 1e-9)
+    dearest = max(plan.choices.menu, key=lambda choice: choice.longest * filter.price(choice.mechanism))
+    assert filter.order == best_order([(dearest.mechanism, 6 * dearest.longest)], epsilon=3.0, delta=1e-5)
+    assert planned(RANGE, "privacy.cap=fixed_order", "privacy.order=5").training_filter.order == 5
     with raises_code(TunerError, "plan-has-no-mechanism"):
         _ = plan.mechanism
 
@@ -167,11 +167,11 @@ def test_a_range_is_a_filter_at_the_order_that_is_best_for_the_dearest() -> None
 @given(st.lists(st.integers(32, 256), min_size=6, max_size=6))
 def test_the_planned_trials_fit_whatever_batch_sizes_they_choose(batches: list[int]) -> None:
     plan = _ranged()
-    allowance, used = plan.training_allowance, {}
+    filter, used = plan.training_filter, {}
     for batch in batches:
         shape = plan.shape_of({"batch_size": batch})
         mechanism = SampledGaussian(shape.sample_rate, shape.noise_multiplier)
-        assert allowance.left(used, mechanism) >= shape.steps
+        assert filter.left(used, mechanism) >= shape.steps
         used[mechanism] = used.get(mechanism, 0) + shape.steps
 
 
@@ -187,10 +187,10 @@ def _ranged() -> Plan:
 def test_searched_noise_has_no_number_and_says_how_many_fit() -> None:
     plan = planned(NOISES, "search.trials=400")
     assert (plan.cap, plan.noise_source) == ("fixed_order", "searched")
-    allowance = plan.training_allowance
+    filter = plan.training_filter
     quiet, loud = (plan.shape_of({"noise_multiplier": noise}) for noise in (2.0, 8.0))
-    assert plan.trials_that_fit == allowance.left({}, SampledGaussian(128 / N, 2.0)) // quiet.steps
-    assert plan.trials_at_most == min(400, allowance.left({}, SampledGaussian(128 / N, 8.0)) // loud.steps)
+    assert plan.trials_that_fit == filter.left({}, SampledGaussian(128 / N, 2.0)) // quiet.steps
+    assert plan.trials_at_most == min(400, filter.left({}, SampledGaussian(128 / N, 8.0)) // loud.steps)
     assert plan.trials_that_fit < plan.trials_at_most
     assert plan.cheapest() == (loud,)
     assert plan_warnings(plan) == ()
@@ -204,13 +204,13 @@ def test_what_fits_whenever_anything_does_is_among_the_cheapest() -> None:
         plan = planned(*overrides)
         if not plan.priced:
             continue
-        allowance = plan.training_allowance
+        filter = plan.training_filter
         grids = {name: domain.grid(5) for name, domain in plan.choices.searched.items()}
         shapes = [plan.shape_of(dict(zip(grids, chosen, strict=True))) for chosen in product(*grids.values())]
-        if isinstance(allowance, Sealed):
+        if isinstance(filter, Sealed):
             continue
         steps_left = [
-            allowance.left({}, SampledGaussian(shape.sample_rate, shape.noise_multiplier)) // shape.steps
+            filter.left({}, SampledGaussian(shape.sample_rate, shape.noise_multiplier)) // shape.steps
             for shape in (*shapes, *plan.cheapest())
         ]
         assert max(steps_left[len(shapes) :]) == max(steps_left), overrides
@@ -221,7 +221,7 @@ def test_what_fits_whenever_anything_does_is_among_the_cheapest() -> None:
 
 def test_a_sealed_search_is_priced_as_a_whole_and_its_noise_is_the_least() -> None:
     plan = planned(SEALED)
-    sealed = plan.training_allowance
+    sealed = plan.training_filter
     assert isinstance(sealed, Sealed)
     assert sealed.runs == ((plan.mechanism, plan.steps_per_trial),)
     assert plan.step_cap is None
@@ -241,20 +241,20 @@ def test_the_quantiles_of_the_compute_are_those_of_the_specification(law: str, a
     facts = plan.selection
     assert facts is not None
     assert (facts.quantiles["90"], facts.quantiles["99"]) == (at_90, at_99)
-    assert facts.quantiles["at_most"] == plan.training_allowance.at_most > at_99
+    assert facts.quantiles["at_most"] == plan.training_filter.at_most > at_99
 
 
 def test_a_sampler_that_looks_at_scores_costs_more_and_the_plan_says_how_much() -> None:
     plain, bounded = planned(SEALED), planned(SEALED, "search.sampler=bounded")
     assert bounded.nominal.noise_multiplier > plain.nominal.noise_multiplier
-    assert bounded.training_allowance.ratio == pytest.approx((0.9, 1.1))
+    assert bounded.training_filter.ratio == pytest.approx((0.9, 1.1))
     assert bounded.selection.price > bounded.selection.price_without_ratio
     assert plain.selection.price == plain.selection.price_without_ratio
 
 
 def test_a_sealed_menu_is_priced_by_all_of_its_configurations_together() -> None:
     plan = planned(SEALED, MENU)
-    sealed = plan.training_allowance
+    sealed = plan.training_filter
     assert len(sealed.runs) == 3
     assert sealed.claim(1e-5) <= 3.0
     alone = [epsilon_selection(sealed.law, (run,), 1e-5, at_most=sealed.at_most) for run in sealed.runs]
@@ -277,7 +277,7 @@ def test_protected_scores_have_a_budget_and_a_standard_error() -> None:
     scores = plan.validation
     assert scores is not None
     releases = 6 * 4 + 1
-    assert plan.validation_allowance == TotalSteps(SampledGaussian(1.0, scores.noise), releases)
+    assert plan.validation_filter == TotalSteps(SampledGaussian(1.0, scores.noise), releases)
     assert epsilon(SampledGaussian(1.0, scores.noise), releases, 1e-5) <= 1.0
     assert epsilon(SampledGaussian(1.0, one_less(scores.noise)), releases, 1e-5) > 1.0
     assert plan.validation_claim == (1.0, 1e-5)
@@ -285,7 +285,7 @@ def test_protected_scores_have_a_budget_and_a_standard_error() -> None:
     assert plan.shape_of({}).releases == 4
     assert "standard error" in plan_warnings(plan)[0], "on 136 records the noise drowns everything"
     few = planned(*PROTECTED, "dataset.validation.noise=30")
-    assert few.validation_allowance.step_cap == max_steps(SampledGaussian(1.0, 30.0), epsilon=1.0, delta=1e-5)
+    assert few.validation_filter.step_cap == max_steps(SampledGaussian(1.0, 30.0), epsilon=1.0, delta=1e-5)
     with raises_code(BudgetRefusedError, "validation-budget-too-small"):
         planned(*PROTECTED, "dataset.validation.noise=0.5")
 
@@ -330,7 +330,7 @@ def test_a_plan_of_every_kind_is_shown_stored_and_read_again(kind: str) -> None:
     again = plan_from(values_of(plan), trials=plan.trials)
     assert again == plan
     assert plan_hash(again) == plan_hash(plan)
-    assert again.training_allowance == plan.training_allowance
+    assert again.training_filter == plan.training_filter
     assert plan_hash(plan_from(values_of(plan), trials=plan.trials + 1)) == plan_hash(plan)
     words = dict(plan_text(plan, source="e.yaml", comparison=comparison(plan)).facts)
     assert {"trains", "batch", "noise", "cap"} <= set(words)

@@ -23,5 +23,5 @@ def ledger(url: str) -> Ledger:
 
 @pytest.fixture
 def search(ledger: Ledger) -> str:
-    ledger.open_search("digits", "first", allowance=TotalSteps(MECHANISM, 1000), epsilon=4.0, delta=1e-5)
+    ledger.open_search("digits", "first", filter=TotalSteps(MECHANISM, 1000), epsilon=4.0, delta=1e-5)
     return "first"

@@ -28,14 +28,17 @@ class CountingCharge:
     most_scores: int = 10**9
     leases: list[int] = field(default_factory=list)
     releases: list[int] = field(default_factory=list)
+    mechanisms: set[tuple[float, float]] = field(default_factory=set)
+    score_noises: set[float] = field(default_factory=set)
     before_lease: Callable[[], None] = lambda: None
     cut_off: int = 0
 
-    def lease(self, steps: int) -> None:
+    def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
         self.before_lease()
         if self.leased() + steps > self.cap:
             raise PermissionError("refused")
         self.leases.append(steps)
+        self.mechanisms.add((sample_rate, noise_multiplier))
 
     def leased(self) -> int:
         return sum(self.leases)
@@ -43,10 +46,11 @@ class CountingCharge:
     def restarts(self) -> int:
         return self.cut_off
 
-    def release(self, count: int = 1) -> None:
+    def release(self, count: int = 1, *, noise: float) -> None:
         if self.released() + count > self.most_scores:
             raise PermissionError("refused")
         self.releases.append(count)
+        self.score_noises.add(noise)
 
     def released(self) -> int:
         return sum(self.releases)

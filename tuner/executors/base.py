@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
+from trainables.charge import Charge
 from trainables.rungs import MakeTraining, checkpoint_path, checkpoint_step
 from tuner.errors import SweepInterrupted, TunerError
 from tuner.study.driver import StudyDriver
 from tuner.study.types import Decision, FindCheckpoint, Stop, StopReason, Suggestion, TrialStatus
 
 __all__ = [
-    "Charge",
     "ChargeFor",
-    "NoCharge",
     "SpecFor",
     "act",
     "check_stop",
@@ -24,59 +23,8 @@ __all__ = [
 ]
 
 
-class Charge(Protocol):
-    """Pays for the steps and scores of one trial; `trainables.training.Charge`, picklable when trials run elsewhere."""
-
-    def lease(self, steps: int) -> None:
-        """Charge `steps` durably before they are taken."""
-        ...
-
-    def leased(self) -> int:
-        """Steps charged for this trial so far, by all its attempts."""
-        ...
-
-    def restarts(self) -> int:
-        """How often this trial was cut off after it had leased, and reserved again what it repeats."""
-        ...
-
-    def release(self, count: int = 1) -> None:
-        """Charge `count` protected scores durably before they are drawn."""
-        ...
-
-    def released(self) -> int:
-        """Scores charged for this trial so far, by all its attempts."""
-        ...
-
-
 SpecFor: TypeAlias = Callable[[Suggestion], object]
 ChargeFor: TypeAlias = Callable[[str], Charge]
-
-
-class NoCharge:
-    """A charge of a sweep without privacy: counts the steps and scores and refuses nothing."""
-
-    def __init__(self) -> None:
-        self._leased = self._released = 0
-
-    def lease(self, steps: int) -> None:
-        """Count `steps`."""
-        self._leased += steps
-
-    def leased(self) -> int:
-        """Steps counted so far."""
-        return self._leased
-
-    def restarts(self) -> int:
-        """None: nothing is lost with a lease that costs nothing."""
-        return 0
-
-    def release(self, count: int = 1) -> None:
-        """Count `count` scores."""
-        self._released += count
-
-    def released(self) -> int:
-        """Scores counted so far."""
-        return self._released
 
 
 def act(driver: StudyDriver, trial_id: str, step: int, metrics: dict[str, float]) -> bool:

@@ -63,7 +63,7 @@ def trial_to_export(
         InputError: no trial is complete, or there is no curve to choose by.
         TunerError: the trial's checkpoint is missing, or the ledger was not charged for it.
     """
-    if charged.sealed:
+    if charged.charged_whole:
         return _released_run(sweep, charged, by)
     return _chosen_trial(sweep, experiment, plan, charged, by)
 
@@ -159,7 +159,7 @@ def require_charged(charged: SearchState, trial: str, number: int | None, steps:
 class NoFurtherCharge:
     """Charge of an exported trial, whose steps are paid: it refuses every further step and score."""
 
-    def lease(self, steps: int) -> None:
+    def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
         """Refuse, because nothing is trained here."""
         raise TunerError("internal-error", f"An export takes no private step (asked for {steps}). Please report this.")
 
@@ -171,7 +171,7 @@ class NoFurtherCharge:
         """Return 0: an export is never interrupted and resumed."""
         return 0
 
-    def release(self, count: int = 1) -> None:
+    def release(self, count: int = 1, *, noise: float) -> None:
         """Refuse, because no validation score is released here."""
         raise TunerError(
             "internal-error", f"An export releases no validation score (asked for {count}). Please report this."

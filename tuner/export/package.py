@@ -103,7 +103,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     best = trial_to_export(sweep, experiment, plan, charged, by)
     about = info(request)
     training = _load(experiment, request, plan, best)
-    if not charged.sealed:
+    if not charged.charged_whole:
         require_charged(charged, best.id, best.number, training.step)
     validation = {} if best.score is None else {experiment.search.metric.name: best.score}
     facts = _facts(sweep, experiment, plan, best, about=about, max_grad_norm=training.max_grad_norm, scores=validation)

@@ -7,16 +7,16 @@ choose. Otherwise the filter is the largest that fits ε, whatever was planned.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, exp, floor, inf, isfinite, log
+from math import ceil, exp, inf, isfinite, log
 
 from tuner.errors import BudgetRefusedError
 from tuner.plan.shapes import Choice, Choices
-from tuner.privacy.accountant.filters import UNITS, Allowance, CouponBook, FixedOrder, TotalSteps
+from tuner.privacy.accountant.filters import CouponBook, Filter, FixedOrder, TotalSteps
 from tuner.privacy.accountant.initial_guess import guess_gdp
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import MAX_STEPS, calibrate_noise, epsilon, max_steps
 
-__all__ = ["Alternative", "ChosenFilter", "compose", "epsilon_of_planned", "refuse_run", "trials_within"]
+__all__ = ["Alternative", "ChosenFilter", "compose", "refuse_run"]
 
 _MENU = 16
 """The largest menu for which a coupon book is considered where the file does not ask for one: more is slow."""
@@ -50,13 +50,13 @@ class ChosenFilter:
     """The filter of a search.
 
     Attributes:
-        allowance: the filter.
+        filter: the filter.
         choices: the choices of trials, with the calibrated noise.
         reason: why it is this filter.
         alternatives: the filters that were considered, when there was more than one.
     """
 
-    allowance: Allowance
+    filter: Filter
     choices: Choices
     reason: str
     alternatives: tuple[Alternative, ...] = ()
@@ -80,62 +80,25 @@ def compose(
     """
     kinds = _kinds(choices, cap, trials)
     found = {kind: _filter(kind, choices, trials, epsilon, delta, order) for kind in kinds}
-    best = min(found, key=lambda kind: _looseness(*found[kind], trials))
-    allowance, chosen = found[best]
+    best = min(found, key=lambda kind: _looseness(*found[kind]))
+    filter, chosen = found[best]
     if len(found) == 1:
-        return ChosenFilter(allowance, chosen, _WHY[best])
+        return ChosenFilter(filter, chosen, _WHY[best])
     others = " and ".join(kind for kind in found if kind != best)
     return ChosenFilter(
-        allowance,
+        filter,
         chosen,
         f"{_WHY[best]}; tighter here than {others}",
         tuple(
             Alternative(
                 kind,
                 filled.noise,
-                trials_within(held, filled, trials)[0],
-                epsilon_of_planned(held, filled, trials, delta),
+                held.trials_that_fit(filled.menu, trials)[0],
+                held.epsilon_of_planned(filled.menu, trials, delta),
             )
             for kind, (held, filled) in found.items()
         ),
     )
-
-
-def trials_within(allowance: Allowance, choices: Choices, trials: int) -> tuple[int, int]:
-    """Return how many of `trials` unpruned trials fit: the least and the most, by what they choose.
-
-    A configuration that no longer fits is drawn again, so a coupon book counts all of its quotas.
-    """
-    match allowance:
-        case CouponBook(quotas=quotas):
-            menu = {choice.mechanism: choice for choice in choices.menu}
-            least = sum(steps // menu[mechanism].longest for mechanism, steps in quotas)
-            most = sum(steps // menu[mechanism].shortest for mechanism, steps in quotas)
-        case FixedOrder():
-            least = min(allowance.left({}, choice.mechanism) // choice.longest for choice in choices.menu)
-            most = max(allowance.left({}, choice.mechanism) // choice.shortest for choice in choices.menu)
-        case TotalSteps(step_cap=steps):
-            least = steps // max(choice.longest for choice in choices.menu)
-            most = steps // min(choice.shortest for choice in choices.menu)
-        case _:  # the law of a sealed search decides its number of runs
-            least = most = trials
-    return min(trials, least), min(trials, most)
-
-
-def epsilon_of_planned(allowance: Allowance, choices: Choices, trials: int, delta: float) -> float:
-    """Return ε of the planned trials without pruning, by the smallest filter that holds them."""
-    from tuner.privacy.accountant.rdp import epsilon_of_divergence
-
-    match allowance:
-        case FixedOrder(order=order):
-            units = max(trials * choice.longest * allowance.price(choice.mechanism) for choice in choices.menu)
-            return epsilon_of_divergence(order, units / UNITS, delta)
-        case CouponBook():
-            return _book(choices, trials, 1.0).claim(delta)
-        case TotalSteps(mechanism=mechanism):
-            return epsilon(mechanism, trials * max(choice.longest for choice in choices.menu), delta)
-        case _:
-            return allowance.claim(delta)
 
 
 def _kinds(choices: Choices, cap: str, trials: int) -> tuple[str, ...]:
@@ -148,22 +111,22 @@ def _kinds(choices: Choices, cap: str, trials: int) -> tuple[str, ...]:
     return ("coupon_book", "fixed_order") if small else ("fixed_order",)
 
 
-def _looseness(allowance: Allowance, choices: Choices, trials: int) -> tuple[float, float]:
+def _looseness(filter: Filter, choices: Choices) -> tuple[float, float]:
     """Return a key that is least for the tightest filter: its noise, then minus the trials that it holds."""
-    held = trials_within(allowance, choices, 10**9)[0]
+    held = filter.trials_that_fit(choices.menu, 10**9)[0]
     return (choices.noise or 0.0), -float(held)
 
 
 def _filter(
     kind: str, choices: Choices, trials: int, target: float, delta: float, order: float | str
-) -> tuple[Allowance, Choices]:
+) -> tuple[Filter, Choices]:
     make = {"total_steps": _total_steps, "coupon_book": _coupon_book}
     if kind in make:
         return make[kind](choices, trials, target, delta)
     return _fixed_order(choices, trials, target, delta, None if isinstance(order, str) else float(order))
 
 
-def _total_steps(choices: Choices, trials: int, target: float, delta: float) -> tuple[Allowance, Choices]:
+def _total_steps(choices: Choices, trials: int, target: float, delta: float) -> tuple[Filter, Choices]:
     (rate,) = {choice.sample_rate for choice in choices.menu}
     longest, shortest = (max(each.longest for each in choices.menu), min(each.shortest for each in choices.menu))
     if choices.calibrates:
@@ -177,13 +140,13 @@ def _total_steps(choices: Choices, trials: int, target: float, delta: float) -> 
     return TotalSteps(mechanism, steps), choices
 
 
-def _coupon_book(choices: Choices, trials: int, target: float, delta: float) -> tuple[Allowance, Choices]:
+def _coupon_book(choices: Choices, trials: int, target: float, delta: float) -> tuple[Filter, Choices]:
     if choices.calibrates:
-        from tuner.privacy.accountant.calibration import calibrate
+        from tuner.privacy.accountant.calibration import calibrate_composed
 
         menu = [(choice.sample_rate, _share(choices, trials) * choice.longest) for choice in choices.menu]
-        choices = choices.with_noise(calibrate(menu, epsilon=target, delta=delta, kind="coupon_book"))
-        return _book(choices, trials, 1.0), choices
+        choices = choices.with_noise(calibrate_composed(menu, epsilon=target, delta=delta))
+        return CouponBook.planned(choices.menu, trials), choices
     return _largest_book(choices, trials, target, delta), choices
 
 
@@ -192,21 +155,13 @@ def _share(choices: Choices, trials: int) -> int:
     return ceil(trials / len(choices.menu))
 
 
-def _book(choices: Choices, trials: int, scale: float) -> CouponBook:
-    quotas = {
-        choice.mechanism: floor(scale * _share(choices, trials) * choice.longest * (1 + 1e-12))
-        for choice in choices.menu
-    }
-    return CouponBook(tuple((mechanism, max(steps, 1)) for mechanism, steps in quotas.items()))
-
-
 def _largest_book(choices: Choices, trials: int, target: float, delta: float) -> CouponBook:
     """Return the planned quotas, scaled by the largest common factor (to a thousandth) with which they fit."""
     planned = sum(_share(choices, trials) * choice.weight**2 for choice in choices.menu)
     guess = log(guess_gdp(target, delta) ** 2 / planned)
     low, high = -inf, inf  # logarithms of a factor that fits, and of one that does not
     for _ in range(40):
-        cost = _book(choices, trials, exp(guess)).claim(delta)
+        cost = CouponBook.planned(choices.menu, trials, scale=exp(guess)).claim(delta)
         low, high = (max(low, guess), high) if cost <= target else (low, min(high, guess))
         if high - low < 1e-3:
             break
@@ -215,7 +170,7 @@ def _largest_book(choices: Choices, trials: int, target: float, delta: float) ->
         guess = guess + step + (2e-4 if step > 0 else -2e-4)
         if not low < guess < high:
             guess = (low + high) / 2
-    book = _book(choices, trials, exp(low)) if isfinite(low) else None
+    book = CouponBook.planned(choices.menu, trials, scale=exp(low)) if isfinite(low) else None
     menu = {choice.mechanism: choice for choice in choices.menu}
     if book is None or book.claim(delta) > target or all(steps < menu[m].shortest for m, steps in book.quotas):
         cheapest = min(choices.menu, key=lambda choice: choice.weight)
@@ -225,42 +180,37 @@ def _largest_book(choices: Choices, trials: int, target: float, delta: float) ->
 
 def _fixed_order(
     choices: Choices, trials: int, target: float, delta: float, order: float | None
-) -> tuple[Allowance, Choices]:
+) -> tuple[Filter, Choices]:
     if choices.calibrates:
         return _calibrated_order(choices, trials, target, delta, order)
     at = _order_of(choices.dearest[0], trials, target, delta) if order is None else order
-    allowance = FixedOrder.of(order=at, epsilon=target, delta=delta)
-    if allowance is None or all(allowance.left({}, choice.mechanism) < choice.shortest for choice in choices.menu):
+    filter = FixedOrder.of(order=at, epsilon=target, delta=delta)
+    if filter is None or all(filter.left({}, choice.mechanism) < choice.shortest for choice in choices.menu):
         cheapest = min(choices.menu, key=lambda choice: choice.weight)
         held = f", more than a filter at order {at:g} holds"
         raise refuse_run(cheapest.mechanism, cheapest.shortest, target, delta, held=held)
-    return allowance, choices
+    return filter, choices
 
 
 def _calibrated_order(
     choices: Choices, trials: int, target: float, delta: float, order: float | None
-) -> tuple[Allowance, Choices]:
+) -> tuple[Filter, Choices]:
     """Return the least noise with which `trials` trials of the dearest configuration at the order fit."""
-    from tuner.privacy.accountant.calibration import calibrate
+    from tuner.privacy.accountant.calibration import calibrate_at_order
 
     dearest = choices.dearest[0]
     for _ in range(len(choices.menu) + 1):
-        noise = calibrate(
-            [(dearest.sample_rate, trials * dearest.longest)],
-            epsilon=target,
-            delta=delta,
-            kind="fixed_order",
-            order=order,
-        )
+        menu = [(dearest.sample_rate, trials * dearest.longest)]
+        noise = calibrate_at_order(menu, epsilon=target, delta=delta, order=order)
         filled = choices.with_noise(noise)
         here = next(choice for choice in filled.menu if choice.batch_size == dearest.batch_size)
         at = _order_of(here, trials, target, delta) if order is None else order
-        allowance = FixedOrder.of(order=at, epsilon=target, delta=delta)
-        if allowance is None:
+        filter = FixedOrder.of(order=at, epsilon=target, delta=delta)
+        if filter is None:
             break
-        worst = max(filled.menu, key=lambda choice: choice.longest * allowance.price(choice.mechanism))
-        if allowance.left({}, worst.mechanism) >= trials * worst.longest:
-            return allowance, filled
+        worst = max(filled.menu, key=lambda choice: choice.longest * filter.price(choice.mechanism))
+        if filter.left({}, worst.mechanism) >= trials * worst.longest:
+            return filter, filled
         dearest = worst
     raise BudgetRefusedError(
         "budget-too-small",
@@ -270,7 +220,7 @@ def _calibrated_order(
 
 
 def _order_of(choice: Choice, trials: int, target: float, delta: float) -> float:
-    from tuner.privacy.accountant.rdp import best_order
+    from tuner.privacy.accountant.calibration import best_order
 
     return best_order([(choice.mechanism, trials * choice.longest)], epsilon=target, delta=delta)
 

@@ -108,7 +108,7 @@ class ScorePlan:
         return self.noise / self.size
 
     @property
-    def allowance(self) -> TotalSteps:
+    def filter(self) -> TotalSteps:
         """The cap on the releases."""
         return TotalSteps(SampledGaussian(1.0, self.noise), self.releases)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from search_spaces import Domain, parse_domain
 from trainables.data import public_train_size
 from tuner.errors import TunerError
-from tuner.plan.caps import Alternative, ChosenFilter, compose, epsilon_of_planned, trials_within
+from tuner.plan.caps import Alternative, ChosenFilter, compose
 from tuner.plan.modes import (
     PublicData,
     ScorePlan,
@@ -21,7 +21,7 @@ from tuner.plan.modes import (
     public_data,
 )
 from tuner.plan.shapes import Choice, Choices, rung_steps, steps_per_trial
-from tuner.privacy.accountant.filters import Allowance, CouponBook, FixedOrder, Sealed, TotalSteps, from_body
+from tuner.privacy.accountant.filters import Filter, Sealed, from_body
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import epsilon
 from tuner.study.promotion import check_promotion, level_steps
@@ -77,7 +77,7 @@ class Plan:
         epsilon_trial: ε of one unpruned trial, the dearest where they differ.
         epsilon_planned: ε of all planned trials.
         epsilon_at_cap: ε of everything that the cap allows, at most `epsilon`.
-        training_allowance: the filter of the training steps.
+        training_filter: the filter of the training steps.
         cap_reason: why it is this filter.
         alternatives: the filters that were considered.
         validation: the protected scores; None where scores are outside the guarantee.
@@ -110,7 +110,7 @@ class Plan:
     epsilon_trial: float
     epsilon_planned: float
     epsilon_at_cap: float
-    training_allowance: Allowance
+    training_filter: Filter
     cap_reason: str
     alternatives: tuple[Alternative, ...]
     validation: ScorePlan | None
@@ -132,23 +132,17 @@ class Plan:
     @property
     def cap(self) -> str:
         """Kind of the filter: ``total_steps``, ``coupon_book``, ``fixed_order`` or ``sealed``."""
-        return self.training_allowance.kind
+        return self.training_filter.kind
 
     @property
     def step_cap(self) -> int | None:
         """The most steps of all trials; None where the filter does not count steps."""
-        match self.training_allowance:
-            case TotalSteps(step_cap=steps):
-                return steps
-            case CouponBook(quotas=quotas):
-                return sum(steps for _, steps in quotas)
-            case _:
-                return None
+        return self.training_filter.most_steps
 
     @property
-    def validation_allowance(self) -> Allowance | None:
+    def validation_filter(self) -> Filter | None:
         """The filter of the protected scores."""
-        return None if self.validation is None else self.validation.allowance
+        return None if self.validation is None else self.validation.filter
 
     @property
     def validation_claim(self) -> tuple[float, float] | None:
@@ -203,14 +197,8 @@ class Plan:
         if not self.priced:
             return ()
         ends = self.choices.ends(rungs=self.rungs, released=self.validation is not None)
-        match self.training_allowance:
-            case FixedOrder() as filtering:
-                price = {shape: shape.steps * filtering.price(_mechanism(shape)) for shape in ends}
-                return (min(ends, key=lambda shape: price[shape]),)
-            case CouponBook():
-                return tuple({_mechanism(s): s for s in sorted(ends, key=lambda s: -s.steps)}.values())
-            case _:
-                return (min(ends, key=lambda shape: shape.steps),)
+        shapes = {(_mechanism(shape), shape.steps): shape for shape in ends}
+        return tuple(shapes[trial] for trial in self.training_filter.cheapest(list(shapes)))
 
     @property
     def dearest(self) -> Choice:
@@ -220,13 +208,13 @@ class Plan:
     def with_trials(self, trials: int) -> Plan:
         """Return this plan for another number of trials: noise, steps and cap stay as they are."""
         private = 1 if self.accounting == "public" else trials
-        least, most = trials_within(self.training_allowance, self.choices, private)
+        least, most = self.training_filter.trials_that_fit(self.choices.menu, private)
         return replace(
             self,
             trials=trials,
             trials_that_fit=trials if self.accounting == "public" else least,
             trials_at_most=most if most != least else None,
-            epsilon_planned=epsilon_of_planned(self.training_allowance, self.choices, private, self.delta),
+            epsilon_planned=self.training_filter.epsilon_of_planned(self.choices.menu, private, self.delta),
         )
 
     def as_dict(self) -> dict[str, object]:
@@ -237,7 +225,7 @@ class Plan:
             **{name: getattr(self, name) for name in _DERIVED},
             "priced": {name: domain.to_spec() for name, domain in self.priced.items()},
             "promoted": {name: asdict(promotion) for name, promotion in self.promoted.items()},
-            "training_allowance": self.training_allowance.body(),
+            "training_filter": self.training_filter.body(),
             "alternatives": [asdict(each) for each in self.alternatives],
             "validation": None if self.validation is None else asdict(self.validation),
             "selection": None if self.selection is None else asdict(self.selection),
@@ -267,7 +255,7 @@ def plan_from(values: Mapping[str, Any], *, trials: int) -> Plan:
                 name: Promotion(levels=tuple(each["levels"]), from_step=tuple(each["from_step"]))
                 for name, each in plain.pop("promoted").items()
             },
-            training_allowance=from_body(plain.pop("training_allowance")),
+            training_filter=from_body(plain.pop("training_filter")),
             alternatives=tuple(Alternative(**each) for each in plain.pop("alternatives")),
             validation=_part(ScorePlan, plain.pop("validation")),
             selection=_part(SealedFacts, plain.pop("selection")),
@@ -311,14 +299,14 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
     privacy, search, space = experiment.privacy, experiment.search, experiment.space
     asked = Choices.of(experiment, train_size)
     chosen = _choose_filter(experiment, asked)
-    allowance, choices = chosen.allowance, chosen.choices
+    filter, choices = chosen.filter, chosen.choices
     batch_size, steps, noise = choices.nominal
     rungs = rung_steps(search.rungs, steps)
     check_promotion(space, rungs, shortest=min(choice.shortest for choice in choices.menu))
     public = privacy.accounting == "public"
     trials = 1 if public else search.trials
-    claim = allowance.claim(privacy.delta)
-    least, most = trials_within(allowance, choices, trials)
+    claim = filter.claim(privacy.delta)
+    least, most = filter.trials_that_fit(choices.menu, trials)
     spare = experiment.resources.concurrent_trials
     return Plan(
         name=experiment.name,
@@ -347,15 +335,13 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
         epsilon=privacy.epsilon,
         delta=privacy.delta,
         epsilon_trial=max(epsilon(choice.mechanism, choice.longest, privacy.delta) for choice in choices.dearest),
-        epsilon_planned=epsilon_of_planned(allowance, choices, trials, privacy.delta),
+        epsilon_planned=filter.epsilon_of_planned(choices.menu, trials, privacy.delta),
         epsilon_at_cap=claim,
-        training_allowance=allowance,
+        training_filter=filter,
         cap_reason=chosen.reason,
         alternatives=chosen.alternatives,
         validation=plan_scores(experiment, request, planned=trials * len(rungs), spare=spare),
-        selection=(
-            SealedFacts.of(allowance, claim=claim, delta=privacy.delta) if isinstance(allowance, Sealed) else None
-        ),
+        selection=(SealedFacts.of(filter, claim=claim, delta=privacy.delta) if isinstance(filter, Sealed) else None),
         public=public_data(experiment) if public else None,
     )
 

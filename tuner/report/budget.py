@@ -260,7 +260,7 @@ def _dataset(state: DatasetState) -> dict[str, Any]:
 
     cap = state.cap
     halves = 1 if cap is None or cap.order is None else 2
-    sealed = any(search.sealed for search in state.searches)
+    sealed = any(search.charged_whole for search in state.searches)
     return {
         "dataset": state.dataset,
         "summary": dataset_line(state),
@@ -310,15 +310,13 @@ def _with_odometer(state: DatasetState) -> dict[str, Any]:
 
 def _numbers(search: SearchState) -> dict[str, Any]:
     """Of a search whose steps are all alike: which they are, and how many it may take."""
-    from tuner.privacy.accountant.filters import CouponBook, TotalSteps
-
-    match search.allowance:
-        case TotalSteps(mechanism=step, step_cap=steps):
-            return {"step_cap": steps, "sample_rate": step.sample_rate, "noise_multiplier": step.noise_multiplier}
-        case CouponBook(quotas=quotas):
-            return {"step_cap": sum(n for _, n in quotas), "sample_rate": None, "noise_multiplier": None}
-        case _:
-            return {"step_cap": None, "sample_rate": None, "noise_multiplier": None}
+    filter = search.filter
+    only = None if filter.charged_whole else filter.only_mechanism
+    return {
+        "step_cap": filter.most_steps,
+        "sample_rate": only and only.sample_rate,
+        "noise_multiplier": only and only.noise_multiplier,
+    }
 
 
 def _order_used(state: DatasetState) -> float | None:

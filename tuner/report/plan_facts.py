@@ -157,7 +157,7 @@ def _trials(plan: Plan) -> Iterator[tuple[str, str]]:
     few = len(plan.rungs) <= 10
     rungs = f"reports at {', '.join(map(str, plan.rungs))}" if few else f"{len(plan.rungs)} reports"
     rungs += _RUNGS
-    if isinstance(sealed := plan.training_allowance, Sealed) and plan.selection is not None:
+    if isinstance(sealed := plan.training_filter, Sealed) and plan.selection is not None:
         yield from _runs(plan, sealed, plan.selection, rungs)
         return
     if plan.public is not None:
@@ -258,13 +258,13 @@ def _cap(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.cap == "coupon_book":
         kind = "coupon book (so many steps of every kind are paid for in advance, and each step takes one of its kind)"
     yield "cap", f"{kind}: {plan.cap_reason}" if plan.cap_reason else kind
-    if isinstance(plan.training_allowance, CouponBook):
-        quotas = plan.training_allowance.quotas
+    if isinstance(plan.training_filter, CouponBook):
+        quotas = plan.training_filter.quotas
         share = [f"{mechanism.sample_rate * plan.train_size:.0f}: {steps}" for mechanism, steps in quotas]
         noisy = "noise_multiplier" in plan.priced
         yield "quotas", f"{count(len(share), 'kind')} of steps" if noisy else f"steps by batch size: {', '.join(share)}"
-    if isinstance(plan.training_allowance, FixedOrder):
-        yield "order", f"{plan.training_allowance.order:g}"
+    if isinstance(plan.training_filter, FixedOrder):
+        yield "order", f"{plan.training_filter.order:g}"
     for row in plan.alternatives:
         noise = "searched" if row.noise_multiplier is None else f"{row.noise_multiplier:g}"
         mark = "taken" if row.cap == plan.cap else "not taken"
@@ -276,7 +276,7 @@ def _cap(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _cost(plan: Plan) -> Iterator[tuple[str, str]]:
-    if isinstance(sealed := plan.training_allowance, Sealed) and plan.selection is not None:
+    if isinstance(sealed := plan.training_filter, Sealed) and plan.selection is not None:
         facts, (low, high) = plan.selection, sealed.ratio
         yield "ε of one run", f"{plan.epsilon_trial:.6g}"
         yield "ε of the winner", f"{plan.epsilon_at_cap:.6g}, {facts.price:.3g} times one run"

@@ -218,7 +218,7 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
 def _execute(
     driver: StudyDriver, sweep: SweepFolder, prepared: ReadySearch, budget: SearchBudget | None, options: RunOptions
 ) -> Stop:
-    from tuner.executors.base import Charge, NoCharge
+    from trainables.charge import Charge, NoCharge
 
     def spec_for(suggestion: Suggestion) -> object:
         spec = training_spec(
@@ -229,12 +229,7 @@ def _execute(
             number=suggestion.number,
         )
         if budget is not None:
-            budget.hold(
-                suggestion.trial_id,
-                sample_rate=spec.sample_rate,
-                noise_multiplier=spec.noise_multiplier,
-                score_noise=spec.score_noise,
-            )
+            budget.check_scores(protected=spec.score_noise is not None)
         return spec
 
     def charge_for(trial_id: str) -> Charge:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from trainables.rungs import log_for_operator
 from tuner.errors import SweepInterrupted, TrackingError, TunerError
-from tuner.privacy.accountant.filters import Sealed
 from tuner.report.facts import sealed_report
 from tuner.report.text import console, summary
 from tuner.runner.options import RunOptions, RunResult
@@ -105,16 +104,16 @@ def _search(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger, options: 
 
 def _draw_and_charge(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger) -> SealedRuns:
     """Draw the number of runs before a record is read, and charge all of them."""
-    allowance = prepared.plan.training_allowance
-    if not isinstance(allowance, Sealed):
+    hidden = prepared.plan.training_filter.hidden_runs
+    if hidden is None:
         raise TunerError(
             "sweep-files-changed",
-            f"The plan of the sealed sweep {sweep.id} has the cap of another mode ({allowance.kind}). Restore "
-            "its plan from a copy.",
+            f"The plan of the sealed sweep {sweep.id} has the cap of another mode. Restore its plan from a copy.",
         )
+    law, at_most = hidden
     begun = ledger.search_state(sweep.id).begun
     with private_files():
-        runs = SealedRuns.of(sweep, law=allowance.law, at_most=allowance.at_most, begun=begun)
+        runs = SealedRuns.of(sweep, law=law, at_most=at_most, begun=begun)
     if not begun:
         ledger.begin_sealed(sweep.id)
     return runs
@@ -127,7 +126,7 @@ def _train(sweep: SweepFolder, prepared: ReadySearch, runs: SealedRuns, options:
         SweepInterrupted: the sweep was stopped before all runs ended.
         TunerError: a run has not ended.
     """
-    from tuner.executors.base import NoCharge
+    from trainables.charge import NoCharge
     from tuner.study.driver import StudyDriver
     from tuner.study.views import read_trials
 

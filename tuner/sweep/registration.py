@@ -56,10 +56,10 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
     ledger.open_search(
         prepared.owner,
         sweep.id,
-        allowance=plan.training_allowance,
+        filter=plan.training_filter,
         epsilon=plan.epsilon,
         delta=plan.delta,
-        validation=plan.validation_allowance,
+        validation=plan.validation_filter,
         validation_claim=plan.validation_claim,
         unit=plan.unit,
         fingerprint=fingerprint(prepared.request),
@@ -103,7 +103,7 @@ def dataset_refusal(prepared: ReadySearch, dataset: DatasetState | None) -> Budg
             dataset,
             epsilon=plan.epsilon,
             delta=plan.delta,
-            units=units_at(order, plan.training_allowance, plan.validation_allowance),
+            units=units_at(order, plan.training_filter, plan.validation_filter),
             unit=plan.unit,
             user=ledger_user(prepared),
             what="this search",
@@ -142,13 +142,13 @@ def hold_to_ledger(state: SearchState, experiment: Experiment, plan: Plan, *, re
         "the settings": (settings_hash(experiment), state.details.get("settings")),
         "the plan": (
             (
-                (plan.training_allowance, plan.epsilon, plan.delta, plan.unit, plan.private),
-                (plan.validation_allowance, plan.validation_claim, plan_hash(plan)),
+                (plan.training_filter, plan.epsilon, plan.delta, plan.unit, plan.private),
+                (plan.validation_filter, plan.validation_claim, plan_hash(plan)),
             ),
             (
-                (state.allowance, state.epsilon, state.delta, state.unit, True),
+                (state.filter, state.epsilon, state.delta, state.unit, True),
                 (
-                    None if state.validation is None else state.validation.allowance,
+                    None if state.validation is None else state.validation.filter,
                     state.validation_claim,
                     state.details.get("plan"),
                 ),

@@ -9,6 +9,7 @@ from typing import Any
 
 import mpmath
 import pytest
+from errors_helper import raises_code
 from independent_bodies import sealed
 from scipy.stats import nbinom
 
@@ -63,7 +64,7 @@ def exact_shift(gamma: Any, shape: float) -> Any:  # noqa: ANN401
 @pytest.mark.parametrize("mean", [2.0, 3.0, 40.0])
 def test_the_price_of_selection_is_that_of_many_digits_and_never_below(mean: float, shape: float) -> None:
     if shape < -0.5 and mean > 10:
-        with pytest.raises(InputError, match="more than a million runs"):
+        with raises_code(InputError, "run-law-unbounded"):
             negative_binomial(shape, mean)
         return
     if shape == -0.5 and mean > 10:
@@ -140,9 +141,10 @@ def test_what_is_drawn_adds_up_to_one_and_has_the_mean_asked_for(mean: float, sh
 @pytest.mark.parametrize("shape", BEYOND)
 def test_shapes_that_doubles_cannot_hold_are_refused(shape: float) -> None:
     fix = "1e+06" if shape > 1 else "0"
-    with pytest.raises(InputError, match="the shape of negative_binomial must be at most") as caught:
+    with raises_code(InputError, "run-shape-out-of-range") as caught:
         negative_binomial(shape)
-    assert str(caught.value).endswith(f"got {shape!r}. Write {fix}.")
+    assert repr(shape) in str(caught.value)
+    assert f"Write {fix}." in str(caught.value)
     with pytest.raises(ValueError, match="loses digits"):
         Law({"name": "negative_binomial", "mean": 3.0, "shape": shape})
 
@@ -155,7 +157,7 @@ def test_the_edges_themselves_are_laws() -> None:
 
 def test_a_mean_that_cannot_be_told_from_one_is_refused() -> None:
     body = {"name": "negative_binomial", "mean": 1 + 2.0**-50, "shape": 1e6}
-    with pytest.raises(InputError, match="must be told from 1"):
+    with raises_code(InputError, "run-mean-out-of-range"):
         RunLaw(**body)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="a mean that doubles cannot tell"):
         Law(body)
@@ -199,9 +201,9 @@ def test_a_draw_and_a_generating_function_pass_no_exponent() -> None:
 
 def test_a_cut_that_no_double_can_tell_is_refused() -> None:
     law = RunLaw(name="geometric", mean=3.0)
-    with pytest.raises(InputError, match=r"at most 672 at delta 1e-05, .* got 700"):
+    with raises_code(InputError, "epsilon-too-large"):
         at_most_for(law, epsilon=700.0, delta=1e-5)
-    with pytest.raises(InputError, match="cut off at a tail above"):
+    with raises_code(InputError, "probability-out-of-range"):
         law.least_cut(1e-310)
     assert 1000 < at_most_for(law, epsilon=650.0, delta=1e-5) < 2000
 

@@ -1,4 +1,4 @@
-"""The printed figures of privacy.md §2, §3 and §5, and the attacks among them against a simulation."""
+"""Published figures of the accounting, and the attacks among them compared with a simulation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_figure_agrees_only_to_all_its_digits(printed: str, value: float, agre
 
 
 def test_planted_fault_poisson_booked_for_shuffled_batches_is_caught() -> None:
-    # privacy.md §5: what a Poisson booking claims of one shuffled epoch is a ninth of what a plain test realises.
+    # What a Poisson booking claims of one shuffled epoch is a ninth of what a plain test realises.
     booked = epsilon(SampledGaussian(256 / 50_000, 1.1), 195, 1e-5)
     realised = shuffled_epsilon(1.1, 195, 1e-5)
     assert booked == pytest.approx(0.35, abs=5e-3)

@@ -22,7 +22,7 @@ from tuner.privacy.verify.verify import verify
 
 @pytest.fixture
 def issued(ledger: Ledger) -> dict[str, Any]:
-    ledger.open_search("digits", "other", allowance=TotalSteps(SampledGaussian(0.02, 3.0), 10), epsilon=1.0, delta=1e-6)
+    ledger.open_search("digits", "other", filter=TotalSteps(SampledGaussian(0.02, 3.0), 10), epsilon=1.0, delta=1e-6)
     return issue_card(ledger, charged(ledger, "total_steps"))
 
 
@@ -49,7 +49,7 @@ FIELDS = {
     "the whole curve": ("training_cap.curve",),
     "mode and view": ("claim.mode", "claim.views"),
     "the cap, and the amount spent": ("training_cap.epsilon_at_cap", "spent.label"),
-    "the coupon list or the order": ("training_cap.allowance",),
+    "the coupon list or the order": ("training_cap.filter",),
     "the law of K": ("claim.law_of_the_number_of_runs",),
     "validation source, split, noise": (
         "validation.source",
@@ -94,27 +94,27 @@ def cards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
 
 
 def test_the_caps_are_told_as_they_are(cards: dict[str, dict[str, Any]]) -> None:
-    kinds = {kind: card["training_cap"]["allowance"]["kind"] for kind, card in cards.items()}
+    kinds = {kind: card["training_cap"]["filter"]["kind"] for kind, card in cards.items()}
     assert kinds["coupon_book"] == "coupon_book"
     assert kinds["fixed_order"] == "fixed_order"
-    coupons = cards["coupon_book"]["training_cap"]["allowance"]["coupons"]
+    coupons = cards["coupon_book"]["training_cap"]["filter"]["coupons"]
     assert {(coupon["sample_rate"], coupon["noise_multiplier"], coupon["steps"]) for coupon in coupons} == {
         (0.05, 2.0, 300),
         (0.02, 1.5, 700),
     }
-    assert cards["fixed_order"]["training_cap"]["allowance"]["order"] == 8.0
+    assert cards["fixed_order"]["training_cap"]["filter"]["order"] == 8.0
     assert cards["fixed_order"]["claim"]["accounting"].startswith("a Rényi filter at one order")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_curve_is_many_claims(cards: dict[str, dict[str, Any]], kind: str) -> None:
-    allowance, rows = KINDS[kind]["allowance"], cards[kind]["training_cap"]["curve"]
+    filter, rows = KINDS[kind]["filter"], cards[kind]["training_cap"]["curve"]
     assert len(rows) >= 9
     assert [row["delta"] for row in rows] == sorted((row["delta"] for row in rows), reverse=True)
     assert [row["epsilon"] for row in rows] == sorted(row["epsilon"] for row in rows)
     assert 1e-5 in [row["delta"] for row in rows]
     for row in rows[::4]:
-        assert row["epsilon"] == allowance.claim(row["delta"])
+        assert row["epsilon"] == filter.claim(row["delta"])
 
 
 def test_a_sealed_search_tells_nothing_of_the_number_of_its_runs(cards: dict[str, dict[str, Any]]) -> None:
@@ -301,7 +301,7 @@ def test_whether_it_is_within_the_cap_follows_the_rule(ledger: Ledger) -> None:
 
 
 def test_earlier_searches_are_named(ledger: Ledger) -> None:
-    small = {"allowance": TotalSteps(SampledGaussian(0.02, 3.0), 10), "epsilon": 1.0, "delta": 1e-6}
+    small = {"filter": TotalSteps(SampledGaussian(0.02, 3.0), 10), "epsilon": 1.0, "delta": 1e-6}
     ledger.open_search("digits", "before", **small)  # type: ignore[arg-type]
     ledger.open_search("digits", "untouched", **small)  # type: ignore[arg-type]
     ledger.close_search("untouched")

@@ -151,8 +151,8 @@ def test_other_validation_splits_are_said(ledger: Ledger) -> None:
     facts = charged(ledger, "total_steps")
     assert "splits differ" not in render_markdown(issue_card(ledger, facts))
     split = {"set": "digits", "fraction": 0.2, "seed": 3}
-    allowance = TotalSteps(SampledGaussian(0.02, 3.0), 10)
-    ledger.open_search("digits", "third", allowance=allowance, epsilon=1.0, delta=1e-6, details={"split": split})
+    filter = TotalSteps(SampledGaussian(0.02, 3.0), 10)
+    ledger.open_search("digits", "third", filter=filter, epsilon=1.0, delta=1e-6, details={"split": split})
     page = render_markdown(issue_card(ledger, facts))
     (line,) = (line for line in page.splitlines() if line.startswith("**Validation splits differ.**"))
     assert "not recorded" in line
@@ -256,9 +256,9 @@ def test_names_make_no_links_tags_or_cells_of_the_page(issued: dict[str, Any]) -
 
 
 def test_the_curve_leaves_out_what_cannot_be_told() -> None:
-    allowance = replace(KINDS["sealed"]["allowance"], at_most=200)
-    rows = curve_of(allowance, 1e-5)
+    filter = replace(KINDS["sealed"]["filter"], at_most=200)
+    rows = curve_of(filter, 1e-5)
     assert len(rows) > 3
     assert min(row["delta"] for row in rows) > 1e-9, "there the cut of the law takes all of δ"
-    assert allowance.claim(1e-9) == inf
+    assert filter.claim(1e-9) == inf
     assert all(row["epsilon"] < inf for row in rows)

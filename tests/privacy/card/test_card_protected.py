@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from card_fakes import FACTS, KINDS, MECHANISM, charged
+from ledgers import lease
 
 from tuner.privacy.card.card import card_hash, card_text, issue_card
 from tuner.privacy.card.page import render_markdown
@@ -39,7 +40,7 @@ def test_the_unit_is_a_record_on_either_side_of_the_split(card: dict[str, Any]) 
 def test_a_user_is_protected_on_either_side_too(ledger: Ledger) -> None:
     ledger.open_search("digits", "first", delta=1e-5, unit="user", **KINDS["validation"])
     ledger.reserve_together("first", "a", {"training": 120, "validation": 4}, mechanism=MECHANISM)
-    ledger.lease("first", "a", 120)
+    lease(ledger, "first", "a", 120)
     card = issue_card(ledger, replace(FACTS, records_per_user=16))
     assert card["claim"]["unit"] == "one user with all of that user's records, whether they train or validate"
     assert verify(card_text(card), ledger, markdown=render_markdown(card)).ok

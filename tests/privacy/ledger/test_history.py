@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ledgers import lease
 
-from tuner.privacy.accountant.filters import Allowance, CouponBook, Sealed, TotalSteps
+from tuner.privacy.accountant.filters import CouponBook, Filter, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.ledger import chain
 from tuner.privacy.ledger.entries import Entry
 from tuner.privacy.ledger.history import lines, points, room, rule, search_lines, share_lines
 from tuner.privacy.ledger.ledger import Ledger
-from tuner.privacy.ledger.state import Cap
+from tuner.privacy.ledger.state import DatasetCap
 
 MECHANISM = SampledGaussian(0.05, 2.0)
 STEPS = TotalSteps(MECHANISM, 100)
@@ -50,15 +51,15 @@ def test_what_happened_in_its_order(ledger: Ledger, clock: Clock) -> None:
     ledger.set_cap("digits", 8.0, 1e-4)
     clock.move(hours=1)
     ledger.grant("digits", "alice", 5.0, 5e-5)
-    ledger.open_search("digits", "one", allowance=STEPS, epsilon=2.0, delta=1e-5, user="alice")
+    ledger.open_search("digits", "one", filter=STEPS, epsilon=2.0, delta=1e-5, user="alice")
     ledger.reserve("one", "a", 5)
-    ledger.lease("one", "a", 5)
+    lease(ledger, "one", "a", 5)
     ledger.settle("one", "a", 5)
     clock.move(hours=1)
     ledger.record_card("one", CARD, "release")
     ledger.close_search("one")
     ledger.reopen_search("one")
-    ledger.open_search("digits", "idle", allowance=STEPS, epsilon=2.0, delta=1e-5, user="alice")
+    ledger.open_search("digits", "idle", filter=STEPS, epsilon=2.0, delta=1e-5, user="alice")
     ledger.close_search("idle")
     ledger.revoke("digits", "alice")
     found = lines(ledger.entries("digits"))
@@ -87,18 +88,18 @@ def test_what_happened_in_its_order(ledger: Ledger, clock: Clock) -> None:
 def history_of(
     folder: Path,
     clock: Clock,
-    allowance: Allowance,
+    filter: Filter,
     ending: Callable[[Ledger, Clock], None],
 ) -> tuple[Any, ...]:
-    """All that is shown of a data set on which one search of `allowance` ends in a certain way."""
+    """All that is shown of a data set on which one search of `filter` ends in a certain way."""
     clock.moment = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
     ledger = Ledger.open(f"sqlite:///{folder}/ledger.db")
     ledger.set_cap("digits", 20.0, 1e-3)
     clock.moment = datetime(2026, 3, 3, 10, 0, tzinfo=UTC)
-    ledger.open_search("digits", "first", allowance=allowance, epsilon=4.0, delta=1e-5, user="alice")
+    ledger.open_search("digits", "first", filter=filter, epsilon=4.0, delta=1e-5, user="alice")
     ending(ledger, clock)
     clock.moment = datetime(2026, 3, 20, tzinfo=UTC)
-    ledger.open_search("digits", "next", allowance=STEPS, epsilon=2.0, delta=1e-5, user="alice")
+    ledger.open_search("digits", "next", filter=STEPS, epsilon=2.0, delta=1e-5, user="alice")
     history = ledger.entries("digits")
     state = history[-1][1]
     shown = [asdict(line) for line in search_lines(state)], [asdict(line) for line in share_lines(state)]
@@ -150,7 +151,7 @@ def test_how_an_open_search_ended_is_shown(tmp_path: Path, clock: Clock) -> None
     def used(ending: Callable[[Ledger, Clock], None]) -> Callable[[Ledger, Clock], None]:
         def both(ledger: Ledger, clock: Clock) -> None:
             ledger.reserve("first", "a", 1)
-            ledger.lease("first", "a", 1)
+            lease(ledger, "first", "a", 1)
             ending(ledger, clock)
 
         return both
@@ -162,7 +163,7 @@ def test_how_an_open_search_ended_is_shown(tmp_path: Path, clock: Clock) -> None
 def test_a_clock_that_jumps_back_turns_no_chart_around(ledger: Ledger, clock: Clock) -> None:
     ledger.set_cap("digits", 8.0, 1e-4)
     clock.move(days=-30)
-    ledger.open_search("digits", "one", allowance=STEPS, epsilon=2.0, delta=1e-5)
+    ledger.open_search("digits", "one", filter=STEPS, epsilon=2.0, delta=1e-5)
     clock.move(days=60)
     ledger.set_cap("digits", 9.0, 1e-4)
     found = points(ledger.entries("digits"))
@@ -183,11 +184,11 @@ def test_a_time_that_is_none_is_no_error(ledger: Ledger) -> None:
 
 def test_searches_say_who_what_and_how(ledger: Ledger) -> None:
     book = CouponBook(((MECHANISM, 10), (SampledGaussian(0.1, 3.0), 5)))
-    ledger.open_search("digits", "one", allowance=STEPS, epsilon=2.0, delta=1e-5, user="alice")
-    ledger.open_search("digits", "two", allowance=book, epsilon=2.0, delta=1e-5, user="bob")
-    ledger.open_search("digits", "three", allowance=SEALED, epsilon=4.0, delta=1e-5, user="bob")
+    ledger.open_search("digits", "one", filter=STEPS, epsilon=2.0, delta=1e-5, user="alice")
+    ledger.open_search("digits", "two", filter=book, epsilon=2.0, delta=1e-5, user="bob")
+    ledger.open_search("digits", "three", filter=SEALED, epsilon=4.0, delta=1e-5, user="bob")
     ledger.reserve("one", "a", 5)
-    ledger.lease("one", "a", 3)
+    lease(ledger, "one", "a", 3)
     one, two, three = search_lines(ledger.dataset_state("digits"))
     assert (one.user, one.unit, one.mode, one.cap_kind) == ("alice", "record", "composition", "total_steps")
     assert (one.trials, one.steps_spent, one.steps_reserved) == (1, 3, 2)
@@ -201,11 +202,11 @@ def test_searches_say_who_what_and_how(ledger: Ledger) -> None:
 
 
 def test_shares_and_what_is_left_of_them(ledger: Ledger) -> None:
-    ledger.open_search("digits", "before", allowance=STEPS, epsilon=2.0, delta=1e-5, user="carol")
+    ledger.open_search("digits", "before", filter=STEPS, epsilon=2.0, delta=1e-5, user="carol")
     ledger.set_cap("digits", 8.0, 1e-4)
     ledger.grant("digits", "alice", 2.5, 5e-5)
     ledger.grant("digits", "bob", 3.0, 5e-5)
-    ledger.open_search("digits", "one", allowance=STEPS, epsilon=2.2, delta=1e-5, user="alice")
+    ledger.open_search("digits", "one", filter=STEPS, epsilon=2.2, delta=1e-5, user="alice")
     ledger.grant("digits", "bob", 1.0, 1e-6)
     alice, bob, carol = share_lines(ledger.dataset_state("digits"))
     assert (alice.user, alice.granted, alice.committed, alice.left) == ("alice", (2.5, 5e-5), (2.2, 1e-5), (0.3, 4e-5))
@@ -216,10 +217,10 @@ def test_shares_and_what_is_left_of_them(ledger: Ledger) -> None:
 
 
 def test_a_rule_says_that_delta_is_split() -> None:
-    assert "sum to at most the cap" in rule(Cap(8.0, 1e-4))
-    said = rule(Cap(8.0, 1e-4, order=6.0, units=10))
+    assert "sum to at most the cap" in rule(DatasetCap(8.0, 1e-4))
+    said = rule(DatasetCap(8.0, 1e-4, order=6.0, units=10))
     assert "EITHER" in said
     assert "order 6" in said
     assert said.count("5e-05") == 2
-    assert "admits no search" in rule(Cap(8.0, 1e-4, order=6.0, units=None))
+    assert "admits no search" in rule(DatasetCap(8.0, 1e-4, order=6.0, units=None))
     assert "no cap" in rule(None)

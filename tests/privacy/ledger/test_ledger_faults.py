@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from errors_helper import raises_code
-from ledgers import file_of, open_search
+from ledgers import MECHANISM, file_of, open_search
 
 from tuner.errors import LedgerCorruptError, LedgerError
 from tuner.privacy.ledger.ledger import Ledger
@@ -23,7 +23,7 @@ from tuner.privacy.ledger.stores import sqlite as store_sqlite
 @pytest.fixture
 def used(ledger: Ledger, search: str) -> Ledger:
     ledger.reserve(search, "a", 100)
-    ledger.lease(search, "a", 60)
+    ledger.lease(search, "a", 60, MECHANISM)
     ledger.settle(search, "a", 60)
     return ledger
 
@@ -55,14 +55,14 @@ def test_who_uses_a_ledger_notices_that_it_was_cut_off(used: Ledger, size: int) 
     size = size % whole  # -1: the last byte alone
     os.truncate(file_of(used), size)
     with raises_code(LedgerCorruptError, "ledger-damaged"):
-        used.lease("first", "b", 1)
+        used.lease("first", "b", 1, MECHANISM)
     assert file_of(used).stat().st_size == size
 
 
 def test_an_entry_stands_in_the_file_itself_while_others_use_it(used: Ledger, tmp_path: Path) -> None:
     other = Ledger.open(used.url)
     used.reserve("first", "b", 2)
-    used.lease("first", "b", 1)
+    used.lease("first", "b", 1, MECHANISM)
     copy = tmp_path / "copy.db"  # of this file alone, as a backup takes it
     copy.write_bytes(file_of(used).read_bytes())
     assert Ledger.open(f"sqlite:///{copy}").search_state("first").trials["b"].leased == 1
@@ -90,7 +90,7 @@ def test_a_reader_in_the_middle_keeps_nobody_from_writing(used: Ledger) -> None:
     reader.execute("BEGIN")
     before = reader.execute("SELECT count(*) FROM entries").fetchone()
     used.reserve("first", "b", 2)
-    used.lease("first", "b", 2)
+    used.lease("first", "b", 2, MECHANISM)
     assert reader.execute("SELECT count(*) FROM entries").fetchone() == before
     reader.execute("COMMIT")
     reader.close()
@@ -108,13 +108,13 @@ def test_a_ledger_is_used_on_both_sides_of_a_fork(used: Ledger) -> None:
             code = 1
             try:
                 for _ in range(5):
-                    used.lease("first", "b", 1)
+                    used.lease("first", "b", 1, MECHANISM)
                 code = 0
             finally:
                 os._exit(code)
         children.append(child)
     for _ in range(5):
-        used.lease("first", "b", 1)
+        used.lease("first", "b", 1, MECHANISM)
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
     used.verify_chain()
     assert used.search_state("first").trials["b"].leased == 20
@@ -224,7 +224,7 @@ def shelf() -> Iterator[Ledger]:
         made.set_cap("digits", 8.0, 1e-4)
         open_search(made, "first")
         made.reserve("first", "a", 5)
-        made.lease("first", "a", 5)
+        made.lease("first", "a", 5, MECHANISM)
         yield made
         (Path(folder) / "sub").chmod(0o755)
 
@@ -251,7 +251,7 @@ def test_who_may_only_read_sees_what_is_still_in_the_wal(shelf: Ledger) -> None:
     holder = sqlite3.connect(file_of(shelf))  # while it is open SQLite leaves the newest entries beside the file
     holder.execute("SELECT count(*) FROM entries").fetchone()
     shelf.reserve("first", "b", 2)
-    shelf.lease("first", "b", 2)
+    shelf.lease("first", "b", 2, MECHANISM)
     _close_shelf(shelf)
     assert _look_as_someone_else(shelf.url).startswith("7 ")
     holder.close()

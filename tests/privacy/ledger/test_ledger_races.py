@@ -18,11 +18,12 @@ def test_threads_and_processes_racing_never_pass_the_cap(ledger: Ledger, search:
         "import sys\n"
         "from tuner.errors import BudgetRefusedError\n"
         "from tuner.privacy.ledger.ledger import Ledger\n"
+        "from tuner.privacy.accountant.mechanism import SampledGaussian\n"
         "ledger, who, won = Ledger.open(sys.argv[1], create=False), sys.argv[2], 0\n"
         "for i in range(40):\n"
         "    try:\n"
         "        ledger.reserve('first', f'{who}{i}', 30)\n"
-        "        ledger.lease('first', f'{who}{i}', 30)\n"
+        "        ledger.lease('first', f'{who}{i}', 30, SampledGaussian(0.05, 2.0))\n"
         "        won += 30\n"
         "    except BudgetRefusedError:\n"
         "        pass\n"
@@ -50,7 +51,7 @@ def test_threads_and_processes_racing_never_pass_the_cap(ledger: Ledger, search:
     assert not errors
     state = ledger.search_state(search)
     assert state.leased_steps == won
-    assert state.leased_steps + state.reserved_steps <= state.allowance.step_cap
+    assert state.leased_steps + state.reserved_steps <= state.filter.step_cap
     assert left_steps(state) < 30  # both were stopped by the cap and by nothing else
     ledger.verify_chain()
 
@@ -59,10 +60,11 @@ def test_kill_minus_nine_leaves_every_lease_that_was_answered(ledger: Ledger, se
     script = (
         "import sys\n"
         "from tuner.privacy.ledger.ledger import Ledger\n"
+        "from tuner.privacy.accountant.mechanism import SampledGaussian\n"
         "ledger = Ledger.open(sys.argv[1], create=False)\n"
         "ledger.reserve('first', 'victim', 1000)\n"
         "while True:\n"
-        "    ledger.lease('first', 'victim', 1)\n"
+        "    ledger.lease('first', 'victim', 1, SampledGaussian(0.05, 2.0))\n"
         "    print(1, flush=True)\n"
     )
     victim = subprocess.Popen([sys.executable, "-c", script, ledger.url], stdout=subprocess.PIPE, text=True)

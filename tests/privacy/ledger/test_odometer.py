@@ -6,10 +6,10 @@ from math import inf, isfinite
 from typing import Any
 
 import pytest
-from ledgers import CHEAP, MECHANISM, RELEASE, chained, delta_at, folded, open_search
+from ledgers import CHEAP, MECHANISM, RELEASE, chained, delta_at, folded, lease, open_search
 
 from tuner.privacy.accountant import pld as accounting
-from tuner.privacy.accountant.filters import Allowance, CouponBook, FixedOrder, Sealed, TotalSteps
+from tuner.privacy.accountant.filters import CouponBook, Filter, FixedOrder, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.ledger import odometer
@@ -23,7 +23,7 @@ SPLIT = {"split": {"seed": 1}}
 
 def took(ledger: Ledger, search: str, steps: int, trial: str = "a", pool: str = "training", **more: Any) -> None:  # noqa: ANN401
     ledger.reserve(search, trial, steps, pool=pool, **more)
-    ledger.lease(search, trial, steps, pool=pool)
+    lease(ledger, search, trial, steps, pool=pool)
 
 
 def composed(*parts: tuple[SampledGaussian, int], delta: float = 1e-5) -> float:
@@ -63,7 +63,7 @@ def test_several_searches_are_composed_and_not_added_up(ledger: Ledger) -> None:
 
 
 def test_a_coupon_book_reads_its_own_mixture(ledger: Ledger) -> None:
-    open_search(ledger, "s", allowance=BOOK)
+    open_search(ledger, "s", filter=BOOK)
     took(ledger, "s", 30, "a", mechanism=MECHANISM)
     took(ledger, "s", 20, "b", mechanism=CHEAP)
     assert read_search(ledger.search_state("s")).epsilon == composed((MECHANISM, 30), (CHEAP, 20))
@@ -71,8 +71,8 @@ def test_a_coupon_book_reads_its_own_mixture(ledger: Ledger) -> None:
 
 def test_a_fixed_order_with_many_mechanisms_reads_an_upper_bound_near_the_composition(ledger: Ledger) -> None:
     many = [SampledGaussian(0.01 + number / 2000, 2.0 + number / 7) for number in range(12)]
-    allowance = FixedOrder(8.0, 10**15)
-    open_search(ledger, "s", 4.0, allowance=allowance)
+    filter = FixedOrder(8.0, 10**15)
+    open_search(ledger, "s", 4.0, filter=filter)
     for number, mechanism in enumerate(many):
         took(ledger, "s", 40, f"t{number}", mechanism=mechanism)
     exact = composed(*((mechanism, 40) for mechanism in many))
@@ -100,7 +100,7 @@ def test_fewer_mechanisms_are_never_better_ones() -> None:
 
 
 def test_a_sealed_search_reads_as_its_claim_once_it_began(ledger: Ledger) -> None:
-    open_search(ledger, "s", 2.0, allowance=SEALED)
+    open_search(ledger, "s", 2.0, filter=SEALED)
     assert read_dataset(ledger.dataset_state("digits")).epsilon == 0.0
     ledger.begin_sealed("s")
     assert read_dataset(ledger.dataset_state("digits")).epsilon == 2.0
@@ -110,7 +110,7 @@ def test_a_sealed_search_reads_as_its_claim_once_it_began(ledger: Ledger) -> Non
 
 def test_a_sealed_search_is_composed_with_the_others(ledger: Ledger) -> None:
     """(ε, δ)-DP is dominated by one pair, whose composition with the steps is bracketed by hand."""
-    open_search(ledger, "sealed", 2.0, allowance=SEALED, delta=1e-6)
+    open_search(ledger, "sealed", 2.0, filter=SEALED, delta=1e-6)
     ledger.begin_sealed("sealed")
     open_search(ledger, "s", step_cap=200, epsilon=4.0)
     took(ledger, "s", 200)
@@ -139,10 +139,10 @@ def _by_hand(steps: int, epsilon: float, delta: float, at: float) -> float:
     return high
 
 
-@pytest.mark.parametrize("allowance", [TotalSteps(MECHANISM, 100), SEALED], ids=["steps", "sealed"])
-def test_every_reading_is_finite(ledger: Ledger, monkeypatch: pytest.MonkeyPatch, allowance: Allowance) -> None:
-    open_search(ledger, "s", allowance=allowance)
-    if allowance is SEALED:
+@pytest.mark.parametrize("filter", [TotalSteps(MECHANISM, 100), SEALED], ids=["steps", "sealed"])
+def test_every_reading_is_finite(ledger: Ledger, monkeypatch: pytest.MonkeyPatch, filter: Filter) -> None:
+    open_search(ledger, "s", filter=filter)
+    if filter is SEALED:
         ledger.begin_sealed("s")
     else:
         took(ledger, "s", 5)
@@ -156,15 +156,19 @@ def test_every_reading_is_finite(ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 
 
 def test_more_steps_than_the_accountant_takes_read_as_the_claims() -> None:
-    name = {"sample_rate": CHEAP.sample_rate, "noise_multiplier": CHEAP.noise_multiplier}
+    name = CHEAP.body()
     rows: list[tuple[str, dict[str, Any]]] = []
     for search in "st":
         body = {
-            "search": search, "allowance": TotalSteps(CHEAP, 1_500_000).body(), "epsilon": 30.0, "delta": 1e-6,
+            "search": search, "filter": TotalSteps(CHEAP, 1_500_000).body(), "epsilon": 30.0, "delta": 1e-6,
             "fingerprint": None, "details": {}, "validation": None, "unit": "record", "user": "ada", "units": None,
         }  # fmt: skip
-        asked = {"search": search, "trial": "a", "steps": 1_500_000, "pool": "training"}
-        rows += [("open_search", body), ("reserve", {**asked, "mechanism": name}), ("lease", asked)]
+        asked = {"search": search, "trial": "a", "steps": 1_500_000, "pool": "training", "mechanism": name}
+        rows += [
+            ("open_search", body),
+            ("reserve", {**asked, "mechanism": name}),
+            ("lease", {**asked, "mechanism": name}),
+        ]
     assert read_dataset(folded(chained(rows))).epsilon == 60.0
 
 
@@ -214,9 +218,7 @@ def test_searches_that_never_say_how_they_split_are_not_taken_to_split_alike(led
 
 def test_a_sealed_search_counts_once_for_either_side(ledger: Ledger) -> None:
     sealed_scores = Sealed(SEALED.law, 60, ((RELEASE, 1),))
-    open_search(
-        ledger, "s", 2.0, allowance=SEALED, validation=sealed_scores, validation_claim=(1.0, 1e-6), details=SPLIT
-    )
+    open_search(ledger, "s", 2.0, filter=SEALED, validation=sealed_scores, validation_claim=(1.0, 1e-6), details=SPLIT)
     ledger.begin_sealed("s")
     scored(ledger, "t", {"split": "another"})
     reading = read_dataset(ledger.dataset_state("digits"))

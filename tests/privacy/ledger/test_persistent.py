@@ -15,7 +15,7 @@ from tuner.privacy.ledger.persistent import Persistent
 def test_every_version_is_the_dict_of_its_moment(first: dict[int, int], changes: list[tuple[int, int]]) -> None:
     versions, models = [Persistent(first)], [dict(first)]
     for key, value in changes:
-        versions.append(versions[-1].having(key, value))
+        versions.append(versions[-1].with_item(key, value))
         models.append({**models[-1], key: value})
     for version, model in zip(versions, models, strict=True):
         assert dict(version) == model == version
@@ -38,7 +38,7 @@ def test_a_change_copies_far_less_than_all() -> None:
     mapping: Persistent[int, int] = Persistent({key: key for key in range(10_000)})
     copies = 0
     for key in range(200):
-        changed = mapping.having(key, 0)
+        changed = mapping.with_item(key, 0)
         copies += changed._shared is not mapping._shared
         mapping = changed
     assert copies == 1  # √10000 changes fit beside the shared part

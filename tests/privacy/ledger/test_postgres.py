@@ -14,7 +14,7 @@ from postgres_server import PostgresServer
 from tuner.errors import InputError, LedgerCorruptError, LedgerError
 from tuner.privacy.accountant.filters import TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.ledger.ledger import Cap, Ledger
+from tuner.privacy.ledger.ledger import DatasetCap, Ledger
 from tuner.privacy.ledger.stores import absolute_url, open_store, store_exists
 from tuner.privacy.ledger.stores import postgresql as store_postgres
 
@@ -59,16 +59,17 @@ def test_a_server_killed_amid_leases_loses_nothing_that_was_answered(victim: Pos
     """Three kills, hard and harder; the sweep stops each time, and goes on when the server is back."""
     url = victim.emptied()
     ledger = Ledger.open(url)
-    ledger.open_search("digits", "first", allowance=STEPS, epsilon=4.0, delta=1e-5)
+    ledger.open_search("digits", "first", filter=STEPS, epsilon=4.0, delta=1e-5)
     code = (
         "import sys\n"
         "from tuner.errors import LedgerError\n"
         "from tuner.privacy.ledger.ledger import Ledger\n"
+        "from tuner.privacy.accountant.mechanism import SampledGaussian\n"
         "ledger = Ledger.open(sys.argv[1], create=False)\n"
         "ledger.reserve('first', sys.argv[2], 300)\n"
         "try:\n"
         "    for _ in range(300):\n"
-        "        ledger.lease('first', sys.argv[2], 1)\n"
+        "        ledger.lease('first', sys.argv[2], 1, SampledGaussian(0.05, 2.0))\n"
         "        print(1, flush=True)\n"
         "except LedgerError as error:\n"
         "    print(error)\n"
@@ -121,7 +122,7 @@ def test_a_lock_that_never_comes_is_an_error(ledger: Ledger, url: str, monkeypat
         monkeypatch.setattr(store_postgres, "_WRITE", impatient)
         with raises_code(LedgerError, "ledger-busy"):
             ledger.set_cap("digits", 9.0, 1e-4)
-        assert ledger.cap("digits") == Cap(8.0, 1e-4)
+        assert ledger.cap("digits") == DatasetCap(8.0, 1e-4)
 
 
 def test_settings_of_role_and_database_change_nothing(postgres: PostgresServer) -> None:
@@ -146,7 +147,7 @@ def test_settings_of_role_and_database_change_nothing(postgres: PostgresServer) 
     with store.reading() as connection:
         assert connection.exec_driver_sql("SHOW transaction_isolation").scalar_one() == "repeatable read"
     ledger.set_cap("digits", 9.0, 1e-4)
-    assert Ledger.open(url).cap("digits") == Cap(9.0, 1e-4)
+    assert Ledger.open(url).cap("digits") == DatasetCap(9.0, 1e-4)
 
 
 def test_another_programs_tables_are_left_alone(postgres: PostgresServer) -> None:
@@ -175,7 +176,7 @@ def test_a_server_that_is_down_is_an_error_and_no_fresh_start(victim: PostgresSe
         with raises_code(LedgerError, "ledger-unavailable"):
             use()
     victim.start()
-    assert ledger.cap("digits") == Cap(8.0, 1e-4)
+    assert ledger.cap("digits") == DatasetCap(8.0, 1e-4)
     ledger.set_cap("digits", 9.0, 1e-4)
 
 
@@ -190,7 +191,7 @@ def test_a_server_without_fsync_is_refused_for_charges_only(victim: PostgresServ
     ledger.set_cap("digits", 8.0, 1e-4)
     victim.stop()
     victim.start("fsync=off")
-    assert ledger.cap("digits") == Cap(8.0, 1e-4)
+    assert ledger.cap("digits") == DatasetCap(8.0, 1e-4)
     with raises_code(LedgerError, "ledger-not-durable"):
         ledger.set_cap("digits", 9.0, 1e-4)
     victim.stop()
@@ -269,7 +270,7 @@ def test_a_full_disk_is_an_error_and_the_ledger_lives_on(postgres: PostgresServe
     with raises_code(LedgerError, "ledger-disk-full"):
         ledger.set_cap("digits", 9.0, 1e-4)
     postgres.sql("DROP TRIGGER full_disk ON heads", url)
-    assert ledger.cap("digits") == Cap(8.0, 1e-4)
+    assert ledger.cap("digits") == DatasetCap(8.0, 1e-4)
     ledger.verify_chain()
 
 
@@ -300,15 +301,15 @@ def test_rights_decide_who_reads_who_charges_and_who_makes(postgres: PostgresSer
 
     reader = Ledger.open(own[reading])
     reader.verify_chain()
-    assert reader.cap("digits") == Cap(8.0, 1e-4)
+    assert reader.cap("digits") == DatasetCap(8.0, 1e-4)
     with raises_code(LedgerError, "ledger-not-granted"):
-        reader.open_search("digits", "first", allowance=STEPS, epsilon=4.0, delta=1e-5)
+        reader.open_search("digits", "first", filter=STEPS, epsilon=4.0, delta=1e-5)
 
     trainer = Ledger.open(own[training], create=False)
     assert trainer.user() == training
-    trainer.open_search("digits", "first", allowance=STEPS, epsilon=4.0, delta=1e-5)
+    trainer.open_search("digits", "first", filter=STEPS, epsilon=4.0, delta=1e-5)
     trainer.reserve("first", "a", 2)
-    trainer.lease("first", "a", 1)
+    trainer.lease("first", "a", 1, STEPS.mechanism)
     trainer.verify_chain()
     assert owner.search_state("first").leased_steps == 1
 

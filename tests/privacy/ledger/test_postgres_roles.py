@@ -10,7 +10,7 @@ from tuner.errors import LedgerCorruptError, LedgerError
 from tuner.privacy.accountant.filters import TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.ledger.entries import canonical, entry_hash
-from tuner.privacy.ledger.ledger import Cap, Ledger
+from tuner.privacy.ledger.ledger import DatasetCap, Ledger
 from tuner.privacy.ledger.stores import Backend, Store, open_store
 from tuner.privacy.ledger.stores import postgresql as store_postgres
 
@@ -67,7 +67,7 @@ def by_hand(postgres: PostgresServer, url: str, kind: str, body: dict[str, objec
 
 def opened(ledger: Ledger, *, user: object) -> dict[str, object]:
     """The body of a search's opening, for another user."""
-    ledger.open_search("digits", "model", allowance=STEPS, epsilon=4.0, delta=1e-5)
+    ledger.open_search("digits", "model", filter=STEPS, epsilon=4.0, delta=1e-5)
     bodies = [entry.data for entry, _ in ledger.entries("digits") if entry.kind == "open_search"]
     body = {**bodies[-1], "search": "forged", "user": user}
     ledger.close_search("model")
@@ -85,16 +85,16 @@ def test_caps_and_shares_are_set_by_the_owner_alone(ledger: Ledger, trainer: str
     ledger.grant("digits", "somebody", 4.0, 1e-5)  # the control: the owner, whose name is nobody's share
     with raises_code(LedgerError, "ledger-not-owner"):
         other.revoke("digits", "somebody")
-    assert other.cap("digits") == Cap(8.0, 1e-4)
+    assert other.cap("digits") == DatasetCap(8.0, 1e-4)
 
 
 def test_a_search_is_of_the_role_that_opens_it(ledger: Ledger, trainer: str) -> None:
     other = Ledger.open(trainer, create=False)
     for each, name in ((other, ledger.user()), (ledger, other.user())):
         with raises_code(LedgerError, "ledger-other-user"):
-            each.open_search("digits", "theirs", allowance=STEPS, epsilon=4.0, delta=1e-5, user=name)
+            each.open_search("digits", "theirs", filter=STEPS, epsilon=4.0, delta=1e-5, user=name)
     for each in (other, ledger):
-        each.open_search("digits", each.user(), allowance=STEPS, epsilon=4.0, delta=1e-5, user=each.user())
+        each.open_search("digits", each.user(), filter=STEPS, epsilon=4.0, delta=1e-5, user=each.user())
         assert ledger.search_state(each.user()).user == each.user()
 
 
@@ -166,7 +166,7 @@ def test_a_program_that_does_not_ask_first_is_told_what_the_server_said(
     with raises_code(LedgerError, "ledger-not-owner"):
         other.set_cap("digits", 99.0, 1e-4)
     with raises_code(LedgerError, "ledger-not-owner"):
-        other.open_search("digits", "x", allowance=STEPS, epsilon=4.0, delta=1e-5, user="nobody")
+        other.open_search("digits", "x", filter=STEPS, epsilon=4.0, delta=1e-5, user="nobody")
 
 
 def test_a_member_of_the_owner_sets_caps_under_a_name_of_its_own(postgres: PostgresServer) -> None:
@@ -178,7 +178,7 @@ def test_a_member_of_the_owner_sets_caps_under_a_name_of_its_own(postgres: Postg
     Ledger.open(postgres.url(name, team)).set_cap("digits", 8.0, 1e-4)
     member = Ledger.open(postgres.url(name, person))
     member.set_cap("digits", 9.0, 1e-4)
-    member.open_search("digits", "first", allowance=STEPS, epsilon=4.0, delta=1e-5)
+    member.open_search("digits", "first", filter=STEPS, epsilon=4.0, delta=1e-5)
     assert member.search_state("first").user == person
     postgres.sql(f"GRANT USAGE ON SCHEMA dp_tuner TO {guest}", url)
     postgres.sql(f"GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA dp_tuner TO {guest}", url)

@@ -7,6 +7,7 @@ import pickle
 from math import isfinite
 
 import pytest
+from errors_helper import raises_code
 from ledgers import CHEAP, MECHANISM, RELEASE, head_of, open_search
 
 from tuner.errors import BudgetRefusedError, InputError, LedgerError
@@ -15,11 +16,16 @@ from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, Tot
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.ledger.ledger import Ledger
-from tuner.privacy.ledger.search_budget import BudgetView, LedgerCharge, Outstanding, SearchBudget
+from tuner.privacy.ledger.search_budget import BudgetView, LedgerCharge, Reserved, SearchBudget
 from tuner.study.types import Ask
 
 BOOK = CouponBook(((MECHANISM, 10), (CHEAP, 20)))
 SEALED = Sealed(RunLaw(name="geometric", mean=2.0, shape=1.0), 60, ((CHEAP, 5),))
+
+
+def of(mechanism: SampledGaussian) -> dict[str, float]:
+    """What a trainer that uses this mechanism names at each lease."""
+    return mechanism.body()
 
 
 def asked(mechanism: SampledGaussian, steps: int, releases: int = 0) -> Ask:
@@ -28,9 +34,7 @@ def asked(mechanism: SampledGaussian, steps: int, releases: int = 0) -> Ask:
 
 @pytest.fixture
 def scored(ledger: Ledger) -> SearchBudget:
-    open_search(
-        ledger, "s", allowance=BOOK, validation=TotalSteps(RELEASE, 6), validation_claim=(1.0, 1e-6), epsilon=4.0
-    )
+    open_search(ledger, "s", filter=BOOK, validation=TotalSteps(RELEASE, 6), validation_claim=(1.0, 1e-6), epsilon=4.0)
     return SearchBudget(ledger, "s")
 
 
@@ -41,7 +45,7 @@ def test_budget_view_and_charge(ledger: Ledger, search: str) -> None:
     assert not budget.fits(Ask(1, releases=1))
     budget.reserve("a", Ask(50))
     charge = pickle.loads(pickle.dumps(budget.charge_for("a")))
-    charge.lease(30)
+    charge.lease(30, **of(MECHANISM))
     assert (charge.leased(), charge.released()) == (30, 0)
     view = budget.view()
     assert (view.spent_steps, view.reserved_steps, view.left_steps, view.step_cap) == (30, 20, 950, 1000)
@@ -51,7 +55,7 @@ def test_budget_view_and_charge(ledger: Ledger, search: str) -> None:
     assert budget.charged_steps("a") == 30
     budget.settle("a", 30)
     with pytest.raises(LedgerError):
-        charge.lease(1)
+        charge.lease(1, **of(MECHANISM))
 
 
 def test_it_fits_exactly_when_it_can_be_reserved(scored: SearchBudget) -> None:
@@ -79,15 +83,15 @@ def test_steps_and_scores_are_asked_for_together(scored: SearchBudget) -> None:
     scored.reserve("a", Ask(0, releases=1))
     scored.reserve("a", Ask(2))  # its own mechanism
     charge = scored.charge_for("a")
-    charge.lease(5)
-    charge.release()
-    charge.release(2)
+    charge.lease(5, **of(MECHANISM))
+    charge.release(noise=RELEASE.noise_multiplier)
+    charge.release(2, noise=RELEASE.noise_multiplier)
     assert (charge.leased(), charge.released()) == (5, 3)
     with pytest.raises(BudgetRefusedError):
-        charge.release()
-    assert scored.outstanding() == {"a": Outstanding(1, 0), "b": Outstanding(4, 0)}
+        charge.release(noise=RELEASE.noise_multiplier)
+    assert scored.outstanding() == {"a": Reserved(1, 0), "b": Reserved(4, 0)}
     scored.settle("a", 5)
-    assert scored.outstanding() == {"b": Outstanding(4, 0)}
+    assert scored.outstanding() == {"b": Reserved(4, 0)}
     view = scored.view()
     assert view.validation is not None
     assert (view.validation.spent_steps, view.validation.step_cap, view.validation.left_steps) == (3, 6, 3)
@@ -97,7 +101,7 @@ def test_steps_and_scores_are_asked_for_together(scored: SearchBudget) -> None:
 
 def test_a_trial_that_has_only_scores_is_outstanding_too(scored: SearchBudget) -> None:
     scored.reserve("a", Ask(0, releases=2))
-    assert scored.outstanding() == {"a": Outstanding(0, 2)}
+    assert scored.outstanding() == {"a": Reserved(0, 2)}
 
 
 def test_asking_for_nothing_fits_and_writes_nothing(ledger: Ledger, scored: SearchBudget) -> None:
@@ -105,18 +109,18 @@ def test_asking_for_nothing_fits_and_writes_nothing(ledger: Ledger, scored: Sear
     assert scored.fits(Ask(0))
     scored.reserve("a", Ask(0))
     assert head_of(ledger) == before
-    with pytest.raises(InputError, match="releases must be"):
+    with raises_code(InputError, "count-out-of-range"):
         scored.reserve("a", Ask(1, releases=-1))
 
 
 def test_the_bar_of_a_coupon_book_weighs_its_coupons(ledger: Ledger) -> None:
     loud = SampledGaussian(0.1, 1.5)
-    open_search(ledger, "s", allowance=CouponBook(((loud, 10), (CHEAP, 100))))
+    open_search(ledger, "s", filter=CouponBook(((loud, 10), (CHEAP, 100))))
     budget = SearchBudget(ledger, "s")
     budget.reserve("a", asked(CHEAP, 100))
     quiet = budget.view()
     budget.reserve("b", asked(loud, 10))
-    budget.charge_for("b").lease(10)
+    budget.charge_for("b").lease(10, **of(loud))
     view = budget.view()
     assert quiet.reserved < 0.2 < 0.8 < view.spent  # a tenth of the coupons, and nearly all of the loss
     assert view.spent + view.reserved == pytest.approx(1.0)
@@ -124,16 +128,16 @@ def test_the_bar_of_a_coupon_book_weighs_its_coupons(ledger: Ledger) -> None:
 
 
 def test_the_bar_of_a_fixed_order_is_its_divergence(ledger: Ledger) -> None:
-    allowance = FixedOrder.of(order=8.0, epsilon=2.0, delta=1e-5)
-    assert allowance is not None
-    open_search(ledger, "s", 2.0, allowance=allowance)
+    filter = FixedOrder.of(order=8.0, epsilon=2.0, delta=1e-5)
+    assert filter is not None
+    open_search(ledger, "s", 2.0, filter=filter)
     budget = SearchBudget(ledger, "s")
     assert not budget.fits(Ask(1))  # whose mechanism?
-    most = allowance.budget // allowance.price(MECHANISM)
+    most = filter.budget // filter.price(MECHANISM)
     assert budget.fits(asked(MECHANISM, most))
     assert not budget.fits(asked(MECHANISM, most + 1))
     budget.reserve("a", asked(MECHANISM, most))
-    budget.charge_for("a").lease(most // 2)
+    budget.charge_for("a").lease(most // 2, **of(MECHANISM))
     view = budget.view()
     assert (view.step_cap, view.left_steps) == (None, None)
     assert view.spent == pytest.approx(0.5, abs=1 / most)
@@ -142,7 +146,7 @@ def test_the_bar_of_a_fixed_order_is_its_divergence(ledger: Ledger) -> None:
 
 
 def test_the_bar_of_a_sealed_search_tells_only_whether_it_began(ledger: Ledger) -> None:
-    open_search(ledger, "s", allowance=SEALED)
+    open_search(ledger, "s", filter=SEALED)
     budget = SearchBudget(ledger, "s")
     before = budget.view()
     assert (before.spent, before.left, before.epsilon_spent, before.step_cap) == (0.0, 1.0, 0.0, None)
@@ -158,7 +162,7 @@ def test_what_one_run_cost_is_of_its_own_mechanism(scored: SearchBudget) -> None
     scored.reserve("b", asked(MECHANISM, 10))
     assert scored.trial_epsilon("a", 20) == accounting.epsilon(CHEAP, 20, 1e-5)
     assert scored.trial_epsilon("b", 10) == accounting.epsilon(MECHANISM, 10, 1e-5)
-    with pytest.raises(LedgerError, match="one mechanism"):
+    with raises_code(LedgerError, "mechanism-not-named"):
         scored.trial_epsilon("unknown", 1)
     with pytest.raises(InputError):
         scored.trial_epsilon("a", -1)
@@ -167,15 +171,15 @@ def test_what_one_run_cost_is_of_its_own_mechanism(scored: SearchBudget) -> None
 def test_steps_of_several_trials_are_composed_each_with_its_own_mechanism(scored: SearchBudget) -> None:
     scored.reserve("a", asked(CHEAP, 20))
     scored.reserve("b", asked(MECHANISM, 10))
-    scored.charge_for("a").lease(15)
-    scored.charge_for("b").lease(10)
+    scored.charge_for("a").lease(15, **of(CHEAP))
+    scored.charge_for("b").lease(10, **of(MECHANISM))
     assert scored.steps_epsilon({}) == scored.steps_epsilon({"a": 0}) == 0.0
     assert scored.steps_epsilon({"a": 15, "b": 10}) == scored.view().epsilon_spent
     assert scored.steps_epsilon({"a": 7}) == accounting.epsilon(CHEAP, 7, 1e-5)
     more = scored.steps_epsilon({"a": 30, "b": 12})
     assert more == accounting.epsilon_composed([(CHEAP, 30), (MECHANISM, 12)], 1e-5)
     assert more > scored.view().epsilon_spent
-    with pytest.raises(LedgerError, match="one mechanism"):
+    with raises_code(LedgerError, "mechanism-not-named"):
         scored.steps_epsilon({"a": 15, "unknown": 1})
     with pytest.raises(InputError):
         scored.steps_epsilon({"a": -1})
@@ -190,7 +194,7 @@ def test_no_number_that_is_shown_of_leased_steps_is_infinite(ledger: Ledger, mon
     open_search(ledger, "s")
     budget = SearchBudget(ledger, "s")
     budget.reserve("a", Ask(5))
-    budget.charge_for("a").lease(5)
+    budget.charge_for("a").lease(5, **of(MECHANISM))
     monkeypatch.setattr("tuner.privacy.ledger.search_budget.epsilon", lambda *_: float("inf"))
     assert budget.trial_epsilon("a", 5) == 4.0
     assert not isfinite(budget.trial_epsilon("a", 6))
@@ -199,7 +203,7 @@ def test_no_number_that_is_shown_of_leased_steps_is_infinite(ledger: Ledger, mon
 def test_each_process_opens_the_ledger_for_itself(ledger: Ledger, search: str) -> None:
     ledger.reserve(search, "a", 10)
     charge = LedgerCharge(ledger.url, search, "a")
-    charge.lease(1)
+    charge.lease(1, **of(MECHANISM))
     first = charge._ledger()
     assert charge._ledger() is first
     charge._opened = (os.getpid() + 1, first)  # as after a fork
@@ -208,7 +212,7 @@ def test_each_process_opens_the_ledger_for_itself(ledger: Ledger, search: str) -
 
 
 def test_a_budget_is_of_a_search_that_is_there(ledger: Ledger) -> None:
-    with pytest.raises(LedgerError, match="must be in the ledger"):
+    with raises_code(LedgerError, "search-not-found"):
         SearchBudget(ledger, "nowhere")
 
 
@@ -218,26 +222,21 @@ def test_a_view_of_nothing_is_nothing(ledger: Ledger, search: str) -> None:
     assert (view.spent, view.reserved, view.left, view.epsilon_spent) == (0.0, 0.0, 1.0, 0.0)
 
 
-def test_a_trial_trains_what_was_reserved_for_it(scored: SearchBudget, ledger: Ledger, search: str) -> None:
+def test_a_trial_releases_the_scores_that_were_reserved_for_it(
+    scored: SearchBudget, ledger: Ledger, search: str
+) -> None:
     scored.reserve("a", asked(CHEAP, 5, releases=2))
-    promised = {
-        "sample_rate": CHEAP.sample_rate,
-        "noise_multiplier": CHEAP.noise_multiplier,
-        "score_noise": RELEASE.noise_multiplier,
-    }
-    scored.hold("a", **promised)
-    for key, value in promised.items():
-        for other in (value / 2, None) if key == "score_noise" else (value / 2,):
-            with pytest.raises(LedgerError, match="reserved for it"):
-                scored.hold("a", **{**promised, key: other})
-    with pytest.raises(LedgerError, match="reserved for it"):
-        scored.hold("b", **promised)
+    charge = scored.charge_for("a")
+    with raises_code(LedgerError, "mechanism-not-reserved"):
+        charge.release(noise=RELEASE.noise_multiplier / 2)
+    with raises_code(LedgerError, "mechanism-not-reserved"):
+        charge.lease(1, **of(MECHANISM))
+    charge.release(noise=RELEASE.noise_multiplier)
+    assert (charge.leased(), charge.released()) == (0, 1)
     open_budget = SearchBudget(ledger, search)
     open_budget.reserve("a", Ask(5))
-    mechanism = {"sample_rate": MECHANISM.sample_rate, "noise_multiplier": MECHANISM.noise_multiplier}
-    open_budget.hold("a", **mechanism, score_noise=None)
-    with pytest.raises(LedgerError, match="outside its guarantee"):
-        open_budget.hold("a", **mechanism, score_noise=3.0)
+    with raises_code(LedgerError, "pool-unknown"):
+        open_budget.charge_for("a").release(noise=3.0)
 
 
 def test_a_trial_that_was_cut_off_is_told_so(ledger: Ledger, search: str) -> None:
@@ -248,7 +247,7 @@ def test_a_trial_that_was_cut_off_is_told_so(ledger: Ledger, search: str) -> Non
     budget.reserve("a", Ask(50))
     assert charge.restarts() == 0
     for restart in (1, 2):
-        charge.lease(40)
+        charge.lease(40, **of(MECHANISM))
         budget.reserve("a", Ask(40))
         assert charge.restarts() == restart
     assert budget.charge_for("b").restarts() == 0

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 from errors_helper import raises_code
-from ledgers import left_steps
+from ledgers import lease, left_steps
 from store_backdoors import Backdoor, PostgresBackdoor, SqliteBackdoor
 
 from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError, LedgerError
 from tuner.privacy.accountant.filters import TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.ledger.entries import GENESIS, Entry, entry_hash
-from tuner.privacy.ledger.ledger import Cap, Ledger
+from tuner.privacy.ledger.ledger import DatasetCap, Ledger
 from tuner.privacy.ledger.stores import Store, absolute_url, open_store, store_exists
 
 STEPS = TotalSteps(SampledGaussian(0.05, 2.0), 1000)
@@ -39,9 +39,9 @@ def store(door: Backdoor) -> Store:
 @pytest.fixture
 def used(door: Backdoor) -> Ledger:
     ledger = Ledger.open(door.url)
-    ledger.open_search("digits", "first", allowance=STEPS, epsilon=4.0, delta=1e-5)
+    ledger.open_search("digits", "first", filter=STEPS, epsilon=4.0, delta=1e-5)
     ledger.reserve("first", "a", 100)
-    ledger.lease("first", "a", 60)
+    lease(ledger, "first", "a", 60)
     ledger.settle("first", "a", 60)
     return ledger
 
@@ -239,11 +239,12 @@ def test_two_processes_racing_for_one_budget_see_each_other(door: Backdoor, used
         "import sys\n"
         "from tuner.errors import BudgetRefusedError\n"
         "from tuner.privacy.ledger.ledger import Ledger\n"
+        "from tuner.privacy.accountant.mechanism import SampledGaussian\n"
         "ledger, won = Ledger.open(sys.argv[1], create=False), 0\n"
         "for i in range(40):\n"
         "    try:\n"
         "        ledger.reserve('first', sys.argv[2] + str(i), 30)\n"
-        "        ledger.lease('first', sys.argv[2] + str(i), 30)\n"
+        "        ledger.lease('first', sys.argv[2] + str(i), 30, SampledGaussian(0.05, 2.0))\n"
         "        won += 30\n"
         "    except BudgetRefusedError:\n"
         "        pass\n"
@@ -270,7 +271,7 @@ def test_two_sweeps_that_open_at_once_do_not_both_fit_the_last_room(door: Backdo
         "print('ready', flush=True)\n"
         "sys.stdin.readline()\n"
         "try:\n"
-        "    ledger.open_search('digits', sys.argv[2], allowance=steps, epsilon=4.0, delta=1e-5)\n"
+        "    ledger.open_search('digits', sys.argv[2], filter=steps, epsilon=4.0, delta=1e-5)\n"
         "    print('in')\n"
         "except BudgetRefusedError:\n"
         "    print('out')\n"
@@ -289,10 +290,11 @@ def test_kill_minus_nine_of_a_client_leaves_every_lease_that_was_answered(door: 
     code = (
         "import sys\n"
         "from tuner.privacy.ledger.ledger import Ledger\n"
+        "from tuner.privacy.accountant.mechanism import SampledGaussian\n"
         "ledger = Ledger.open(sys.argv[1], create=False)\n"
         "ledger.reserve('first', 'victim', 900)\n"
         "while True:\n"
-        "    ledger.lease('first', 'victim', 1)\n"
+        "    ledger.lease('first', 'victim', 1, SampledGaussian(0.05, 2.0))\n"
         "    print(1, flush=True)\n"
     )
     victim = child(code, door.url)
@@ -397,6 +399,6 @@ def test_another_ledger_in_its_place_stops_who_used_it(door: Backdoor, used: Led
 def test_the_ledger_says_who_charges_and_which_it_is(door: Backdoor) -> None:
     ledger = Ledger.open(door.url)
     ledger.set_cap("digits", 1.0, 1e-5)
-    assert ledger.cap("digits") == Cap(1.0, 1e-5)
+    assert ledger.cap("digits") == DatasetCap(1.0, 1e-5)
     assert ledger.id == open_store(door.url, create=False).ledger_id
     assert ledger.user() == open_store(door.url, create=False).user()

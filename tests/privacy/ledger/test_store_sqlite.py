@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from errors_helper import raises_code
-from ledgers import open_search
+from ledgers import lease, open_search
 
 from tuner.errors import InputError, LedgerCorruptError
 from tuner.privacy.ledger.ledger import Ledger
@@ -36,7 +36,7 @@ def lay(path: Path) -> Path:
     ledger = Ledger.open(f"sqlite:///{path}")
     open_search(ledger, "first", step_cap=1000)
     ledger.reserve("first", "a", 100)
-    ledger.lease("first", "a", 60)
+    lease(ledger, "first", "a", 60)
     return path
 
 

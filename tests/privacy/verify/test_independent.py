@@ -317,12 +317,12 @@ def test_a_delta_out_of_range_is_refused(delta: float) -> None:
         brackets(TOTAL, [delta])
 
 
-def test_an_allowance_of_another_kind_is_refused() -> None:
+def test_an_filter_of_another_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="known kind"):
         brackets({"kind": "endless"}, [1e-5])
 
 
-def test_steps_are_held_against_their_allowance() -> None:
+def test_steps_are_held_against_their_filter() -> None:
     assert within(TOTAL, [(RATE, 1.1, 7000), (RATE, 1.1, 6)]).ok
     assert within(TOTAL, [(RATE, 1.1, 7007)]).ok is False
     assert within(TOTAL, [(RATE, 1.0, 1)]).ok is False

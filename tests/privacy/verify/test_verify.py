@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from card_fakes import KINDS, charged
+from ledgers import lease
 
 from tuner.errors import VerificationError
 from tuner.privacy.accountant.filters import CouponBook, Sealed
@@ -28,6 +29,9 @@ from tuner.privacy.verify import verify as verifying
 from tuner.privacy.verify.accountant import loss as independent_loss
 from tuner.privacy.verify.accountant.entries_recount import recount
 from tuner.privacy.verify.verify import Check, Report, verify
+
+STEP = {"sample_rate": 0.05, "noise_multiplier": 2.0}
+SCORE = {"sample_rate": 1.0, "noise_multiplier": 60.0}
 
 
 @pytest.fixture
@@ -84,7 +88,7 @@ def test_opacus_is_one_more_opinion(ledger: Ledger, issued: dict[str, Any]) -> N
 def test_it_still_holds_after_the_ledger_went_on(ledger: Ledger, issued: dict[str, Any]) -> None:
     ledger.reopen_search("first")
     ledger.reserve("first", "c", 10)
-    ledger.lease("first", "c", 10)
+    lease(ledger, "first", "c", 10)
     assert verify(card_text(issued), ledger).ok
 
 
@@ -108,8 +112,8 @@ def test_every_changed_digit_of_the_card_is_refused(ledger: Ledger, issued: dict
     [
         (("claim", "delta"), 1e-6, "claim.delta is 1e-06 and should be 1e-05"),
         (("claim", "epsilon"), 3.0, "claim.epsilon is 3 and should be 4"),
-        (("training_cap", "allowance", "step_cap"), 999, "allowance.step_cap is 999 and should be 1000"),
-        (("training_cap", "allowance", "noise_multiplier"), 2.1, "noise_multiplier is 2.1 and should be 2"),
+        (("training_cap", "filter", "step_cap"), 999, "filter.step_cap is 999 and should be 1000"),
+        (("training_cap", "filter", "noise_multiplier"), 2.1, "noise_multiplier is 2.1 and should be 2"),
         (("training_cap", "epsilon_at_cap"), 1.0, "less is claimed than holds"),
         (("winner", "single_run_epsilon"), 0.5, "winner.single_run_epsilon is 0.5 and should be"),
         (("winner", "trial"), "zzz", "must have leased steps"),
@@ -140,8 +144,8 @@ def test_it_says_which_number_and_what_it_should_be(
         ("sealed", ("winner", "noise_multiplier"), 3.0),
         ("sealed", ("claim", "law_of_the_number_of_runs", "name"), "logarithmic"),
         ("sealed", ("claim", "mode"), "composition"),
-        ("coupon_book", ("training_cap", "allowance", "coupons"), []),
-        ("fixed_order", ("training_cap", "allowance", "order"), 9.0),
+        ("coupon_book", ("training_cap", "filter", "coupons"), []),
+        ("fixed_order", ("training_cap", "filter", "order"), 9.0),
         ("validation", ("validation_cap", "noise"), [600.0]),
         ("validation", ("validation_cap",), None),
         ("validation", ("validation_cap", "epsilon_at_cap"), 0.1),
@@ -162,9 +166,9 @@ def test_an_accountant_that_errs_twice_alike_is_found_out(
 ) -> None:
     """What only an accountant of its own can tell: the numbers follow from the ledger, and are wrong."""
     facts = charged(ledger, kind)
-    allowance = type(KINDS[kind]["allowance"])
-    real = allowance.claim
-    monkeypatch.setattr(allowance, "claim", lambda self, delta: factor * real(self, delta))
+    filter = type(KINDS[kind]["filter"])
+    real = filter.claim
+    monkeypatch.setattr(filter, "claim", lambda self, delta: factor * real(self, delta))
     card = issue_card(ledger, facts)
     report = verify(card, ledger)
     assert "numbers from the ledger" not in failed(report)
@@ -334,10 +338,12 @@ def test_the_entries_are_counted_again_by_another_program(ledger: Ledger) -> Non
     assert searches["first"].steps("training") == [(0.05, 2.0, 180)]
     assert searches["first"].steps("validation") == [(1.0, 60.0, 8)]
     assert (float(epsilon), float(delta)) == (4.0, 1e-5)
-    more = [*entries, ("lease", {"search": "first", "trial": "a", "steps": 821, "pool": "training"})]
+    more = [*entries, ("lease", {"search": "first", "trial": "a", "steps": 821, "pool": "training", "mechanism": STEP})]
     assert recount(more)[0]["first"].steps("training") == [(0.05, 2.0, 1001)]
-    with pytest.raises(ValueError, match="no mechanism"):
-        recount([*entries, ("lease", {"search": "first", "trial": "new", "steps": 1, "pool": "training"})])
+    for trial, mechanism in (("new", STEP), ("a", SCORE)):
+        said = {"search": "first", "trial": trial, "steps": 1, "pool": "training", "mechanism": mechanism}
+        with pytest.raises(ValueError, match="did not reserve"):
+            recount([*entries, ("lease", said)])
 
 
 @pytest.mark.parametrize(
@@ -345,22 +351,22 @@ def test_the_entries_are_counted_again_by_another_program(ledger: Ledger) -> Non
     [
         (
             "total_steps",
-            ("lease", {"search": "first", "trial": "a", "steps": 821, "pool": "training"}),
+            ("lease", {"search": "first", "trial": "a", "steps": 821, "pool": "training", "mechanism": STEP}),
             "cap of training",
         ),
         (
             "coupon_book",
-            ("lease", {"search": "first", "trial": "a", "steps": 121, "pool": "training"}),
+            ("lease", {"search": "first", "trial": "a", "steps": 121, "pool": "training", "mechanism": STEP}),
             "cap of training",
         ),
         (
             "fixed_order",
-            ("lease", {"search": "first", "trial": "a", "steps": 10**6, "pool": "training"}),
+            ("lease", {"search": "first", "trial": "a", "steps": 10**6, "pool": "training", "mechanism": STEP}),
             "cap of training",
         ),
         (
             "validation",
-            ("lease", {"search": "first", "trial": "a", "steps": 33, "pool": "validation"}),
+            ("lease", {"search": "first", "trial": "a", "steps": 33, "pool": "validation", "mechanism": SCORE}),
             "cap of validation",
         ),
         ("sealed", ("begin", {"search": "first"}), "cap of training"),

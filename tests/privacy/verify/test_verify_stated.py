@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from card_fakes import FACTS, KINDS, MECHANISM, charged
+from ledgers import lease
 
 from tuner.privacy.card.card import card_hash, card_text, issue_card
 from tuner.privacy.card.page import render_markdown
@@ -91,7 +92,7 @@ def test_a_card_names_the_method_the_model_and_the_split_of_its_search(ledger: L
     details = {"method": "dplis", "model": "logistic_regression", "split": split}
     ledger.open_search("digits", "first", delta=1e-5, details=details, **KINDS["total_steps"])
     ledger.reserve("first", "a", 10)
-    ledger.lease("first", "a", 10)
+    lease(ledger, "first", "a", 10)
     card = issue_card(ledger, replace(FACTS, validation={**FACTS.validation, "key": split}))
     assert verify(card, ledger).ok
     for path, value in (("configuration.model", "resnet"), ("configuration.method", "x"), ("validation.key.seed", 1)):

@@ -25,7 +25,7 @@ from trainables.rungs import MakeTraining
 from trainables.trial import FAILED, METRICS, REQUEST, STEP, TrialRequest, TrialTrainable
 from tuner.errors import TunerError
 from tuner.executors.base import ChargeFor, SpecFor, act, check_stop, checkpoint_finder, interrupted, private_training
-from tuner.executors.ray.charge import ActorCharge, start_cashier
+from tuner.executors.ray.charge import ActorCharge, start_charge_actor
 from tuner.executors.ray.session import interruptible, ray_session
 from tuner.study.driver import StudyDriver
 from tuner.study.storage import exclusive
@@ -65,7 +65,7 @@ def run(
     Args:
         driver: decides; `reconcile` is called here.
         spec_for: what to train for a suggestion; what it returns must be picklable.
-        charge_for: what pays for a trial's steps; what it returns must be picklable, for the cashier uses it.
+        charge_for: what pays for a trial's steps; what it returns must be picklable, for the charge actor uses it.
         folder: the sweep's folder; on a cluster of several machines a path that all of them share.
         make_training: makes a training of a spec and a charge; `trainables.training.PrivateTraining` by default.
         concurrent_trials: trials at a time.
@@ -149,7 +149,7 @@ class _Bridge:
         self.error: Exception | None = None
         self.interrupted = False
         self.stop: Stop | None = None
-        self.cashier = f"cashier-{uuid.uuid4().hex}"
+        self.charge_actor = f"charge-actor-{uuid.uuid4().hex}"
         self._spec_for = spec_for
         self._charge_for = charge_for
         self._make_training = make_training
@@ -259,7 +259,7 @@ class _Bridge:
         return TrialRequest(
             trial_id=suggestion.trial_id,
             spec=self._spec_for(suggestion),
-            charge=ActorCharge(self.cashier, _NAMESPACE, suggestion.trial_id, charge),
+            charge=ActorCharge(self.charge_actor, _NAMESPACE, suggestion.trial_id, charge),
             make_training=self._make_training,
             folder=str(self.folder),
             rung_steps=suggestion.shape.rungs,
@@ -336,7 +336,7 @@ class _Stopper(tune.Stopper):  # type: ignore[misc]  # Ray has no types
 
 def _fit(bridge: _Bridge, resources: Mapping[str, float], *, debug: bool) -> None:
     scratch = bridge.folder / "ray"
-    cashier = start_cashier(bridge.cashier, _NAMESPACE)
+    charge_actor = start_charge_actor(bridge.charge_actor, _NAMESPACE)
     tuner = tune.Tuner(
         tune.with_resources(TrialTrainable, dict(resources)),
         tune_config=tune.TuneConfig(
@@ -366,7 +366,7 @@ def _fit(bridge: _Bridge, resources: Mapping[str, float], *, debug: bool) -> Non
         if not bridge.over:
             raise TunerError(f"Ray Tune failed: {error}") from error
     finally:
-        ray.kill(cashier)
+        ray.kill(charge_actor)
         shutil.rmtree(scratch, ignore_errors=True)
 
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from tuner.errors import InputError
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-__all__ = ["SampledGaussian", "require_delta", "require_epsilon", "require_steps"]
+__all__ = ["SampledGaussian", "is_number", "require_delta", "require_epsilon", "require_steps"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class SampledGaussian:
-    """A Poisson-sampled Gaussian mechanism: one step of DP-SGD, whatever stands before its clip or after its noise.
+    """A Poisson-sampled Gaussian mechanism: one step of DP-SGD, whatever comes before its clip or after its noise.
 
     Formal guarantees:
         Adjacency is add-or-remove-one. Every record enters the batch independently with probability `sample_rate`, the
@@ -35,25 +36,27 @@ class SampledGaussian:
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        if not (_is_number(self.sample_rate) and 0 < self.sample_rate <= 1):
+        if not (is_number(self.sample_rate) and 0 < self.sample_rate <= 1):
             raise InputError(
-                f"sample_rate must be a number in (0, 1], got {self.sample_rate!r}. "
-                "Choose a batch_size between 1 and the public number of training records."
+                "sample-rate-out-of-range",
+                f"The sample rate must be above 0 and at most 1 (got {self.sample_rate!r}). "
+                "Choose a batch size between 1 and the public number of training records.",
             )
-        if not (_is_number(self.noise_multiplier) and isfinite(self.noise_multiplier) and self.noise_multiplier > 0):
+        if not (is_number(self.noise_multiplier) and isfinite(self.noise_multiplier) and self.noise_multiplier > 0):
             raise InputError(
-                f"noise_multiplier must be a finite number above 0, got {self.noise_multiplier!r}. "
-                "Write a positive number, or `auto` to have it calibrated."
+                "noise-out-of-range",
+                f"The noise multiplier must be finite and above 0 (got {self.noise_multiplier!r}). "
+                "Write a positive number, or `auto` to have it calibrated.",
             )
         # Whole numbers become floats once, here, so that 1 and 1.0 are the same mechanism in every hash and cache.
         object.__setattr__(self, "sample_rate", float(self.sample_rate))
         object.__setattr__(self, "noise_multiplier", float(self.noise_multiplier))
 
     def event(self, steps: int) -> DpEvent:
-        """The privacy event of `steps` adaptively composed steps: plan, ledger, card and verify all come here.
+        """Return the privacy event of `steps` adaptively composed steps, for plan, ledger, card and verify alike.
 
         Args:
-            steps: how many steps, at least 1.
+            steps: at least 1.
 
         Returns:
             A self-composed, Poisson-sampled Gaussian event of dp_accounting.
@@ -69,6 +72,20 @@ class SampledGaussian:
             steps,
         )
 
+    def body(self) -> dict[str, float]:
+        """Return the mechanism as plain JSON, for the ledger."""
+        return {"sample_rate": self.sample_rate, "noise_multiplier": self.noise_multiplier}
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Self:
+        """Return the mechanism that `body()` wrote.
+
+        Raises:
+            InputError: a value is out of range.
+            KeyError: a value is missing.
+        """
+        return cls(body["sample_rate"], body["noise_multiplier"])
+
 
 def require_steps(steps: int, *, minimum: int, name: str = "steps") -> None:
     """Refuse anything but a whole number of at least `minimum`.
@@ -77,7 +94,9 @@ def require_steps(steps: int, *, minimum: int, name: str = "steps") -> None:
         InputError: `steps` is a bool, a float, or too small.
     """
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < minimum:
-        raise InputError(f"{name} must be a whole number of at least {minimum}, got {steps!r}. Write an integer.")
+        raise InputError(
+            "count-out-of-range", f"`{name}` must be a whole number of at least {minimum} (got {steps!r})."
+        )
 
 
 def require_epsilon(epsilon: float, *, name: str = "epsilon") -> None:
@@ -86,8 +105,8 @@ def require_epsilon(epsilon: float, *, name: str = "epsilon") -> None:
     Raises:
         InputError: `epsilon` is not finite and positive.
     """
-    if not (_is_number(epsilon) and isfinite(epsilon) and epsilon > 0):
-        raise InputError(f"{name} must be a finite number above 0, got {epsilon!r}. Write for example 1.0.")
+    if not (is_number(epsilon) and isfinite(epsilon) and epsilon > 0):
+        raise InputError("epsilon-out-of-range", f"`{name}` must be finite and above 0, such as 1.0 (got {epsilon!r}).")
 
 
 def require_delta(delta: float, *, name: str = "delta") -> None:
@@ -96,9 +115,13 @@ def require_delta(delta: float, *, name: str = "delta") -> None:
     Raises:
         InputError: `delta` is not in (0, 1).
     """
-    if not (_is_number(delta) and 0 < delta < 1):
-        raise InputError(f"{name} must be a number in (0, 1), got {delta!r}. Write less than 1/n, for example 1e-6.")
+    if not (is_number(delta) and 0 < delta < 1):
+        raise InputError(
+            "delta-out-of-range",
+            f"`{name}` must be above 0 and below 1 (got {delta!r}). Write less than 1/n for n records, such as 1e-6.",
+        )
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Return whether a value is an int or a float, and no bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,20 +1,20 @@
-"""What steps cost: ε by a pessimistic privacy loss distribution, its inverses, and how far off it may be.
+"""Cost of steps: ε by a pessimistic privacy loss distribution, its inverses, and an estimate of its error.
 
 Why the returned ε is an upper bound (add-or-remove-one, Poisson sampling), in four parts:
 
 1. One step. dp_accounting's connect-the-dots replaces the hockey-stick curve of the step by the chords between grid
-   points of the loss, which lie on or above it because the curve is convex in e^ε; so the discrete step dominates the
+   points of the loss, which are on or above it because the curve is convex in e^ε; so the discrete step dominates the
    true one (Doroshenko et al. 2022), and domination survives composition.
 2. Truncation. What is cut from the tails (e^-50 per step, 1e-15 per composition) is booked as infinite loss.
 3. Grid. The interval is a power of two that is never finer for more steps, more sampling or less noise. Grids are
-   nested, and the chords of a coarser nested grid lie above those of a finer one; so ε is monotone in all three.
-4. Floating point: a margin with evidence, NOT a proof, and the card says so. T steps add rounding: of the FFT (against
-   an 80-bit FFT, over hundreds of random settings up to `MAX_STEPS`; it grows as T, and faster beyond, so more steps
-   are refused) and of the step's hockey-stick values (against 40 digits, up to 1.6e-16 each at losses above zero).
-   `_ROUNDING_ONCE` + T · `_ROUNDING` is taken out of δ before ε is read: at least 2.4 times the whole L1 error seen of
-   the FFT, and 4.8 times its half that hurts; of coupon books, whose mechanisms are convolved one after another, at
-   least 10 times. The mass that the rounded step lacks is taken out as well. Where the library clamps a negative mass
-   to zero it adds mass, which is pessimistic.
+   nested, and the chords of a coarser nested grid are above those of a finer one; so ε is monotone in all three.
+4. Floating point: a margin with evidence, NOT a proof, and the card says so. T steps add rounding: of the FFT (compared
+   with an 80-bit FFT, over hundreds of random settings up to `MAX_STEPS`; it grows as T, and faster for more steps, so
+   more are refused) and of the step's hockey-stick values (compared with 40 digits, up to 1.6e-16 each at losses above
+   zero). `_ROUNDING_ONCE` + T · `_ROUNDING` is subtracted from δ before ε is read: at least 2.4 times the whole L1
+   error that was measured of the FFT, and 4.8 times the half of it that raises ε; for coupon books, whose mechanisms
+   are convolved one after another, at least 10 times. The mass that the rounded step lacks is subtracted as well. Where
+   the library clamps a negative mass to zero it adds mass, which is pessimistic.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ __all__ = [
 ]
 
 EPSILON_FLOOR = 1e-6
-"""The least ε that is ever claimed for a history that is not empty. It matters where δ alone covers the loss."""
+"""The least ε that is claimed for any step at all. It matters where δ alone covers the loss."""
 
 MAX_STEPS = 2_000_000
-"""More steps than this are refused: the margin for the rounding of double precision was measured up to here."""
+"""More steps are refused: the margin for the rounding of double precision was measured up to here."""
 
 _ROUNDING, _ROUNDING_ONCE = 5e-15, 1e-13
 _STEP_POINTS, _COMPOSED_POINTS = 2**17, 2**20
 _FINEST, _COARSEST, _USELESS = 2.0**-24, 2.0**-10, 2.0**-3
 _LITTLE_NOISE, _MUCH_NOISE = 1e-3, 1e100
-"""Below the one no grid is of use, above the other every grid is the finest; neither square passes the doubles."""
+"""Below the first no grid is useful, above the second every grid is the finest; both squares fit in doubles."""
 
 
 def interval(mechanism: SampledGaussian, steps: int) -> float:
-    """The grid of losses on which `steps` steps are composed: a power of two, see part 3 above.
+    """Return the grid of losses on which `steps` steps are composed: a power of two, see part 3 above.
 
     It follows the spread of one step's loss, because the relative error of ε goes as (interval / spread)² / 12 and a
     fixed interval is both too coarse for much noise and needlessly fine for little. Many steps or a long tail make it
@@ -73,7 +73,7 @@ def interval(mechanism: SampledGaussian, steps: int) -> float:
     with noise.
 
     Returns:
-        The interval, or `math.inf` where ε would be in the hundreds and any grid that fits in memory useless.
+        The interval, or `math.inf` where ε would be in the hundreds and no grid that fits in memory is useful.
     """
     rate, noise = mechanism.sample_rate, min(mechanism.noise_multiplier, _MUCH_NOISE)
     if noise < _LITTLE_NOISE:
@@ -91,16 +91,16 @@ def interval(mechanism: SampledGaussian, steps: int) -> float:
 
 
 def epsilon(mechanism: SampledGaussian, steps: int, delta: float) -> float:
-    """An upper bound of ε at `delta` for `steps` adaptively composed steps.
+    """Return an upper bound of ε at `delta` for `steps` adaptively composed steps.
 
     Formal guarantees:
         `steps` steps of `mechanism` are (ε, `delta`)-DP under add-or-remove-one, as the module's docstring argues.
         The value does not decrease when steps or sample_rate grow or noise_multiplier falls (but for the rounding of
-        doubles, below one part in a million). It is 0.0 only for 0 steps, and infinite where double precision cannot
-        tell.
+        doubles, below one part in a million). It is 0.0 only for 0 steps, and infinite where double precision is too
+        coarse.
 
     Args:
-        mechanism: one step.
+        mechanism: of each step.
         steps: at most `MAX_STEPS`.
         delta: in (0, 1).
 
@@ -120,10 +120,10 @@ def epsilon(mechanism: SampledGaussian, steps: int, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def epsilon_on_grid(mechanism: SampledGaussian, steps: int, delta: float, *, grid: float) -> float:
-    """The bound of `epsilon` on a loss grid of our choice: `verify` asks for a finer one.
+    """Return the bound of `epsilon` on a given grid of losses, for example a finer one.
 
     Args:
-        mechanism: one step.
+        mechanism: of each step.
         steps: at least 1.
         delta: in (0, 1).
         grid: distance of the grid points, a loss; nested grids (powers of two) are comparable.
@@ -138,17 +138,17 @@ def epsilon_on_grid(mechanism: SampledGaussian, steps: int, delta: float, *, gri
 
 
 def epsilon_composed(parts: Iterable[tuple[SampledGaussian, int]], delta: float, *, coarser: int = 1) -> float:
-    """An upper bound of ε for several mechanisms composed, each with a number of steps FIXED in advance.
+    """Return an upper bound of ε for several mechanisms composed, each with a number of steps FIXED in advance.
 
-    For steps that were chosen adaptively this is an odometer, not a guarantee (privacy.md §3): label it so.
+    For steps that were chosen adaptively this is an odometer, not a guarantee, and must be labelled as one.
 
     Args:
-        parts: pairs of mechanism and steps; equal mechanisms are added up, and 0 steps are nothing.
+        parts: pairs of mechanism and steps; equal mechanisms are added up, and 0 steps are left out.
         delta: in (0, 1).
-        coarser: the grid of losses, in the intervals of a claim: above 1 it is sooner known, and larger.
+        coarser: grid of losses, in intervals of a claim; above 1 the result is found sooner, and larger.
 
     Returns:
-        ε; 0.0 only when there are no steps at all.
+        ε; 0.0 only where there are no steps at all.
     """
     require_delta(delta)
     steps_of = _added_up(parts)
@@ -158,29 +158,29 @@ def epsilon_composed(parts: Iterable[tuple[SampledGaussian, int]], delta: float,
 
 
 def composed(parts: Iterable[tuple[SampledGaussian, int]], *, coarser: int = 1) -> tuple[Any, float]:
-    """The library's distribution of all `parts` composed, pessimistic, and what of δ its rounding may have lost.
+    """Return the library's distribution of all `parts` composed, pessimistic, and a margin for its rounding.
 
     Args:
         parts: at least one (mechanism, steps) with steps; each mechanism once.
-        coarser: the grid of losses, in the intervals of a claim.
+        coarser: grid of losses, in intervals of a claim.
 
     Returns:
-        The distribution, or None where no grid that fits in memory is of use; and the margin, to be added to any δ
-        that is read from it.
+        The distribution, or None where no grid that fits in memory is useful; and the margin, to be added to any δ that
+        is read from it.
     """
     steps_of = dict(parts)
     total = sum(steps_of.values())
     _refuse_too_many(total)
-    # One grid for all, or they cannot be convolved: the coarsest, which is pessimistic for the others.
+    # Distributions are convolved on one grid: the coarsest, which is pessimistic for the others.
     grid = coarser * max(interval(mechanism, steps) for mechanism, steps in steps_of.items())
     if not isfinite(grid):
         return None, 1.0
     whole: Any = None
-    for mechanism, steps in sorted(steps_of.items(), key=lambda item: (item[0].sample_rate, item[0].noise_multiplier)):
+    for mechanism, steps in sorted(steps_of.items()):
         part = _composed(mechanism, steps, grid)
         whole = part if whole is None else whole.compose(part)
     missing = sum(_missing_mass(mechanism, grid) * steps for mechanism, steps in steps_of.items())
-    # Mass that is lacking may have lain anywhere, so all of it is booked as infinite loss.
+    # Missing mass may belong anywhere, so all of it is booked as infinite loss.
     return whole, _ROUNDING_ONCE + _ROUNDING * total + missing
 
 
@@ -193,14 +193,14 @@ def _added_up(parts: Iterable[tuple[SampledGaussian, int]]) -> dict[SampledGauss
 
 
 def epsilon_curve(parts: Iterable[tuple[SampledGaussian, int]], deltas: Sequence[float]) -> tuple[float, ...]:
-    """What `epsilon_composed` gives at each of `deltas`, in their order, from one composition.
+    """Return what `epsilon_composed` gives at each of `deltas`, in their order, from one composition.
 
     Args:
         parts: pairs of mechanism and steps, FIXED in advance.
         deltas: each in (0, 1).
 
     Returns:
-        ε for each δ; `math.inf` where δ is too small to be told.
+        ε for each δ; `math.inf` where δ is too small for double precision.
     """
     for delta in deltas:
         require_delta(delta)
@@ -212,10 +212,10 @@ def epsilon_curve(parts: Iterable[tuple[SampledGaussian, int]], deltas: Sequence
 
 
 def discretisation_error(mechanism: SampledGaussian, steps: int, delta: float) -> float:
-    """How far `epsilon` may lie above the true ε because of its grid.
+    """Return how far `epsilon` may be above the true ε because of its grid.
 
-    The error on a grid h is between linear and quadratic in h, so what is added by going from h to 2h is at least
-    what h itself added. An estimate from above, with 1e-9 for rounding; not a proof.
+    The error on a grid h is between linear and quadratic in h, so going from h to 2h adds at least the error at h.
+    An estimate from above, with 1e-9 for rounding; not a proof.
     """
     if steps == 0:
         return 0.0
@@ -225,13 +225,12 @@ def discretisation_error(mechanism: SampledGaussian, steps: int, delta: float) -
 
 
 def max_steps(mechanism: SampledGaussian, *, epsilon: float, delta: float) -> int:
-    """The largest number of steps whose ε at `delta` is at most `epsilon`.
+    """Return the largest number of steps whose ε at `delta` is at most `epsilon`.
 
-    Exact at the edge: what it returns fits, and one more does not (unless it is `MAX_STEPS`). 0 when not even one
-    step fits.
+    Exact at the edge: it fits, and one more step does not (unless it is `MAX_STEPS`). 0 where not even one step fits.
 
     Args:
-        mechanism: one step.
+        mechanism: of each step.
         epsilon: finite and positive.
         delta: in (0, 1).
 
@@ -263,10 +262,9 @@ def max_steps(mechanism: SampledGaussian, *, epsilon: float, delta: float) -> in
 
 
 def calibrate_noise(*, sample_rate: float, steps: int, epsilon: float, delta: float) -> float:
-    """The smallest noise multiplier, rounded UP to 5 significant digits, with which the steps fit (ε, δ).
+    """Return the least noise multiplier, rounded UP to 5 significant digits, with which the steps fit (ε, δ).
 
-    Exact at the edge: what it returns fits, and one less in the fifth digit does not (unless it is the least noise,
-    0.05).
+    Exact at the edge: it fits, and one less in the fifth digit does not (unless it is the least noise, 0.05).
 
     Args:
         sample_rate: in (0, 1].
@@ -287,15 +285,16 @@ def calibrate_noise(*, sample_rate: float, steps: int, epsilon: float, delta: fl
     require_delta(delta)
     SampledGaussian(sample_rate, 1.0)
 
-    # Only where to look first comes from coarser grids; every answer below is of the claim's own.
+    # Coarser grids give only the initial guess; every cost below is computed on the grid of the claim.
     guess, slope = _guess_noise_on_coarse_grid(sample_rate, steps, epsilon, delta)
     noise = least_noise(
         lambda noise: _epsilon(SampledGaussian(sample_rate, noise), steps, delta), epsilon, guess=guess, slope=slope
     )
     if noise is None:
         raise BudgetRefusedError(
-            f"{steps} steps at sample_rate {sample_rate!r} do not fit epsilon {epsilon!r} at delta {delta!r} with any "
-            f"noise_multiplier up to {NOISE_RANGE[1]!r}. Raise epsilon, or plan fewer trials or epochs."
+            "no-noise-fits",
+            f"{steps} steps at sample rate {sample_rate!r} do not fit ε = {epsilon!r} at δ = {delta!r} with any noise "
+            f"multiplier up to {NOISE_RANGE[1]:.0f}. Raise epsilon, or plan fewer trials or epochs.",
         )
     return noise
 
@@ -320,7 +319,7 @@ def _composed(mechanism: SampledGaussian, steps: int, grid: float) -> Any:  # no
 
 @lru_cache(maxsize=64)
 def step_masses(mechanism: SampledGaussian, grid: float) -> tuple[float, float]:
-    """The total mass of the rounded step, removing and adding a record: 1 but for rounding and clamping."""
+    """Return the total mass of the rounded step, removing and adding a record: 1 but for rounding and clamping."""
     step = _step_distribution(mechanism, grid)
     dense = [part.to_dense_pmf() for part in (step._pmf_remove, step._pmf_add)]
     remove, add = (float(part._probs.sum()) + float(part._infinity_mass) for part in dense)
@@ -337,7 +336,7 @@ def _read_epsilon(distribution: Any, margin: float, delta: float) -> float:  # n
         return inf
     try:
         value = float(distribution.get_epsilon_for_delta(sure))
-    except OverflowError:  # losses beyond e^709: there is nothing to claim
+    except OverflowError:  # a loss above 709 exceeds the doubles: nothing can be claimed
         return inf
     if not value >= 0:
         return inf
@@ -347,8 +346,9 @@ def _read_epsilon(distribution: Any, margin: float, delta: float) -> float:  # n
 def _refuse_too_many(steps: int) -> None:
     if steps > MAX_STEPS:
         raise InputError(
-            f"steps must be at most {MAX_STEPS} in all, because the accountant's rounding was measured up to there; "
-            f"got {steps}. Plan fewer trials or epochs, or larger batches."
+            "too-many-steps",
+            f"The accountant covers at most {MAX_STEPS} steps in all, because its rounding was measured up to there "
+            f"(got {steps}). Plan fewer trials or epochs, or larger batches.",
         )
 
 

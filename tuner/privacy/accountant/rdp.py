@@ -1,19 +1,18 @@
-"""Rényi divergence of one private step at one order: the price list of the filter at a fixed order."""
+"""Rényi divergence of one private step at one order: the prices of the filter at a fixed order."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from math import exp, inf, isfinite, log, log1p
 from typing import Any
 
-from tuner.errors import BudgetRefusedError, InputError
-from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
+from tuner.errors import InputError
+from tuner.privacy.accountant.mechanism import SampledGaussian, is_number, require_delta
 
-__all__ = ["ORDERS", "ORDER_RANGE", "best_order", "divergence", "epsilon_of_divergence"]
+__all__ = ["ORDERS", "ORDER_RANGE", "divergence", "epsilon_of_divergence", "require_order"]
 
 ORDER_RANGE = (1.05, 1024.0)
-"""Orders at which `divergence` was held against a reference of 40 digits; any other is refused."""
+"""Orders at which `divergence` was compared with a reference of 40 digits; any other order is refused."""
 
 _MARGIN = 1e-9
 _LEAST_NOISE = 0.05
@@ -22,7 +21,7 @@ _SERIES, _SERIES_TERMS = 0.1, 16
 
 
 def _orders() -> tuple[float, ...]:
-    """1.05 to 1024, each about 8 % further above 1 than the last, in digits that can be read."""
+    """Return 1.05 to 1024, each about 8 % further above 1 than the last, in few digits."""
     found, above = {ORDER_RANGE[0], ORDER_RANGE[1]}, ORDER_RANGE[0] - 1
     while 1 + above < ORDER_RANGE[1]:
         found.add(round(1 + above, 2) if above < 9 else float(round(1 + above)))
@@ -31,34 +30,45 @@ def _orders() -> tuple[float, ...]:
 
 
 ORDERS = _orders()
-"""The orders among which `best_order` chooses."""
+"""The orders among which `calibration.best_order` chooses."""
 
 
 def divergence(mechanism: SampledGaussian, order: float) -> float:
-    """An upper bound of the Rényi divergence of one step, add-or-remove-one, Poisson sampling.
+    """Return an upper bound of the Rényi divergence of one step, add-or-remove-one, Poisson sampling.
 
     Formal guarantees:
         With P = (1−q)·N(0, σ²) + q·N(1, σ²) and Q = N(0, σ²) the divergence of P from Q is the larger of the two
         directions and the worst case over all pairs of neighbours (Mironov, Talwar & Zhang 2019, Theorems 4 and 5).
-        It is log(A)/(order − 1) with A = E_Q[(P/Q)^order]; what is computed is A − 1, as a sum or an integral of terms
-        none of which is negative (E_Q[P/Q] = 1 makes (P/Q)^a − 1 − a·(P/Q − 1) as good an integrand), so that nothing
-        cancels where A is near 1. The result is raised by one part in 10⁹; against 40 digits, over hundreds of random
-        settings, the error was below one in 10¹¹. That margin is evidence, not a proof.
+        It is log(A)/(order − 1) with A = E_Q[(P/Q)^order]. A − 1 is computed as a sum or an integral of terms none of
+        which is negative (E_Q[P/Q] = 1 makes (P/Q)^a − 1 − a·(P/Q − 1) as good an integrand), so that nothing cancels
+        where A is near 1. The result is raised by one part in 10⁹. Compared with 40 digits, over hundreds of random
+        settings, the error was below one part in 10¹¹. That margin is evidence, not a proof.
 
     Args:
-        mechanism: one step. Below a noise of 0.05 the bound is that of the step without sampling.
+        mechanism: of the step. Below a noise of 0.05 the bound is that of the step without sampling.
         order: within `ORDER_RANGE`.
 
     Returns:
-        The divergence, at least 0; `math.inf` where it passes the doubles.
+        The divergence, at least 0; `math.inf` where it exceeds the largest double.
 
     Raises:
         InputError: the order is out of range or NaN.
     """
-    low, high = ORDER_RANGE
-    if isinstance(order, bool) or not isinstance(order, int | float) or not low <= order <= high:
-        raise InputError(f"order must be a number from {low} to {high:g}, got {order!r}. Write for example 8.")
+    require_order(order)
     return _divergence(mechanism, float(order))
+
+
+def require_order(order: float) -> None:
+    """Refuse a Rényi order outside `ORDER_RANGE`; NaN fails.
+
+    Raises:
+        InputError: the order is out of range.
+    """
+    low, high = ORDER_RANGE
+    if not (is_number(order) and low <= order <= high):
+        raise InputError(
+            "order-out-of-range", f"A Rényi order must be from {low} to {high:g}, such as 8 (got {order!r})."
+        )
 
 
 @lru_cache(maxsize=65536)
@@ -74,7 +84,7 @@ def _divergence(mechanism: SampledGaussian, order: float) -> float:
 
 
 def _log_sum(rate: float, noise: float, order: int) -> float:
-    """log(A − 1) at a whole order: Σ_{i ≥ 2} C(a, i) q^i (1−q)^(a−i) (e^((i²−i)/2σ²) − 1)."""
+    """Return log(A − 1) at a whole order: Σ_{i ≥ 2} C(a, i) q^i (1−q)^(a−i) (e^((i²−i)/2σ²) − 1)."""
     import numpy as np
     from scipy.special import gammaln
 
@@ -86,7 +96,7 @@ def _log_sum(rate: float, noise: float, order: int) -> float:
 
 
 def _log_integral(rate: float, noise: float, order: float) -> float:
-    """log(A − 1) at any order, by the trapezoidal rule, which converges exponentially here.
+    """Return log(A − 1) at any order, by the trapezoidal rule, which converges exponentially here.
 
     The integrand decays as a Gaussian and is analytic in a strip of half width πσ about the real line (P/Q vanishes
     on its border), so a step of σ/3 leaves an error of about e^−59 and one of 1/6 less.
@@ -132,7 +142,7 @@ def _log_total(terms: Any) -> float:  # noqa: ANN401 - an array
 
 
 def epsilon_of_divergence(order: float, divergence: float, delta: float) -> float:
-    """ε at `delta` of whatever has that Rényi divergence (Canonne, Kamath & Steinke 2020, Proposition 12).
+    """Return ε at `delta` of what has this Rényi divergence (Canonne, Kamath & Steinke 2020, Proposition 12).
 
     Args:
         order: above 1.
@@ -148,41 +158,8 @@ def epsilon_of_divergence(order: float, divergence: float, delta: float) -> floa
     require_delta(delta)
     if not (isfinite(order) and order > 1 and divergence >= 0):
         raise InputError(
-            f"order must be above 1 and divergence not negative, got {order!r} and {divergence!r}. Give the divergence "
-            "that was computed at that order."
+            "order-out-of-range",
+            f"The order must be above 1 and the divergence at least 0 (got {order!r} and {divergence!r}).",
         )
     parts = (divergence, log1p(-1 / order), -(log(delta) + log(order)) / (order - 1))
     return max(sum(parts) + 1e-12 * sum(abs(part) for part in parts), 1e-6)
-
-
-def best_order(parts: Sequence[tuple[SampledGaussian, int]], *, epsilon: float, delta: float) -> float:
-    """The order, of `ORDERS`, at which the filter of (ε, δ) holds most multiples of `parts`.
-
-    Args:
-        parts: (mechanism, steps) of what the plan expects; any order is sound, this one wastes least.
-        epsilon: of the filter's claim.
-        delta: of the filter's claim.
-
-    Raises:
-        BudgetRefusedError: at every order the conversion to `delta` alone costs more than ε.
-        InputError: a value is out of range, or there are no parts.
-    """
-    from tuner.privacy.accountant.filters import FixedOrder
-
-    require_epsilon(epsilon)
-    require_delta(delta)
-    for _, steps in parts:
-        require_steps(steps, minimum=1)
-    if not parts:
-        raise InputError("parts must name at least one mechanism, got none. Give what the plan expects to be run.")
-    shares = {}
-    for order in ORDERS:
-        allowance = FixedOrder.of(order=order, epsilon=epsilon, delta=delta)
-        if allowance is not None:
-            shares[order] = allowance.budget / sum(steps * allowance.price(mechanism) for mechanism, steps in parts)
-    if not shares:
-        raise BudgetRefusedError(
-            f"no order up to {ORDER_RANGE[1]:g} has a filter for epsilon {epsilon!r} at delta {delta!r}: to convert "
-            "its divergence alone costs more. Raise epsilon or delta."
-        )
-    return max(shares, key=lambda order: shares[order])

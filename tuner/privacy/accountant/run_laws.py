@@ -1,4 +1,4 @@
-"""The law of the number of runs K of a sealed search: its mean, its tail, its quantiles, and a secret draw of it."""
+"""Law of the number of runs K of a sealed search: its mean, its tail, its quantiles, and a secret draw of it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from math import ceil, exp, expm1, fsum, inf, isfinite, lgamma, log, log1p
 from typing import Any
 
 from tuner.errors import InputError
-from tuner.privacy.accountant.mechanism import require_steps
+from tuner.privacy.accountant.mechanism import is_number, require_steps
 
 __all__ = ["LAWS", "POISSON_MEAN", "RunLaw"]
 
 LAWS = ("geometric", "logarithmic", "negative_binomial", "poisson")
 
 POISSON_MEAN = 10.0
-"""Above this mean a Poisson number of runs is refused: it costs several times what the others do."""
+"""Above this mean a Poisson number of runs is refused: it costs several times as much as the others."""
 
 _LEAST_GAMMA = 1e-6
 _SHAPES_HELD = (1e-9, 1e6)  # of |η| where it is not 0 and of η: between them 1 − γ and γ^−η − 1 keep their digits
@@ -30,21 +30,21 @@ _BITS, _DIGITS = 256, 100
 
 @dataclass(frozen=True, kw_only=True)
 class RunLaw:
-    """How many independent runs a sealed search makes (Papernot & Steinke 2022, Definition 1).
+    """Distribution of the number of independent runs of a sealed search (Papernot & Steinke 2022, Definition 1).
 
     The truncated negative binomial of shape η and parameter γ has P[K = k] proportional to
-    (1−γ)^k Π_{0 ≤ l < k} (l+η)/(l+1) for k ≥ 1; η = 1 is geometric and η = 0 logarithmic. Poisson may answer 0: then
-    there is no winner and nothing is released.
+    (1−γ)^k Π_{0 ≤ l < k} (l+η)/(l+1) for k ≥ 1; η = 1 is geometric and η = 0 logarithmic. A Poisson number
+    may be 0: then there is no winner and nothing is released.
 
     Args:
         name: one of `LAWS`.
         mean: E K; above 1, and for poisson above 0 and at most `POISSON_MEAN`.
-        shape: η of negative_binomial, above −1 and at most a million, and 0 or at least 1e-9 from it; may be left out
+        shape: η of negative_binomial, above −1 and at most a million, and either 0 or at least 1e-9 from it; optional
             for the others, which have their own.
 
     Raises:
-        InputError: a value is out of range or NaN, or so little mass is near the mean that the number of runs has no
-            useful bound (γ below 1e-6).
+        InputError: a value is out of range or NaN, or the tail is so heavy that the number of runs has no useful bound
+            (γ below 1e-6).
     """
 
     name: str
@@ -53,59 +53,78 @@ class RunLaw:
 
     def __post_init__(self) -> None:
         if self.name not in LAWS:
-            raise InputError(f"the law of the number of runs must be one of {', '.join(LAWS)}, got {self.name!r}.")
-        if not (_is_number(self.mean) and isfinite(self.mean)):
-            raise InputError(f"the mean number of runs must be a finite number, got {self.mean!r}. Write 20.")
+            raise InputError(
+                "run-law-unknown",
+                f"The law of the number of runs must be one of {', '.join(LAWS)} (got {self.name!r}).",
+            )
+        if not (is_number(self.mean) and isfinite(self.mean)):
+            raise InputError(
+                "run-mean-out-of-range", f"The mean number of runs must be finite, such as 20 (got {self.mean!r})."
+            )
         if self.name == "poisson" and not 0 < self.mean <= POISSON_MEAN:
             raise InputError(
-                f"the mean of a poisson number must be above 0 and at most {POISSON_MEAN:g}, got {self.mean!r}; "
-                "beyond, it costs several times what the others do. Write geometric or logarithmic."
+                "run-mean-out-of-range",
+                f"The mean of a poisson number of runs must be above 0 and at most {POISSON_MEAN:g} (got "
+                f"{self.mean!r}). A larger one costs several times as much as other laws: write geometric or "
+                "logarithmic.",
             )
         if self.name != "poisson" and not self.mean > 1:
             raise InputError(
-                f"the mean number of runs must be above 1 for {self.name}, which makes at least one; got {self.mean!r}."
+                "run-mean-out-of-range",
+                f"The mean number of runs must be above 1 for {self.name}, which makes at least one (got "
+                f"{self.mean!r}).",
             )
         object.__setattr__(self, "mean", float(self.mean))
         object.__setattr__(self, "shape", self._own_shape())
         if self.name != "poisson" and not self.gamma >= _LEAST_GAMMA:
             raise InputError(
+                "run-law-unbounded",
                 f"{self.name} with mean {self.mean!r} and shape {self.shape!r} may need more than a million runs. "
-                "Write a smaller mean or a larger shape."
+                "Write a smaller mean or a larger shape.",
             )
         if self.name != "poisson" and not self.gamma < 1:
-            raise InputError(f"the mean number of runs must be told from 1 in doubles, got {self.mean!r}. Write 20.")
+            raise InputError(
+                "run-mean-out-of-range",
+                f"The mean number of runs is too close to 1 for double precision (got {self.mean!r}). Write 20.",
+            )
 
     def _own_shape(self) -> float | None:
         given = self.shape
         if self.name != "negative_binomial":
             own = _SHAPES[self.name]
-            if given is not None and not (_is_number(given) and given == own):
-                raise InputError(f"the shape of {self.name} is {own!r}, got {given!r}. Leave it out.")
+            if given is not None and not (is_number(given) and given == own):
+                raise InputError(
+                    "run-shape-out-of-range", f"The shape of {self.name} is {own!r} (got {given!r}). Leave it out."
+                )
             return own
-        if not (_is_number(given) and isfinite(given) and given > -1):  # type: ignore[arg-type, operator]
-            raise InputError(f"the shape of negative_binomial must be a finite number above -1, got {given!r}.")
+        if not (is_number(given) and isfinite(given) and given > -1):  # type: ignore[arg-type, operator]
+            raise InputError(
+                "run-shape-out-of-range",
+                f"The shape of negative_binomial must be finite and above -1 (got {given!r}).",
+            )
         least, largest = _SHAPES_HELD
         if given > largest or 0 < abs(given) < least:  # type: ignore[operator, arg-type]
             raise InputError(
-                f"the shape of negative_binomial must be at most {largest:g}, and 0 or at least {least:g} from it, for "
-                f"beyond doubles cannot tell what the law costs, got {given!r}. "
-                f"Write {f'{largest:g}' if abs(given) > 1 else '0'}."  # type: ignore[arg-type]
+                "run-shape-out-of-range",
+                f"The shape of negative_binomial must be at most {largest:g}, and either 0 or at least {least:g} from "
+                f"it (got {given!r}): double precision is too coarse for others. "
+                f"Write {f'{largest:g}' if abs(given) > 1 else '0'}.",  # type: ignore[arg-type]
             )
         return float(given)  # type: ignore[arg-type]
 
     @cached_property
     def gamma(self) -> float:
-        """γ of the truncated negative binomial with this mean: E K = η(1−γ)/(γ(1−γ^η)), at η = 0 its limit.
+        """Parameter γ of the truncated negative binomial: E K = η(1−γ)/(γ(1−γ^η)), at η = 0 its limit.
 
         Raises:
-            InputError: the law is poisson, which has none.
+            InputError: the law is poisson, which has no γ.
         """
         if self.shape is None:
-            raise InputError("a poisson law has no gamma. Use its mean.")
+            raise InputError("run-law-without-gamma", "A poisson law has no gamma. Use its mean.")
         return _gamma(self.mean, self.shape)
 
     def log_pmf(self, runs: int) -> float:
-        """The logarithm of P[K = runs]; −∞ where K cannot be that."""
+        """Return the logarithm of P[K = runs]; −∞ where that is impossible."""
         if self.shape is None:
             return runs * log(self.mean) - self.mean - lgamma(runs + 1) if runs >= 0 else -inf
         if runs < 1:
@@ -113,24 +132,24 @@ class RunLaw:
         return runs * log1p(-self.gamma) + self.log_weight(runs)
 
     def pmf(self, runs: int) -> float:
-        """P[K = runs]."""
+        """Return P[K = runs]."""
         return exp(self.log_pmf(runs))
 
     def pgf(self, x: float) -> float:
-        """E[x^K] for x in [0, 1]."""
+        """Return E[x^K] for x in [0, 1]."""
         if self.shape is None:
             return exp(-self.mean * (1 - x))
         base, shape, gamma = log1p(-(1 - self.gamma) * x), self.shape, self.gamma
         if shape == 0:
             return base / log(gamma)
         part, whole = -shape * base, -shape * log(gamma)
-        # e^whole may pass the doubles, e^(part − whole) cannot.
+        # e^whole may exceed the doubles, e^(part − whole) cannot.
         return exp(part - whole) * expm1(-part) / expm1(-whole) if whole > 1 else expm1(part) / expm1(whole)
 
     def tail(self, runs: int) -> float:
-        """An upper bound of P[K > runs]: a sum of terms that are not negative, so nothing cancels.
+        """Return an upper bound of P[K > runs]: a sum of terms that are not negative, so nothing cancels.
 
-        For the truncated negative binomial the first 512 terms are summed one by one; beyond, P[K = k]/(1−γ)^k is
+        For the truncated negative binomial the first 512 terms are summed one by one. After them P[K = k]/(1−γ)^k is
         monotone in k, and each block of the geometric series takes the larger of its ends.
 
         Args:
@@ -141,23 +160,30 @@ class RunLaw:
         return min(max(_tail(self, runs) * (1 + _MARGIN), _LEAST_TAIL), 1.0)
 
     def quantile(self, probability: float) -> int:
-        """The least k with P[K > k] ≤ 1 − `probability`: so many runs suffice with that probability.
+        """Return the least k with P[K > k] ≤ 1 − `probability`: k runs suffice with that probability.
 
         Raises:
             InputError: `probability` is not in [0, 1).
         """
-        if not (_is_number(probability) and 0 <= probability < 1):
-            raise InputError(f"a quantile must be of a probability in [0, 1), got {probability!r}. Write 0.9.")
+        if not (is_number(probability) and 0 <= probability < 1):
+            raise InputError(
+                "probability-out-of-range",
+                f"The probability of a quantile must be at least 0 and below 1, such as 0.9 (got {probability!r}).",
+            )
         return self.least_cut(1 - probability)
 
     def least_cut(self, tail: float) -> int:
-        """The least k with P[K > k] ≤ `tail`, for a tail in (0, 1].
+        """Return the least k with P[K > k] ≤ `tail`, for a tail in (0, 1].
 
         Raises:
-            InputError: no double can tell so small a tail.
+            InputError: the tail is too small for double precision.
         """
         if not tail > _LEAST_TAIL:
-            raise InputError(f"a law can be cut off at a tail above {_LEAST_TAIL:g}, got {tail!r}. Lower epsilon.")
+            raise InputError(
+                "probability-out-of-range",
+                f"The law of the number of runs can be cut off at a tail above {_LEAST_TAIL:g} (got {tail!r}). "
+                "Lower privacy.epsilon.",
+            )
         low, high = -1, 1
         while self.tail(high) > tail:
             low, high = high, 2 * high
@@ -167,14 +193,14 @@ class RunLaw:
         return high
 
     def draw(self, at_most: int, *, bits: Callable[[int], int] = secrets.randbits) -> int:
-        """min(K, `at_most`) by inversion: secret, and never to be logged or shown.
+        """Draw min(K, `at_most`) by inversion: a secret, never to be logged or shown.
 
-        256 random bits are held against the sums of P[K = k] in 100 digits, so that the law of what is drawn is K's to
+        256 random bits are compared with the sums of P[K = k] in 100 digits, so the number drawn has the law of K to
         within 10⁻⁷⁰.
 
         Args:
             at_most: where the law is cut off; what that adds to δ is part of the claim.
-            bits: how many random bits → a number of so many; the operating system's generator unless a test says.
+            bits: number of bits → a random number of that many bits; the operating system's generator outside tests.
         """
         require_steps(at_most, minimum=1, name="at_most")
         with localcontext() as context:
@@ -188,12 +214,12 @@ class RunLaw:
         raise AssertionError("unreachable: the masses never end")
 
     def body(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return the law as plain JSON."""
         return {"name": self.name, "mean": self.mean, "shape": self.shape}
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> RunLaw:
-        """What `body` wrote."""
+        """Return the law that `body` wrote."""
         return cls(name=body["name"], mean=body["mean"], shape=body["shape"])
 
     def _masses(self) -> Iterator[tuple[int, Decimal]]:
@@ -214,12 +240,12 @@ class RunLaw:
             runs += 1
 
     def log_weight(self, runs: int) -> float:
-        """The logarithm of P[K = runs]/(1−γ)^runs, which is monotone in `runs`: falling below η = 1, rising above."""
+        """Return the logarithm of P[K = runs]/(1−γ)^runs, which falls with `runs` below η = 1 and rises above."""
         shape = self.shape or 0.0
         scale = -shape * log(self.gamma)  # of γ^−η = e^scale
         if scale == 0:
             normal = -log(-log(self.gamma))
-        elif scale > 1:  # e^scale may pass the doubles
+        elif scale > 1:  # e^scale may exceed the doubles
             normal = log(shape) - scale - log1p(-exp(-scale))
         else:
             normal = log(shape / expm1(scale))
@@ -229,7 +255,7 @@ class RunLaw:
 
 
 def _log_ratio_of_gammas(large: float, more: float) -> float:
-    """Log Γ(large + more) − log Γ(large) by Stirling's series, its large terms taken off each other by hand."""
+    """Return log Γ(large + more) − log Γ(large) by Stirling's series, with the large terms subtracted by hand."""
     grown = large + more
     series = (1 / grown - 1 / large) / 12  # the next is below 1/(360·large³)
     return (grown - 0.5) * log1p(more / large) + more * (log(large) - 1) + series
@@ -242,7 +268,7 @@ def _tail(law: RunLaw, runs: int) -> float:
     start = runs + 1 + _TERMS
     total = fsum(law.pmf(k) for k in range(runs + 1, start))
     if law.shape is None:
-        return total + law.pmf(start - 1)  # beyond so many terms each is less than half of the last
+        return total + law.pmf(start - 1)  # after so many terms each is less than half of the last
     keep = log1p(-law.gamma)
     while total < 1:
         # P[K = k + 1]/P[K = k] = (1−γ)(k+η)/(k+1), below this from `start` on.
@@ -251,7 +277,7 @@ def _tail(law: RunLaw, runs: int) -> float:
             return total + rest
         end = ceil(start * _GROWTH)
         weight = max(law.log_weight(start), law.log_weight(end))
-        # With a large shape the weights of a block lie far apart: its bound may pass any probability, and the doubles.
+        # With a large shape the weights of a block are far apart: its bound may exceed 1, and even the doubles.
         total += exp(min(weight + start * keep, 100.0)) * (expm1((end - start) * keep) / expm1(keep))
         start = end
     return 1.0
@@ -259,7 +285,7 @@ def _tail(law: RunLaw, runs: int) -> float:
 
 @lru_cache(maxsize=4096)
 def _gamma(mean: float, shape: float) -> float:
-    """γ by bisection of log γ; the mean falls from ∞ to 1 as γ goes from 0 to 1."""
+    """Return γ by bisection of log γ; the mean falls from ∞ to 1 as γ goes from 0 to 1."""
 
     def mean_of(log_gamma: float) -> float:
         # η(1−γ)/(γ(1−γ^η)) = (1/γ − 1) · η/(1 − e^(η·log γ))
@@ -275,7 +301,3 @@ def _gamma(mean: float, shape: float) -> float:
         if not low < middle < high:
             return exp(low)
         low, high = (low, middle) if mean_of(middle) < mean else (middle, high)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""What a sealed search costs: the best of a random, hidden number of runs, by its privacy profile and by Rényi DP.
+"""Cost of a sealed search: the best of a random, hidden number of runs, by its privacy profile and by Rényi DP.
 
 `docs/guarantees.md` has the proofs of the bounds; `tests/privacy/accountant/test_brute_force.py` compares them with
 enumeration.
@@ -44,21 +44,21 @@ _GOLDEN = (5**0.5 - 1) / 2
 
 @dataclass(frozen=True)
 class Shift:
-    """δ_A(ε) ≤ `factor` · δ_Q(ε − `shift`), for every ε: the whole price of selection."""
+    """The price of selection: δ_A(ε) ≤ `factor` · δ_Q(ε − `shift`), for every ε."""
 
     factor: float
     shift: float
 
     def delta(self, delta_of: DeltaOf, epsilon: float) -> float:
-        """δ_A at `epsilon`, from the profile of one run."""
+        """Return δ_A at `epsilon`, from the profile of one run."""
         return min(self.factor * delta_of(epsilon - self.shift), 1.0)
 
 
 def shift_of(law: RunLaw, delta_of: DeltaOf, *, ratio: tuple[float, float] = (1.0, 1.0)) -> Shift:
-    """The price of selection for a law of the number of runs (privacy.md §2).
+    """Return the price of selection for a law of the number of runs (`docs/guarantees.md`).
 
     Truncated negative binomial of shape η, with C/c = 1 unless the sampler learns: for any ε₁ ≥ 0,
-    δ_A(ε) ≤ C·m·δ_Q(ε − log(C/c) − (η+1)·log r), r = (C/c)·e^{ε₁} + ((1−γ)/γ)·C·δ_Q(ε₁); ε₁ is chosen to make it least.
+    δ_A(ε) ≤ C·m·δ_Q(ε − log(C/c) − (η+1)·log r), r = (C/c)·e^{ε₁} + ((1−γ)/γ)·C·δ_Q(ε₁); ε₁ is chosen to make r least.
 
     Args:
         law: of the number of runs.
@@ -71,10 +71,13 @@ def shift_of(law: RunLaw, delta_of: DeltaOf, *, ratio: tuple[float, float] = (1.
     """
     low, high = ratio
     if not (isfinite(low) and isfinite(high) and 0 < low <= 1 <= high):
-        raise InputError(f"ratio must be (c, C) with 0 < c <= 1 <= C, got {ratio!r}. Write (1.0, 1.0) for none.")
+        raise InputError("filter-invalid", f"The ratio must be (c, C) with 0 < c <= 1 <= C (got {ratio!r}).")
     if law.shape is None:
         if ratio != (1.0, 1.0):
-            raise InputError("a sampler that learns is not accounted for a poisson number of runs. Write geometric.")
+            raise InputError(
+                "poisson-not-adaptive",
+                "There is no proof for an adaptive sampler with a poisson number of runs. Write geometric.",
+            )
         return poisson_shift(law.mean, delta_of)
     gamma, shape = law.gamma, law.shape
 
@@ -87,7 +90,7 @@ def shift_of(law: RunLaw, delta_of: DeltaOf, *, ratio: tuple[float, float] = (1.
 
 
 def poisson_shift(mean: float, delta_of: DeltaOf) -> Shift:
-    """The price of selection for a Poisson number of runs of any mean; a search takes `RunLaw`, which refuses many.
+    """Return the price of selection for a Poisson number of runs of any mean; `RunLaw` refuses a large one.
 
     δ_A(ε) ≤ m·δ_Q(ε − m(e^{ε₁} − 1) − m·δ_Q(ε₁)) for any ε₁ ≥ 0.
     """
@@ -99,7 +102,7 @@ def poisson_shift(mean: float, delta_of: DeltaOf) -> Shift:
 
 
 def _least(price: DeltaOf) -> float:
-    """Where the price is least over ε₁ ≥ 0; it is convex in e^{ε₁}, and any other place is valid too."""
+    """Return where the price is least over ε₁ ≥ 0; it is convex in e^{ε₁}, and any other ε₁ is valid too."""
     high = 1e-3
     while high < 500 and price(2 * high) < price(high):
         high *= 2
@@ -119,7 +122,7 @@ def _least(price: DeltaOf) -> float:
 
 
 class Profile:
-    """The privacy profile of one run, ε ↦ δ, an upper bound with the margins of `accounting`: both directions."""
+    """Privacy profile of one run, ε ↦ δ: an upper bound with the margins of `pld`, for both directions of adjacency."""
 
     def __init__(self, mechanism: SampledGaussian, steps: int, *, coarser: int = 1) -> None:
         require_steps(steps, minimum=1)
@@ -134,7 +137,7 @@ class Profile:
                 self._parts.append((losses, pmf._probs, float(pmf._infinity_mass)))
 
     def delta(self, epsilon: float) -> float:
-        """An upper bound of δ at any real ε; for a negative one it is not below 1 − e^ε, as no δ is."""
+        """Return an upper bound of δ at any real ε; at a negative ε it is at least 1 − e^ε, as every δ is."""
         if not self._parts:
             return 1.0
         import numpy as np
@@ -147,24 +150,24 @@ class Profile:
         return min(found + self._margin, 1.0)
 
     def epsilon(self, delta: float) -> float:
-        """The least ε ≥ 0 with δ(ε) at most `delta`; `math.inf` where there is none."""
+        """Return the least ε ≥ 0 with δ(ε) at most `delta`; `math.inf` where there is none."""
         if self._distribution is None or not delta - self._margin > 0:
             return inf
         try:
             found = float(self._distribution.get_epsilon_for_delta(min(delta - self._margin, 1.0)))
-        except OverflowError:  # losses beyond e^709: there is nothing to claim
+        except OverflowError:  # a loss above 709 exceeds the doubles: nothing can be claimed
             return inf
         return found if found >= 0 else inf
 
 
 @lru_cache(maxsize=8)
 def profile(mechanism: SampledGaussian, steps: int, *, coarser: int = 1) -> Profile:
-    """The profile of `steps` steps of `mechanism`, composed once and kept.
+    """Return the profile of `steps` steps of `mechanism`, composed once and cached.
 
     Args:
-        mechanism: one step.
+        mechanism: of each step.
         steps: at least 1.
-        coarser: the grid of losses, in the intervals of a claim: above 1 it is sooner known, and larger.
+        coarser: grid of losses, in intervals of a claim; above 1 the result is found sooner, and larger.
     """
     return Profile(mechanism, steps, coarser=coarser)
 
@@ -172,7 +175,7 @@ def profile(mechanism: SampledGaussian, steps: int, *, coarser: int = 1) -> Prof
 def epsilon_selection(
     law: RunLaw, runs: Runs, delta: float, *, at_most: int, ratio: tuple[float, float] = (1.0, 1.0)
 ) -> float:
-    """The least ε that is proved at `delta` for the winner of a sealed search.
+    """Return the least ε that is proved at `delta` for the winner of a sealed search.
 
     Args:
         law: of the number of runs.
@@ -200,7 +203,7 @@ def _epsilon_selection(
 
 
 def _cut_epsilon(bounds: _Bounds, law: RunLaw, delta: float, at_most: int) -> float:
-    # The cut takes δ that grows with ε, which the bounds answer with a larger ε: from below to where the two agree.
+    # The cut takes a δ that grows with ε, and less δ needs a larger ε: iterate from below until the two agree.
     found = bounds.epsilon(delta)
     for _ in range(200):
         left = delta - _cut(law, found, at_most) if isfinite(found) else 0.0
@@ -218,7 +221,7 @@ def _cut(law: RunLaw, epsilon: float, at_most: int) -> float:
 
 
 def at_most_for(law: RunLaw, *, epsilon: float, delta: float) -> int:
-    """Where to cut the law off: the least number of runs at which that takes at most 1 % of `delta`.
+    """Return where to cut the law off: the least number of runs at which the cut takes at most 1 % of `delta`.
 
     Args:
         law: of the number of runs.
@@ -233,8 +236,9 @@ def at_most_for(law: RunLaw, *, epsilon: float, delta: float) -> int:
     largest = log(_TRUNCATION_SHARE * delta / _LEAST_TAIL)
     if not epsilon <= largest:
         raise InputError(
-            f"the epsilon of a hidden number of runs must be at most {largest:.0f} at delta {delta!r}, because doubles "
-            f"cannot tell where to cut its law off beyond, got {epsilon!r}. Lower privacy.epsilon."
+            "epsilon-too-large",
+            f"With a hidden number of runs, ε must be at most {largest:.0f} at δ = {delta!r} (got {epsilon!r}): above, "
+            "double precision is too coarse to cut off the law of that number. Lower privacy.epsilon.",
         )
     return max(law.least_cut(_TRUNCATION_SHARE * delta / (1 + exp(epsilon))), 1)
 
@@ -248,7 +252,7 @@ def calibrate_selection(
     at_most: int,
     ratio: tuple[float, float] = (1.0, 1.0),
 ) -> float:
-    """The smallest common noise multiplier, rounded UP to 5 significant digits, with which the winner is (ε, δ)-DP.
+    """Return the least common noise multiplier, rounded UP to 5 significant digits, with which the winner is (ε, δ)-DP.
 
     Args:
         law: of the number of runs.
@@ -265,7 +269,7 @@ def calibrate_selection(
     require_epsilon(epsilon)
     require_delta(delta)
     if not menu:
-        raise InputError("menu must name at least one (sample_rate, steps), got none. Give what one run takes.")
+        raise InputError("menu-empty", "Noise is calibrated for the steps of one run, and the menu has none.")
 
     def cost(noise: float, *, coarser: int = 1) -> float:
         runs = tuple((SampledGaussian(rate, noise), steps) for rate, steps in menu)
@@ -273,22 +277,23 @@ def calibrate_selection(
             return epsilon_selection(law, runs, delta, at_most=at_most, ratio=ratio)
         return _cut_epsilon(_bounds(law, runs, ratio, coarser=coarser), law, delta, at_most)
 
-    # One run costs about half of the winner; where that is far off the search only takes longer.
+    # One run costs about half of the winner; where that is far off, the search for the noise only takes longer.
     mu = guess_gdp(epsilon / 2, delta / law.mean)
     first = guess_noise(max(rate * steps**0.5 for rate, steps in menu), mu)
     guess, slope = guess_on_coarse_grid(cost, epsilon, first)
     noise = least_noise(cost, epsilon, guess=guess, slope=slope)
     if noise is None:
         raise BudgetRefusedError(
-            f"the best of {law.mean:g} runs in the mean does not fit epsilon {epsilon!r} at delta {delta!r} with any "
-            "noise_multiplier up to 100000. Raise epsilon, or plan fewer runs or epochs."
+            "no-noise-fits",
+            f"The best of {law.mean:g} runs on average does not fit ε = {epsilon!r} at δ = {delta!r} with any noise "
+            "multiplier up to 100000. Raise epsilon, or plan fewer runs or epochs.",
         )
     return noise
 
 
 @dataclass(frozen=True)
 class _Bounds:
-    """All that is proved of the winner before the cut; each function takes the least."""
+    """All bounds on the winner before the cut; each method returns the least of them."""
 
     profiles: tuple[Profile, ...]
     shift: Shift
@@ -309,7 +314,7 @@ def _bounds(
     law: RunLaw, runs: tuple[tuple[SampledGaussian, int], ...], ratio: tuple[float, float], *, coarser: int = 1
 ) -> _Bounds:
     if not runs:
-        raise InputError("runs must name at least one (mechanism, steps), got none. Give what one run takes.")
+        raise InputError("menu-empty", "A sealed search needs at least one (mechanism, steps) of a run.")
     profiles = tuple(profile(mechanism, steps, coarser=coarser) for mechanism, steps in runs)
 
     def delta_of(epsilon: float) -> float:
@@ -322,12 +327,12 @@ def _bounds(
 
 
 def winner_divergences(law: RunLaw, single: Mapping[float, float], delta_of: DeltaOf) -> dict[float, float]:
-    """Rényi divergences of the winner, at the orders of `single`, those of one run (Papernot & Steinke 2022).
+    """Return Rényi divergences of the winner, at the orders of `single` (Papernot & Steinke 2022).
 
     Theorem 2, truncated negative binomial of shape η: for any two orders a and b,
     D_A(a) ≤ D(a) + (1+η)·((1 − 1/b)·D(b) + log(1/γ)/b) + log(m)/(a − 1).
     Theorem 6, Poisson: D_A(a) ≤ D(a) + m·δ_Q(log(1 + 1/(a−1))) + log(m)/(a − 1).
-    dp_accounting computes the same for `RepeatAndSelectDpEvent`; its divergences are looser at fractional orders.
+    dp_accounting computes the same for `RepeatAndSelectDpEvent`, with looser divergences at fractional orders.
 
     Args:
         law: of the number of runs.
@@ -335,7 +340,7 @@ def winner_divergences(law: RunLaw, single: Mapping[float, float], delta_of: Del
         delta_of: the profile of one run.
 
     Returns:
-        Order → divergence; empty where the theorems say nothing.
+        Order → divergence; empty where the theorems do not apply.
     """
     if law.mean < 1:
         return {}
@@ -349,7 +354,7 @@ def winner_divergences(law: RunLaw, single: Mapping[float, float], delta_of: Del
 
 
 def _delta_of_divergence(order: float, divergence: float, epsilon: float) -> float:
-    """δ at `epsilon` (Canonne, Kamath & Steinke 2020, Proposition 12)."""
+    """Return δ at `epsilon` (Canonne, Kamath & Steinke 2020, Proposition 12)."""
     if not isfinite(divergence):
         return 1.0
     exponent = (order - 1) * (divergence - epsilon + log1p(-1 / order)) - log(order)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import InputError, VerificationError
-from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.card.sections import SCHEMA, SCORES, Winner, ledger_sections, mode_of
 from tuner.privacy.ledger.entries import canonical
@@ -263,7 +262,10 @@ def stated_sections(found: SearchState, given: Given) -> dict[str, Any]:
             "seeded": False,
             "floating_point_attack": "not covered: not mitigated in this version (Mironov 2012)",
             "timing_side_channel": "not covered: step times are kept from analysts, not made constant"
-            + ("; who knows when a sealed search began can guess the number of its runs from the hours" * found.sealed),
+            + (
+                "; who knows when a sealed search began can guess the number of its runs from the hours"
+                * found.charged_whole
+            ),
         },
         "assumptions": _assumptions(given, found),
         "not_proved": [
@@ -277,7 +279,7 @@ def stated_sections(found: SearchState, given: Given) -> dict[str, Any]:
 def _shown(found: SearchState) -> dict[str, str]:
     """What leaves, and what does not."""
     key = "A checkpoint holds the key of noise still to be drawn: a model in it may be shown, the file may not"
-    if found.sealed:
+    if found.charged_whole:
         return {
             "released": "the exported configuration, its model and its score, and nothing else of the search",
             "kept_from_analysts": "every other run, its settings, scores and curves; how many runs there were; when "
@@ -289,17 +291,6 @@ def _shown(found: SearchState) -> dict[str, str]:
         + ("" if mode_of(found) == "public" else " and curves"),
         "kept_from_analysts": f"checkpoint files, raw logs, noise and records are for the operator only. {key}",
     }
-
-
-_FILTERS: Mapping[type, tuple[str, str]] = {
-    TotalSteps: ("one (sample_rate, noise_multiplier) for all trials", "fixed when the search was opened"),
-    CouponBook: (
-        "every step takes a coupon of its (sample_rate, noise_multiplier)",
-        "fixed when the search was opened",
-    ),
-    FixedOrder: ("one Rényi order, fixed before the search", "fixed when the search was opened; no other is tried"),
-    Sealed: ("the whole search is charged before its first run", "an entry that is written once"),
-}
 
 
 def _assumptions(given: Given, found: SearchState) -> list[dict[str, str]]:
@@ -319,9 +310,9 @@ def _assumptions(given: Given, found: SearchState) -> list[dict[str, str]]:
         ),
         ("the normaliser is public", public if given.public_size_is_public else "assumed", "expected batch size"),
         ("noise is Gaussian and fresh", "assumed", f"{given.random_generator}; doubles are not the real line"),
-        (_FILTERS[type(found.allowance)][0], ledger, _FILTERS[type(found.allowance)][1]),
+        (found.filter.assumption[0], ledger, found.filter.assumption[1]),
     ]
-    if found.sealed:
+    if found.charged_whole:
         rows += [
             ("the number of runs follows its law and is independent of all else", engine, "drawn from the operating "
              "system's generator, never shown"),

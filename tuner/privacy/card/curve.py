@@ -7,7 +7,7 @@ from html import escape
 from math import ceil, floor, isfinite, log10
 from typing import Any
 
-from tuner.privacy.accountant.filters import Allowance, CouponBook, TotalSteps
+from tuner.privacy.accountant.filters import Filter
 
 __all__ = ["curve_of", "render_svg"]
 
@@ -24,28 +24,18 @@ _STYLE = (
 )
 
 
-def curve_of(allowance: Allowance, delta: float) -> list[dict[str, float]]:
-    """ε at many δ, `delta` among them: each pair is a claim of its own for everything that the allowance admits.
+def curve_of(filter: Filter, delta: float) -> list[dict[str, float]]:
+    """ε at many δ, `delta` among them: each pair is a claim of its own for everything that the filter admits.
 
     Args:
-        allowance: the cap.
+        filter: the cap.
         delta: of the search.
 
     Returns:
         ``delta`` and ``epsilon``, δ falling; without those δ at which nothing can be told.
     """
     deltas = sorted({*_DELTAS, delta}, reverse=True)
-    match allowance:
-        case TotalSteps() | CouponBook():
-            from tuner.privacy.accountant.pld import epsilon_curve
-
-            parts = allowance.quotas if isinstance(allowance, CouponBook) else (
-                (allowance.mechanism, allowance.step_cap),
-            )  # fmt: skip
-            found: Sequence[float] = epsilon_curve(parts, deltas)
-        case _:
-            found = [allowance.claim(value) for value in deltas]
-    pairs = zip(deltas, found, strict=True)
+    pairs = zip(deltas, filter.claims(deltas), strict=True)
     return [{"delta": value, "epsilon": epsilon} for value, epsilon in pairs if isfinite(epsilon)]
 
 

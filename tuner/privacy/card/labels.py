@@ -39,7 +39,7 @@ _CAP: Mapping[str, str] = {
     "delta": "δ",
     "mechanism": "mechanism",
     "noise": "standard deviation of the noise of a score, in right answers",
-    "allowance": "what may be done (rates, noise in units of the clipping norm, steps)",
+    "filter": "what may be done (rates, noise in units of the clipping norm, steps)",
     "epsilon_at_cap": "ε of all that may be done",
     "discretisation_error": "how far that may lie above the true ε, by the accountant's grid (estimate)",
     "joint": "both caps together",

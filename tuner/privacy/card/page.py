@@ -136,22 +136,22 @@ def _extent(card: Mapping[str, Any]) -> str:
 def _scores_allowed(card: Mapping[str, Any]) -> str:
     if card["validation_cap"] is None:
         return ""
-    allowance = card["validation_cap"]["allowance"]
-    if allowance["kind"] != "total_steps":
+    filter = card["validation_cap"]["filter"]
+    if filter["kind"] != "total_steps":
         return " and protected scores, up to a cap of their own"
-    return f" and at most {count(allowance['step_cap'], 'protected score')}"
+    return f" and at most {count(filter['step_cap'], 'protected score')}"
 
 
 def _allowed(cap: Mapping[str, Any]) -> str:
-    allowance = cap["allowance"]
-    match allowance["kind"]:
+    filter = cap["filter"]
+    match filter["kind"]:
         case "total_steps":
-            return f"at most {count(allowance['step_cap'], 'training step')}"
+            return f"at most {count(filter['step_cap'], 'training step')}"
         case "coupon_book":
-            quotas = [count(each["steps"], "step") for each in allowance["coupons"]]
+            quotas = [count(each["steps"], "step") for each in filter["coupons"]]
             return f"at most {', '.join(quotas)} of {count(len(quotas), 'kind')}"
         case _:
-            return f"steps of any kind, up to a Rényi divergence of order {plain(allowance['order'])}"
+            return f"steps of any kind, up to a Rényi divergence of order {plain(filter['order'])}"
 
 
 def _scored(card: Mapping[str, Any]) -> str:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import exp
 from typing import Any
 
 from tuner.errors import BudgetRefusedError, VerificationError
-from tuner.privacy.accountant.filters import Allowance, CouponBook, FixedOrder, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.accountant.pld import discretisation_error, epsilon
+from tuner.privacy.accountant.pld import epsilon
 from tuner.privacy.card.curve import curve_of
 from tuner.privacy.ledger.admission import admit
 from tuner.privacy.ledger.entries import canonical
@@ -34,20 +32,6 @@ SCORES = {
     "user": "the sum over users of the part of their records that is answered right",
 }
 """What a protected score is before its noise."""
-
-_ACCOUNTING = {
-    TotalSteps: "privacy loss distribution of the cap on total steps, connect-the-dots, pessimistic",
-    CouponBook: "privacy loss distribution of all coupons composed, connect-the-dots, pessimistic",
-    FixedOrder: "a Rényi filter at one order that was fixed before the search, converted to (ε, δ)",
-    Sealed: "the best of a random, hidden number of runs: the smaller of a bound by the privacy profile of one run and "
-    "one by its Rényi divergence; what cutting the number off adds to δ is part of it",
-}
-_CAPS = {
-    TotalSteps: "one mechanism for all trials; a cap on total steps",
-    CouponBook: "a menu of mechanisms, each with a quota of steps, its coupons; any trial may draw any that are left",
-    FixedOrder: "any mechanism at any time; a cap on the sum of their Rényi divergences of one order",
-    Sealed: "independent runs of the mechanism, as many as a hidden draw says; only the best leaves",
-}
 
 
 @dataclass(frozen=True)
@@ -105,7 +89,7 @@ def ledger_sections(state: DatasetState, search: str, winner: Winner) -> dict[st
             "label": "a sealed search leaves the same entries however many runs it makes (opened and begun; reopened "
             "where it was closed before it began), and the random number in the first of them keeps the hash from "
             "telling when they were written"
-            if found.sealed
+            if found.charged_whole
             else "every charge of the search stands before this entry",
         },
     }
@@ -113,7 +97,7 @@ def ledger_sections(state: DatasetState, search: str, winner: Winner) -> dict[st
 
 def mode_of(found: SearchState) -> str:
     """`composition`, `selection`, or `public` for one charged run after a search on public records."""
-    if found.sealed:
+    if found.charged_whole:
         return "selection"
     return "public" if found.details.get("public_search") else "composition"
 
@@ -142,7 +126,7 @@ def _claim(found: SearchState, winner: Winner) -> dict[str, Any]:
         "mode": mode,
         "law_of_the_number_of_runs": _law(found),
         "views": {"release": "covered", "analyst": "covered", "operator": "not covered: trusted"},
-        "accounting": _ACCOUNTING[type(found.allowance)],
+        "accounting": found.filter.accounting,
     }  # fmt: skip
 
 
@@ -161,31 +145,22 @@ def _statement(found: SearchState, mode: str, *, protected: bool) -> str:
 
 
 def _law(found: SearchState) -> str | dict[str, Any]:
-    allowance = found.allowance
-    if not isinstance(allowance, Sealed):
-        return "not applicable: the number of trials is open and charged"
-    tail = allowance.law.tail(allowance.at_most)
-    return {
-        **allowance.law.body(),
-        "at_most": allowance.at_most,
-        "probability_of_more": tail,
-        "delta_of_truncation": (1 + exp(min(found.epsilon, 700.0))) * tail,
-    }
+    facts = found.filter.law_facts(found.epsilon)
+    return "not applicable: the number of trials is open and charged" if facts is None else facts
 
 
 def _cap(pool: PoolState, claim: tuple[float, float], unit: str) -> dict[str, Any]:
-    allowance, delta = pool.allowance, claim[1]
-    total = isinstance(allowance, TotalSteps)
+    filter, delta = pool.filter, claim[1]
     return {
-        "label": _CAPS[type(allowance)],
+        "label": filter.label,
         "protects": unit,
         "epsilon": claim[0],
         "delta": delta,
         "mechanism": "Poisson-sampled Gaussian, one a step",
-        "allowance": allowance.body(),
-        "epsilon_at_cap": allowance.claim(delta),
-        "discretisation_error": _grid_error(allowance, delta) if total else None,
-        "curve": curve_of(allowance, delta),
+        "filter": filter.body(),
+        "epsilon_at_cap": filter.claim(delta),
+        "discretisation_error": filter.discretisation_error(delta),
+        "curve": curve_of(filter, delta),
     }
 
 
@@ -197,16 +172,10 @@ def _validation_cap(found: SearchState) -> dict[str, Any] | None:
         **cap,
         "mechanism": f"Gaussian, one a released score: {SCORES[found.unit]}, which one {found.unit} moves by at most "
         "1, plus noise",
-        "noise": sorted({mechanism.noise_multiplier for mechanism in found.validation.allowance.mechanisms}),
+        "noise": sorted({mechanism.noise_multiplier for mechanism in found.validation.filter.mechanisms}),
         "joint": "disjoint splits that move no other record: for any record the larger of the two caps holds, not "
         "their sum",
     }
-
-
-def _grid_error(allowance: Allowance, delta: float) -> float | None:
-    if isinstance(allowance, TotalSteps):
-        return discretisation_error(allowance.mechanism, allowance.step_cap, delta)
-    return None
 
 
 def _data_accesses(state: DatasetState, found: SearchState) -> dict[str, Any]:
@@ -240,7 +209,7 @@ def _public_search(found: SearchState) -> dict[str, Any] | None:
 
 
 def _spent(found: SearchState) -> dict[str, Any]:
-    if found.sealed:
+    if found.charged_whole:
         return {
             "label": "not told: the steps or the trials of a sealed search would tell how many runs there were. It was "
             "charged as a whole before its first run"
@@ -253,17 +222,13 @@ def _spent(found: SearchState) -> dict[str, Any]:
         "trials": len(found.trials),
         "mechanisms": [
             {"sample_rate": mechanism.sample_rate, "noise_multiplier": mechanism.noise_multiplier, "steps": steps}
-            for mechanism, steps in sorted(found.training.leased.items(), key=lambda item: _order(item[0]))
+            for mechanism, steps in sorted(found.training.leased.items(), key=lambda item: item[0])
             if steps
         ],
         "epsilon_spent": read.training.epsilon,
         "released_scores": validation.leased_steps if validation is not None else None,
         "epsilon_spent_on_validation": read.validation.epsilon if read.validation else None,
     }
-
-
-def _order(mechanism: SampledGaussian) -> tuple[float, float]:
-    return mechanism.sample_rate, mechanism.noise_multiplier
 
 
 def _winner(found: SearchState, winner: Winner) -> dict[str, Any]:
@@ -288,11 +253,11 @@ def _single_run(found: SearchState, winner: Winner) -> float:
 
 def _run(found: SearchState, winner: Winner) -> tuple[SampledGaussian, int]:
     """The winner's mechanism and the steps that were charged to it; of a sealed search those of one of its runs."""
-    if not isinstance(found.allowance, Sealed):
+    if not found.charged_whole:
         return _leased(found, winner)
     if not found.begun:
         raise VerificationError(f"the exported run must have been charged, sealed search {found.search!r} never began.")
-    if winner.run is None or not _made(winner.run, found.allowance.runs):
+    if winner.run is None or not _made(winner.run, found.filter.charged_runs):
         raise VerificationError(
             f"the exported run must be one that search {found.search!r} may make, got {winner.run!r}."
         )
@@ -341,7 +306,7 @@ def _dataset_budget(state: DatasetState, search: SearchState) -> dict[str, Any]:
                 "epsilon": other.epsilon,
                 "delta": other.delta,
                 "counts": other.counts,
-                "leased_steps": None if other.sealed else other.leased_steps,
+                "leased_steps": None if other.charged_whole else other.leased_steps,
                 "opened": "earlier" if other.opened_seq < search.opened_seq else "later",
             }
             for other in state.searches

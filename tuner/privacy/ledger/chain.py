@@ -9,9 +9,10 @@ from typing import Any, Self
 from sqlalchemy import Connection
 
 from tuner.errors import LedgerCorruptError
-from tuner.privacy.accountant.filters import Sealed
+from tuner.privacy.accountant.filters import FILTERS
 from tuner.privacy.ledger.entries import Entry, canonical, entry_hash
-from tuner.privacy.ledger.rules import apply, check_prices, follow
+from tuner.privacy.ledger.prices import check_prices
+from tuner.privacy.ledger.rules import checked_state_after, state_after
 from tuner.privacy.ledger.state import DatasetState
 from tuner.privacy.ledger.stores import Store
 
@@ -54,7 +55,7 @@ class Chain:
         states: dict[str, DatasetState] = {}
         history = []
         for entry in (entry for _, entry in rows if entry.dataset == dataset):
-            states[dataset] = apply(states, entry)
+            states[dataset] = checked_state_after(states, entry)
             history.append((entry, states[dataset]))
         return history
 
@@ -87,7 +88,7 @@ class Chain:
         """Fold what was written since, and hold it against the heads: a tail that vanished is noticed here."""
         states = dict(states)
         for row, entry in self.store.after(connection, last):
-            states[entry.dataset] = apply(states, entry)
+            states[entry.dataset] = checked_state_after(states, entry)
             last = row
         heads = self.store.heads(connection)
         folded = {name: (state.seq, state.head) for name, state in states.items()}
@@ -104,9 +105,9 @@ def _time_of(before: DatasetState, kind: str, data: dict[str, Any]) -> str:
     """Now; of a sealed search the day on which it was opened, for the hours to its end would tell of its runs."""
     now = datetime.now(UTC)
     search = before.by_name.get(str(data.get("search", "")))
-    if search is not None and search.sealed:
+    if search is not None and search.charged_whole:
         return search.opened_time
-    if kind == "open_search" and data["allowance"]["kind"] == Sealed.kind:
+    if kind == "open_search" and FILTERS[data["filter"]["kind"]].charged_whole:
         now = now.replace(hour=0, minute=0, second=0, microsecond=0)
     return now.isoformat(timespec="microseconds")
 
@@ -156,7 +157,7 @@ class Write:
         digest = entry_hash(dataset=dataset, seq=seq, time=time, kind=kind, body=body, previous=previous)
         entry = Entry(dataset=dataset, seq=seq, time=time, kind=kind, body=body, previous=previous, hash=digest)
         # The same rules as on reading: nothing is written that would not be read again.
-        self.states[dataset] = follow(self.states, entry)
+        self.states[dataset] = state_after(self.states, entry)
         self._last = self._chain.store.append(self._connection, entry)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:  # noqa: ANN401 - the protocol of `with`

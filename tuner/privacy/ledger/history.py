@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, TotalSteps
 from tuner.privacy.ledger.entries import Entry
-from tuner.privacy.ledger.state import Cap, DatasetState, SearchState, exact_sum
+from tuner.privacy.ledger.state import DatasetCap, DatasetState, SearchState, exact_sum
 
 __all__ = ["Line", "Point", "SearchLine", "ShareLine", "lines", "points", "room", "rule", "search_lines", "share_lines"]
 
@@ -123,7 +122,7 @@ def lines(history: History) -> list[Line]:
             what, text, search = said
             found.append(
                 Line(
-                    time=_shown(entry.time, sealed=search is not None and search.sealed),
+                    time=_shown(entry.time, sealed=search is not None and search.charged_whole),
                     what=what,
                     text=text,
                     search=None if search is None else search.search,
@@ -140,7 +139,7 @@ def points(history: History) -> list[Point]:
     for entry, state in history:
         said = _words(entry, state)
         if said is not None:
-            sealed = said[2] is not None and said[2].sealed
+            sealed = said[2] is not None and said[2].charged_whole
             moment = _moment(entry.time)
             if sealed and moment is not None:
                 moment = moment.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -175,7 +174,7 @@ def room(allowed: float, committed: float) -> float:
     return max(float(exact_sum(allowed, -committed)), 0.0)
 
 
-def rule(cap: Cap | None) -> str:
+def rule(cap: DatasetCap | None) -> str:
     """How a cap is held, in words."""
     if cap is None:
         return "no cap: every search is admitted with its own claim"
@@ -202,7 +201,7 @@ def _words(entry: Entry, state: DatasetState) -> tuple[str, str, SearchState | N
     search = state.by_name[data["search"]]
     if entry.kind == "open_search":
         return "opened", _opened(search), search
-    if search.sealed:
+    if search.charged_whole:
         return None
     match entry.kind:
         case "close_search":
@@ -218,36 +217,23 @@ def _words(entry: Entry, state: DatasetState) -> tuple[str, str, SearchState | N
 
 def _opened(search: SearchState) -> str:
     text = f"Opened with the claim ε = {search.epsilon:g}, δ = {search.delta:g} for each {search.unit}"
-    if search.sealed:
+    if search.charged_whole:
         return f"{text}. Sealed: only the best of a hidden number of runs leaves, and nothing more is shown of it here."
     if search.validation_claim is not None:
         epsilon, delta = search.validation_claim
         text += f"; a {search.unit} that validates: ε = {epsilon:g}, δ = {delta:g}"
-    return f"{text}. Kept by {_cap_text(search)}."
-
-
-def _cap_text(search: SearchState) -> str:
-    match search.allowance:
-        case TotalSteps(mechanism=mechanism, step_cap=steps):
-            noise, rate = mechanism.noise_multiplier, mechanism.sample_rate
-            return f"at most {steps} steps of noise {noise:g}, rate {rate:.4g}"
-        case CouponBook(quotas=quotas):
-            return f"a coupon book of {len(quotas)} mechanisms and {sum(steps for _, steps in quotas)} steps"
-        case FixedOrder(order=order):
-            return f"a Rényi filter of order {order:g}"
-        case Sealed():
-            return "sealed"
+    return f"{text}. Kept by {search.filter.summary}."
 
 
 def _search_line(search: SearchState) -> SearchLine:
-    sealed = search.sealed
+    sealed = search.charged_whole
     return SearchLine(
         search=search.search,
         user=search.user,
         unit=search.unit,
         mode="sealed selection" if sealed else "composition",
-        cap_kind=search.allowance.kind,
-        cap_text=_cap_text(search),
+        cap_kind=search.filter.kind,
+        cap_text=search.filter.summary,
         epsilon=search.epsilon,
         delta=search.delta,
         validation=search.validation_claim,

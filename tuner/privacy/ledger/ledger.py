@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from tuner.errors import BudgetRefusedError, InputError, LedgerError
-from tuner.privacy.accountant.filters import Allowance, Sealed, TotalSteps
+from tuner.privacy.accountant.filters import Filter
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
-from tuner.privacy.ledger.admission import known, order_filter, require_name, units_at
+from tuner.privacy.ledger.admission import check_pools, order_filter, require_name, require_search, units_at
 from tuner.privacy.ledger.chain import Chain
 from tuner.privacy.ledger.entries import Entry, canonical
-from tuner.privacy.ledger.rules import check_pools
-from tuner.privacy.ledger.state import TRAINING, VALIDATION, Cap, DatasetState, PoolState, SearchState
+from tuner.privacy.ledger.state import TRAINING, VALIDATION, DatasetCap, DatasetState, PoolState, SearchState
 from tuner.privacy.ledger.stores import Store, open_store, store_exists
 
 __all__ = ["Ledger"]
@@ -27,8 +26,8 @@ class Ledger:
 
     Formal guarantees:
         What the trials of a search have leased, with what they are promised, is at every moment something that its
-        allowance admits, whatever dies, whenever, and however many processes write: each admission reads and writes in
-        one immediate transaction. The claim of the allowance is at most the search's (ε, δ), checked when it is opened.
+        filter admits, whatever dies, whenever, and however many processes write: each admission reads and writes in
+        one immediate transaction. The claim of the filter is at most the search's (ε, δ), checked when it is opened.
         The searches of a data set, chosen adaptively and running at once, keep its cap (`admission.admit`), and those
         of a user the user's share. A failed write charges nothing or, when only its answer was lost, too much.
 
@@ -138,10 +137,10 @@ class Ledger:
         dataset: str,
         search: str,
         *,
-        allowance: Allowance,
+        filter: Filter,
         epsilon: float,
         delta: float,
-        validation: Allowance | None = None,
+        validation: Filter | None = None,
         validation_claim: tuple[float, float] | None = None,
         unit: str = "record",
         user: str | None = None,
@@ -153,7 +152,7 @@ class Ledger:
         Args:
             dataset: owner of the budget.
             search: name, unique in the ledger.
-            allowance: what may be done to the records that train; its claim must fit (`epsilon`, `delta`).
+            filter: what may be done to the records that train; its claim must fit (`epsilon`, `delta`).
             epsilon: the claim of the search, for a record that trains and for one that validates.
             delta: the claim of the search.
             validation: what may be done to the records that validate; one step is one released score. None leaves
@@ -165,7 +164,7 @@ class Ledger:
             details: plain JSON to keep with it.
 
         Raises:
-            BudgetRefusedError: it does not fit the data set's cap or the user's share, an allowance does not fit its
+            BudgetRefusedError: it does not fit the data set's cap or the user's share, a filter does not fit its
                 claim, the data set's searches protect another unit, or its data are known under another name.
             LedgerError: the name is taken.
         """
@@ -177,8 +176,8 @@ class Ledger:
         require_name(user, "user")
         if fingerprint is not None:
             require_name(fingerprint, "fingerprint")
-        check_pools(allowance, validation)
-        _require_fit(allowance, epsilon, delta, "the search's")
+        check_pools(filter, validation)
+        _require_fit(filter, epsilon, delta, "the search's")
         claim = (epsilon, delta) if validation_claim is None else validation_claim
         if validation is not None:
             require_epsilon(claim[0], name="the epsilon of validation")
@@ -186,14 +185,14 @@ class Ledger:
             _require_fit(validation, *claim, "the validation's")
         body = {
             "search": search,
-            "allowance": allowance.body(),
+            "filter": filter.body(),
             "validation": None if validation is None else {
-                "allowance": validation.body(), "epsilon": float(claim[0]), "delta": float(claim[1])
+                "filter": validation.body(), "epsilon": float(claim[0]), "delta": float(claim[1])
             },
             "unit": unit,
             "user": user,
             "adjacency": "add_or_remove_one",
-            "accounting": "selection" if isinstance(allowance, Sealed) else "composition",
+            "accounting": "selection" if filter.charged_whole else "composition",
             "epsilon": float(epsilon),
             "delta": float(delta),
             "fingerprint": fingerprint,
@@ -204,7 +203,7 @@ class Ledger:
         canonical(body)
         with self._chain.write() as write:
             _require_same_users(write.states.get(dataset), fingerprint, (details or {}).get("users"), search)
-            write(dataset, "open_search", {**body, "units": units_at(write.order(dataset), allowance, validation)})
+            write(dataset, "open_search", {**body, "units": units_at(write.order(dataset), filter, validation)})
 
     def begin_sealed(self, search: str) -> None:
         """Charge a sealed search as a whole, before its first run, and close it: nothing more is entered of it.
@@ -216,7 +215,7 @@ class Ledger:
             LedgerError: it is not sealed, not open, or begun already.
         """
         with self._chain.write() as write:
-            write(known(write.states, search).dataset, "begin", {"search": search})
+            write(require_search(write.states, search).dataset, "begin", {"search": search})
 
     def reserve(
         self,
@@ -237,7 +236,7 @@ class Ledger:
             pool: `training`, or `validation`, where a step is one released score.
 
         Raises:
-            BudgetRefusedError: the allowance does not admit leased + outstanding + asked, or the owner has lowered the
+            BudgetRefusedError: the filter does not admit leased + outstanding + asked, or the owner has lowered the
                 data set's cap or the user's share below what is committed.
             InputError: the mechanism must be named.
             LedgerError: the search is closed or sealed, or the trial settled or of another mechanism.
@@ -265,17 +264,26 @@ class Ledger:
             require_steps(each, minimum=0, name="releases" if pool == VALIDATION else "steps")
         self._reserve(search, trial, {pool: each for pool, each in steps.items() if each}, mechanism)
 
-    def lease(self, search: str, trial: str, steps: int, *, pool: str = TRAINING) -> None:
+    def lease(self, search: str, trial: str, steps: int, mechanism: SampledGaussian, *, pool: str = TRAINING) -> None:
         """Charge `steps` steps, durably. When this returns the trial may take them; they are never given back.
+
+        Args:
+            search: an open one.
+            trial: of it, running.
+            steps: at least 1.
+            mechanism: that the trial is about to use.
+            pool: `training`, or `validation`, where a step is one released score.
 
         Raises:
             BudgetRefusedError: the trial has not that many reserved.
-            LedgerError: the search is closed or sealed, the trial settled, or the ledger cannot be written.
+            LedgerError: the trial reserved another mechanism or is settled, the search is closed or sealed, or the
+                ledger cannot be written.
         """
         require_steps(steps, minimum=1)
         with self._chain.write() as write:
-            dataset = known(write.states, search).dataset
-            write(dataset, "lease", {"search": search, "trial": trial, "steps": steps, "pool": pool})
+            dataset = require_search(write.states, search).dataset
+            body = {"search": search, "trial": trial, "steps": steps, "pool": pool, "mechanism": mechanism.body()}
+            write(dataset, "lease", body)
 
     def settle(self, search: str, trial: str, steps_taken: int) -> None:
         """End a trial: what it reserved of any pool and never leased returns to the budget. What is leased stays.
@@ -292,7 +300,7 @@ class Ledger:
         """
         require_steps(steps_taken, minimum=0, name="steps_taken")
         with self._chain.write() as write:
-            state = known(write.states, search)
+            state = require_search(write.states, search)
             before = [pool.trials[trial] for pool in state.pools.values() if trial in pool.trials]
             if not any(each.settled and each.taken == steps_taken for each in before):
                 write(state.dataset, "settle", {"search": search, "trial": trial, "steps_taken": steps_taken})
@@ -300,7 +308,7 @@ class Ledger:
     def close_search(self, search: str) -> None:
         """Nothing more can be charged. A search that charged nothing then counts 0 against the data set."""
         with self._chain.write() as write:
-            state = known(write.states, search)
+            state = require_search(write.states, search)
             if state.status == "open":
                 write(state.dataset, "close_search", {"search": search})
 
@@ -311,11 +319,11 @@ class Ledger:
             BudgetRefusedError: it counted 0 and its cap no longer fits the data set's or its user's share.
         """
         with self._chain.write() as write:
-            state = known(write.states, search)
+            state = require_search(write.states, search)
             if state.status == "open" or state.begun:  # a sealed one is closed from its beginning
                 return
-            validation = state.validation.allowance if state.validation else None
-            units = units_at(write.order(state.dataset), state.allowance, validation)
+            validation = state.validation.filter if state.validation else None
+            units = units_at(write.order(state.dataset), state.filter, validation)
             write(state.dataset, "reopen_search", {"search": search, "units": units})
 
     def record_card(self, search: str, card_sha256: str, kind: str) -> None:
@@ -324,12 +332,12 @@ class Ledger:
         if not (isinstance(card_sha256, str) and _SHA256.fullmatch(card_sha256)):
             raise InputError(f"card_sha256 must be 64 hexadecimal digits, got {card_sha256!r}. Use card_hash(card).")
         with self._chain.write() as write:
-            state = known(write.states, search)
+            state = require_search(write.states, search)
             write(state.dataset, "card", {"search": search, "card_sha256": card_sha256, "card_kind": kind})
 
     # What anyone may read.
 
-    def cap(self, dataset: str) -> Cap | None:
+    def cap(self, dataset: str) -> DatasetCap | None:
         """The owner's latest cap, or None."""
         return self.dataset_state(dataset).cap
 
@@ -339,7 +347,7 @@ class Ledger:
         Raises:
             LedgerError: there is none of that name.
         """
-        return known(self._chain.read(), search)
+        return require_search(self._chain.read(), search)
 
     def dataset_state(self, dataset: str) -> DatasetState:
         """The data set as it stands now; one that was never used is empty."""
@@ -369,20 +377,20 @@ class Ledger:
     def _reserve(self, search: str, trial: str, steps: Mapping[str, int], mechanism: SampledGaussian | None) -> None:
         with self._chain.write() as write:
             for pool, each in steps.items():
-                state = known(write.states, search)
+                state = require_search(write.states, search)
                 body: dict[str, Any] = {"search": search, "trial": trial, "steps": each, "pool": pool}
-                if pool in state.pools and not state.sealed:
+                if pool in state.pools and not state.charged_whole:
                     body |= _priced(state.pools[pool], trial, mechanism if pool == TRAINING else None)
                 write(state.dataset, "reserve", body)
 
 
-def _require_fit(allowance: Allowance, epsilon: float, delta: float, whose: str) -> None:
-    needed = allowance.claim(delta)
+def _require_fit(filter: Filter, epsilon: float, delta: float, whose: str) -> None:
+    needed = filter.claim(delta)
     if not needed <= epsilon:
-        what = "step_cap" if isinstance(allowance, TotalSteps) else allowance.kind
         raise BudgetRefusedError(
-            f"{what} must fit {whose} own cap: all that it allows costs epsilon {needed!r} at delta {delta!r}, the cap "
-            f"is {epsilon!r}. Allow less (max_steps() for a cap on steps), or raise epsilon."
+            "filter-exceeds-claim",
+            f"The filter ({filter.summary}) costs ε = {needed!r} at δ = {delta!r}, above {whose} own ε of {epsilon!r}. "
+            "Allow less, or raise epsilon.",
         )
 
 
@@ -401,14 +409,12 @@ def _require_same_users(state: DatasetState | None, fingerprint: str | None, use
 def _priced(pool: PoolState, trial: str, mechanism: SampledGaussian | None) -> dict[str, Any]:
     """The mechanism of a reservation, and what one step of it costs, noted so that all machines count alike."""
     before = pool.trials.get(trial)
-    menu = pool.allowance.mechanisms
     if mechanism is None:
-        mechanism = before.mechanism if before else menu[0] if len(menu) == 1 else None
+        mechanism = before.mechanism if before else pool.filter.only_mechanism
     if mechanism is None:
         raise InputError(
-            f"the mechanism of a trial must be named where there are several, got none for {trial!r}. "
-            "Give mechanism=SampledGaussian(...)."
+            "mechanism-not-named",
+            f"Trial {trial!r} names no mechanism, and its search allows several. Give mechanism=SampledGaussian(...).",
         )
-    price = before.price if before and before.mechanism == mechanism else pool.price(mechanism)
-    named = {"sample_rate": mechanism.sample_rate, "noise_multiplier": mechanism.noise_multiplier}
-    return {"mechanism": named, **({"price": price} if price else {})}
+    price = before.price if before and before.mechanism == mechanism else pool.filter.price(mechanism)
+    return {"mechanism": mechanism.body(), **({"price": price} if price else {})}

@@ -1,4 +1,4 @@
-"""An immutable mapping of which a changed copy is cheap: what was published stays as it was."""
+"""Immutable mapping with cheap changed copies: a state that was handed out never changes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ V = TypeVar("V")
 
 
 class Persistent(Mapping[K, V]):
-    """A large part that the copies share and a small one of what changed since.
+    """Immutable mapping: a large part that copies share, and a small part with the recent changes.
 
-    Of n keys a change copies about √n: the recent part is merged into a new large one when it has grown to √n. Keys
-    stay in the order in which they were first set.
+    With n keys a change copies about √n of them: the recent part is merged into a new large part once it has √n keys.
+    Keys keep the order in which they were first set.
 
     Args:
-        values: to begin with; copied.
+        values: initial values; copied.
     """
 
     __slots__ = ("_recent", "_shared", "_size")
@@ -28,8 +28,8 @@ class Persistent(Mapping[K, V]):
         self._recent: dict[K, V] = {}
         self._size = len(self._shared)
 
-    def having(self, key: K, value: V) -> Persistent[K, V]:
-        """A copy in which `key` is `value`."""
+    def with_item(self, key: K, value: V) -> Persistent[K, V]:
+        """Return a copy in which `key` is `value`."""
         copy: Persistent[K, V] = Persistent.__new__(Persistent)
         recent = {**self._recent, key: value}
         if len(recent) ** 2 > len(self._shared):
@@ -47,11 +47,11 @@ class Persistent(Mapping[K, V]):
         yield from (key for key in self._recent if key not in self._shared)
 
     def items(self) -> ItemsView[K, V]:
-        """All pairs, at the speed of a dict."""
+        """Return all pairs, at the speed of a dict."""
         return {**self._shared, **self._recent}.items()
 
     def values(self) -> ValuesView[V]:
-        """All values, at the speed of a dict."""
+        """Return all values, at the speed of a dict."""
         return {**self._shared, **self._recent}.values()
 
     def __len__(self) -> int:

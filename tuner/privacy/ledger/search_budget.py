@@ -1,4 +1,4 @@
-"""The budget of one search, as the driver and the trials hold it: a search bound to its ledger."""
+"""Budget of one search, for its driver and its trials."""
 
 from __future__ import annotations
 
@@ -6,26 +6,24 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import expm1
 from typing import Protocol
 
 from tuner.errors import LedgerError
-from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_steps
 from tuner.privacy.accountant.pld import epsilon
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.odometer import Reading, read_search, read_steps
-from tuner.privacy.ledger.state import TRAINING, VALIDATION, PoolState, SearchState, TrialState
+from tuner.privacy.ledger.state import TRAINING, VALIDATION, PoolState, SearchState, TrialAccount
 
-__all__ = ["Asked", "BudgetView", "LedgerCharge", "Outstanding", "SearchBudget"]
+__all__ = ["Asked", "BudgetView", "LedgerCharge", "Reserved", "SearchBudget"]
 
 
 class Asked(Protocol):
-    """What a trial asks for before it starts, or before it goes on."""
+    """What a trial asks for before it starts, or before it resumes."""
 
     @property
     def steps(self) -> int:
-        """Training steps; 0 when only scores are asked for."""
+        """Training steps; 0 where only scores are asked for."""
 
     @property
     def sample_rate(self) -> float | None:
@@ -41,8 +39,8 @@ class Asked(Protocol):
 
 
 @dataclass(frozen=True)
-class Outstanding:
-    """What a trial has reserved and not yet leased."""
+class Reserved:
+    """Steps and scores that a trial has reserved and not yet leased."""
 
     steps: int
     releases: int = 0
@@ -50,24 +48,23 @@ class Outstanding:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetView:
-    """What is spent, promised and left, for the budget bar.
+    """What is spent, reserved and left, for the budget bar.
 
-    The three shares are of the allowance, and sum to 1. Of a cap on total steps: steps. Of a filter at a fixed order:
-    Rényi divergence. Of a coupon book: coupons, each weighted by what it adds to the variance of the privacy loss where
-    there are many, q²(e^(1/σ²) − 1) (Bu et al. 2020). Of a sealed search: nothing before it begins, then all.
+    The three shares are of the filter (`Filter.share`), and sum to 1. A sealed search has spent nothing before it
+    begins, and then everything.
 
     Attributes:
         spent: share that is leased by all trials.
         reserved: share that is promised and not yet leased.
         left: the rest.
-        spent_steps: leased.
-        reserved_steps: promised and not yet leased.
-        left_steps: neither; None where it depends on the mechanism.
-        step_cap: all three together; None where there is none.
+        spent_steps: steps that are leased.
+        reserved_steps: steps that are promised and not yet leased.
+        left_steps: the other steps; None where their number depends on the mechanism.
+        step_cap: all steps together; None where there is no such cap.
         epsilon_spent: ODOMETER at `delta`. Not a guarantee. Finite.
         epsilon_cap: the guarantee.
         delta: of both.
-        validation: the same of the released validation scores; None where they are outside the guarantee.
+        validation: the same for released validation scores; None where they are outside the guarantee.
     """
 
     spent: float
@@ -84,11 +81,11 @@ class BudgetView:
 
 
 class SearchBudget:
-    """One search's budget.
+    """Budget of one search in its ledger.
 
     Args:
-        ledger: opened ledger.
-        search: a search that is in it.
+        ledger: an open ledger.
+        search: name of a search that is in it.
 
     Raises:
         LedgerError: the search is not in the ledger.
@@ -100,7 +97,7 @@ class SearchBudget:
         ledger.search_state(search)
 
     def fits(self, ask: Asked) -> bool:
-        """Whether a new trial could reserve this now. Only `reserve` decides; another process may be faster."""
+        """Return whether a new trial could reserve this now. Only `reserve` decides: another process may be faster."""
         state = self._ledger.search_state(self.search)
         return all(
             steps <= _left(state.pools.get(pool), mechanism)
@@ -124,62 +121,55 @@ class SearchBudget:
         """End a trial; what it reserved and never leased returns."""
         self._ledger.settle(self.search, trial, steps_taken)
 
-    def charge_for(self, trial: str) -> LedgerCharge:
-        """What a trial's training leases its steps and scores from; picklable."""
-        return LedgerCharge(self._ledger.url, self.search, trial)
+    def check_scores(self, *, protected: bool) -> None:
+        """Refuse a trial whose scores are protected although the search's are not in the ledger, or the reverse.
 
-    def hold(self, trial: str, *, sample_rate: float, noise_multiplier: float, score_noise: float | None) -> None:
-        """Hold what a trial is about to train against what was promised to it: another step was never paid for.
+        A lease names its mechanism, so the ledger refuses other noise; but a trial that draws scores without noise asks
+        for no lease at all.
 
         Raises:
-            LedgerError: it would take steps of another mechanism, or release scores with other noise.
+            LedgerError: the trial and the ledger disagree.
         """
-        state = self._ledger.search_state(self.search)
-        wanted = {TRAINING: SampledGaussian(sample_rate, noise_multiplier)}
-        if score_noise is not None:
-            wanted[VALIDATION] = SampledGaussian(1.0, score_noise)
-        for pool, states in state.pools.items():
-            promised = states.trials[trial].mechanism if trial in states.trials else None
-            if promised != wanted.get(pool):
-                raise LedgerError(
-                    f"a trial must train what was reserved for it: {trial!r} of {self.search!r} has {promised!r} in "
-                    f"the pool {pool}, and would take {wanted.get(pool)!r}. Please report this as a bug."
-                )
-        if wanted.keys() - state.pools.keys():
+        if (self._ledger.search_state(self.search).validation is not None) != protected:
             raise LedgerError(
-                f"scores of {self.search!r} are outside its guarantee in the ledger, and inside it in trial {trial!r}. "
-                "Please report this as a bug."
+                "mechanism-not-reserved",
+                f"Scores of {self.search!r} are {'outside' if protected else 'inside'} its guarantee in the ledger, "
+                f"and {'inside' if protected else 'outside'} it in a trial. Please report this as a bug.",
             )
 
-    def outstanding(self) -> dict[str, Outstanding]:
-        """Of every trial that is reserved and not settled: what it has reserved and not yet leased (maybe 0)."""
+    def charge_for(self, trial: str) -> LedgerCharge:
+        """Return the charge from which the training of a trial leases its steps and scores; picklable."""
+        return LedgerCharge(self._ledger.url, self.search, trial)
+
+    def outstanding(self) -> dict[str, Reserved]:
+        """Return what every trial that is reserved and not settled has reserved and not yet leased (maybe 0)."""
         state = self._ledger.search_state(self.search)
-        found: dict[str, Outstanding] = {}
+        found: dict[str, Reserved] = {}
         for name, trial in state.training.trials.items():
             if not trial.settled:
-                found[name] = Outstanding(trial.outstanding)
+                found[name] = Reserved(trial.outstanding)
         for name, trial in state.validation.trials.items() if state.validation else ():
             if not trial.settled:
-                found[name] = Outstanding(found[name].steps if name in found else 0, trial.outstanding)
+                found[name] = Reserved(found[name].steps if name in found else 0, trial.outstanding)
         return found
 
     def charged_steps(self, trial: str) -> int:
-        """Training steps leased by a trial so far, all its attempts together."""
+        """Return the training steps that a trial has leased so far, by all its attempts together."""
         known = self._ledger.search_state(self.search).trials.get(trial)
         return known.leased if known else 0
 
     def trial_epsilon(self, trial: str, steps: int) -> float:
-        """ε of a run of `steps` of a trial's steps at the search's δ, as if it were alone: not the claim.
+        """Return ε of `steps` steps of a trial at the search's δ, as if it were the only one: not the claim.
 
         Args:
-            trial: with a reservation, or any where the search has one mechanism.
+            trial: one with a reservation, or any where the search has only one mechanism.
             steps: at least 0.
 
         Returns:
-            ε; at most the search's for steps that were leased, `math.inf` where double precision cannot tell.
+            ε; at most the search's for steps that were leased, `math.inf` where double precision is too coarse.
 
         Raises:
-            LedgerError: the trial is unknown, and its mechanism with it.
+            LedgerError: the trial is unknown, and so is its mechanism.
         """
         require_steps(steps, minimum=0)
         state = self._ledger.search_state(self.search)
@@ -189,16 +179,16 @@ class SearchBudget:
         return min(found, state.epsilon) if known and steps <= known.leased else found
 
     def steps_epsilon(self, steps: Mapping[str, int]) -> float:
-        """ε at the search's δ of so many training steps of each trial, had they been fixed in advance: not the claim.
+        """Return ε at the search's δ of these training steps, had they been fixed in advance: not the claim.
 
         Args:
-            steps: by trial; of trials with a reservation, or of any where the search has one mechanism.
+            steps: by trial; of trials with a reservation, or of any where the search has only one mechanism.
 
         Returns:
-            ε; `math.inf` where double precision cannot tell.
+            ε; `math.inf` where double precision is too coarse.
 
         Raises:
-            LedgerError: a trial is unknown, and its mechanism with it.
+            LedgerError: a trial is unknown, and so is its mechanism.
         """
         state = self._ledger.search_state(self.search)
         parts: Counter[SampledGaussian] = Counter()
@@ -209,7 +199,7 @@ class SearchBudget:
         return read_steps(parts, state.delta).epsilon
 
     def view(self) -> BudgetView:
-        """Where the budget stands; a new number of steps costs about a tenth of a second."""
+        """Return what is spent, reserved and left; each new number of steps takes about a tenth of a second."""
         state = self._ledger.search_state(self.search)
         read = read_search(state)
         validation = None
@@ -219,7 +209,7 @@ class SearchBudget:
 
 
 class LedgerCharge:
-    """Leases for one trial: implements `trainables.training.Charge` over a ledger.
+    """Charge of one trial that leases from a ledger.
 
     Picklable, and safe after a fork: each process opens the ledger for itself, and never creates one.
 
@@ -233,30 +223,40 @@ class LedgerCharge:
         self.url, self.search, self.trial = url, search, trial
         self._opened: tuple[int, Ledger] | None = None
 
-    def lease(self, steps: int) -> None:
-        """Durably charge `steps` before they are taken. Raises when refused; then no step may be taken."""
-        self._ledger().lease(self.search, self.trial, steps)
+    def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
+        """Durably charge `steps` before they are taken.
+
+        Raises:
+            BudgetRefusedError: they are not reserved; then none of them may be taken.
+            LedgerError: another mechanism is reserved, or the ledger cannot be written; the same holds.
+        """
+        self._ledger().lease(self.search, self.trial, steps, SampledGaussian(sample_rate, noise_multiplier))
 
     def leased(self) -> int:
-        """Steps leased for this trial so far, all attempts together."""
+        """Return the steps leased for this trial so far, by all its attempts together."""
         return self._trial(TRAINING).leased
 
     def restarts(self) -> int:
-        """How often this trial was cut off after it had leased, and reserved what it repeats."""
+        """Return how often this trial was interrupted after it had leased, and reserved again what it repeats."""
         return self._trial(TRAINING).restarts
 
-    def release(self, count: int = 1) -> None:
-        """Durably charge `count` scores before they are drawn. Raises when refused; then none may be shown."""
-        self._ledger().lease(self.search, self.trial, count, pool=VALIDATION)
+    def release(self, count: int = 1, *, noise: float) -> None:
+        """Durably charge `count` scores before they are computed.
+
+        Raises:
+            BudgetRefusedError: they are not reserved; then none of them may be computed.
+            LedgerError: other noise is reserved, or the ledger cannot be written; the same holds.
+        """
+        self._ledger().lease(self.search, self.trial, count, SampledGaussian(1.0, noise), pool=VALIDATION)
 
     def released(self) -> int:
-        """Scores charged for this trial so far, all attempts together."""
+        """Return the scores charged for this trial so far, by all its attempts together."""
         return self._trial(VALIDATION).leased
 
-    def _trial(self, pool: str) -> TrialState:
+    def _trial(self, pool: str) -> TrialAccount:
         found = self._ledger().search_state(self.search).pools.get(pool)
         trial = found.trials.get(self.trial) if found else None
-        return trial or TrialState()
+        return trial or TrialAccount()
 
     def _ledger(self) -> Ledger:
         if self._opened is None or self._opened[0] != os.getpid():
@@ -280,10 +280,8 @@ def _mechanism(ask: Asked) -> SampledGaussian | None:
 def _left(pool: PoolState | None, mechanism: SampledGaussian | None) -> int:
     if pool is None:
         return 0
-    menu = pool.allowance.mechanisms
-    if mechanism is None and len(menu) == 1:
-        mechanism = menu[0]
-    return pool.left(mechanism) if mechanism is not None else 0
+    mechanism = mechanism or pool.filter.only_mechanism
+    return 0 if mechanism is None else pool.left(mechanism)
 
 
 def _view(
@@ -293,21 +291,9 @@ def _view(
     read: Reading,
     validation: BudgetView | None = None,
 ) -> BudgetView:
-    step_cap: int | None = None
-    match pool.allowance:
-        case TotalSteps(step_cap=step_cap):
-            spent, reserved = pool.leased_steps / step_cap, pool.reserved_steps / step_cap
-        case FixedOrder(budget=budget):
-            spent, reserved = pool.leased_units / budget, pool.reserved_units / budget
-        case CouponBook(quotas=quotas):
-            whole = sum(steps * _weight(mechanism) for mechanism, steps in quotas)
-            spent, reserved = (
-                sum(steps * _weight(mechanism) for mechanism, steps in part.items()) / whole
-                for part in (pool.leased, pool.reserved)
-            )
-            step_cap = sum(steps for _, steps in quotas)
-        case Sealed():
-            spent, reserved = float(state.begun), 0.0
+    filter, step_cap = pool.filter, pool.filter.most_steps
+    spent = float(state.begun) if filter.charged_whole else filter.share(pool.leased, units=pool.leased_units)
+    reserved = filter.share(pool.reserved, units=pool.reserved_units)
     return BudgetView(
         spent=spent,
         reserved=reserved,
@@ -321,7 +307,3 @@ def _view(
         delta=claim[1],
         validation=validation,
     )
-
-
-def _weight(mechanism: SampledGaussian) -> float:
-    return max(mechanism.sample_rate**2 * expm1(min(mechanism.noise_multiplier**-2, 300.0)), 1e-300)

@@ -1,4 +1,4 @@
-"""What the entries of a data set add up to: its cap and shares, its searches, their pools, their trials."""
+"""State of a data set: what its entries add up to, from the cap and the shares down to each trial."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from tuner.errors import LedgerError
-from tuner.privacy.accountant.filters import Allowance, FixedOrder, Sealed, TotalSteps
+from tuner.privacy.accountant.filters import Filter, Tally
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.ledger.entries import GENESIS
 from tuner.privacy.ledger.persistent import Persistent
@@ -17,24 +17,24 @@ from tuner.privacy.ledger.persistent import Persistent
 __all__ = [
     "TRAINING",
     "VALIDATION",
-    "Cap",
     "Committed",
+    "DatasetCap",
     "DatasetState",
     "PoolState",
     "SearchState",
     "Share",
-    "TrialState",
+    "TrialAccount",
     "exact_sum",
 ]
 
 TRAINING, VALIDATION = "training", "validation"
-"""The pools of a search: the records that train, and those that score where that is inside the guarantee."""
+"""The pools of a search: the records that train and, where scores are inside the guarantee, those that validate."""
 
 _EXACT = Context(prec=2000, traps=[Inexact])  # more digits than the sum of any two doubles has
 
 
 def exact_sum(*values: float | Decimal) -> Decimal:
-    """The sum of the decimals that people wrote: three times 0.1 is 0.3, not a hair more."""
+    """Return the sum in the decimals that people wrote: three times 0.1 is exactly 0.3."""
     total = Decimal(0)
     for value in values:
         total = _EXACT.add(total, value if isinstance(value, Decimal) else Decimal(repr(value)))
@@ -42,15 +42,15 @@ def exact_sum(*values: float | Decimal) -> Decimal:
 
 
 @dataclass(frozen=True)
-class Cap:
-    """The (ε, δ) that the owner of a data set allows over all searches.
+class DatasetCap:
+    """The (ε, δ) that the owner of a data set allows for all searches together.
 
     Attributes:
-        epsilon: over all searches.
-        delta: over all searches.
-        order: of the Rényi filter that may admit a search as well, each of the two rules with half of δ; None for the
-            sum of the searches' (ε, δ) alone.
-        units: what that filter holds, in `allowances.UNITS`; None where it would admit nothing.
+        epsilon: of all searches together.
+        delta: of all searches together.
+        order: of the Rényi filter that may admit a search too, each of the two rules with half of δ; None for the sum
+            of the searches' (ε, δ) alone.
+        units: budget of that filter, in `filters.UNITS`; None where it would admit nothing.
     """
 
     epsilon: float
@@ -61,24 +61,24 @@ class Cap:
 
 @dataclass(frozen=True)
 class Share:
-    """The (ε, δ) of the data set's cap that one user's searches may have committed; zero when it was revoked."""
+    """The (ε, δ) of the data set's cap that the searches of one user may commit; zero once it was revoked."""
 
     epsilon: float
     delta: float
 
 
 @dataclass(frozen=True)
-class TrialState:
-    """What one trial was promised of one pool, what it durably charged, and how it ended.
+class TrialAccount:
+    """The account of one trial in one pool: what it was promised, what it durably charged, and how it ended.
 
     Attributes:
-        mechanism: of every step; None before the first reservation.
+        mechanism: of every step that is reserved and leased; None before the first reservation.
         reserved: steps reserved over its life.
-        leased: steps charged, all attempts together; they stay charged.
-        settled: whether it ended; what was reserved and never leased has then gone back.
-        taken: training steps it said it took when it was settled, else None.
-        price: Rényi units of one step, as noted when it was first reserved; 0 outside a fixed order.
-        restarts: how often it reserved again after it had leased: it was cut off, and repeats steps.
+        leased: steps charged, by all attempts together; they stay charged.
+        settled: whether it ended; what was reserved and never leased has then been returned.
+        taken: training steps that it reported when it was settled, else None.
+        price: Rényi units of one step, as noted at its first reservation; 0 where steps are not priced.
+        restarts: how often it reserved again after it had leased, because it was interrupted and repeats steps.
     """
 
     mechanism: SampledGaussian | None = None
@@ -91,27 +91,27 @@ class TrialState:
 
     @property
     def outstanding(self) -> int:
-        """Steps reserved and not yet leased; 0 once settled."""
+        """Steps that are reserved and not yet leased; 0 once it is settled."""
         return 0 if self.settled else self.reserved - self.leased
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolState:
-    """One allowance and what the trials have of it. A step of the pool `validation` is one released score.
+    """One filter and what the trials take of it. A step of the pool `validation` is one released score.
 
     Attributes:
-        allowance: the filter.
-        trials: by id.
+        filter: the limit of the pool.
+        trials: accounts by trial id.
         leased: steps charged, by mechanism.
         reserved: steps promised and not yet leased, by mechanism.
-        leased_steps: all together.
-        reserved_steps: all together.
-        leased_units: Rényi units of what is leased; 0 outside a fixed order.
+        leased_steps: steps charged, of all mechanisms.
+        reserved_steps: steps promised and not yet leased, of all mechanisms.
+        leased_units: Rényi units of what is leased; 0 where steps are not priced.
         reserved_units: Rényi units of what is promised and not yet leased.
     """
 
-    allowance: Allowance
-    trials: Persistent[str, TrialState] = field(default_factory=Persistent)
+    filter: Filter
+    trials: Persistent[str, TrialAccount] = field(default_factory=Persistent)
     leased: Persistent[SampledGaussian, int] = field(default_factory=Persistent)
     reserved: Persistent[SampledGaussian, int] = field(default_factory=Persistent)
     leased_steps: int = 0
@@ -119,38 +119,33 @@ class PoolState:
     leased_units: int = 0
     reserved_units: int = 0
 
-    def used(self) -> dict[SampledGaussian, int]:
-        """Steps of each mechanism that are leased or promised."""
-        return {mechanism: self.leased.get(mechanism, 0) + steps for mechanism, steps in self.reserved.items()}
-
-    def price(self, mechanism: SampledGaussian) -> int:
-        """Rényi units of one step of `mechanism`; 0 outside a fixed order."""
-        return self.allowance.price(mechanism) if isinstance(self.allowance, FixedOrder) else 0
-
     def left(self, mechanism: SampledGaussian, *, price: int | None = None) -> int:
-        """How many more steps of `mechanism` may be promised, whatever the number of trials.
+        """Return how many more steps of `mechanism` may be promised, whatever the number of trials.
 
         Args:
             mechanism: of the steps.
-            price: Rényi units of one step where they are known; read under a fixed order only.
+            price: Rényi units of one step where they are known already.
         """
-        if not isinstance(self.allowance, FixedOrder):
-            return self.allowance.left(self.used(), mechanism)
-        price = self.price(mechanism) if price is None else price
-        return max((self.allowance.budget - self.leased_units - self.reserved_units) // price, 0)
+        tally = Tally(
+            steps=self.leased_steps + self.reserved_steps,
+            same=self.leased.get(mechanism, 0) + self.reserved.get(mechanism, 0),
+            units=self.leased_units + self.reserved_units,
+        )
+        price = self.filter.price(mechanism) if price is None else price
+        return self.filter.left_after(tally, mechanism, price=price)
 
-    def having(self, trial: str, after: TrialState) -> PoolState:
-        """The pool once `trial` stands as `after`."""
-        before = self.trials.get(trial, TrialState())
+    def with_trial(self, trial: str, after: TrialAccount) -> PoolState:
+        """Return the pool with this account of `trial`."""
+        before = self.trials.get(trial, TrialAccount())
         mechanism = after.mechanism
         leased, reserved = after.leased - before.leased, after.outstanding - before.outstanding
         by_leased, by_reserved = self.leased, self.reserved
         if mechanism is not None:
-            by_leased = by_leased.having(mechanism, by_leased.get(mechanism, 0) + leased)
-            by_reserved = by_reserved.having(mechanism, by_reserved.get(mechanism, 0) + reserved)
+            by_leased = by_leased.with_item(mechanism, by_leased.get(mechanism, 0) + leased)
+            by_reserved = by_reserved.with_item(mechanism, by_reserved.get(mechanism, 0) + reserved)
         return PoolState(
-            allowance=self.allowance,
-            trials=self.trials.having(trial, after),
+            filter=self.filter,
+            trials=self.trials.with_item(trial, after),
             leased=by_leased,
             reserved=by_reserved,
             leased_steps=self.leased_steps + leased,
@@ -162,25 +157,25 @@ class PoolState:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchState:
-    """One search as its entries tell it.
+    """One search: what its entries add up to.
 
     Attributes:
         search: name, unique in the ledger.
         dataset: whose records.
-        epsilon: the cap of this search, the claim: for a record that trains and for one that validates.
-        delta: with that δ.
+        epsilon: the claim, for a record that trains and for one that validates.
+        delta: the claim.
         pools: `training`, and `validation` where scores are inside the guarantee.
         validation_claim: the (ε, δ) of the pool `validation`, or None.
-        unit: `record` or `user`: what a neighbour has one more or less of.
+        unit: `record` or `user`: neighbouring data sets differ by one of them.
         user: who opened it.
         fingerprint: of the data, or None.
-        details: what the caller noted when it was opened.
+        details: notes of the caller from when it was opened.
         status: `open` or `closed`.
-        begun: whether a sealed search was charged.
+        begun: whether it was charged as a whole.
         cards: (sha256, kind, seq) of each card recorded.
-        units: Rényi units at the order of the data set's cap, when it began to count; None when not finite.
-        opened_seq: where in the data set's chain it was opened.
-        opened_time: the note beside it.
+        units: Rényi units at the order of the data set's cap, from when it began to count; None where not finite.
+        opened_seq: number of the entry that opened it.
+        opened_time: time of that entry.
     """
 
     search: str
@@ -211,66 +206,68 @@ class SearchState:
         return self.pools.get(VALIDATION)
 
     @property
-    def allowance(self) -> Allowance:
-        """Of the training pool."""
-        return self.training.allowance
+    def filter(self) -> Filter:
+        """The filter of the training pool."""
+        return self.training.filter
 
     @property
-    def sealed(self) -> bool:
-        """Whether it is charged as a whole when it begins."""
-        return isinstance(self.allowance, Sealed)
+    def charged_whole(self) -> bool:
+        """Whether it is sealed: charged as a whole when it begins, with its runs hidden."""
+        return self.filter.charged_whole
 
     @property
-    def trials(self) -> Persistent[str, TrialState]:
-        """What the trials have of the training pool."""
+    def trials(self) -> Persistent[str, TrialAccount]:
+        """The accounts of the trials in the training pool."""
         return self.training.trials
 
     @property
     def leased_steps(self) -> int:
-        """Training steps charged."""
+        """Training steps that are charged."""
         return self.training.leased_steps
 
     @property
     def reserved_steps(self) -> int:
-        """Training steps promised and not yet leased."""
+        """Training steps that are promised and not yet leased."""
         return self.training.reserved_steps
 
     @property
     def mechanism(self) -> SampledGaussian:
-        """Of every training step, under a cap on total steps.
+        """The mechanism of every training step, where its filter allows only one.
 
         Raises:
-            LedgerError: the search has another allowance.
+            LedgerError: the filter allows several.
         """
-        if not isinstance(self.allowance, TotalSteps):
+        only = self.filter.only_mechanism
+        if only is None:
             raise LedgerError(
-                f"only a search with a cap on total steps has one mechanism, {self.search!r} has an allowance of kind "
-                f"{self.allowance.kind}. Read its allowance."
+                "mechanism-not-named",
+                f"The trials of search {self.search!r} choose among several mechanisms ({self.filter.summary}). "
+                "Name the mechanism.",
             )
-        return self.allowance.mechanism
+        return only
 
     @property
     def touched(self) -> bool:
-        """Whether anything of it may depend on a record."""
+        """Whether anything that it shows may depend on a record."""
         return self.begun or any(pool.leased_steps > 0 for pool in self.pools.values())
 
     @property
     def counts(self) -> bool:
-        """Whether its cap counts against the data set: not when it was closed before it touched a record."""
+        """Whether its claim counts against the data set: not if it was closed before it touched a record."""
         return self.status == "open" or self.touched
 
 
 @dataclass(frozen=True)
 class Committed:
-    """What the searches that count hold together, without rounding.
+    """The total of the searches that count, without rounding.
 
     Attributes:
         epsilon: sum of their ε.
         delta: sum of their δ.
-        units: sum of their Rényi units, of those where they are finite.
-        unbounded: how many have none.
-        unit: `record` or `user`; None when nothing counts.
-        searches: how many.
+        units: sum of their Rényi units, where those are finite.
+        unbounded: number of searches without finite Rényi units.
+        unit: `record` or `user`; None where nothing counts.
+        searches: number of searches.
     """
 
     epsilon: Decimal = Decimal(0)
@@ -281,7 +278,7 @@ class Committed:
     searches: int = 0
 
     def adding(self, search: SearchState, sign: int) -> Committed:
-        """With `search` (`sign` 1), or without it (−1)."""
+        """Return the total with `search` (`sign` 1) or without it (−1)."""
         searches = self.searches + sign
         return Committed(
             epsilon=exact_sum(self.epsilon, sign * search.epsilon),
@@ -295,14 +292,14 @@ class Committed:
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetState:
-    """All that was ever allowed and charged on one data set.
+    """Everything that was allowed and charged on one data set.
 
     Attributes:
         dataset: name.
         cap: the owner's latest cap, or None.
         grants: the latest share of each user who ever had one.
-        by_name: the searches, in the order in which they were opened.
-        committed: what those hold that count.
+        by_name: the searches by name, in the order in which they were opened.
+        committed: the total of the searches that count.
         committed_of: the same by user.
         fingerprints: of the records that the searches named.
         seq: number of entries.
@@ -310,7 +307,7 @@ class DatasetState:
     """
 
     dataset: str
-    cap: Cap | None = None
+    cap: DatasetCap | None = None
     grants: Persistent[str, Share] = field(default_factory=Persistent)
     by_name: Persistent[str, SearchState] = field(default_factory=Persistent)
     committed: Committed = Committed()
@@ -321,12 +318,12 @@ class DatasetState:
 
     @cached_property
     def searches(self) -> tuple[SearchState, ...]:
-        """In the order in which they were opened."""
+        """The searches, in the order in which they were opened."""
         return tuple(self.by_name.values())
 
     @property
     def committed_epsilon(self) -> float:
-        """Sum of the ε caps of the searches that count: what the data set's cap is held against."""
+        """Sum of the ε of the searches that count, which the data set's cap limits."""
         return float(self.committed.epsilon)
 
     @property
@@ -335,23 +332,23 @@ class DatasetState:
         return float(self.committed.delta)
 
     def committed_by(self, user: str) -> tuple[float, float]:
-        """The same of one user's searches: (ε, δ)."""
+        """Return the sums of ε and of δ of one user's searches that count."""
         found = self.committed_of.get(user, Committed())
         return float(found.epsilon), float(found.delta)
 
-    def having(self, after: SearchState) -> DatasetState:
-        """The data set once the search of that name stands as `after`."""
+    def with_search(self, after: SearchState) -> DatasetState:
+        """Return the data set with this state of the search of that name."""
         before = self.by_name.get(after.search)
         committed, of = self.committed, self.committed_of
         for search, sign in ((before, -1), (after, 1)):
-            # What a search holds is noted when it begins to count, so that the same is taken off again.
+            # What a search commits is fixed when it begins to count, so that the same amount is subtracted again.
             if search is not None and search.counts and not (before and after.counts and before.counts):
                 committed = committed.adding(search, sign)
-                of = of.having(search.user, of.get(search.user, Committed()).adding(search, sign))
+                of = of.with_item(search.user, of.get(search.user, Committed()).adding(search, sign))
         known, named = self.fingerprints, after.fingerprint
         return replace(
             self,
-            by_name=self.by_name.having(after.search, after),
+            by_name=self.by_name.with_item(after.search, after),
             committed=committed,
             committed_of=of,
             fingerprints=known if named is None or named in known else known | {named},

@@ -211,22 +211,22 @@ def _accountants(
         exact=f"{total!r} on the card, {counted!r} counted",
     )
     names = [pool.name for pool in pools]
-    same = names == list(found.allowances)
+    same = names == list(found.filters)
     said = f"a cap for {' and for '.join(names)}"
-    wanted = f"in the ledger there is one for {' and for '.join(found.allowances)}"
+    wanted = f"in the ledger there is one for {' and for '.join(found.filters)}"
     yield Check("every pool is on the card", ok=same, detail=said if same else f"{said}; {wanted}")
     for pool in pools:
         yield _kept(pool, found, claim=(card["claim"]["epsilon"], card["claim"]["delta"]))
-        yield from _cap(pool, found.allowances[pool.name])
+        yield from _cap(pool, found.filters[pool.name])
     yield from _runs(card, found)
-    training = found.allowances["training"]
+    training = found.filters["training"]
     if training["kind"] == "total_steps":
         yield _prv(training, pools[0].delta, pools[0].epsilon_at_cap)
 
 
 def _kept(pool: _Pool, found: Counted, *, claim: tuple[float, float]) -> Check:
     """Whether the cap holds its claim, the claim the search's, and what was charged the cap."""
-    body = found.allowances[pool.name]
+    body = found.filters[pool.name]
     kept = within(body, found.steps(pool.name))
     holds = pool.epsilon_at_cap <= pool.epsilon <= claim[0] and pool.delta <= claim[1]
     once = found.begun == 1 if body["kind"] == "sealed" else found.begun == 0
@@ -279,7 +279,7 @@ def _runs(card: Mapping[str, Any], found: Counted) -> Iterator[Check]:
     """The winner's run by itself, and what was spent: neither is a guarantee, and both must be true as numbers."""
     delta, winner = card["claim"]["delta"], card["winner"]
     name = "independent accountant, one run"
-    body = found.allowances["training"]
+    body = found.filters["training"]
     run = (winner["sample_rate"], winner["noise_multiplier"], winner["steps"])
     if body["kind"] == "sealed":
         made = may_make(body, run)

@@ -176,7 +176,7 @@ class Selection:
     """A sealed search: its two proofs, each from below and from above.
 
     Args:
-        body: of the allowance: ``law``, ``at_most``, ``runs``, ``ratio``.
+        body: of the filter: ``law``, ``at_most``, ``runs``, ``ratio``.
         delta: the smallest δ that will be asked for.
 
     Raises:

@@ -1,7 +1,7 @@
-"""The second opinion: what an allowance costs, by code that shares nothing with the one that wrote its claim.
+"""The second opinion: what a filter costs, by code that shares nothing with the one that wrote its claim.
 
-It reads the plain body of an allowance and imports nothing but the modules `independent_…` and numpy: none of
-`accounting`, `rdp`, `selection`, `laws` and `allowances`, and no accounting library, so that a fault in them does not
+It reads the plain body of a filter and imports nothing but the modules `independent_…` and numpy: none of
+`accounting`, `rdp`, `selection`, `laws` and `filters`, and no accounting library, so that a fault in them does not
 repeat itself here. `independent_loss` composes privacy losses between two bounds; `independent_selection` has Rényi
 divergences, the law of a hidden number of runs, and the two proofs of what it costs.
 """
@@ -55,10 +55,10 @@ class Verdict:
 
 
 def brackets(body: Mapping[str, Any], deltas: Sequence[float]) -> tuple[Bracket, ...]:
-    """ε of everything that an allowance admits, at each of `deltas`.
+    """ε of everything that a filter admits, at each of `deltas`.
 
     Args:
-        body: of the allowance, as the ledger has it.
+        body: of the filter, as the ledger has it.
         deltas: each in (0, 1).
 
     Raises:
@@ -86,7 +86,7 @@ def brackets(body: Mapping[str, Any], deltas: Sequence[float]) -> tuple[Bracket,
             ends = (selection.epsilon(delta) for delta in deltas)
             return tuple(Bracket(low, high, most * (1 + _FAR) + _SLACK, how) for low, high, most in ends)
         case kind:
-            raise ValueError(f"an allowance must be of a known kind, got {kind!r}")
+            raise ValueError(f"a filter must be of a known kind, got {kind!r}")
 
 
 def brackets_of_steps(steps: Iterable[tuple[float, float, int]], deltas: Sequence[float]) -> tuple[Bracket, ...]:
@@ -124,10 +124,10 @@ def judge(claimed: float, bracket: Bracket) -> Verdict:
 
 
 def within(body: Mapping[str, Any], steps: Iterable[tuple[float, float, int]]) -> Verdict:
-    """Whether the steps that were charged keep to their allowance, counted and priced by this accountant.
+    """Whether the steps that were charged keep to their filter, counted and priced by this accountant.
 
     Args:
-        body: of the allowance.
+        body: of the filter.
         steps: (sample_rate, noise_multiplier, steps) that were charged.
     """
     parts = merged([Part(*step) for step in steps])

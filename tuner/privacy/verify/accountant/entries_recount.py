@@ -20,7 +20,7 @@ class Counted:
     Attributes:
         epsilon: the claim.
         delta: the claim.
-        allowances: bodies by pool, `training` and where scores are protected `validation`.
+        filters: bodies by pool, `training` and where scores are protected `validation`.
         charged: by pool, steps that were leased of each (sample_rate, noise_multiplier).
         mechanisms: by pool and trial.
         begun: how often a sealed search was charged.
@@ -29,7 +29,7 @@ class Counted:
 
     epsilon: float
     delta: float
-    allowances: dict[str, Mapping[str, Any]]
+    filters: dict[str, Mapping[str, Any]]
     charged: dict[str, Steps] = field(default_factory=lambda: {"training": Counter(), "validation": Counter()})
     mechanisms: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
     begun: int = 0
@@ -56,7 +56,7 @@ def recount(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str,
 
     Raises:
         KeyError: a value is missing.
-        ValueError: a step is leased that has no mechanism.
+        ValueError: a step is leased of another mechanism than the trial reserved.
     """
     found: dict[str, Counted] = {}
     for kind, body in entries:
@@ -69,9 +69,9 @@ def recount(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str,
                 _name_mechanism(found[body["search"]], body)
             case "lease":
                 search, pool = found[body["search"]], body["pool"]
-                mechanism = search.mechanisms.get((pool, body["trial"]))
-                if mechanism is None:
-                    raise ValueError(f"trial {body['trial']!r} leased steps of no mechanism")
+                mechanism = _mechanism(body)
+                if search.mechanisms.get((pool, body["trial"])) != mechanism:
+                    raise ValueError(f"trial {body['trial']!r} leased steps of a mechanism that it did not reserve")
                 search.charged[pool][mechanism] += body["steps"]
             case "close_search" | "reopen_search":
                 found[body["search"]].open = kind == "reopen_search"
@@ -85,7 +85,7 @@ def may_make(body: Mapping[str, Any], run: tuple[float, float, int]) -> bool:
     """Whether a sealed search may make a run: one of its own, or a shorter one of the same mechanism.
 
     Args:
-        body: of its allowance.
+        body: of its filter.
         run: (sample_rate, noise_multiplier, steps).
     """
     rate, noise, steps = run
@@ -96,12 +96,16 @@ def may_make(body: Mapping[str, Any], run: tuple[float, float, int]) -> bool:
 
 
 def _opened(body: Mapping[str, Any]) -> Counted:
-    allowances = {"training": body["allowance"]}
+    filters = {"training": body["filter"]}
     if body["validation"] is not None:
-        allowances["validation"] = body["validation"]["allowance"]
-    return Counted(body["epsilon"], body["delta"], allowances)
+        filters["validation"] = body["validation"]["filter"]
+    return Counted(body["epsilon"], body["delta"], filters)
 
 
 def _name_mechanism(search: Counted, body: Mapping[str, Any]) -> None:
+    search.mechanisms.setdefault((body["pool"], body["trial"]), _mechanism(body))
+
+
+def _mechanism(body: Mapping[str, Any]) -> tuple[float, float]:
     said = body["mechanism"]
-    search.mechanisms.setdefault((body["pool"], body["trial"]), (said["sample_rate"], said["noise_multiplier"]))
+    return said["sample_rate"], said["noise_multiplier"]

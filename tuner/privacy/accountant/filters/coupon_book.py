@@ -1,0 +1,117 @@
+"""Filter of a menu of mechanisms: each has a quota of steps, and all quotas are composed once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, expm1, floor
+from typing import Any, ClassVar, Self
+
+from tuner.errors import InputError
+from tuner.privacy.accountant.filters.base import FixedParts, Part, Tally, TrialSteps, Used
+from tuner.privacy.accountant.mechanism import SampledGaussian, require_steps
+
+__all__ = ["CouponBook"]
+
+
+@dataclass(frozen=True)
+class CouponBook(FixedParts):
+    """A menu of mechanisms, each with a quota of steps (its coupons); all coupons are composed once.
+
+    Formal guarantees:
+        Trials may choose adaptively among the mechanisms, run at once and stop anywhere: what they show is at most all
+        coupons composed, because each coupon is used at most once.
+
+    Args:
+        quotas: (mechanism, steps), each mechanism once; sorted when made.
+    """
+
+    kind: ClassVar[str] = "coupon_book"
+    label: ClassVar[str] = (
+        "a menu of mechanisms, each with a quota of steps, its coupons; any trial may draw any that are left"
+    )
+    accounting: ClassVar[str] = "privacy loss distribution of all coupons composed, connect-the-dots, pessimistic"
+    assumption: ClassVar[tuple[str, str]] = (
+        "every step takes a coupon of its (sample_rate, noise_multiplier)",
+        "fixed when the search was opened",
+    )
+    quotas: tuple[Part, ...]
+
+    def __post_init__(self) -> None:
+        for _, steps in self.quotas:
+            require_steps(steps, minimum=1, name="quota")
+        if not self.quotas or len(dict(self.quotas)) != len(self.quotas):
+            raise InputError(
+                "filter-invalid",
+                f"A coupon book lists each of its mechanisms once, and at least one (got {self.quotas!r}).",
+            )
+        object.__setattr__(self, "quotas", tuple(sorted(self.quotas)))
+
+    @classmethod
+    def planned(cls, menu: Sequence[TrialSteps], trials: int, *, scale: float = 1.0) -> Self:
+        """Return the book with equal numbers of the longest trials of every mechanism, `trials` of them in all.
+
+        Args:
+            menu: what a trial may choose; each mechanism once.
+            trials: planned.
+            scale: factor of every quota, rounded down to whole steps and at least 1.
+        """
+        each = ceil(trials / len(menu))
+        quotas = {choice.mechanism: floor(scale * each * choice.longest * (1 + 1e-12)) for choice in menu}
+        return cls(tuple((mechanism, max(steps, 1)) for mechanism, steps in quotas.items()))
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The mechanisms with their quotas."""
+        return self.quotas
+
+    def left_after(self, tally: Tally, mechanism: SampledGaussian, *, price: int) -> int:
+        """Return how many coupons of `mechanism` are left; 0 for one that is not on the menu."""
+        return max(dict(self.quotas).get(mechanism, 0) - tally.same, 0)
+
+    def share(self, used: Used, *, units: int) -> float:
+        """Return the share of the book that `used` takes, each coupon weighted by its variance of the privacy loss.
+
+        Where there are many steps, a step adds q²(e^(1/σ²) − 1) to that variance (Bu et al. 2020).
+        """
+        whole = sum(steps * _weight(mechanism) for mechanism, steps in self.quotas)
+        return sum(steps * _weight(mechanism) for mechanism, steps in used.items()) / whole
+
+    def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
+        """Return how many trials fit: a trial whose coupons are used up chooses again, so all quotas count."""
+        choices = {choice.mechanism: choice for choice in menu}
+        least = sum(steps // choices[mechanism].longest for mechanism, steps in self.quotas)
+        most = sum(steps // choices[mechanism].shortest for mechanism, steps in self.quotas)
+        return min(trials, least), min(trials, most)
+
+    def cheapest(self, trials: Sequence[Part]) -> Sequence[Part]:
+        """Return the shortest trial of each mechanism: any coupons may be used up first."""
+        shortest = dict(sorted(trials, key=lambda trial: -trial[1]))
+        return tuple(shortest.items())
+
+    def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
+        """Return ε at `delta` of the book of the planned trials."""
+        return self.planned(menu, trials).claim(delta)
+
+    @property
+    def summary(self) -> str:
+        """The filter with its numbers, in a few words for a table."""
+        return f"a coupon book of {len(self.quotas)} mechanisms and {self.most_steps} steps"
+
+    def limit(self, unit: str, mechanism: SampledGaussian) -> str:
+        """Return the limit that a refused request would pass."""
+        return f"{dict(self.quotas).get(mechanism, 0)} {unit} of {mechanism!r}"
+
+    def body(self) -> dict[str, Any]:
+        """Return the filter as plain JSON, for the ledger."""
+        coupons = [{**mechanism.body(), "steps": steps} for mechanism, steps in self.quotas]
+        return {"kind": self.kind, "coupons": coupons}
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Self:
+        """Return the filter that `body()` wrote."""
+        return cls(tuple((SampledGaussian.from_body(coupon), coupon["steps"]) for coupon in body["coupons"]))
+
+
+def _weight(mechanism: SampledGaussian) -> float:
+    return max(mechanism.sample_rate**2 * expm1(min(mechanism.noise_multiplier**-2, 300.0)), 1e-300)

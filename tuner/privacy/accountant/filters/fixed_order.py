@@ -1,0 +1,139 @@
+"""Filter of Rényi divergence at one order: any mechanism at any time, while the sum of divergences fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, inf, isfinite, log
+from typing import Any, ClassVar, Self
+
+from tuner.privacy.accountant.filters.base import UNITS, Filter, Part, Tally, TrialSteps, Used
+from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_steps
+from tuner.privacy.accountant.rdp import divergence, epsilon_of_divergence, require_order
+
+__all__ = ["FixedOrder"]
+
+_ROUNDING = 1e-12
+"""Far above what a sum of three doubles loses."""
+
+
+@dataclass(frozen=True)
+class FixedOrder(Filter):
+    """A Rényi filter at ONE order, fixed before the search; any mechanism may be chosen at any time.
+
+    Formal guarantees:
+        Sound for adaptively chosen mechanisms (Feldman & Zrnic 2021, Theorem 4.3) and concurrent ones (Haney et al.
+        2023). "Some order is still within its budget" is NOT sound: `tests/privacy/accountant/test_filters.py` has the
+        counter-example.
+
+    Args:
+        order: within `rdp.ORDER_RANGE`.
+        budget: Rényi divergence of that order, in `UNITS`.
+    """
+
+    kind: ClassVar[str] = "fixed_order"
+    label: ClassVar[str] = "any mechanism at any time; a cap on the sum of their Rényi divergences of one order"
+    accounting: ClassVar[str] = "a Rényi filter at one order that was fixed before the search, converted to (ε, δ)"
+    assumption: ClassVar[tuple[str, str]] = (
+        "one Rényi order, fixed before the search",
+        "fixed when the search was opened; no other is tried",
+    )
+    order: float
+    budget: int
+
+    def __post_init__(self) -> None:
+        require_order(self.order)
+        object.__setattr__(self, "order", float(self.order))
+        require_steps(self.budget, minimum=1, name="budget")
+
+    @classmethod
+    def of(cls, *, order: float, epsilon: float, delta: float) -> Self | None:
+        """Return the filter that keeps (ε, δ) at this order, or None when it would admit nothing.
+
+        Args:
+            order: above 1.
+            epsilon: of the claim.
+            delta: of the claim.
+        """
+        require_delta(delta)
+        # Canonne, Kamath & Steinke 2020, Proposition 12: ε = ρ + log((a − 1)/a) − (log δ + log a)/(a − 1).
+        terms = (epsilon, -log((order - 1) / order), (log(delta) + log(order)) / (order - 1))
+        allowed = sum(terms) - 4 * _ROUNDING * sum(map(abs, terms))
+        budget = floor(allowed * UNITS) if isfinite(allowed) else 0
+        return cls(order, budget) if budget >= 1 else None
+
+    @property
+    def mechanisms(self) -> tuple[SampledGaussian, ...]:
+        """Empty: any mechanism may be used."""
+        return ()
+
+    def admits(self, mechanism: SampledGaussian) -> bool:
+        """Return True: any mechanism may be used."""
+        return True
+
+    @property
+    def renyi_order(self) -> float:
+        """The order at which steps are priced."""
+        return self.order
+
+    def price(self, mechanism: SampledGaussian) -> int:
+        """Return the units of one step of `mechanism`, rounded up; more than the budget where they are not finite."""
+        found = divergence(mechanism, self.order)
+        return max(ceil(found * UNITS), 1) if isfinite(found) else self.budget + 1
+
+    def left_after(self, tally: Tally, mechanism: SampledGaussian, *, price: int) -> int:
+        """Return how many more steps of `mechanism` may be promised."""
+        return max((self.budget - tally.units) // price, 0)
+
+    def claim(self, delta: float) -> float:
+        """Return ε at `delta` of everything that the filter allows."""
+        require_delta(delta)
+        order = self.order
+        terms = (self.budget / UNITS, log((order - 1) / order), -(log(delta) + log(order)) / (order - 1))
+        found = sum(terms) + _ROUNDING * sum(map(abs, terms))
+        return max(found, 1e-6) if isfinite(found) else inf
+
+    def units_at(self, order: float) -> int | None:
+        """Return the units at `order`: the budget at this order or a lower one; None at a higher one.
+
+        Rényi divergence does not fall with the order, so what holds at a higher order holds at a lower one.
+        """
+        return self.budget if order <= self.order else None
+
+    def share(self, used: Used, *, units: int) -> float:
+        """Return the share of the budget that `units` takes."""
+        return units / self.budget
+
+    def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
+        """Return how many trials fit: all of the dearest, and all of the cheapest."""
+        left = [(self.left({}, choice.mechanism), choice) for choice in menu]
+        least = min(steps // choice.longest for steps, choice in left)
+        most = max(steps // choice.shortest for steps, choice in left)
+        return min(trials, least), min(trials, most)
+
+    def cheapest(self, trials: Sequence[Part]) -> Sequence[Part]:
+        """Return the trial of the least divergence."""
+        return (min(trials, key=lambda trial: trial[1] * self.price(trial[0])),)
+
+    def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
+        """Return ε at `delta` of `trials` trials of the dearest."""
+        units = max(trials * choice.longest * self.price(choice.mechanism) for choice in menu)
+        return epsilon_of_divergence(self.order, units / UNITS, delta)
+
+    @property
+    def summary(self) -> str:
+        """The filter with its numbers, in a few words for a table."""
+        return f"a Rényi filter of order {self.order:g}"
+
+    def limit(self, unit: str, mechanism: SampledGaussian) -> str:
+        """Return the limit that a refused request would pass."""
+        return f"{unit} whose Rényi divergences of order {self.order:g} sum to {self.budget / UNITS:g}"
+
+    def body(self) -> dict[str, Any]:
+        """Return the filter as plain JSON, for the ledger."""
+        return {"kind": self.kind, "order": self.order, "budget": self.budget}
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Self:
+        """Return the filter that `body()` wrote."""
+        return cls(body["order"], body["budget"])

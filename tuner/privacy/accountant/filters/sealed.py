@@ -1,0 +1,138 @@
+"""Filter of a sealed search: the best of a random, hidden number of runs, charged as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, isfinite
+from typing import Any, ClassVar, Self
+
+from tuner.errors import InputError
+from tuner.privacy.accountant.filters.base import Filter, Part, Tally, TrialSteps, Used
+from tuner.privacy.accountant.mechanism import SampledGaussian, require_steps
+from tuner.privacy.accountant.run_laws import RunLaw
+from tuner.privacy.accountant.selection import epsilon_selection
+
+__all__ = ["Sealed"]
+
+
+@dataclass(frozen=True)
+class Sealed(Filter):
+    """A sealed search: a random, hidden number of independent runs, of which only the best is released.
+
+    Formal guarantees:
+        The winner, its configuration and its score are (ε, δ)-DP with ε = `claim(δ)`, truncation of the number of runs
+        included (`selection.epsilon_selection`). The search is charged as a whole when it begins, so the ledger shows
+        nothing of how many runs there were.
+
+    Args:
+        law: of the number of runs.
+        at_most: runs after which the law is cut off; what that adds to δ is part of the claim.
+        runs: (mechanism, steps) of one run; where the prior chooses among several, all of them.
+        ratio: (c, C), between which an adaptive sampler keeps its density over the prior's (DP-HyPO); (1, 1) is none.
+    """
+
+    kind: ClassVar[str] = "sealed"
+    label: ClassVar[str] = "independent runs of the mechanism, as many as a hidden draw says; only the best leaves"
+    accounting: ClassVar[str] = (
+        "the best of a random, hidden number of runs: the smaller of a bound by the privacy profile of one run and "
+        "one by its Rényi divergence; what cutting the number off adds to δ is part of it"
+    )
+    assumption: ClassVar[tuple[str, str]] = (
+        "the whole search is charged before its first run",
+        "an entry that is written once",
+    )
+    charged_whole: ClassVar[bool] = True
+    law: RunLaw
+    at_most: int
+    runs: tuple[Part, ...]
+    ratio: tuple[float, float] = (1.0, 1.0)
+
+    def __post_init__(self) -> None:
+        require_steps(self.at_most, minimum=1, name="at_most")
+        for _, steps in self.runs:
+            require_steps(steps, minimum=1)
+        low, high = self.ratio
+        if not self.runs or not (isfinite(low) and isfinite(high) and 0 < low <= 1 <= high):
+            raise InputError(
+                "filter-invalid",
+                "A sealed search needs at least one run, and a ratio (c, C) with 0 < c <= 1 <= C "
+                f"(got {self.runs!r} and {self.ratio!r}).",
+            )
+        object.__setattr__(self, "runs", tuple(sorted(set(self.runs))))
+        object.__setattr__(self, "ratio", (float(low), float(high)))
+
+    @property
+    def mechanisms(self) -> tuple[SampledGaussian, ...]:
+        """The mechanisms that a run may use."""
+        return tuple(dict(self.runs))
+
+    def left_after(self, tally: Tally, mechanism: SampledGaussian, *, price: int) -> int:
+        """Return 0: no step is promised by itself."""
+        return 0
+
+    def claim(self, delta: float) -> float:
+        """Return ε at `delta` of the winner, truncation included; `math.inf` where nothing is claimed."""
+        return epsilon_selection(self.law, self.runs, delta, at_most=self.at_most, ratio=self.ratio)
+
+    def units_at(self, order: float) -> int | None:
+        """Return None: the winner has no bound in Rényi divergence here, because of the truncation."""
+        return None
+
+    def share(self, used: Used, *, units: int) -> float:
+        """Return 0: no step is charged by itself."""
+        return 0.0
+
+    def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
+        """Return `trials` twice: the law decides how many runs there are, and all of them are charged."""
+        return trials, trials
+
+    def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
+        """Return the claim: the search is charged as a whole."""
+        return self.claim(delta)
+
+    @property
+    def charged_runs(self) -> tuple[Part, ...]:
+        """(mechanism, steps) of the runs: all of them are charged together."""
+        return self.runs
+
+    @property
+    def hidden_runs(self) -> tuple[RunLaw, int]:
+        """The law of the number of runs, and where it is cut off."""
+        return self.law, self.at_most
+
+    def law_facts(self, epsilon: float) -> dict[str, Any]:
+        """Return the law of the number of runs, its cut, and what the cut adds to δ at `epsilon`."""
+        tail = self.law.tail(self.at_most)
+        return {
+            **self.law.body(),
+            "at_most": self.at_most,
+            "probability_of_more": tail,
+            "delta_of_truncation": (1 + exp(min(epsilon, 700.0))) * tail,
+        }
+
+    @property
+    def summary(self) -> str:
+        """The filter in one word: its numbers are not shown in a table."""
+        return "sealed"
+
+    def limit(self, unit: str, mechanism: SampledGaussian) -> str:
+        """Return the limit of a request for single steps."""
+        return f"0 {unit}, because a sealed search is charged as a whole"
+
+    def body(self) -> dict[str, Any]:
+        """Return the filter as plain JSON, for the ledger."""
+        return {
+            "kind": self.kind,
+            "law": self.law.body(),
+            "at_most": self.at_most,
+            "runs": [{**mechanism.body(), "steps": steps} for mechanism, steps in self.runs],
+            "ratio": list(self.ratio),
+        }
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Self:
+        """Return the filter that `body()` wrote."""
+        low, high = body["ratio"]
+        runs = tuple((SampledGaussian.from_body(run), run["steps"]) for run in body["runs"])
+        return cls(RunLaw.from_body(body["law"]), body["at_most"], runs, (low, high))
