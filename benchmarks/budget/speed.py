@@ -23,6 +23,7 @@ from tuner.privacy.ledger.search_budget import SearchBudget
 from tuner.study.types import Ask
 
 ENTRIES, TRIALS = 10_000, 10_000
+_MECHANISM = SampledGaussian(0.001, 2.0)
 _DELTA = 1e-5
 _IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # else the disk for temporary files
 
@@ -125,10 +126,10 @@ def filled(url: str, *, trials: int, leases: int) -> Ledger:
 
     The entries are those that the ledger itself writes, but in one transaction: on a disk they would take minutes.
     """
-    ledger, mechanism, steps = Ledger.open(url), SampledGaussian(0.001, 2.0), 10
+    ledger, mechanism, steps = Ledger.open(url), _MECHANISM, 10
     cap = steps * leases * trials + 1_000
-    steps, claim = TotalSteps(mechanism, cap), epsilon(mechanism, cap, _DELTA)
-    ledger.open_search("data", "search", filter=steps, epsilon=claim, delta=_DELTA)
+    held, claim = TotalSteps(mechanism, cap), epsilon(mechanism, cap, _DELTA)
+    ledger.open_search("data", "search", filter=held, epsilon=claim, delta=_DELTA)
     named = {"sample_rate": mechanism.sample_rate, "noise_multiplier": mechanism.noise_multiplier}
     with ledger._chain.write() as write:
         for index in range(trials):
@@ -155,7 +156,7 @@ def _admission(results: Results) -> None:
     with tempfile.TemporaryDirectory() as inside:
         ledger = filled(f"sqlite:///{inside}/ledger.db", trials=ENTRIES // 4, leases=2)
         ledger.reserve("search", "new", 1_000)
-        seconds = [_seconds(lambda: ledger.lease("search", "new", 1, mechanism))[1] for _ in range(60)]
+        seconds = [_seconds(lambda: ledger.lease("search", "new", 1, _MECHANISM))[1] for _ in range(60)]
         results.figures["speed.lease_ms.disk"] = Figure.median_of(
             [1e3 * each for each in seconds], "ms", note="by the wall clock, durable on this disk"
         )
@@ -170,7 +171,7 @@ def _odometer(results: Results) -> None:
         budget.reserve("last", Ask(steps=500))
         first, again = [], []
         for _ in range(9):
-            ledger.lease("search", "last", 7, mechanism)  # a number of steps that was never composed
+            ledger.lease("search", "last", 7, _MECHANISM)  # a number of steps that was never composed
             first.append(_seconds(budget.view))
             again.append(_seconds(budget.view))
         results.figures["speed.epsilon_ms.after_a_lease"] = _milliseconds(first)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from errors_helper import raises_code
-from tuner.sweep.ready import training_spec
 
 from tuner.errors import ExperimentError, InputError
 from tuner.experiment import parse_experiment
 from tuner.plan.plan import make_plan
+from tuner.sweep.trial_spec import training_spec
 
 FILE = """
 schema: 1
