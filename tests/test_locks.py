@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tuner.locks import file_lock, is_locked, take_lock
+from tuner.files import file_lock, is_locked, take_lock
 
 HOLDER = """
 import sys
 from pathlib import Path
-from tuner.locks import take_lock
+from tuner.files import take_lock
 lock = take_lock(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

@@ -112,6 +112,17 @@ _PLATFORM: dict[str, str] = {
     "Choose another one.",
     "grid-points-invalid": "A line or plane of the loss landscape needs an odd number of points, at least 3, so "
     "that the model itself is one of them.",
+    "output-path-invalid": (
+        "The file to write is a folder, or its folder does not exist. Name a file in a folder that exists."
+    ),
+    "sealed-runs-hidden": (
+        "The guarantee of a sealed search covers the winner alone. Any other run, even the number of runs, would "
+        "reveal more about the records than was charged, so only the winner is shown."
+    ),
+    "trial-not-found": (
+        "The sweep has no trial of this number or id. `tune show SWEEP` lists its trials; numbers of candidates that "
+        "never started are missing."
+    ),
     # experiment files
     "experiment-not-found": "The name is neither a local file nor a shipped experiment. `tune ls --shipped` lists the "
     "shipped ones; `tune init` writes a template.",
@@ -218,6 +229,10 @@ _PLATFORM: dict[str, str] = {
     "validation-budget-too-small": "Not one protected score fits the budget of the validation records.",
     "plan-unreadable": "A stored plan lacks a value or has an unknown one. Restore plan.json from a copy.",
     "plan-has-no-mechanism": "Trials choose among several sample rates or noise multipliers, so there is not one.",
+    "plan-incomplete": (
+        "The plan in the sweep's folder lacks a part that every plan of its mode has, so the file was changed. Restore "
+        "it from a backup."
+    ),
     # studies
     "grid-too-large": "The grid of a grid search has too many points. Give `points` a smaller number, or search fewer "
     "parameters.",
@@ -371,6 +386,10 @@ _PLATFORM: dict[str, str] = {
     "backup.",
     "ledger-claim-too-low": "A search may cost more than it claims, so its entry was forged or damaged. Restore the "
     "ledger from a backup.",
+    "renyi-order-invalid": (
+        "The order of the Rényi filter must be a number above 1 at which the filter admits at least one step within ε "
+        "and half of δ. `auto` chooses the order that admits the most."
+    ),
     # privacy cards
     "export-charges-nothing": "An export loads a trained model and charges nothing. Please report this as a bug.",
     # executors and records

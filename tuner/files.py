@@ -1,4 +1,7 @@
-"""Writing files so that a crash leaves the old file or the new one."""
+"""Files that processes share: writes that a crash cannot halve, and locks that the kernel releases at death.
+
+The lock library is imported when a lock is used, so that `tune doctor` runs where it is missing.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,15 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-__all__ = ["replacing", "write_json", "write_text"]
+if TYPE_CHECKING:
+    from filelock import FileLock
+
+__all__ = ["file_lock", "is_locked", "lock_open_file", "replacing", "take_lock", "write_json", "write_text"]
+
+_LOOKING_TAKES = 1.0
+"""Seconds that a process waits for a lock: enough for others to look at it, too short to wait for a holder."""
 
 
 @contextlib.contextmanager
@@ -41,3 +50,48 @@ def write_text(path: Path, text: str, *, mode: int = 0o666) -> None:
 def write_json(path: Path, values: object) -> None:
     """Write JSON so that a crash leaves the old file or the new one."""
     write_text(path, json.dumps(values, indent=2))
+
+
+def file_lock(path: Path) -> FileLock:
+    """Return the lock of a lock file, not yet taken. `with` waits for it, and releases it at the end.
+
+    The file stays when the lock is released: removing it would let two waiting processes hold two locks.
+    """
+    from filelock import FileLock
+
+    # Without flock, filelock would fall back to a file whose existence is the lock, which outlives a killed process.
+    return FileLock(path, thread_local=False, fallback_to_soft=False, poll_interval=0.005)
+
+
+def take_lock(path: Path) -> FileLock | None:
+    """Take a lock, or return None when another process holds it."""
+    from filelock import Timeout
+
+    lock = file_lock(path)
+    try:
+        lock.acquire(timeout=_LOOKING_TAKES)
+    except Timeout:
+        return None
+    return lock
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process holds the lock now. A process that takes it at this moment still gets it."""
+    from filelock import Timeout
+
+    if not path.exists():
+        return False
+    lock = file_lock(path)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        return True
+    lock.release()
+    return False
+
+
+def lock_open_file(descriptor: int) -> bool:
+    """Lock an open file until its descriptor is closed; False when another process holds it."""
+    from filelock import lock_descriptor
+
+    return lock_descriptor(descriptor, blocking=False)

@@ -88,7 +88,7 @@ def test_a_cap_that_is_no_budget_is_refused_before_there_is_a_ledger(bare: Tune,
 
 
 def test_the_budget_of_no_ledger_is_no_empty_budget(bare: Tune) -> None:
-    assert "a ledger must be there" in bare("budget", code=2).err
+    assert "[ledger-not-found]" in bare("budget", code=2).err
     assert not (bare.folder / "runs").exists(), "looking makes nothing"
 
 
@@ -165,7 +165,7 @@ def test_a_share_lets_its_user_in_up_to_it_and_nobody_else(tune: Tune) -> None:
     file = tune.write(search__trials=1)
     tune(*SET[:4], "40", *SET[5:])
     said = tune("budget", "grant", "digits", "somebody", "--epsilon", "9", "--delta", "1e-5")
-    assert "only who has a share" in said.out
+    assert "only users with a share" in said.out
     refused = tune("run", file, "--local", code=3)
     assert "[no-share]" in refused.err
     assert "tune budget grant digits" in refused.err
@@ -199,17 +199,17 @@ def test_a_share_lets_its_user_in_up_to_it_and_nobody_else(tune: Tune) -> None:
         (("grant", "digits", "alice", "--epsilon", "inf", "--delta", "1e-5"), 2, "epsilon"),
         (("grant", "digits", "alice", "--epsilon", "0", "--delta", "1e-5"), 2, "epsilon"),
         (("grant", "digits", "alice", "--epsilon", "1", "--delta", "0"), 2, "delta"),
-        (("grant", "digits", "", "--epsilon", "1", "--delta", "1e-5"), 2, "[name-invalid]"),
-        (("grant", "digits", "a\nb", "--epsilon", "1", "--delta", "1e-5"), 2, "[name-invalid]"),
-        (("grant", "digits", "a\udcff", "--epsilon", "1", "--delta", "1e-5"), 2, "[name-invalid]"),
-        (("grant", "digit", "alice", "--epsilon", "1", "--delta", "1e-5"), 2, "Did you mean digits? There are: digits"),
+        (("grant", "digits", "", "--epsilon", "1", "--delta", "1e-5"), 2, "[ledger-name-invalid]"),
+        (("grant", "digits", "a\nb", "--epsilon", "1", "--delta", "1e-5"), 2, "[ledger-name-invalid]"),
+        (("grant", "digits", "a\udcff", "--epsilon", "1", "--delta", "1e-5"), 2, "[ledger-name-invalid]"),
+        (("grant", "digit", "alice", "--epsilon", "1", "--delta", "1e-5"), 2, "Did you mean digits?"),
         (("grant", "digits", "--epsilon", "1", "--delta", "1e-5"), 2, "USER"),
         (("revoke", "digits", "alice"), 1, "alice"),
         (("revoke", "digit", "alice"), 2, "Did you mean digits?"),
         (("show", "digit"), 2, "Did you mean digits?"),
         (("report", "digit", "--out", "a.html"), 2, "Did you mean digits?"),
-        (("report", "digits", "--out", "no/such/folder/a.html"), 2, "folder that exists"),
-        (("report", "digits", "--out", "."), 2, "must be a file"),
+        (("report", "digits", "--out", "no/such/folder/a.html"), 2, "[output-path-invalid]"),
+        (("report", "digits", "--out", "."), 2, "[output-path-invalid]"),
         (("report", "digits"), 2, "--out"),
         (("set", "", "--epsilon", "1", "--delta", "1e-5"), 2, "[name-invalid]"),
         (("set", "a\udcff", "--epsilon", "1", "--delta", "1e-5"), 2, "[name-invalid]"),
@@ -239,7 +239,7 @@ def test_wrong_words_get_one_clear_error_and_change_nothing(
     ],
 )
 def test_only_set_makes_a_ledger(bare: Tune, words: tuple[str, ...]) -> None:
-    assert "a ledger must be there" in bare("budget", *words, code=2).err
+    assert "[ledger-not-found]" in bare("budget", *words, code=2).err
     assert list(bare.folder.iterdir()) == []
 
 
@@ -272,7 +272,7 @@ def test_a_lowered_cap_is_not_shown_as_what_holds(bare: Tune) -> None:
     ledger = Ledger.open(bare.ledger_url)
     ledger.open_search("digits", "one", filter=TotalSteps(SampledGaussian(0.05, 2.0), 100), epsilon=6.0, delta=1e-5)
     assert bare("budget", "--json").json["datasets"][0]["guarantee"] == {"epsilon": 10.0, "delta": 1e-4}
-    assert "Nothing more can start" in bare(*SET[:4], "2", *SET[5:]).out
+    assert "No new search can start" in bare(*SET[:4], "2", *SET[5:]).out
     (shown,) = bare("budget", "--json").json["datasets"]
     assert (shown["over"], shown["guarantee"]) == (True, {"epsilon": 6.0, "delta": 1e-4})
     assert "what holds is not the cap but ε = 6, δ = 0.0001" in bare("budget").text
@@ -291,7 +291,7 @@ def test_a_sealed_search_shows_its_day_and_its_claim_and_nothing_else(bare: Tune
         page = (bare.folder / "a.html").read_text()
         changing = [
             values.pop("head"),
-            *re.findall(r"as of [^,]*,|unbroken, on [^<]*|d=\"[^\"]*\"|>[^<]*</text>", page),
+            *re.findall(r"as of [^,]*,|unbroken, on [^<]*|src=\"[^\"]*\"", page),
         ]
         for each in map(str, changing):
             page = page.replace(each, "")
@@ -345,7 +345,7 @@ def test_the_ledger_may_be_named_before_or_after_the_command(bare: Tune) -> None
 def test_every_command_works_on_a_ledger_in_postgresql(bare: Tune, postgres: PostgresServer) -> None:
     url = postgres.emptied()
     where = ("--ledger", url)
-    assert "a ledger must be there" in bare("budget", "show", *where, code=2).err
+    assert "[ledger-not-found]" in bare("budget", "show", *where, code=2).err
     bare(*SET, *where)
     bare("budget", "grant", "digits", postgres.admin, "--epsilon", "2", "--delta", "1e-5", *where)
     assert Ledger.open(url).user() == postgres.admin

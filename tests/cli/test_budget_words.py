@@ -25,7 +25,8 @@ def test_a_name_that_looks_misspelt_needs_a_word_more(bare: Tune, name: str, nea
     """A cap is never taken back, so that a slip of the finger would stay in the ledger."""
     cap = ("budget", "set", name, "--epsilon", "3", "--delta", "1e-5")
     said = bare(*cap, code=2)
-    assert f"Did you mean {near}? Give --new for a data set of that name." in said.err
+    assert f"Did you mean {near}?" in said.err
+    assert "[dataset-unknown]" in said.err
     assert not (bare.folder / "runs").exists()
     assert f"{name}: " in bare(*cap, "--new").out
     assert bare.entries == ["cap"]
@@ -58,7 +59,7 @@ def test_when_the_last_share_is_gone_it_is_said_that_nobody_can_start(tune: Tune
     assert f"your share ({ME}) revoked: you can start no search until a share is granted" in told
     tune("budget", "report", "digits", "--out", "a.html")
     page = (tune.folder / "a.html").read_text()
-    assert "<td class=n>share revoked</td>" in page
+    assert ">share revoked</td>" in page
     assert "Every share was revoked" in page
 
 
@@ -110,7 +111,13 @@ def test_without_a_cap_nothing_is_said_of_one(bare: Tune) -> None:
     assert "the guarantee is the cap" not in shown
     bare("budget", "report", "digits", "--out", "a.html")
     page = (bare.folder / "a.html").read_text()
-    for said in ("guarantee (the cap)", "against the cap", "What the cap means", "<p>It covers", "cap is not divided"):
+    for said in (
+        "guarantee (the cap)",
+        "against the cap",
+        "What the cap means",
+        "The cap covers",
+        "cap is not divided",
+    ):
         assert said not in page
     for said in (
         "What holds without a cap",

@@ -15,7 +15,7 @@ from command_fakes import TINY, Tune
 from sealed_fakes import sealed
 
 from tuner.report.curve_watch import CurveWatch, spent_on
-from tuner.report.sweep_report import TrialRow
+from tuner.report.trial_row import TrialRow
 from tuner.study.types import TrialStatus, TrialView
 from tuner.study.unimodal.inference.picture import CurvePicture, CurvePoint
 from tuner.sweep.winner import Chosen
@@ -158,7 +158,7 @@ def test_what_goes_wrong_with_a_curve_is_told_and_stops_nothing(
     watch, recorder = watching(tmp_path, look)
     with caplog.at_level(logging.WARNING), watch:
         finished(watch)
-        assert watch.line == "the curve cannot be told just now (ValueError)"
+        assert watch.line == "the curve cannot be computed now (ValueError)"
         trouble.clear()
         finished(watch)
         assert watch.line == picture().line

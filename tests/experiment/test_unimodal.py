@@ -256,7 +256,7 @@ def test_the_plan_says_in_one_line_what_is_modelled() -> None:
         "only where the rest is equal"
     )
     assert facts["at a time"].startswith("2 trials (at_once)")
-    assert "keeps the rest of its budget" in facts["when sure"]
+    assert "keeps the rest" in facts["when sure"]
     plan = make_plan(experiment, experiment.dataset_request())
     assert set(facts.items()) <= set(plan_text(plan, source="e.yaml", search=search_facts(experiment)).facts)
     alone = dict(search_facts(of()))

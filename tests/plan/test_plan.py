@@ -196,7 +196,7 @@ def test_searched_noise_has_no_number_and_says_how_many_fit() -> None:
     assert plan_warnings(plan) == ()
     too_quiet = planned("search.space={lr: default, noise_multiplier: {uniform: [0.3, 8]}}")
     assert too_quiet.trials_that_fit == 0
-    assert "narrow what is searched" in plan_warnings(too_quiet)[0]
+    assert "narrow the search space" in plan_warnings(too_quiet)[0]
 
 
 def test_what_fits_whenever_anything_does_is_among_the_cheapest() -> None:
@@ -348,7 +348,7 @@ def test_the_words_say_what_differs() -> None:
     assert "by what they choose" in noisy["trials"]
     assert noisy["noise"] == "noise multiplier 2 to 8 (searched)"
     sealed = plan_text(planned(SEALED), source="e.yaml")
-    assert "nobody is told" in dict(sealed.facts)["runs"]
+    assert "never shown" in dict(sealed.facts)["runs"]
     assert "the winner" in sealed.sentence
     public = plan_text(planned(*PUBLIC), source="e.yaml")
     assert "nothing charged" in dict(public.facts)["searches on"]

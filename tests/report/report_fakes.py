@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from tuner.report.sweep_report import SweepReport, TrialRow
+from tuner.report.spending import Spending, spending
+from tuner.report.sweep_report import SweepReport
+from tuner.report.trial_row import TrialRow
 from tuner.study.types import TrialStatus, TrialView
+from tuner.study.unimodal.inference.picture import NEVER_STARTED, CurvePicture, CurvePoint
 
 
 def budget(spent: int = 300, reserved: int = 100, cap: int = 1000) -> Any:  # noqa: ANN401 - stands for a BudgetView
@@ -75,3 +80,53 @@ def report(*trials: TrialRow, **changes: object) -> SweepReport:
         "budget": budget(),
     }
     return SweepReport(**{**values, **changes})
+
+
+def point(trial: int, value: float, score: float | None, fraction: float = 1.0, state: str = "complete") -> CurvePoint:
+    return CurvePoint(trial=trial, value=value, score=score, fraction=fraction, state=state)
+
+
+CURVE_POINTS = (
+    point(0, 0.0, 0.80),
+    point(1, 30.0, 0.85),
+    point(2, 5.0, 0.82, 0.5, "pruned"),
+    point(3, 12.0, 0.83, 0.25, "running"),
+    point(4, 90.0, None, 0.0, NEVER_STARTED),
+    point(5, 60.0, None, 0.0, "running"),
+    point(6, 100.0, 0.10),
+)
+
+
+def picture(**changes: object) -> CurvePicture:
+    """The curve of a radius that is best at 30, with a trial in every state."""
+    values: dict[str, Any] = {
+        "parameter": "smoothing_radius",
+        "low": 0.0,
+        "high": 100.0,
+        "warp": "log1p",
+        "values": (0.0, 10.0, 30.0, 100.0),
+        "mean": (0.80, 0.83, 0.85, 0.10),
+        "band_low": (0.79, 0.82, 0.845, 0.05),
+        "band_high": (0.81, 0.84, 0.855, 0.15),
+        "height_at": 1.0,
+        "above": 10.0,
+        "below": 60.0,
+        "points": CURVE_POINTS,
+        "best": 1,
+        "near": 0.93,
+        "tolerance": 0.002,
+    }
+    return CurvePicture(**{**values, **changes})
+
+
+def root_of(steps: Mapping[str, int]) -> float:
+    """An accountant: ε is the square root of the steps."""
+    return float(sum(steps.values()) ** 0.5)
+
+
+def spending_of(rows: Sequence[TrialRow], **changes: object) -> Spending:
+    values: dict[str, Any] = {"mode": "max", "excluded": 1, "whole": 100, "epsilon_of": root_of, "cap": 20.0}
+    named = [replace(each, id=f"t{each.number}") for each in rows]
+    found = spending(named, **{**values, "delta": 1e-5, **changes})
+    assert found is not None
+    return found

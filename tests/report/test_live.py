@@ -100,7 +100,7 @@ def test_protected_scores_have_a_bar_of_their_own_and_a_filter_shows_shares() ->
             pass
         seen = screen(live, 100)
         assert words in seen
-        assert "odometer ε 2.718, cap 8" in seen
+        assert "ε spent 2.718 (odometer), cap 8" in seen
         assert all(len(line) <= 100 for line in seen.splitlines())
 
 
@@ -196,7 +196,7 @@ def test_a_ledger_out_of_reach_leaves_the_last_budget_and_is_said() -> None:
         ledger.broken = True
         seen = screen(live)
         assert "spent 1 " in seen
-        assert "the ledger cannot be read just now (LedgerError)" in seen
+        assert "LedgerError" in seen
         live.trial_started(view(0))
         now[0] = 20.0
         ledger.broken = False
@@ -280,3 +280,40 @@ def test_one_is_not_several() -> None:
     with make(target, trials=1) as live:
         live.trial_finished(view(0, TrialStatus.COMPLETE, step=100, last_score=0.5))
     assert "1/1 trial  " in text(target)
+
+
+@pytest.mark.parametrize("width", [60, 140])
+def test_the_live_table_has_the_finding_under_it(width: int) -> None:
+    target, line = console(terminal=True, width=width), [""]
+    live = LiveView(name="s", trials=3, metric="m", console=target, claim="public", finding=lambda: line[0])
+    with live:
+        live.trial_started(view(0))
+        before = console(terminal=True, width=width)
+        before.print(live.render())
+        line[0] = "R: best between [10] and 60; trial 4 near the best with 0.93"
+        after = console(terminal=True, width=width)
+        after.print(live.render())
+    assert "best between" not in text(before)
+    seen = " ".join(text(after).replace("│", " ").split())
+    assert line[0] in seen
+    assert seen.index("running") < seen.index("best between") < seen.index("trials ━") if "━" in seen else True
+    assert all(len(each) <= width for each in text(after).splitlines())
+
+
+def test_lines_say_a_finding_when_it_changes() -> None:
+    target, line = console(terminal=False), [""]
+    with LiveView(name="s", trials=4, metric="m", console=target, claim="c", finding=lambda: line[0]) as live:
+        for number, found in enumerate(["", "R: no end excluded yet", "R: no end excluded yet", "R: best above 3"]):
+            line[0] = found
+            live.trial_finished(view(number, TrialStatus.COMPLETE, step=100, last_score=0.5))
+    said = [each for each in text(target).splitlines() if each.startswith("R: ")]
+    assert said == ["R: no end excluded yet", "R: best above 3"]
+
+
+def test_quiet_lines_say_none() -> None:
+    target = console(terminal=False)
+    with LiveView(
+        name="s", trials=1, metric="m", console=target, claim="c", quiet=True, finding=lambda: "R: x"
+    ) as live:
+        live.trial_finished(view(0, TrialStatus.COMPLETE, step=100, last_score=0.5))
+    assert "R: x" not in text(target)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,14 +10,8 @@ from hypothesis import strategies as st
 from report_fakes import budget, budget_of_units, budget_with_scores, report, row, view
 
 from tuner.privacy.card.claims import budget_sentence
-from tuner.report.sweep_report import (
-    Shares,
-    TrialRow,
-    budget_line,
-    count,
-    format_value,
-    varying_parameters,
-)
+from tuner.report.trial_row import TrialRow, varying_parameters
+from tuner.report.wording import Shares, budget_line, format_value, plural
 from tuner.study.best import is_better
 from tuner.study.types import TrialStatus
 
@@ -125,25 +118,4 @@ def test_the_claim_is_the_cap_and_never_what_was_spent() -> None:
     [(0, "step", "0 steps"), (1, "step", "1 step"), (2, "search", "2 searches"), (1, "search", "1 search")],
 )
 def test_one_and_several(number: int, what: str, expected: str) -> None:
-    assert count(number, what) == expected
-
-
-@pytest.mark.parametrize("mode", ["composition", "selection"])
-@pytest.mark.parametrize("unit", ["record", "user"])
-@pytest.mark.parametrize("protected", [False, True])
-def test_what_is_claimed_is_what_the_plan_promised(mode: str, unit: str, *, protected: bool) -> None:
-    from tuner.report import plan_facts as presenting_plan
-
-    made = budget_with_scores() if protected else budget()
-    plan: Any = SimpleNamespace(
-        epsilon=made.epsilon_cap,
-        delta=made.delta,
-        unit=unit,
-        selection={} if mode == "selection" else None,
-        public=None,
-        validation={} if protected else None,
-    )
-    promised = presenting_plan._guarantee(plan).replace("will be", "is")
-    said = budget_sentence(made, sealed=mode == "selection", unit=unit)
-    assert said.startswith(promised)
-    assert ("odometer" in said) is (mode == "composition")
+    assert plural(number, what) == expected

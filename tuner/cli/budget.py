@@ -47,7 +47,8 @@ def tune_budget(ctx: click.Context, ledger: str, as_json: bool) -> None:
 @_common_options
 def budget_show(ctx: click.Context, dataset: str | None, ledger: str | None, as_json: bool) -> None:
     """Show one data set or all: cap, committed total, shares, and every search with its cap and spending."""
-    from tuner.report.budget import budget_text, budget_values
+    from tuner.report.budget import budget_values
+    from tuner.report.budget_text import budget_text
 
     values = budget_values(ledger or ctx.obj[0], dataset)
     _answer(budget_text(values), values, as_json=as_json or ctx.obj[1])
@@ -76,7 +77,8 @@ def budget_set(
     as_json: bool,
 ) -> None:
     """Set the cap of a data set. This is for the data's owner; the ledger keeps the history of caps."""
-    from tuner.report.budget import changed_text, set_cap
+    from tuner.report.budget import set_cap
+    from tuner.report.budget_text import changed_text
 
     values = set_cap(ledger or ctx.obj[0], dataset, epsilon=epsilon, delta=delta, order=order, new=new)
     _answer(changed_text(values), values, as_json=as_json or ctx.obj[1])
@@ -95,7 +97,8 @@ def budget_grant(
 
     USER is an account of this machine where the ledger is a file, a role of the database where it is in PostgreSQL.
     """
-    from tuner.report.budget import changed_text, grant
+    from tuner.report.budget import grant
+    from tuner.report.budget_text import changed_text
 
     values = grant(ledger or ctx.obj[0], dataset, user, epsilon=epsilon, delta=delta)
     _answer(changed_text(values), values, as_json=as_json or ctx.obj[1])
@@ -107,7 +110,8 @@ def budget_grant(
 @_common_options
 def budget_revoke(ctx: click.Context, dataset: str, user: str, ledger: str | None, as_json: bool) -> None:
     """Revoke USER's share: the user can start no new search. What was committed stays committed."""
-    from tuner.report.budget import changed_text, revoke
+    from tuner.report.budget import revoke
+    from tuner.report.budget_text import changed_text
 
     values = revoke(ledger or ctx.obj[0], dataset, user)
     _answer(changed_text(values), values, as_json=as_json or ctx.obj[1])
@@ -119,7 +123,7 @@ def budget_revoke(ctx: click.Context, dataset: str, user: str, ledger: str | Non
 @_common_options
 def budget_report(ctx: click.Context, dataset: str, out: Path, ledger: str | None, as_json: bool) -> None:
     """Check the ledger, and write the history of one data set as a page for a data protection officer."""
-    from tuner.report.budget import report
+    from tuner.report.budget import write_budget_report
 
-    values = report(ledger or ctx.obj[0], dataset, out)
+    values = write_budget_report(ledger or ctx.obj[0], dataset, out)
     _answer(f"the chain is unbroken; written to {out}", values, as_json=as_json or ctx.obj[1])

@@ -84,10 +84,10 @@ def tune_landscape(
     if as_json:
         print_json(values)
         return
-    from tuner.report.landscape_pictures import table
+    from tuner.report.landscape_pictures import landscape_table
     from tuner.report.text import console
 
-    console().print(table(values["models"]))
+    console().print(landscape_table(values["models"]))
     for note in values["notes"]:
         click.echo(f"  {note}")
     for path in values["files"]:

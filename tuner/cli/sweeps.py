@@ -57,10 +57,10 @@ def tune_status(name: str | None, storage: str, as_json: bool) -> None:
 )
 def tune_watch(name: str, storage: str, every: float) -> None:
     """Follow a sweep that runs in another process until it ends."""
-    from tuner.report.status import follow
+    from tuner.report.status import follow_sweep
     from tuner.sweep.folder import find_sweep
 
-    follow(find_sweep(Path(storage), name), every=every)
+    follow_sweep(find_sweep(Path(storage), name), every=every)
 
 
 @click.command("show", short_help="List the trials of a sweep, or show one with its scores.")

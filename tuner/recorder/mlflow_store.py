@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import InputError
-from tuner.locks import file_lock
+from tuner.files import file_lock
 
 __all__ = ["absolute_uri", "connect", "experiment_id", "hide_password"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner.errors import TrackingError
-from tuner.locks import take_lock
+from tuner.files import take_lock
 from tuner.recorder import mlflow_store as store
 from tuner.recorder.records import decode_metrics
 from tuner.recorder.spool import Acknowledgement, Entry, read

@@ -18,8 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from tuner.errors import TrackingError
-from tuner.files import write_text
-from tuner.locks import lock_open_file
+from tuner.files import lock_open_file, write_text
 
 __all__ = ["Acknowledgement", "Entry", "Record", "Spool", "is_being_written", "read"]
 

@@ -1,4 +1,4 @@
-"""The curves of a unimodal search as a sweep shows them: in its report, live, and as files for MLflow."""
+"""Curves of a unimodal search: for the report, for the live view, and as files for MLflow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from tuner.errors import LedgerError
 from tuner.files import write_text
-from tuner.report.curve_chart import standalone
+from tuner.report.curve_chart import curve_svg
 from tuner.report.spending import Spending, spending
 from tuner.study.names import canonical_pruner
 from tuner.study.types import NullObserver, TrialView
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.privacy.ledger.search_budget import SearchBudget
     from tuner.recorder.recorder import MLflowRecorder
-    from tuner.report.sweep_report import TrialRow
+    from tuner.report.trial_row import TrialRow
     from tuner.study.unimodal.inference.picture import CurvePicture
     from tuner.sweep.folder import SweepFolder
     from tuner.sweep.winner import Chosen
@@ -35,22 +35,22 @@ __all__ = ["FOLDER", "CurveWatch", "curves_of_sweep", "spent_on"]
 log = logging.getLogger(__name__)
 
 FOLDER = "curves"
-"""In the sweep's folder, and among the artifacts of its run in MLflow."""
+"""Folder of the files, in the sweep's folder and among the artifacts of its MLflow run."""
 
 TAG = "unimodal"
-"""Of the parent run: whether the assumption stands."""
+"""Tag of the parent run: whether the assumption of one top holds."""
 
 BEST_TAG, WHY_TAG = "best_trial", "best_trial_why"
-"""Of the parent run: the trial that wins, which the recorder takes for the one with the best score; and why another."""
+"""Tags of the parent run: the winning trial, and why it is not the one with the best score."""
 
 _SECONDS = 5.0
-"""Between two writings of the files."""
+"""Least time between two updates of the files."""
 
 
 def curves_of_sweep(study: Study, experiment: Experiment) -> tuple[CurvePicture, ...]:
-    """The curves that the search believes; none where it is not unimodal, and none of a sealed search."""
+    """Return the curves of a unimodal search; empty for any other search and for a sealed one."""
     if not is_unimodal(experiment):
-        return ()  # what is imported for a curve is not wanted for every `tune status`
+        return ()  # the imports for curves would slow down every `tune status`
     from tuner.study.unimodal.curves import curves_of
 
     return curves_of(study, fallback=_fallback(experiment))
@@ -59,14 +59,14 @@ def curves_of_sweep(study: Study, experiment: Experiment) -> tuple[CurvePicture,
 def spent_on(
     rows: Sequence[TrialRow], *, mode: str, budget: SearchBudget | None, excluded: int = 0, whole: int = 0
 ) -> Spending | None:
-    """What the trials took and what they would have taken run whole, by the accountant of the search's ledger.
+    """Return what the trials spent, and what they would have spent run to their end, by the ledger's accountant.
 
     Args:
-        rows: the trials as they are shown.
+        rows: the trials.
         mode: ``max`` or ``min``.
         budget: of the search; None where nothing is charged.
         excluded: candidates that never started.
-        whole: steps that each of them would have taken.
+        whole: steps that each excluded candidate would have taken.
 
     Raises:
         LedgerError: the ledger cannot be read.
@@ -78,10 +78,10 @@ def spent_on(
 
     def epsilon_of(steps: Mapping[str, int]) -> float | None:
         if dict(steps) == charged and sum(charged.values()) == view.spent_steps:
-            return view.epsilon_spent  # a Rényi filter may know a smaller one, of all of them only
+            return view.epsilon_spent  # a Rényi filter may have a smaller ε for all of them together
         try:
             return budget.steps_epsilon(steps)
-        except LedgerError:  # one that never started has promised nothing, so that its noise is not in the ledger
+        except LedgerError:  # a candidate that never started has no noise in the ledger
             return None
 
     return spending(
@@ -97,18 +97,18 @@ def spent_on(
 
 
 class CurveWatch(NullObserver):
-    """Looks at the curves whenever a trial ends. An `Observer` of the search, used in a ``with``.
+    """Observer of a search that updates the curves whenever a trial ends. Used in a ``with``.
 
-    The files are written, and spooled for MLflow, at most every few seconds and once more at the end. What goes wrong
-    with a curve is told and stops nothing: the search has its own.
+    Files are written, and spooled for MLflow, at most every few seconds and once more at the end. An error in a curve
+    is shown and stops nothing.
 
     Args:
-        look: the curves now.
-        sweep: in whose folder the files lie.
-        metric: what is searched for.
-        recorder: told of the files, whether the assumption stands, and which trial wins.
-        choose: which trial wins now; None where nobody asks.
-        clock: seconds that only grow.
+        look: returns the curves now.
+        sweep: the files are in its folder.
+        metric: name of the score.
+        recorder: receives the files, whether the assumption holds, and the winning trial.
+        choose: returns the winning trial now; None to leave it out.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -129,10 +129,10 @@ class CurveWatch(NullObserver):
         self._told = ""
         self._told_why: str | None = None
         self.line = ""
-        """What is believed, a line a parameter; empty before anything is."""
+        """The findings so far, a line a parameter; empty before there are any."""
 
     def __enter__(self) -> Self:
-        self._see()  # a sweep that goes on has trials already
+        self._see()  # a resumed sweep has trials already
         return self
 
     def __exit__(
@@ -141,7 +141,7 @@ class CurveWatch(NullObserver):
         self._write()
 
     def trial_finished(self, trial: TrialView) -> None:
-        """Look again, and write when it is time."""
+        """Update the curves, and write them when it is time."""
         self._see()
         if self._clock() >= self._due:
             self._write()
@@ -151,8 +151,8 @@ class CurveWatch(NullObserver):
             self._curves = self._look()
             chosen = self._choose() if self._curves and self._choose is not None else None
         except Exception as error:  # noqa: BLE001 - the sampler and the pruner meet the same trouble, and raise it
-            log.warning("the curve cannot be told: %s", type(error).__name__)
-            self.line = f"the curve cannot be told just now ({type(error).__name__})"
+            log.warning("the curve cannot be computed: %s", type(error).__name__)
+            self.line = f"the curve cannot be computed now ({type(error).__name__})"
             return
         self.line = "\n".join(curve.line for curve in self._curves)
         told = _verdict(self._curves)
@@ -163,7 +163,7 @@ class CurveWatch(NullObserver):
             self._tell(chosen)
 
     def _tell(self, chosen: Chosen) -> None:
-        if chosen.why:  # each time: when a trial ends the recorder has just told the best score's
+        if chosen.why:  # each time: when a trial ends, the recorder has just tagged the best score's
             self._recorder.tag(BEST_TAG, chosen.trial.id)
         if chosen.why != self._told_why:
             self._recorder.tag(WHY_TAG, chosen.why)
@@ -186,7 +186,7 @@ class CurveWatch(NullObserver):
 
 
 def write_curve(curve: CurvePicture, folder: Path, name: str, *, sweep: str, metric: str) -> tuple[Path, Path]:
-    """Write the picture and its numbers; whoever reads a file meanwhile sees the old one or the new one, whole.
+    """Write the picture and its numbers, each in one step: a reader sees the old file or the new one.
 
     Raises:
         OSError: a file cannot be written.
@@ -194,7 +194,7 @@ def write_curve(curve: CurvePicture, folder: Path, name: str, *, sweep: str, met
     folder.mkdir(exist_ok=True)
     numbers = {"sweep": sweep, "metric": metric, **curve.as_dict()}
     contents = {
-        folder / f"{name}.svg": standalone(curve, metric, f"{curve.parameter} in {sweep}"),
+        folder / f"{name}.svg": curve_svg(curve, metric, f"{curve.parameter} in {sweep}"),
         folder / f"{name}.json": json.dumps(numbers, ensure_ascii=False, allow_nan=False) + "\n",
     }
     for path, text in contents.items():
@@ -211,7 +211,7 @@ def _verdict(curves: Sequence[CurvePicture]) -> str:
 
 
 def _fallback(experiment: Experiment) -> str:
-    """The name of what prunes where unimodality is rejected; empty where nothing does."""
+    """Return the name of the pruner that takes over when unimodality is rejected; empty if none does."""
     from tuner.study.unimodal.options import DEFAULT_FALLBACK, component
 
     part = experiment.search.pruner

@@ -1,4 +1,4 @@
-"""From plans and sweeps to what `tuner.report` shows: which facts, which words, which commands come next."""
+"""Facts of a sweep for its report, and the commands that come next."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from search_spaces.domains import Categorical, Integer, LogUniform
 from tuner.errors import InputError, TunerError
-from tuner.report.sweep_report import CUT_OFF, Scale, SweepReport, TrialRow, count
+from tuner.report.sweep_report import Scale, SweepReport
+from tuner.report.trial_row import CUT_OFF, TrialRow
+from tuner.report.wording import plural
 from tuner.sweep import folder as sweeps
 from tuner.sweep.sealed import WINNER
 from tuner.sweep.status import RESUMABLE, RUNNING, resume_command, storage_option
@@ -44,20 +46,20 @@ PUBLIC_CLAIM = (
     "Searched on records that the experiment file declares public: nothing is charged, and nothing is guaranteed for "
     "them. The best configuration is then trained once on the private records, and that run is charged."
 )
-"""Of the search of public mode, in the place of a guarantee."""
+"""Shown for the search of public mode instead of a guarantee."""
 
 
 def dataset_line(state: DatasetState) -> str:
-    """What all searches on a data set have committed, and its cap."""
+    """Return in words what all searches on a data set have committed, and its cap."""
     counted = sum(search.counts for search in state.searches)
     cap = f"cap ε = {state.cap.epsilon:g}, δ = {state.cap.delta:g}" if state.cap else "no cap set"
     return (
-        f"{count(counted, 'search')}, committed ε = {state.committed_epsilon:g}, δ = {state.committed_delta:g}; {cap}"
+        f"{plural(counted, 'search')}, committed ε = {state.committed_epsilon:g}, δ = {state.committed_delta:g}; {cap}"
     )
 
 
 def unique_name(sweep: SweepFolder) -> str:
-    """The name by which the commands find this very sweep: its experiment's, or its id where a newer one has that."""
+    """Return the name by which commands find this sweep: its experiment's, or its id if a newer sweep has that name."""
     try:
         found = sweeps.find_sweep(sweep.root.parent, sweep.name)
     except InputError:
@@ -66,7 +68,7 @@ def unique_name(sweep: SweepFolder) -> str:
 
 
 def next_commands(sweep: SweepFolder, *, has_best: bool, state: str = "done") -> tuple[str, ...]:
-    """The commands to go on with, the most likely first."""
+    """Return the commands that come next, the most likely first."""
     name, where = unique_name(sweep), storage_option(sweep)
     if state in RUNNING:
         return (f"tune watch {name}{where}", f"tune show {name}{where}")
@@ -75,7 +77,7 @@ def next_commands(sweep: SweepFolder, *, has_best: bool, state: str = "done") ->
         return (resume_command(sweep), *show)
     if not has_best:
         return (*show, resume_command(sweep))
-    out = "" if name == sweep.name else f" --out exports/{name}"  # beside the export of the newer one
+    out = "" if name == sweep.name else f" --out exports/{name}"  # next to the export of the newer one
     return (
         f"tune export {name}{where}{out}",
         f"tune verify exports/{name}/privacy_card.json",
@@ -84,10 +86,12 @@ def next_commands(sweep: SweepFolder, *, has_best: bool, state: str = "done") ->
 
 
 def on_public(plan: Plan) -> Plan:
-    """The same steps, batch size and noise on the public records: their number alone gives another rate."""
+    """Return the plan of the search on public records: the same steps and noise at the rate their number gives."""
     public = plan.public
     if public is None:
-        raise TunerError("a plan with accounting: public must name its public records, got none. Restore it.")
+        raise TunerError(
+            "plan-incomplete", "The plan of this public search does not name its public records. Restore plan.json."
+        )
     return replace(
         plan,
         dataset=public.name,
@@ -98,20 +102,20 @@ def on_public(plan: Plan) -> Plan:
 
 
 class NotStarted(NamedTuple):
-    """How many candidates were drawn and never became trials: their numbers are of none."""
+    """Numbers of candidates that were drawn and never became trials."""
 
     misfits: int = 0
-    """Did not fit what was left of the budget."""
+    """Did not fit the remaining budget."""
     excluded: int = 0
     """Excluded by the pruner before their first step."""
 
 
 ALL_STARTED = NotStarted()
-"""Where every candidate became a trial."""
+"""Every candidate became a trial."""
 
 
 def not_started(study: Study) -> NotStarted:
-    """The candidates of a study that never became trials."""
+    """Count the candidates of a study that never became trials."""
     from tuner.study.candidates import excluded_because
     from tuner.study.views import REJECTED
 
@@ -143,7 +147,7 @@ def sweep_report(
     curves: tuple[CurvePicture, ...] = (),
     chosen: Chosen | None = None,
 ) -> SweepReport:
-    """A sweep as the summary and the page show it."""
+    """Return the report of an open sweep."""
     rows = tuple(trial if isinstance(trial, TrialRow) else TrialRow.of(trial) for trial in trials)
     if state not in RUNNING:
         rows = tuple(replace(row, state=CUT_OFF) if row.state == "running" else row for row in rows)
@@ -154,7 +158,7 @@ def sweep_report(
     noise = "searched" if "noise_multiplier" in plan.priced else f"{plan.nominal.noise_multiplier:g}"
     rate = "searched" if "batch_size" in plan.priced else f"{plan.nominal.sample_rate:.6g}"
     cap = f", cap {plan.cap.replace('_', ' ') if plan.step_cap is None else plan.step_cap}"
-    if plan.accounting != "composition":  # of all runs together nothing is counted, or there is only one
+    if plan.accounting != "composition":  # in the other modes the cap does not count steps of all runs
         cap = ""
     facts = [
         *searched_on,
@@ -167,7 +171,7 @@ def sweep_report(
     if dataset is not None:
         facts.append(("data set", f"{dataset.dataset}: {dataset_line(dataset)}"))
     if not_started.excluded:
-        each = count(not_started.excluded, "candidate")
+        each = plural(not_started.excluded, "candidate")
         facts.append(("excluded", f"{each} before the first step, which costs nothing"))
     facts.append(("folder", str(sweep.root)))
     return SweepReport(
@@ -210,25 +214,25 @@ def sealed_report(
     card: str = "",
     card_picture: str = "",
 ) -> SweepReport:
-    """A sealed sweep as the summary and the page show it: its winner, once it is over, and nothing of the other runs.
+    """Return the report of a sealed sweep: its winner, once it is over, and nothing of the other runs.
 
     Args:
         sweep: the sweep.
         experiment: the search.
-        plan: its plan, which was public before it began.
+        plan: its plan, which is public.
         state: ``running``, ``done``, ...
-        winner: what was let out; None while it is not over.
+        winner: what was released; None while the search runs.
         budget: of the whole search.
-        dataset: what the data set's ledger holds.
+        dataset: state of the data set in the ledger.
         card: the privacy card as text.
-        card_picture: the picture beside it.
+        card_picture: the picture that belongs to it.
     """
     rows: tuple[TrialRow, ...] = ()
     reason = ""
     if winner is not None and winner.found:
         rows = (TrialRow(number=0, state="complete", parameters=winner.parameters, score=winner.score, id=WINNER),)
     elif winner is not None:
-        reason = "no winner: there was no run, or none ended with a score"
+        reason = "no winner: no run ended with a score"
     report = sweep_report(
         sweep,
         experiment,

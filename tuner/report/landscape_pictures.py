@@ -1,41 +1,33 @@
-"""The landscape of models as pictures that stand alone (SVG by hand) and as a table for the terminal."""
+"""The loss landscape of models as SVG pictures, and as a table for the terminal."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from html import escape
-from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from tuner.report.charts import BOTTOM, LEFT, RIGHT, TOP, Axis, Frame
-from tuner.report.sweep_report import format_value
+from tuner.figures import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, new_figure, styled
+from tuner.report.charts import plain_ticks
+from tuner.report.wording import format_value
 
-__all__ = ["line_svg", "plane_svg", "table"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["landscape_table", "line_chart", "plane_chart"]
 
 Model = Mapping[str, Any]
-Point = tuple[float, float]
 
-_COLOURS = ("#1f6fb4", "#d9660a", "#1f8a4c", "#a4377f", "#6b5bd0", "#7a6a12")  # told apart by most eyes
-_DASHES = ("", "6 3", "2 3")
+_COLOURS = (BLUE, RED, GREEN, PURPLE, ORANGE, BLACK)
+_DASHES = ("-", "--", ":", "-.")
 _BANDS = 14
-_FINE = 4  # each cell of a plane is drawn as 4 by 4, between which the loss is interpolated
-_SCALE = ((40, 50, 120), (35, 120, 150), (60, 170, 120), (190, 205, 70), (250, 235, 150))  # low to high
-_STYLE = (
-    "text{font-family:system-ui,-apple-system,'Segoe UI',sans-serif;fill:#1b2430}"
-    ".grid{stroke:#e1e5ea}.tick{font-size:11px;fill:#5b6776}.label{font-size:12.5px}"
-    ".title{font-size:14px;font-weight:600}.key{font-size:12.5px}"
-)
-_WIDTH, _HEIGHT, _GAP = 440.0, 300.0, 26.0
-_SQUARE = _HEIGHT - TOP - BOTTOM + LEFT + RIGHT  # width of a panel whose plot is as wide as it is high
-_HEAD = 24.0  # of a panel: its title
-_TITLE = 30  # letters that fit over the plot of a plane
+_SPREAD = 20  # from this ratio of losses on, their axis is logarithmic
+_TITLE = 30  # letters that fit over a plane
 
 
-def table(models: Sequence[Model]) -> Table:
-    """A row a model: what it is, loss and accuracy, sharpness by the best and the worst start, the ends of the line."""
+def landscape_table(models: Sequence[Model]) -> Table:
+    """Return a row a model: what it is, loss and accuracy, sharpness by the best and the worst start, both ends."""
     made = Table(box=None, pad_edge=False, header_style="bold")
     made.add_column("model", overflow="fold")
     made.add_column("method", overflow="fold")
@@ -64,150 +56,54 @@ def table(models: Sequence[Model]) -> Table:
     return made
 
 
-def line_svg(models: Sequence[Model]) -> str:
-    """Loss and accuracy along one direction, a panel each, all models in both."""
-    panels = []
-    for title, key, log in (("loss", "losses", None), ("accuracy", "accuracies", False)):
-        lines = [_finite(model["line"]["coordinates"], model["line"][key]) for model in models]
-        panels.append(_lines(title, lines, log=log))
-    keys = [f"{model['label']}  (sharpness ≥ {format_value(model['sharpness']['value'])})" for model in models]
-    legend = "".join(
-        f'<line x1="0" x2="26" y1="{18 * at - 4}" y2="{18 * at - 4}" {_stroke(at)}/>'
-        f'<text class="key" x="34" y="{18 * at}">{escape(key)}</text>'
-        for at, key in enumerate(keys)
-    )
-    width, height = 2 * _WIDTH + _GAP, _HEAD + _HEIGHT
-    body = "".join(
-        f'<g transform="translate({number * (_WIDTH + _GAP):g} 0)">{panel}</g>' for number, panel in enumerate(panels)
-    )
-    body += f'<g transform="translate({LEFT:g} {height + 22:g})">{legend}</g>'
-    return _picture(body, width, height + 18 * len(keys) + 18, "loss and accuracy along a random direction")
+@styled()
+def line_chart(models: Sequence[Model]) -> Figure:
+    """Draw loss and accuracy along one random direction, a panel each, all models in both."""
+    figure = new_figure(9.0, 3.6 + 0.2 * len(models))
+    panels = figure.subplots(1, 2)
+    for panel, title, key in zip(panels, ("loss", "accuracy"), ("losses", "accuracies"), strict=True):
+        panel.set(title=title, xlabel="α, distance along the direction", ylabel=title)
+        for number, model in enumerate(models):
+            xs, ys = model["line"]["coordinates"], [_or_nan(value) for value in model["line"][key]]
+            label = f"{model['label']}  (sharpness ≥ {format_value(model['sharpness']['value'])})"
+            colour, dash = _COLOURS[number % len(_COLOURS)], _DASHES[number % len(_DASHES)]
+            panel.plot(xs, ys, color=colour, linestyle=dash, linewidth=2, label=label)
+    losses = [loss for model in models for loss in model["line"]["losses"] if loss is not None]
+    if losses and min(losses) > 0 and max(losses) / min(losses) >= _SPREAD:
+        panels[0].set_yscale("log")
+    for panel in panels:
+        plain_ticks(panel.xaxis)
+        plain_ticks(panel.yaxis)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower left")
+    return figure
 
 
-def plane_svg(models: Sequence[Model]) -> str:
-    """The loss over two directions, a panel a model, one scale of colours for all."""
-    known = [loss for model in models for row in model["plane"]["losses"] for loss in row if loss is not None]
-    scale = _Bands.over(known)
-    panels = [_heat(model, scale) for model in models]
-    body = "".join(f'<g transform="translate({at * (_SQUARE + _GAP):g} 0)">{one}</g>' for at, one in enumerate(panels))
-    width = len(panels) * (_SQUARE + _GAP)
-    body += f'<g transform="translate({width:g} {_HEAD + TOP:g})">{scale.key(_HEIGHT - TOP - BOTTOM)}</g>'
-    return _picture(body, width + 100, _HEAD + _HEIGHT, "loss over two random directions")
+@styled()
+def plane_chart(models: Sequence[Model]) -> Figure:
+    """Draw the loss over two random directions, a panel a model, with one scale of colours for all."""
+    import numpy as np
+    from matplotlib.colors import LogNorm
+
+    every = [loss for model in models for row in model["plane"]["losses"] for loss in row]
+    known = [loss for loss in every if loss is not None and loss > 0] or [1.0]
+    low, high = min(known), max(*known, min(known) * 1.001)
+    levels = np.geomspace(low, high, _BANDS + 1)
+    figure = new_figure(3.4 * len(models) + 1.0, 3.6)
+    panels = figure.subplots(1, len(models), squeeze=False)[0]
+    for panel, model in zip(panels, models, strict=True):
+        label = model["label"]
+        title = label if len(label) <= _TITLE else f"{label[: _TITLE - 1]}…"
+        panel.set(title=title, xlabel="α₁", ylabel="α₂", aspect="equal")
+        coordinates = model["plane"]["coordinates"]
+        # The first direction points right, the second up; losses that are not numbers stay white.
+        losses = np.array([[_or_nan(loss) for loss in row] for row in model["plane"]["losses"]]).T
+        shown = np.ma.masked_invalid(np.clip(losses, low, high))
+        bands = panel.contourf(coordinates, coordinates, shown, levels=levels, norm=LogNorm(low, high), cmap="viridis")
+        panel.plot([0], [0], marker="o", color=BLACK, markerfacecolor="white", linestyle="none")
+    bar = figure.colorbar(bands, ax=panels, label="loss")
+    plain_ticks(bar.ax.yaxis)
+    return figure
 
 
-class _Bands:
-    """Colours for losses, in bands of equal width on a logarithmic scale."""
-
-    def __init__(self, low: float, high: float) -> None:
-        self._low, self._high = low, max(high, low * (1 + 1e-9))
-
-    @classmethod
-    def over(cls, losses: Sequence[float]) -> _Bands:
-        positive = [loss for loss in losses if loss > 0] or [1.0]
-        return cls(min(positive), max(positive))
-
-    def of(self, loss: float | None) -> int | None:
-        """The band of a loss; None where there is none."""
-        if loss is None:
-            return None
-        part = math.log(max(loss, self._low) / self._low) / math.log(self._high / self._low)
-        return min(_BANDS - 1, int(part * _BANDS))
-
-    @staticmethod
-    def colour(band: int | None) -> str:
-        if band is None:
-            return "#ffffff"
-        at = band / (_BANDS - 1) * (len(_SCALE) - 1)
-        low = min(int(at), len(_SCALE) - 2)
-        mixed = (round(a + (b - a) * (at - low)) for a, b in zip(_SCALE[low], _SCALE[low + 1], strict=True))
-        return "#" + "".join(f"{each:02x}" for each in mixed)
-
-    def key(self, height: float) -> str:
-        """The scale as a bar, lowest loss at the foot."""
-        step = height / _BANDS
-        parts = []
-        for band in range(_BANDS):
-            y = height - (band + 1) * step
-            parts.append(f'<rect x="0" y="{y:.1f}" width="16" height="{step + 0.3:.1f}" fill="{self.colour(band)}"/>')
-            if band % 3 == 0:
-                edge = self._low * (self._high / self._low) ** (band / _BANDS)
-                parts.append(f'<text class="tick" x="22" y="{y + step + 4:.1f}">{edge:.3g}</text>')
-        parts.append(f'<text class="tick" x="22" y="4">{self._high:.3g}</text>')
-        return "".join(parts)
-
-
-def _heat(model: Model, scale: _Bands) -> str:
-    """One model's plane as rows of equal colour; θ in the middle."""
-    coordinates, losses = model["plane"]["coordinates"], model["plane"]["losses"]
-    edge = coordinates[-1]
-    x, y = Axis(-edge, edge, LEFT, _SQUARE - RIGHT), Axis(-edge, edge, _HEIGHT - BOTTOM, TOP)
-    fine = (len(coordinates) - 1) * _FINE
-    wide, high = (x.end - x.start) / fine, (y.start - y.end) / fine
-    parts = []
-    for row in range(fine):
-        # The first direction runs to the right, the second upwards.
-        bands = [scale.of(_between(losses, (column + 0.5) / _FINE, (row + 0.5) / _FINE)) for column in range(fine)]
-        at, top = 0, y.start - (row + 1) * high
-        for band, run in groupby(bands):
-            length = len(list(run))
-            parts.append(
-                f'<rect x="{x.start + at * wide:.2f}" y="{top:.2f}" width="{length * wide + 0.2:.2f}" '
-                f'height="{high + 0.2:.2f}" fill="{scale.colour(band)}"/>'
-            )
-            at += length
-    centre = f'<circle cx="{x.at(0):.1f}" cy="{y.at(0):.1f}" r="3.5" fill="#fff" stroke="#1b2430"/>'
-    frame = Frame(_SQUARE, _HEIGHT, x, y)
-    label = model["label"]
-    title = label if len(label) <= _TITLE else f"{label[: _TITLE - 1]}…"
-    cells = f'<g shape-rendering="crispEdges">{"".join(parts)}</g>{centre}'
-    return _panel(title, frame.draw(cells, x_label="α₁ (α₂ upwards)", y_label="α₂"), _SQUARE)
-
-
-def _between(losses: Sequence[Sequence[float | None]], first: float, second: float) -> float | None:
-    """The loss between four grid points, linear in both directions; None beside one that is not finite."""
-    i, j = int(first), int(second)
-    corners = [losses[i + a][j + b] for a in (0, 1) for b in (0, 1)]
-    if any(corner is None for corner in corners):
-        return None
-    a, b = first - i, second - j
-    weights = ((1 - a) * (1 - b), (1 - a) * b, a * (1 - b), a * b)
-    return math.fsum(weight * corner for weight, corner in zip(weights, corners, strict=True) if corner is not None)
-
-
-def _lines(title: str, lines: Sequence[Sequence[Point]], *, log: bool | None) -> str:
-    points = [point for line in lines for point in line] or [(0.0, 0.0)]
-    frame = Frame(
-        _WIDTH,
-        _HEIGHT,
-        Axis.over([x for x, _ in points], LEFT, _WIDTH - RIGHT),
-        Axis.over([y for _, y in points], _HEIGHT - BOTTOM, TOP, log=log),
-    )
-    body = ""
-    for number, line in enumerate(lines):
-        path = " ".join(f"{frame.x.at(x):.1f},{frame.y.at(y):.1f}" for x, y in line)
-        body += f'<polyline fill="none" points="{path}" {_stroke(number)}/>'
-    return _panel(title, frame.draw(body, x_label="α", y_label=title), _WIDTH)
-
-
-def _panel(title: str, chart: str, width: float) -> str:
-    placed = chart.replace("<svg ", f'<svg y="{_HEAD:g}" width="{width:g}" height="{_HEIGHT:g}" ', 1)
-    return f'<text class="title" x="{LEFT:g}" y="17">{escape(title)}</text>{placed}'
-
-
-def _stroke(number: int) -> str:
-    dash = _DASHES[number // len(_COLOURS) % len(_DASHES)]
-    return f'stroke="{_COLOURS[number % len(_COLOURS)]}" stroke-width="2"' + (
-        f' stroke-dasharray="{dash}"' if dash else ""
-    )
-
-
-def _finite(xs: Sequence[float], ys: Sequence[float | None]) -> list[Point]:
-    return [(x, y) for x, y in zip(xs, ys, strict=True) if y is not None]
-
-
-def _picture(body: str, width: float, height: float, about: str) -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
-        f'height="{height:g}" role="img" aria-label="{escape(about)}"><style>{_STYLE}</style>'
-        f'<rect width="100%" height="100%" fill="#fff"/>{body}</svg>\n'
-    )
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value

@@ -1,4 +1,4 @@
-"""The live view of a sweep: a table of trials with a progress and a budget bar; plain lines where nobody watches."""
+"""Live view of a sweep: a table of trials with progress and budget bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -11,21 +11,16 @@ from typing import TYPE_CHECKING, Self
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
+from rich.progress_bar import ProgressBar
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
 from tuner.privacy.card.claims import budget_sentence
-from tuner.report.sweep_report import (
-    Shares,
-    TrialRow,
-    best_row,
-    budget_line,
-    count,
-    format_value,
-    varying_parameters,
-)
+from tuner.report.text import budget_bar
 from tuner.report.text import console as standard_console
+from tuner.report.trial_row import TrialRow, best_row, varying_parameters
+from tuner.report.wording import Shares, budget_line, format_value, plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,36 +34,36 @@ _STATE_STYLE = {"running": "cyan", "complete": "green", "pruned": "yellow", "fai
 _STATE_MARK = {"running": "●", "complete": "✓", "pruned": "✂", "failed": "✗"}
 _LINES_AROUND = 15  # panel, heading, bars and sentences around the rows of the table
 _REFRESH_A_SECOND = 4
-_BUDGET_SECONDS = 2.0  # a ledger is not to be asked at every drawing
+_BUDGET_SECONDS = 2.0  # least time between two readings of the ledger
 _ECHO = 3  # columns left free for the ^C that a terminal echoes; in the last column it would wrap and break the drawing
 _WIDE = 100  # columns from which the metric is named in the heading of the table
 
 
 class LiveView:
-    """Shows a sweep while it runs. An `Observer` of the search, used in a ``with``.
+    """Observer of a search that shows it while it runs. Used in a ``with``.
 
-    On a terminal it is one table that is drawn again in place and taken away at the end, where the summary follows; an
-    error or an interrupt leaves it. Elsewhere, and with ``quiet``, one line an event.
-    The budget is read when something happens, and for the table at most every two seconds, since steps are leased
-    between reports. When it cannot be read, what was last read stays, and the table says so.
+    On a terminal it is one table, redrawn in place and removed at the end, where the summary follows. After an error or
+    an interrupt the table stays. Elsewhere, and with ``quiet``, it prints a line an event.
+    The budget is read at every event, and for the table at most every two seconds, since steps are leased between
+    reports. If it cannot be read, the last reading stays, and the table says so.
 
     Args:
         name: name of the sweep.
         subtitle: for example ``dplis, tutorial_cnn on cifar10``.
         trials: how many are planned.
-        metric: what is searched for.
+        metric: name of the score.
         mode: ``max`` or ``min``.
-        budget_view: the search's budget now; None for a sweep that is not private.
-        searched: names of the searched parameters; found in the trials when empty.
-        earlier: the trials that a sweep which goes on has already.
-        note: a line under the bars, for example how far tracking is behind; empty for none.
-        console: where to write; standard output when None.
+        budget_view: returns the search's budget now; None for a sweep that is not private.
+        searched: names of the searched parameters; taken from the trials when empty.
+        earlier: the trials of a resumed sweep.
+        note: returns a line under the bars, for example unsent MLflow records; empty for none.
+        console: output; standard output when None.
         quiet: one line a finished trial, and no table.
-        claim: what is said of the guarantee of a sweep without a budget; empty where there is none.
+        claim: shown instead of a guarantee for a sweep without a budget; empty for none.
         unit: what the guarantee protects: ``record`` or ``user``.
-        waiting: what is waited for before the first trial starts here; empty for nothing.
-        finding: what the search believes so far, under the table; empty for nothing.
-        clock: seconds that only grow.
+        waiting: shown until the first trial starts; empty for nothing.
+        finding: returns the findings so far, shown under the table; empty for none.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -105,14 +100,14 @@ class LiveView:
         self._unit = unit
         self._waiting = waiting
         self._finding = finding
-        self._found = ""  # the last that was said in lines
+        self._found = ""  # the last finding that was printed
         self._mutex = threading.RLock()
         self._rows = {trial.id: TrialRow.of(trial) for trial in earlier}
         self._best: TrialRow | None = None
         for row in self._rows.values():
             self._consider(row)
         self._clock = clock
-        self._reading = threading.Lock()  # one reader at a time, so that an older view never follows a newer one
+        self._reading = threading.Lock()  # one reader at a time: an older view never replaces a newer one
         self._budget: BudgetView | None = None
         self._budget_due = 0.0
         self._budget_trouble = ""
@@ -120,7 +115,7 @@ class LiveView:
 
     def __enter__(self) -> Self:
         if self._budget_view is not None:
-            self._budget = self._budget_view()  # what cannot be read now is no budget to begin with: let it raise
+            self._budget = self._budget_view()  # a budget that cannot be read at the start is an error
             self._budget_due = self._clock() + _BUDGET_SECONDS
         if self._console.is_terminal and not self._quiet:
             self._live = Live(
@@ -129,7 +124,7 @@ class LiveView:
             self._live.start()
         else:
             ended = sum(row.state != "running" for row in self._rows.values())
-            planned = f"{count(self._planned, 'trial')} planned" + (f", {ended} ended before" if self._rows else "")
+            planned = f"{plural(self._planned, 'trial')} planned" + (f", {ended} ended before" if self._rows else "")
             without = self._claim or "NOT PRIVATE: nothing here carries a guarantee."
             claim = budget_sentence(self._budget, unit=self._unit) if self._budget else without
             self._say(f"{self._name}: {planned}. {claim}")
@@ -143,14 +138,14 @@ class LiveView:
         if self._live is not None:
             try:
                 self._read_budget()
-            finally:  # a second interrupt must not leave the cursor hidden
+            finally:  # even after a second interrupt the cursor must be shown
                 self._live.stop()
                 self._live = None
             if kind is not None:
                 self._console.print(self.render())
 
     def trial_started(self, trial: TrialView) -> None:
-        """A trial is about to run."""
+        """Show a trial that starts."""
         with self._mutex:
             self._waiting = ""
             self._take(trial)
@@ -161,7 +156,7 @@ class LiveView:
                 )
 
     def trial_reported(self, trial: TrialView, step: int, metrics: dict[str, float]) -> None:
-        """A trial reported its scores at a rung."""
+        """Show the scores of a trial at a rung."""
         with self._mutex:
             self._take(trial)
             if not self._quiet:
@@ -169,7 +164,7 @@ class LiveView:
                 self._say(f"trial {trial.number} step {step}/{trial.steps_planned}  {self._metric} {score}")
 
     def trial_finished(self, trial: TrialView) -> None:
-        """A trial has ended."""
+        """Show a trial that ended."""
         with self._mutex:
             row = self._take(trial)
             self._consider(row)
@@ -179,7 +174,7 @@ class LiveView:
             done = sum(other.state != "running" for other in self._rows.values())
             self._say(
                 f"trial {row.number} {row.state}{reason}  {self._metric} {format_value(row.score)}{best}"
-                f"  {done}/{count(self._planned, 'trial')}{budget}"
+                f"  {done}/{plural(self._planned, 'trial')}{budget}"
             )
             found = "" if self._finding is None or self._quiet else self._finding()
             if found and found != self._found:
@@ -187,11 +182,11 @@ class LiveView:
                 self._say(found)
 
     def message(self, text: str) -> None:
-        """Prints a line, above the table where there is one."""
+        """Print a line, above the table if there is one."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def render(self) -> RenderableType:
-        """The view as it is now."""
+        """Return the view as it is now."""
         if self._clock() >= self._budget_due and self._reading.acquire(blocking=False):
             try:
                 self._read_held()
@@ -231,7 +226,7 @@ class LiveView:
             self._read_held()
 
     def _read_held(self) -> None:
-        """Read the budget; `_reading` is held. What goes wrong is shown: it must not end the drawing or the sweep."""
+        """Read the budget while holding `_reading`. An error is shown and must not stop the view or the sweep."""
         if self._budget_view is None:
             return
         try:
@@ -239,7 +234,7 @@ class LiveView:
             self._budget_trouble = ""
         except Exception as error:  # noqa: BLE001 - the trials meet the same trouble when they lease, and raise it
             self._budget_trouble = (
-                f"the ledger cannot be read just now ({type(error).__name__}): an older budget is shown"
+                f"the ledger cannot be read now ({type(error).__name__}): this budget is from an earlier reading"
             )
         self._budget_due = self._clock() + _BUDGET_SECONDS
 
@@ -281,7 +276,7 @@ class LiveView:
         return table
 
     def _visible(self, rows: list[TrialRow]) -> tuple[list[TrialRow], int]:
-        """The rows that fit: what runs, the best, then the newest."""
+        """Return the rows that fit, and the number of the others: running ones, the best, then the newest."""
         room = max(self._console.height - _LINES_AROUND, 3)
         if len(rows) <= room:
             return rows, 0
@@ -289,17 +284,12 @@ class LiveView:
         ranked = sorted(rows, key=lambda row: (row.state != "running", row.number != best, -row.number))
         return sorted(ranked[:room], key=lambda row: row.number), len(rows) - room
 
-    def _progress(self, done: int, width: int) -> Text:
-        share = min(done / self._planned, 1.0) if self._planned else 1.0
-        filled = round(share * _bar_width(width))
+    def _progress(self, done: int, width: int) -> RenderableType:
+        bar = ProgressBar(total=max(self._planned, 1), completed=done, width=_bar_width(width), complete_style="green")
         best = f"  best {format_value(self._best.score)} (trial {self._best.number})" if self._best else ""
-        return Text.assemble(
-            ("trials  ", "bold"),
-            ("━" * filled, "green"),
-            ("─" * (_bar_width(width) - filled), "grey37"),
-            f"  {done}/{self._planned}",
-            (best, "bold green"),
-        )
+        row = Table.grid()
+        row.add_row(Text("trials  ", "bold"), bar, Text(f"  {done}/{self._planned}"), Text(best, "bold green"))
+        return row
 
     def _budget_parts(self, width: int) -> list[RenderableType]:
         if self._budget is None and self._claim:
@@ -318,16 +308,8 @@ class LiveView:
 
 
 def _budget_row(name: str, budget: BudgetView, bar: int) -> Text:
-    shares = Shares.of(budget)
-    spent = round(shares.spent * bar)
-    reserved = min(round(shares.reserved * bar), bar - spent)
-    return Text.assemble(
-        (f"{name:<8}", "bold"),
-        ("█" * spent, "magenta"),
-        ("▓" * reserved, "yellow"),
-        ("░" * (bar - spent - reserved), "grey50"),
-        f"  odometer ε {format_value(budget.epsilon_spent)}, cap {format_value(budget.epsilon_cap)}",
-    )
+    numbers = f"  ε spent {format_value(budget.epsilon_spent)} (odometer), cap {format_value(budget.epsilon_cap)}"
+    return Text(f"{name:<8}", "bold") + budget_bar(budget, width=bar) + Text(numbers)
 
 
 def _budget_words(budget: BudgetView, what: str) -> Text:
@@ -350,11 +332,11 @@ def _bar_width(width: int) -> int:
     return max(width - 48, 10)
 
 
-def _steps(row: TrialRow) -> Text:
-    share = min(row.step / row.steps_planned, 1.0) if row.steps_planned else 0.0
-    filled = round(8 * share)
-    return Text.assemble(
-        ("━" * filled, _STATE_STYLE.get(row.state, "")),
-        ("─" * (8 - filled), "grey37"),
-        f" {row.step}/{row.steps_planned}",
+def _steps(row: TrialRow) -> RenderableType:
+    style = _STATE_STYLE.get(row.state, "")
+    made = Table.grid()
+    bar = ProgressBar(
+        total=max(row.steps_planned, 1), completed=row.step, width=8, complete_style=style, finished_style=style
     )
+    made.add_row(bar, Text(f" {row.step}/{row.steps_planned}"))
+    return made

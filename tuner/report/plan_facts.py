@@ -1,4 +1,4 @@
-"""A plan in words: what is run, under which cap, what it costs, and what the same budget would buy otherwise."""
+"""Facts of a plan in words: what runs, under which cap, its cost, and what the budget buys in other modes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from search_spaces.domains import Categorical, show
 from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed
+from tuner.privacy.card.claims import guarantee_words
 from tuner.report.facts import dataset_line
-from tuner.report.sweep_report import count, format_value
 from tuner.report.text import PlanTable, PlanText
+from tuner.report.wording import format_value, plural
 from tuner.study.names import canonical_sampler
 
 if TYPE_CHECKING:
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
 __all__ = ["plan_text", "plan_warnings", "search_facts"]
 
 _LARGE_ERROR = 0.02
-"""Above this standard error of a score a warning says so: trials differ by less."""
+"""Standard error of a score above which the plan warns: trials often differ by less."""
 
 _WHEN_SURE = {
-    "stop": "stop: it ends when a complete trial is surely near the best, and keeps the rest of its budget",
+    "stop": "stop: the search ends when a complete trial is almost certainly near the best, and keeps the rest",
     "replicate": "replicate: the two best configurations are run again, to tell them apart",
 }
 
 _RUNGS = " (its rungs, where it is scored)"
-"""Behind its reports: what the file and the warnings call them."""
+"""Explains reports by the name that the file and the warnings use."""
 
 
 def plan_text(
@@ -46,18 +47,18 @@ def plan_text(
     set_cap: str = "",
     search: Sequence[tuple[str, str]] = (),
 ) -> PlanText:
-    """The plan in words.
+    """Return the plan in words.
 
     Args:
         plan: the plan.
-        source: the file it came from, and whether it is shipped.
-        dataset: what the data set's ledger holds now; None when the search is not private.
-        warnings: of the experiment and of the plan.
-        wall_time: a guess, or empty.
+        source: its file, and whether that is shipped.
+        dataset: state of the data set in the ledger; None when the search is not private.
+        warnings: of the experiment and the plan.
+        wall_time: an estimate, or empty.
         comparison: what the same budget buys in each mode; empty to leave it out.
-        user: who would open the search; their share is told where the cap is divided.
-        set_cap: the command that gives the data set its cap; told where it has none, empty to leave it out.
-        search: what `search_facts` says of the file.
+        user: who would start the search; their share is shown when the cap is divided.
+        set_cap: the command that sets the data set's cap, shown if it has none; empty to leave it out.
+        search: result of `search_facts`.
     """
     facts = [("file", source), ("trains", _trains(plan)), *_trials(plan), *_batches(plan), _searched(plan)]
     facts += [*_promoted(plan), *search]
@@ -87,7 +88,7 @@ def plan_text(
 
 
 def search_facts(experiment: Experiment) -> tuple[tuple[str, str], ...]:
-    """What a unimodal search does that a plan's numbers do not show; of another one only what it leaves unused."""
+    """Return what a unimodal search does beyond the plan's numbers, or what another search leaves unused."""
     search, space = experiment.search, experiment.space
     if not search.is_unimodal:
         unused = f"{', '.join(space.unimodal)}: neither sampler nor pruner is unimodal, so the declaration does nothing"
@@ -105,14 +106,14 @@ def search_facts(experiment: Experiment) -> tuple[tuple[str, str], ...]:
 
         at_once = search.sampler.options.get("at_once", Rules.at_once)
         if experiment.resources.concurrent_trials > at_once:
-            facts.append(("at a time", f"{count(at_once, 'trial')} (at_once), fewer than resources.concurrent_trials"))
+            facts.append(("at a time", f"{plural(at_once, 'trial')} (at_once), fewer than resources.concurrent_trials"))
     if search.when_sure != "go_on":
         facts.append(("when sure", _WHEN_SURE[search.when_sure]))
     return tuple(facts)
 
 
 def plan_warnings(plan: Plan) -> tuple[str, ...]:
-    """What of a plan is worth knowing before the budget is spent, one sentence each."""
+    """Return what to know before the budget is spent, one sentence each."""
     found = []
     scores = plan.validation
     if scores is not None and scores.standard_error > _LARGE_ERROR:
@@ -123,20 +124,20 @@ def plan_warnings(plan: Plan) -> tuple[str, ...]:
         )
     if plan.private and plan.trials_that_fit == 0:
         found.append(
-            "not one trial of the dearest configuration fits the budget: narrow what is searched, so that the sampler "
-            "does not draw what cannot run"
+            "no trial of the most expensive configuration fits the budget: narrow the search space, or the sampler "
+            "draws configurations that cannot run"
         )
     return tuple(found)
 
 
 def _share(dataset: DatasetState, user: str) -> Iterator[tuple[str, str]]:
-    """What of a divided cap is the user's own."""
+    """Return the user's share of a divided cap."""
     from tuner.privacy.ledger.history import share_lines
 
     if not (user and dataset.grants):
         return
     line = next((line for line in share_lines(dataset) if line.user == user), None)
-    said = "none: the cap is divided, and who has no share can start no search"
+    said = "none: the cap is divided, and a user without a share can start no search"
     if line is not None and line.granted is not None and line.left is not None:
         (epsilon, delta), left = line.granted, line.left
         said = f"granted ε = {epsilon:g}, δ = {delta:g}; left ε = {left[0]:g}, δ = {left[1]:g}"
@@ -165,7 +166,7 @@ def _trials(plan: Plan) -> Iterator[tuple[str, str]]:
         yield (
             "searches on",
             f"{public.name} ({public.train_size} training records, declared public): "
-            f"{count(plan.trials, 'trial')}, nothing charged",
+            f"{plural(plan.trials, 'trial')}, nothing charged",
         )
         yield "then", f"the best of them once on {plan.dataset}"
         yield "steps", f"{plan.steps_per_trial} each, {rungs}"
@@ -183,10 +184,10 @@ def _trials(plan: Plan) -> Iterator[tuple[str, str]]:
 def _runs(plan: Plan, sealed: Sealed, facts: SealedFacts, rungs: str) -> Iterator[tuple[str, str]]:
     law = sealed.law
     shape = f", shape {law.shape:g}" if law.name == "negative_binomial" else ""
-    yield "runs", f"a random number that nobody is told: {law.name}{shape}, mean {law.mean:g}"
+    yield "runs", f"a random number, never shown: {law.name}{shape}, mean {law.mean:g}"
     several = facts.quantiles
     at_most = [f"{several[name]} in {name} %" for name in ("50", "90", "99")]
-    yield "compute", f"at most so many runs: {', '.join(at_most)} of searches; cut off at {sealed.at_most}"
+    yield "compute", f"at most {', '.join(at_most)} of searches; cut off at {sealed.at_most} runs"
     steps = [f"{several[name] * plan.steps_per_trial}" for name in ("50", "90", "99")]
     yield "in steps", f"{', '.join(steps)}; {several['at_most'] * plan.steps_per_trial} at the cut"
     yield "steps", f"{plan.steps_per_trial} a run, {rungs}"
@@ -242,7 +243,7 @@ def _scores(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "error of a score", f"{100 * scores.standard_error:.2g} points (standard error), by that noise alone"
     planned = plan.private_trials * len(plan.rungs)
     left = scores.releases - planned
-    told = count(planned, "score")
+    told = plural(planned, "score")
     if left < 0:
         told = f"{scores.releases} of the {planned} scores that are planned"
     elif left:
@@ -256,19 +257,22 @@ def _scores(plan: Plan) -> Iterator[tuple[str, str]]:
 def _cap(plan: Plan) -> Iterator[tuple[str, str]]:
     kind = plan.cap.replace("_", " ")
     if plan.cap == "coupon_book":
-        kind = "coupon book (so many steps of every kind are paid for in advance, and each step takes one of its kind)"
+        kind = "coupon book (a number of steps of each kind is paid in advance; each step uses one of its kind)"
     yield "cap", f"{kind}: {plan.cap_reason}" if plan.cap_reason else kind
     if isinstance(plan.training_filter, CouponBook):
         quotas = plan.training_filter.quotas
         share = [f"{mechanism.sample_rate * plan.train_size:.0f}: {steps}" for mechanism, steps in quotas]
         noisy = "noise_multiplier" in plan.priced
-        yield "quotas", f"{count(len(share), 'kind')} of steps" if noisy else f"steps by batch size: {', '.join(share)}"
+        yield (
+            "quotas",
+            f"{plural(len(share), 'kind')} of steps" if noisy else f"steps by batch size: {', '.join(share)}",
+        )
     if isinstance(plan.training_filter, FixedOrder):
         yield "order", f"{plan.training_filter.order:g}"
     for row in plan.alternatives:
         noise = "searched" if row.noise_multiplier is None else f"{row.noise_multiplier:g}"
         mark = "taken" if row.cap == plan.cap else "not taken"
-        fit = count(row.trials, "trial")
+        fit = plural(row.trials, "trial")
         yield (
             f"  {row.cap}",
             f"noise {noise}, {fit} fit, ε of all planned {format_value(row.epsilon, 5)} ({mark})",
@@ -299,7 +303,7 @@ def _comparison(plan: Plan, rows: Sequence[ModeRow]) -> PlanTable:
     return PlanTable(
         title=f"what ε = {plan.epsilon:g} buys in each mode: runs of {plan.dearest.longest} steps, batches of "
         f"{plan.dearest.batch_size}",
-        # With a given noise the plan does not take the least that fits, and the two must not look like one figure.
+        # A plan with a given noise does not use the least that fits: the two figures differ.
         header=("", "least noise", "ε of one run", "runs expected", "99 % of searches"),
         rows=tuple(_mode_cells(row) for row in rows),
     )
@@ -318,16 +322,12 @@ def _mode_cells(row: ModeRow) -> tuple[str, ...]:
 
 
 def _guarantee(plan: Plan) -> str:
-    whole = "user with all records" if plan.unit == "user" else "training record"
-    covers = "everything the search shows"
-    if plan.selection is not None:
-        covers = "the winner: its configuration, its model and its score. Nothing else leaves the operator"
-    elif plan.public is not None:
-        covers = "the charged run. The search reads no private record"
-    if plan.validation is not None:
-        whole = "user with all records" if plan.unit == "user" else "record, whether it trains or validates"
-    outside = "Test scores are" if plan.validation is not None else "Validation and test scores are"
-    return (
-        f"The guarantee will be the cap: ε = {plan.epsilon:g} at δ = {plan.delta:g}, add or remove one {whole}, for "
-        f"{covers}. {outside} outside it."
+    return guarantee_words(
+        plan.epsilon,
+        plan.delta,
+        sealed=plan.selection is not None,
+        unit=plan.unit,
+        protected=plan.validation is not None,
+        public=plan.public is not None,
+        planned=True,
     )

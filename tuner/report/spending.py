@@ -1,4 +1,4 @@
-"""What a search has spent for the best score it found, and what it would have spent had no trial been stopped."""
+"""Spending of a search against its best score, also as if no trial had been stopped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tuner.report.sweep_report import TrialRow, count, format_value
+from tuner.report.trial_row import TrialRow
+from tuner.report.wording import format_value, plural
 from tuner.study.best import is_better
 
 __all__ = ["Spending", "SpendingRow", "spending"]
@@ -16,15 +17,15 @@ EpsilonOf = Callable[[Mapping[str, int]], float | None]
 
 @dataclass(frozen=True, kw_only=True)
 class SpendingRow:
-    """Where the search stood after a trial and all before it.
+    """State of the search after a trial and all before it.
 
     Attributes:
         trial: its number.
-        best: the best score so far of a complete trial; None while there is none.
-        steps: taken by all trials so far.
-        whole_steps: of the same trials, each run to its end; in the last row with those that never started.
-        epsilon: of `steps`, an odometer reading; None where it is not known.
-        whole_epsilon: of `whole_steps`, as if they had been taken; None where it is not known.
+        best: the best score of a complete trial so far; None before the first.
+        steps: of all trials so far.
+        whole_steps: of the same trials, each run to its end; the last row includes those that never started.
+        epsilon: of `steps`, an odometer reading; None if unknown.
+        whole_epsilon: of `whole_steps`, as if they had been taken; None if unknown.
     """
 
     trial: int
@@ -37,14 +38,14 @@ class SpendingRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Spending:
-    """Steps, and ε, against the best score.
+    """Steps and ε against the best score.
 
     Attributes:
-        rows: after every trial that was better than all before it, and after the last one.
+        rows: one after every new best trial, and one after the last trial.
         trials: how many were drawn: started, or excluded before they started.
         stopped: how many of them were stopped early.
         excluded: how many of them never started.
-        cap: the guarantee's ε; None where nothing is charged.
+        cap: the guarantee's ε; None if nothing is charged.
         delta: of every ε here.
     """
 
@@ -57,34 +58,34 @@ class Spending:
 
     @property
     def with_epsilon(self) -> bool:
-        """Whether every row has both ε: else steps are shown."""
+        """Whether every row has both ε; otherwise only steps are shown."""
         return all(row.epsilon is not None and row.whole_epsilon is not None for row in self.rows)
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What is seen."""
+        """The findings in words."""
         last = self.rows[-1]
-        spent, whole = count(last.steps, "step"), count(last.whole_steps, "step")
+        spent, whole = plural(last.steps, "step"), plural(last.whole_steps, "step")
         if self.with_epsilon:
             spent += f", ε {format_value(last.epsilon)}"
             whole += f", ε {format_value(last.whole_epsilon)} by the same accountant"
         stopped = f"{self.stopped} stopped early" if self.stopped else ""
         refused = f"{self.excluded} never started" if self.excluded else ""
         words = ", ".join(part for part in (stopped, refused) if part)
-        trials = f"{count(self.trials, 'trial')}{f' ({words})' if words else ''}"
+        trials = f"{plural(self.trials, 'trial')}{f' ({words})' if words else ''}"
         saved = last.whole_steps > last.steps
         said = [f"Spent so far: {spent}."]
         if saved:
             said[0] += f" The same {trials}, each run to its end, would have taken {whole}."
         if self.with_epsilon and self.cap is not None and self.delta is not None:
             said.append(
-                f"{'These are readings' if saved else 'This is a reading'} of an odometer, not a guarantee: the "
-                f"guarantee is the cap, ε = {self.cap:.10g} at δ = {self.delta:.10g}."
+                "“Spent so far” is an estimate for information (the odometer). The guarantee is the cap: "
+                f"ε = {self.cap:.10g} at δ = {self.delta:.10g}."
             )
             if saved and last.whole_epsilon is not None and last.whole_epsilon > self.cap:
-                said.append("The cap would not have held them all.")
+                said.append("All of them run to their end would not have fit under the cap.")
         if self.stopped:
-            said.append("What the stopped trials would have scored at their end is not known.")
+            said.append("The final scores of stopped trials are unknown.")
         return tuple(said)
 
 
@@ -99,21 +100,17 @@ def spending(
     cap: float | None = None,
     delta: float | None = None,
 ) -> Spending | None:
-    """Counted in the order of the trials' numbers.
+    """Return the spending, counted in the order of the trials' numbers; None without a trial.
 
     Args:
         trials: those that started, by number.
         mode: ``max`` or ``min``.
-        charged: steps that a trial was charged, by its id; its own steps where nothing is charged.
-        epsilon_of: ε of so many steps of each trial; each costs about a tenth of a second. None where nothing is
-            charged.
+        charged: steps charged to a trial, by its id; None to count its own steps.
+        epsilon_of: ε of a number of steps of each trial (about 0.1 s a call); None if nothing is charged.
         excluded: candidates that never started.
-        whole: steps that each of them would have taken.
+        whole: steps that each excluded candidate would have taken.
         cap: the guarantee's ε.
         delta: of the guarantee.
-
-    Returns:
-        None where there is no trial.
     """
     taken: dict[str, int] = {}
     to_end: dict[str, int] = {}
@@ -122,7 +119,7 @@ def spending(
     for trial in trials:
         steps = trial.step if charged is None else charged(trial.id)
         taken[trial.id] = steps
-        # What a crash made a trial repeat it would have repeated all the same.
+        # Steps repeated after a crash would have been repeated in any case.
         to_end[trial.id] = max(steps, trial.steps_planned)
         last = trial is trials[-1]
         if last:

@@ -1,47 +1,29 @@
-"""What is seen of sweeps from outside: status, trials, following, stopping, syncing, the report page."""
+"""Status and trials of sweeps, as values and as text."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tuner.errors import InputError, TunerError
-from tuner.experiment import load_experiment
-from tuner.plan.plan import plan_from
-from tuner.report.curve_watch import curves_of_sweep, spent_on
-from tuner.report.facts import (
-    ALL_STARTED,
-    PUBLIC_CLAIM,
-    NotStarted,
-    not_started,
-    sealed_report,
-    sweep_report,
-)
-from tuner.report.sweep_report import SweepReport, TrialRow, budget_line, count, format_value, with_error
+from tuner.report.sweep_reader import read_sweep
+from tuner.report.sweep_report import SweepReport
+from tuner.report.wording import budget_line, format_value, plural, with_error
 from tuner.sweep import folder as sweeps
-from tuner.sweep.folder import CHARGED
-from tuner.sweep.sealed import WINNER, read_winner
-from tuner.sweep.status import RUNNING, SweepState, state_of
-from tuner.sweep.winner import choose_winner
+from tuner.sweep.sealed import WINNER
+from tuner.sweep.status import RUNNING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tuner.experiment import Experiment
-    from tuner.plan.plan import Plan
-    from tuner.privacy.ledger.search_budget import SearchBudget
-    from tuner.study.types import TrialView
-    from tuner.study.unimodal.inference.picture import CurvePicture
     from tuner.sweep.folder import SweepFolder
-    from tuner.sweep.winner import Chosen
 
 __all__ = [
-    "follow",
-    "read_sweep",
+    "follow_sweep",
     "status_text",
     "status_values",
     "trial_text",
@@ -50,98 +32,11 @@ __all__ = [
 ]
 
 
-def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
-    """A sweep as its storage and its ledger tell it.
-
-    Args:
-        sweep: the sweep.
-        spent: whether what was spent for the best score is told too, which takes the accountant a second.
-
-    Raises:
-        InputError: it died while its folder was being made.
-        TunerError: its ledger or its storage cannot be read.
-    """
-    from tuner.privacy.ledger.ledger import Ledger
-    from tuner.privacy.ledger.search_budget import SearchBudget
-
-    sweep.require_whole()
-    experiment = load_experiment(sweep.experiment)
-    plan = plan_from(sweeps.read_json(sweep.plan), trials=experiment.search.trials)
-    status = sweep.read_status()
-    public = plan.accounting == "public"
-    entered = plan.private and not public and status.get("state", SweepState.STARTING) != SweepState.STARTING
-    ledger = Ledger.open(experiment.ledger, create=False) if entered else None
-    budget = None if ledger is None else SearchBudget(ledger, sweep.id)
-    card, picture = _card(sweep)
-    shown: dict[str, Any] = {
-        "state": state_of(sweep),
-        "budget": None if budget is None else budget.view(),
-        "dataset": None if ledger is None else ledger.dataset_state(ledger.search_state(sweep.id).dataset),
-        "card": card,
-        "card_picture": picture,
-    }
-    if plan.accounting == "selection":
-        return sealed_report(sweep, experiment, plan, winner=read_winner(sweep), **shown)
-    rows, left_out, curves, chosen = _rows(sweep, experiment, plan, budget)
-    report = sweep_report(
-        sweep,
-        experiment,
-        plan,
-        reason=str(status.get("detail", "")),
-        trials=rows,
-        claim=PUBLIC_CLAIM if public else "",
-        not_started=left_out,
-        curves=curves,
-        chosen=chosen,
-        **shown,
-    )
-    if not (spent and rows):
-        return report
-    spending = spent_on(rows, mode=report.mode, budget=budget, excluded=left_out.excluded, whole=plan.steps_per_trial)
-    return replace(report, spending=spending)
-
-
-def _rows(
-    sweep: SweepFolder, experiment: Experiment, plan: Plan, budget: SearchBudget | None
-) -> tuple[list[TrialRow], NotStarted, tuple[CurvePicture, ...], Chosen | None]:
-    """The trials, how many candidates were no trial, the curves of a unimodal search, and the trial that wins."""
-    from tuner.study.views import REJECTED, TRIAL_ID, learning_curve, view_of
-    from tuner.sweep.sweep_study import open_sweep_study
-
-    rows: list[TrialRow] = []
-    views: list[TrialView] = []
-    if not sweep.journal.exists():  # looking makes nothing: a sweep that died before its first trial has no study yet
-        return rows, ALL_STARTED, (), None
-    study = open_sweep_study(sweep, experiment, plan)
-    for stored in study.get_trials(deepcopy=False):
-        if TRIAL_ID not in stored.user_attrs or REJECTED in stored.user_attrs:
-            continue
-        view = view_of(stored, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
-        views.append(view)
-        cost = None if budget is None else budget.trial_epsilon(view.id, budget.charged_steps(view.id))
-        rows.append(TrialRow.of(view, curve=learning_curve(stored), epsilon=cost))
-    chosen = choose_winner(study, views, experiment)
-    return rows, not_started(study), curves_of_sweep(study, experiment), chosen
-
-
-def _card(sweep: SweepFolder) -> tuple[str, str]:
-    """The privacy card that was exported of it and the picture beside it, or nothing."""
-    from tuner.privacy.card.page import CURVE_FILE
-
-    for name in (sweep.name, sweep.name.removesuffix(CHARGED), sweep.id):
-        page = Path("exports") / name / "privacy_card.md"
-        text = page.read_text() if page.exists() else ""
-        if sweep.id in text:
-            picture = page.with_name(CURVE_FILE)
-            return text, picture.read_text() if picture.exists() else ""
-    return "", ""
-
-
 def status_values(storage: Path, name: str | None) -> dict[str, Any]:
-    """How one sweep stands, or all of them.
+    """Return the status of one sweep, or of all.
 
     Raises:
-        InputError: there is no sweep of that name.
+        InputError: no sweep has that name.
     """
     if name is not None:
         return {"storage": str(storage), "sweeps": [_status(sweeps.find_sweep(storage, name))]}
@@ -149,7 +44,7 @@ def status_values(storage: Path, name: str | None) -> dict[str, Any]:
 
 
 def _status_or_why(sweep: SweepFolder) -> dict[str, Any]:
-    """One sweep that cannot be read must not hide the others."""
+    """Return the status of a sweep, or why it cannot be read: it must not hide the others."""
     try:
         return _status(sweep)
     except TunerError as error:
@@ -161,7 +56,7 @@ def _nothing(sweep: SweepFolder, state: str) -> dict[str, Any]:
 
 
 def _status(sweep: SweepFolder) -> dict[str, Any]:
-    if not sweep.whole:  # it died while its folder was being made
+    if not sweep.whole:  # it ended while its folder was being created
         return _nothing(sweep, "never started")
     report = read_sweep(sweep)
     best = report.best
@@ -188,7 +83,7 @@ def _status(sweep: SweepFolder) -> dict[str, Any]:
 
 
 def status_text(values: dict[str, Any]) -> str:
-    """The same, a line a sweep."""
+    """Return the status as text, a line a sweep."""
     lines = [f"Sweeps in {values['storage']}:"]
     for sweep in values["sweeps"]:
         lines.append(f"  {sweep['sweep']}  {sweep['state']}  {_sealed(sweep) or _open(sweep)}".rstrip())
@@ -216,10 +111,10 @@ def _open(sweep: dict[str, Any]) -> str:
 
 
 def trial_values(sweep: SweepFolder, trial: str | None) -> dict[str, Any]:
-    """The trials of a sweep, or one by its number or id.
+    """Return the trials of a sweep, or one by its number or id.
 
     Raises:
-        InputError: there is no such trial.
+        InputError: no such trial exists, or the sweep is sealed.
     """
     report = read_sweep(sweep)
     if report.sealed:
@@ -228,7 +123,10 @@ def trial_values(sweep: SweepFolder, trial: str | None) -> dict[str, Any]:
     if trial is not None:
         rows = tuple(row for row in rows if trial in {str(row.number), row.id})
         if not rows:
-            raise InputError(f"a trial must be named by its number or id, got {trial!r}. See: tune show {sweep.name}")
+            raise InputError(
+                "trial-not-found",
+                f"{sweep.name} has no trial {trial!r}. Give a number or an id from `tune show {sweep.name}`.",
+            )
     told: dict[str, Any] = {"sweep": sweep.id, "trials": [vars(row) for row in rows]}
     if trial is not None:
         return told
@@ -237,7 +135,11 @@ def trial_values(sweep: SweepFolder, trial: str | None) -> dict[str, Any]:
 
 def _winner_values(sweep: SweepFolder, report: SweepReport, trial: str | None) -> dict[str, Any]:
     if trial not in (None, WINNER):
-        raise InputError(f"the runs of a sealed search are not told, got {trial!r}. See: tune show {sweep.name}")
+        raise InputError(
+            "sealed-runs-hidden",
+            f"{sweep.name} is a sealed search, so trial {trial!r} cannot be shown. Its winner can: "
+            f"`tune show {sweep.name}`.",
+        )
     best = report.best
     told = None if best is None else {"score": best.score, "parameters": dict(best.parameters)}
     why = "" if best is not None else report.without_winner
@@ -245,7 +147,7 @@ def _winner_values(sweep: SweepFolder, report: SweepReport, trial: str | None) -
 
 
 def trial_text(values: dict[str, Any]) -> str:
-    """The same in words: a line a trial, or all of one."""
+    """Return the trials as text: a line each, or all facts of a single one."""
     if values.get("sealed"):
         return "\n".join(_the_winner(values))
     rows = values["trials"]
@@ -268,7 +170,7 @@ def _one(row: dict[str, Any]) -> Iterable[str]:
     yield f"trial {row['number']} ({row['id']}): {row['state']}{': ' + row['reason'] if row['reason'] else ''}"
     yield f"  steps {row['step']} of {row['steps_planned']}, score {format_value(row['score'])}"
     if row["epsilon"] is not None:
-        yield f"  ε of its own steps, as if it were alone: {row['epsilon']:.6g} (the guarantee is the search's cap)"
+        yield f"  ε of its own steps, as if alone: {row['epsilon']:.6g} (the guarantee is the search's cap)"
     for name, value in row["parameters"].items():
         yield f"  {name}: {value}"
     for step, score in row["curve"]:
@@ -285,13 +187,13 @@ def _the_winner(values: dict[str, Any]) -> Iterable[str]:
         yield f"  {name}: {value}"
 
 
-def follow(sweep: SweepFolder, *, every: float) -> None:
-    """Print a line whenever something changed, until the sweep ends."""
+def follow_sweep(sweep: SweepFolder, *, every: float) -> None:
+    """Print a line whenever something changes, until the sweep ends."""
     last = ""
     while True:
         report = read_sweep(sweep)
         best = with_error(report.best.score, report.score_error) if report.best else "none yet"
-        line = f"{report.state}: {report.ended} of {count(report.trials_planned, 'trial')} ended, best {best}"
+        line = f"{report.state}: {report.ended} of {plural(report.trials_planned, 'trial')} ended, best {best}"
         if report.sealed:
             line = f"{report.state}: sealed, {f'winner {best}' if report.best else report.without_winner}"
         elif report.budget is not None:
@@ -306,9 +208,10 @@ def follow(sweep: SweepFolder, *, every: float) -> None:
 
 
 def write_report(sweep: SweepFolder, out: Path | None) -> Path:
-    """Write the report page; it lies in the sweep's folder when no path is given."""
-    from tuner.report.page import write
+    """Write the report page, into the sweep's folder when no path is given."""
+    from tuner.report.pages import write_page
+    from tuner.report.sweep_page import sweep_page
 
     path = out or sweep.root / "report.html"
-    write(read_sweep(sweep, spent=True), path)
+    write_page(sweep_page(read_sweep(sweep, spent=True)), path)
     return path

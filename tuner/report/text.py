@@ -1,4 +1,4 @@
-"""The tables before and after a sweep: the plan, and the summary with what to run next."""
+"""Text before and after a sweep: the plan, and the summary with the commands that come next."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from tuner.report.sweep_report import Shares, SweepReport, budget_line, count, format_value, with_error
+from tuner.report.sweep_report import SweepReport
+from tuner.report.wording import Shares, budget_line, format_value, plural, with_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tuner.privacy.ledger.search_budget import BudgetView
 
-__all__ = ["PlanTable", "PlanText", "console", "facts_table", "plan", "summary"]
+__all__ = ["PlanTable", "PlanText", "budget_bar", "console", "facts_table", "plan_panel", "summary"]
 
 _ROWS = 10
+_BAR = 40
 _WIDE = 100  # columns from which the metric is named in the heading of the table
-_PIPE_COLUMNS = 120  # a file or a pipe has no width; the 80 that Rich assumes fold what is to be read or searched
+_PIPE_COLUMNS = 120  # of a file or a pipe; the 80 that Rich assumes fold lines
 
 
 def console(*, quiet: bool = False) -> Console:
-    """The console for standard output: of the terminal's width, and of at least 120 columns where there is none.
+    """Return the console for standard output: as wide as the terminal, and at least 120 columns without one.
 
     Args:
-        quiet: whether nothing is to be shown.
+        quiet: whether to print nothing.
     """
     made = Console(quiet=quiet)
     return made if made.is_terminal else Console(quiet=quiet, width=max(made.width, _PIPE_COLUMNS))
@@ -36,10 +38,10 @@ def console(*, quiet: bool = False) -> Console:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanTable:
-    """A small table of a plan.
+    """Small table of a plan.
 
     Attributes:
-        title: what it compares.
+        title: its subject.
         header: of its columns; the first is the name of a row.
         rows: as wide as the header.
     """
@@ -51,14 +53,14 @@ class PlanTable:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanText:
-    """What a plan says, ready to be shown.
+    """A plan in words.
 
     Attributes:
         title: name of the experiment.
         facts: (what, value) rows: trials, steps, ε of one trial, ε of all, noise, time, ...
-        sentence: what may be claimed.
-        warnings: what the reader should know before anything starts.
-        tables: what is compared.
+        sentence: the claim.
+        warnings: what to know before anything starts.
+        tables: comparisons.
     """
 
     title: str
@@ -69,7 +71,7 @@ class PlanText:
 
 
 def facts_table(facts: Sequence[tuple[str, str]]) -> Table:
-    """Two columns: what, and its value."""
+    """Return a table of names and values."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -87,8 +89,8 @@ def _small_table(table: PlanTable) -> Table:
     return made
 
 
-def plan(text: PlanText) -> RenderableType:
-    """The plan of a sweep that has not begun."""
+def plan_panel(text: PlanText) -> RenderableType:
+    """Return the plan of a sweep that has not started."""
     parts: list[RenderableType] = [facts_table(text.facts)]
     for table in text.tables:
         parts += [Text(), Text(table.title), _small_table(table)]
@@ -99,24 +101,18 @@ def plan(text: PlanText) -> RenderableType:
     return _Framed(title=title, body=lambda _console, _room: parts, border="blue")
 
 
-_BAR_WIDTH = 40
-
-
-def _budget_bar(budget: BudgetView) -> Text:
-    """Spent, reserved and left as one bar, with the figures in words."""
+def budget_bar(budget: BudgetView, *, width: int) -> Text:
+    """Return what is spent, reserved and left as one bar."""
     shares = Shares.of(budget)
-    spent = round(shares.spent * _BAR_WIDTH)
-    reserved = min(round(shares.reserved * _BAR_WIDTH), _BAR_WIDTH - spent)
+    spent = round(shares.spent * width)
+    reserved = min(round(shares.reserved * width), width - spent)
     return Text.assemble(
-        ("█" * spent, "magenta"),
-        ("▓" * reserved, "yellow"),
-        ("░" * (_BAR_WIDTH - spent - reserved), "grey50"),
-        f"  {budget_line(budget)}",
+        ("█" * spent, "magenta"), ("▓" * reserved, "yellow"), ("░" * (width - spent - reserved), "grey50")
     )
 
 
 def summary(report: SweepReport) -> RenderableType:
-    """How a sweep ended: the best trial, what was spent, and the commands to go on with."""
+    """Return how a sweep ended: the best trial, what was spent, and the commands that come next."""
     head = [("ended as", report.state + (f": {report.reason}" if report.reason else ""))]
     best = report.winner
     if report.sealed:
@@ -132,7 +128,7 @@ def summary(report: SweepReport) -> RenderableType:
     head += [("curve", curve.line) for curve in report.curves]
     parts: list[RenderableType] = [facts_table([*head, *report.facts]), Text()]
     if report.budget is not None and not report.sealed:
-        parts.append(_budget_bar(report.budget))
+        parts.append(budget_bar(report.budget, width=_BAR) + Text(f"  {budget_line(report.budget)}"))
     if report.sentence:
         parts.append(Text(report.sentence, style="italic"))
     else:
@@ -153,7 +149,7 @@ def _score(report: SweepReport) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _Framed:
-    """A title over a body: in a frame on a terminal; as plain lines where a frame is only noise in a file."""
+    """Title and body: in a frame on a terminal, as plain lines elsewhere."""
 
     title: Text
     body: Callable[[Console, int], list[RenderableType]]
@@ -169,14 +165,14 @@ class _Framed:
 
 
 def _best_table(report: SweepReport, console: Console, room: int) -> Table:
-    """The best trials in at most `room` columns: a column a parameter, or one for all where they do not fit."""
+    """Return the best trials in at most `room` columns: a column a parameter, or one for all if they do not fit."""
     wide = _trial_table(report, room, report.parameters)
     fits = not report.parameters or console.measure(wide, options=console.options.update(width=10_000)).maximum <= room
     return wide if fits else _trial_table(report, room, ())
 
 
 def _trial_table(report: SweepReport, room: int, columns: Sequence[str]) -> Table:
-    """The best trials first, then those without a rank, as far as there is room."""
+    """Return the best trials first, then those without a rank, at most `_ROWS`."""
     sign = -1.0 if report.mode == "max" else 1.0
     ranked = sorted(
         report.trials,
@@ -210,7 +206,7 @@ def _trial_table(report: SweepReport, room: int, columns: Sequence[str]) -> Tabl
                 )
             ]
         table.add_row(str(trial.number), trial.state, str(trial.step), format_value(trial.score), *values)
-    more = [f"the best {_ROWS} of {count(len(ranked), 'trial')}"] if len(ranked) > _ROWS else []
+    more = [f"the best {_ROWS} of {plural(len(ranked), 'trial')}"] if len(ranked) > _ROWS else []
     if report.left_out:
         more.append(report.left_out)
     table.caption = "; ".join(more) or None

@@ -13,8 +13,7 @@ import click
 from tuner.errors import InputError, TrackingError
 from tuner.experiment import load_experiment
 from tuner.report.plan_facts import plan_text, search_facts
-from tuner.report.text import console
-from tuner.report.text import plan as plan_panel
+from tuner.report.text import console, plan_panel
 from tuner.runner.options import RunOptions, RunResult
 from tuner.runner.planning import all_warnings
 from tuner.runner.public import charged_run, is_public_search, resume_public, run_public

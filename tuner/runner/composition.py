@@ -13,8 +13,8 @@ from trainables.rungs import checkpoint_path, checkpoint_step
 from tuner.errors import BudgetRefusedError, SweepInterrupted, TunerError
 from tuner.report.curve_watch import CurveWatch, curves_of_sweep
 from tuner.report.facts import not_started, sweep_report, unique_name
-from tuner.report.sweep_report import count
 from tuner.report.text import console, summary
+from tuner.report.wording import plural
 from tuner.runner.options import RunOptions, RunResult
 from tuner.runner.tracking import sweep_info
 from tuner.runner.trials import StopOnRequest, run_trials
@@ -202,13 +202,13 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
     needs, left = [], []
     for number, what, part in ((more, "step", view), (scores, "protected score", view.validation)):
         if number and part is not None:
-            needs.append(count(number, what))
-            left.append(count(part.left_steps, what) if part.left_steps is not None else f"{part.left:.1%}")
+            needs.append(plural(number, what))
+            left.append(plural(part.left_steps, what) if part.left_steps is not None else f"{part.left:.1%}")
     short = more > (view.left_steps or 0) if view.left_steps is not None else False
     if scores and view.validation is not None and view.validation.left_steps is not None:
         short = short or scores > view.validation.left_steps
     return (
-        f"{count(again, 'charged step')} {'is' if again == 1 else 'are'} in no checkpoint, and resuming trains and "
+        f"{plural(again, 'charged step')} {'is' if again == 1 else 'are'} in no checkpoint, and resuming trains and "
         f"charges them again. That needs {' and '.join(needs)} more than is reserved; {' and '.join(left)} "
         f"{'are' if len(left) > 1 or not left[0].startswith('1 ') else 'is'} left"
         f"{': not enough to finish every interrupted trial.' if short else '.'}"
@@ -243,7 +243,7 @@ def _kept(stop: Stop, budget: SearchBudget | None) -> Stop:
     if stop.reason is not StopReason.FOUND or budget is None:
         return stop
     view = budget.view()
-    kept = f"{view.left:.0%} of the budget" if view.left_steps is None else count(view.left_steps, "step")
+    kept = f"{view.left:.0%} of the budget" if view.left_steps is None else plural(view.left_steps, "step")
     many = "are" if view.left_steps is not None and view.left_steps != 1 else "is"
     spent = f"ε spent so far (odometer) {view.epsilon_spent:.4g} of at most {view.epsilon_cap:g}"
     return replace(stop, detail=f"{stop.detail}; {kept} {many} kept ({spent})")

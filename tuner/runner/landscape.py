@@ -86,7 +86,8 @@ def landscape_command(
         trainables.errors.TrainableError: the data are missing, or a number is out of its range.
         In both cases nothing is written.
     """
-    from tuner.report.landscape_pictures import line_svg, plane_svg
+    from tuner.figures import svg_text
+    from tuner.report.landscape_pictures import line_chart, plane_chart
 
     _require_public(options)
     _require_numbers(options)
@@ -124,7 +125,9 @@ def landscape_command(
         "notes": _notes(options.split),
         "models": models,
     }
-    pictures = {"line.svg": line_svg(models)} | ({"plane.svg": plane_svg(models)} if options.plane else {})
+    pictures = {"line.svg": svg_text(line_chart(models), "Loss and accuracy along a random direction")}
+    if options.plane:
+        pictures["plane.svg"] = svg_text(plane_chart(models), "Loss over two random directions")
     files = [out / name for name in ("landscape.json", *pictures)]
     out.mkdir(parents=True, exist_ok=True)
     for name, picture in pictures.items():

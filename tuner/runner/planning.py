@@ -19,8 +19,7 @@ from tuner.experiment import find_file, load_experiment
 from tuner.plan.comparison import comparison
 from tuner.plan.plan import rung_steps
 from tuner.report.plan_facts import plan_text, plan_warnings, search_facts
-from tuner.report.text import console
-from tuner.report.text import plan as plan_panel
+from tuner.report.text import console, plan_panel
 from tuner.study.promotion import each_level
 from tuner.sweep.preflight import ReadySearch, check_model, prepare, running_own_model
 from tuner.sweep.registration import dataset_refusal, ledger_state, ledger_user, split_of

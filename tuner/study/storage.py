@@ -13,7 +13,7 @@ from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
 from tuner.errors import InputError, TunerError
-from tuner.locks import file_lock, take_lock
+from tuner.files import file_lock, take_lock
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner

@@ -12,8 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tuner.errors import InputError, TunerError
-from tuner.files import write_json, write_text
-from tuner.locks import is_locked, take_lock
+from tuner.files import is_locked, take_lock, write_json, write_text
 
 __all__ = [
     "CHARGED",

@@ -112,7 +112,7 @@ def test_caps_must_be_finite_and_positive(ledger: Ledger, value: float) -> None:
 
 
 def test_details_must_be_finite_json(ledger: Ledger) -> None:
-    with raises_code(InputError, "uncoded"):
+    with raises_code(InputError, "ledger-not-found"):
         open_search(ledger, "bad", details={"x": nan})
     assert ledger.datasets() == ()
 
@@ -183,7 +183,7 @@ def test_floats_survive_the_ledger_bit_for_bit(ledger: Ledger, url: str) -> None
 
 
 def test_a_worker_never_starts_a_ledger_afresh(tmp_path: Path) -> None:
-    with raises_code(LedgerError, "uncoded"):
+    with raises_code(LedgerError, "ledger-not-found"):
         LedgerCharge(f"sqlite:///{tmp_path}/gone.db", "s", "t").lease(1, sample_rate=0.05, noise_multiplier=2.0)
     assert list(tmp_path.iterdir()) == []
 

@@ -25,8 +25,17 @@ def budget_sentence(budget: BudgetView, *, sealed: bool = False, unit: str = "re
     return words if sealed else f"{words} What is spent so far is the odometer, not a guarantee."
 
 
-def guarantee_words(epsilon: float, delta: float, *, sealed: bool, unit: str, protected: bool) -> str:
-    """The claim as the plan made it (`presenting_plan`), now that it holds.
+def guarantee_words(
+    epsilon: float,
+    delta: float,
+    *,
+    sealed: bool,
+    unit: str,
+    protected: bool,
+    public: bool = False,
+    planned: bool = False,
+) -> str:
+    """Return the claim of a search.
 
     Args:
         epsilon: of the search.
@@ -34,12 +43,20 @@ def guarantee_words(epsilon: float, delta: float, *, sealed: bool, unit: str, pr
         sealed: whether the winner alone is told.
         unit: ``record`` or ``user``.
         protected: whether validation scores have noise and are inside the guarantee.
+        public: whether the search reads public records only, and one run is charged.
+        planned: whether the search has not started.
     """
     one = "record, whether it trains or validates" if protected else "training record"
-    covers = "the winner: its configuration, its model and its score. Nothing else leaves the operator"
+    if unit == "user":
+        one = "user with all records"
+    covers = "everything the search shows"
+    if sealed:
+        covers = "the winner: its configuration, its model and its score. Nothing else leaves the operator"
+    elif public:
+        covers = "the charged run. The search reads no private record"
     outside = "Test scores are" if protected else "Validation and test scores are"
+    verb = "will be" if planned else "is"
     return (
-        f"The guarantee is the cap: ε = {epsilon:.10g} at δ = {delta:.10g}, add or remove one "
-        f"{'user with all records' if unit == 'user' else one}, for "
-        f"{covers if sealed else 'everything the search shows'}. {outside} outside it."
+        f"The guarantee {verb} the cap: ε = {epsilon:.10g} at δ = {delta:.10g}, add or remove one {one}, for {covers}. "
+        f"{outside} outside it."
     )

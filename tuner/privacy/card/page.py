@@ -38,7 +38,7 @@ def render_markdown(card: Mapping[str, Any]) -> str:
         card: what `build_card` made, or `parse_card` read.
 
     Returns:
-        Markdown of headings, paragraphs, flat lists, a table and a picture (`tuner.report.markdown` shows it); ends in
+        Markdown of headings, paragraphs, flat lists, a table and a picture (`tuner.report.card_html` shows it); ends in
         a newline.
 
     Raises:

@@ -1,0 +1,158 @@
+"""The page of a budget: every entry is on it, names cannot write into it, and it is no more sure than the cap."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from figure_checks import series, texts
+from html_checks import checked, words_of
+
+from tuner.privacy.ledger.history import Point
+from tuner.privacy.ledger.odometer import LABEL
+from tuner.report.budget_page import budget_chart, budget_page, sureness
+
+NASTY = """<script>alert(1)</script> & "quotes" 'too'"""
+START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+
+
+def values(**changes: object) -> dict[str, Any]:
+    search = {
+        "search": NASTY, "user": NASTY, "unit": "record", "mode": "composition", "cap_text": NASTY, "epsilon": 2.0,
+        "delta": 1e-5, "validation": {"epsilon": 1.0, "delta": 1e-6}, "status": "open", "counts": True,
+        "opened": "2026-03-02 09:00:00", "trials": 3,
+    }  # fmt: skip
+    pair = {"epsilon": 2.0, "delta": 1e-5}
+    line = {"time": "2026-03-02", "search": NASTY, "user": NASTY, "text": NASTY, "committed": (2.0, 1e-5)}
+    made: dict[str, Any] = {
+        "dataset": NASTY, "ledger": NASTY, "ledger_id": "id", "made": "2026-03-09 09:00:00", "cap": pair, "order": None,
+        "rule": NASTY, "unit": "record", "committed": pair, "left": pair, "order_used": None,
+        "guarantee": pair, "over": False, "divided": True,
+        "shares": [{"user": NASTY, "granted": pair, "committed": pair, "left": None}], "searches": [search],
+        "entries": 7, "head": "ab" * 32, "history": [line],
+        "odometer": {"epsilon_spent": 1.0, "delta": 1e-5, "delta_is": "the cap's", "label": LABEL},
+    }  # fmt: skip
+    return {**made, **changes}
+
+
+POINTS = [Point(START, 0.0, 8.0), Point(START + timedelta(days=2), 2.0, 8.0)]
+
+
+LOWERED = {"epsilon": 6.0, "delta": 1e-5}
+
+
+def page_words(points: list[Point] = POINTS, **changes: object) -> str:
+    return words_of(budget_page(values(**changes), points))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"cap": None, "left": None, "guarantee": None}, {"order": 6.0, "order_used": 0.5},
+     {"searches": [], "shares": [], "history": []}],
+)  # fmt: skip
+def test_names_cannot_write_into_the_page_and_nothing_is_loaded(changes: dict[str, Any]) -> None:
+    page = budget_page(values(**changes), POINTS)
+    assert len(checked(page).pictures) == 1
+    assert NASTY in words_of(page)
+    assert "<script" not in page
+
+
+def test_every_entry_of_the_ledger_is_on_the_page() -> None:
+    pair = {"epsilon": 0.375, "delta": 3e-7}
+    first, second = {**values()["searches"][0]}, {**values()["searches"][0]}
+    first |= {
+        "search": "sweep-a",
+        "user": "ann",
+        "epsilon": 1.25,
+        "delta": 2e-6,
+        "cap_text": "1 000 steps",
+        "trials": 17,
+    }
+    second |= {"search": "sweep-b", "user": None, "counts": False, "status": "closed", "validation": None}
+    shares = [
+        {"user": "ann", "granted": pair, "committed": pair, "left": {"epsilon": 0.125, "delta": 4e-7}},
+        {"user": "bob", "granted": {"epsilon": 0.0, "delta": 0.0}, "committed": pair, "left": None},
+        {"user": "cyd", "granted": None, "committed": pair, "left": None},
+    ]
+    history = [
+        {"time": f"2026-03-0{day}", "search": None, "user": "ann", "text": f"event {day}", "committed": (day / 8, 1e-5)}
+        for day in range(1, 6)
+    ]
+    words = page_words(searches=[first, second], shares=shares, history=history)
+    for expected in (
+        "sweep-a ann record 1.25 2e-06 2026-03-02 09:00:00 open 17 composition: 1 000 steps",
+        "validation ε = 1, δ = 1e-06",
+        "sweep-b not recorded", "closed", "took no step: counts 0", "1 counts against the cap",
+        "ann 0.375 3e-07 0.375 3e-07 0.125 4e-07", "bob share revoked – 0.375 3e-07 – –", "cyd – – 0.375 3e-07 – –",
+        *(f"2026-03-0{day} – ann event {day} {day / 8:g} 1e-05" for day in range(1, 6)),
+        "ab" * 32, "entries 7", "id of the ledger id", "as of 2026-03-09 09:00:00 UTC",
+    ):  # fmt: skip
+        assert expected in words, expected
+
+
+def test_the_odometer_is_labelled_and_the_guarantee_is_the_cap() -> None:
+    words = page_words()
+    assert f"ε = 1 at δ = 1e-05, the cap's ({LABEL}" in words
+    assert "guarantee (the cap) ε = 2" in words
+
+
+def test_a_page_with_a_sealed_search_does_not_say_how_the_chain_grows() -> None:
+    sealed = {**values()["searches"][0], "status": "sealed", "trials": None, "opened": "2026-03-02"}
+    words = page_words(searches=[sealed], entries=None)
+    assert "entries not shown" in words
+    assert "sealed – sealed selection; nothing else is shown" in words
+    assert "entries 7" not in words
+
+
+def test_a_cap_below_what_was_committed_is_not_called_the_guarantee() -> None:
+    """Lowering a cap takes back nothing that was released."""
+    words = page_words(over=True, guarantee=LOWERED, committed=LOWERED)
+    assert "guarantee (the cap)" not in words
+    assert "What holds is what is committed: ε = 6 at δ = 1e-05" in words
+    assert sureness(6.0) in words
+    assert sureness(2.0) in page_words()
+
+
+def test_without_a_cap_there_is_no_guarantee_and_no_line_of_a_cap() -> None:
+    words = page_words([Point(START, 2.0, None)], cap=None, left=None, guarantee=None)
+    assert "What holds without a cap" in words
+    assert "sure" not in words.replace("ensure", "")
+    assert "cap" not in series(budget_chart([Point(START, 2.0, None)], until="2026-03-09 09:00:00"))
+
+
+def test_the_chart_draws_what_was_committed_when() -> None:
+    from matplotlib.dates import date2num
+
+    figure = budget_chart(POINTS, until="2026-03-09 09:00:00")
+    days = [float(date2num(START + timedelta(days=day))) for day in (0, 2, 7)]
+    drawn = list(series(figure).values())
+    assert drawn == [list(zip(days, (0.0, 2.0, 2.0), strict=True)), [(day, 8.0) for day in days]]
+    assert {"ε", "time (UTC)", "cap"} <= set(texts(figure))
+
+
+@pytest.mark.parametrize("days", [0, 0.001, 1, 400])
+def test_a_history_of_any_length_has_a_chart(days: float) -> None:
+    points = [POINTS[0], Point(START + timedelta(days=days), 1.0, None)]
+    assert not {"nan", "inf"} & set(texts(budget_chart(points, until="2026-03-01 00:00:00")))
+
+
+def test_a_large_epsilon_is_said_to_promise_little() -> None:
+    huge = {"epsilon": 100.0, "delta": 1e-5}
+    words = page_words(cap=huge, guarantee=huge)
+    assert "can be practically 100 % sure of it" in words
+    assert "promises little" in words
+    assert "promises little" not in page_words()
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 10.0, 15.0, 20.0, 100.0, 1e6])
+def test_how_sure_one_becomes_is_never_rounded_down(epsilon: float) -> None:
+    said = sureness(epsilon)
+    if said == "practically 100 % sure":
+        assert epsilon > 11
+        return
+    true = 100 / (1 + math.exp(-epsilon))
+    number = float(said.removeprefix("at most ").removesuffix(" % sure"))
+    assert true <= number <= true + 0.1
+    assert number < 100 or epsilon > 11

@@ -1,0 +1,96 @@
+"""Budgets of data sets as text for the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tuner.report.wording import plural
+
+__all__ = ["budget_text", "changed_text", "share_in_force"]
+
+
+def budget_text(values: dict[str, Any]) -> str:
+    """Return the facts in words."""
+    lines = [f"ledger {values['ledger']}"]
+    for dataset in values["datasets"]:
+        lines += ["", *_dataset_lines(dataset)]
+    if not values["datasets"]:
+        lines.append("no data set has been used")
+    lines += [
+        "",
+        "The guarantee for a data set is its cap. Without a cap nothing is bounded in advance: the claims of searches",
+        "add up to what is committed. Without protected validation, the scores on validation records are outside",
+        "every guarantee: always use the same split.",
+    ]
+    return "\n".join(lines)
+
+
+def changed_text(values: dict[str, Any]) -> str:
+    """Return in words what `set_cap`, `grant` or `revoke` did."""
+    shares = [f"  {_share_text(share)}" for share in values["shares"]] if values["divided"] else []
+    first = " ".join([f"{values['dataset']}: {values['summary']}.", *values["notes"]])
+    return "\n".join([first, *shares])
+
+
+def share_in_force(share: dict[str, float] | None) -> bool:
+    """Return whether a share is in force. A revoked one stays in the ledger with ε = 0."""
+    return share is not None and share["epsilon"] > 0
+
+
+def _dataset_lines(dataset: dict[str, Any]) -> list[str]:
+    odometer = dataset["odometer"]
+    lines = [f"{dataset['dataset']}: {dataset['summary']}"]
+    if dataset["cap"] is not None:
+        left = _said(dataset["left"])
+        if dataset["over"]:
+            lines.append(
+                f"  more is committed than the cap allows: nothing more can start, and what holds is not the cap but "
+                f"{_said(dataset['guarantee'])}"
+            )
+        lines.append(f"  rule: {dataset['rule']}")
+        lines.append(f"  left by the sum of claims: {left}" if dataset["order"] else f"  left: {left}")
+        if dataset["order"] is not None:
+            used = dataset["order_used"]
+            lines.append(
+                "  of the Rényi filter: closed, for a search has no finite divergence of its order"
+                if used is None
+                else f"  of the Rényi filter: {100 * used:.4g} % committed"
+            )
+    lines.append(
+        f"  spent so far ({odometer['label']}): ε = {odometer['epsilon_spent']:.6g} at δ = {odometer['delta']:g}, "
+        f"{odometer['delta_is']}"
+    )
+    if dataset["divided"]:
+        lines += ["  shares", *(f"    {_share_text(share)}" for share in dataset["shares"])]
+    if dataset["searches"]:
+        lines += ["  searches", *(f"    {_search_text(search)}" for search in dataset["searches"])]
+    return lines
+
+
+def _share_text(share: dict[str, Any]) -> str:
+    if not share_in_force(share["granted"]):
+        none = "no share" if share["granted"] is None else "share revoked"
+        return f"{share['user']}: {none}; committed {_said(share['committed'])}"
+    return (
+        f"{share['user']}: granted {_said(share['granted'])}; committed {_said(share['committed'])}; "
+        f"left {_said(share['left'])}"
+    )
+
+
+def _search_text(search: dict[str, Any]) -> str:
+    user = search["user"] or "user not recorded"
+    text = (
+        f"{search['search']}  {search['status']}  {user}  per {search['unit']}, {search['mode']}  "
+        f"cap ε = {search['epsilon']:g}, δ = {search['delta']:g}"
+    )
+    if search["validation"] is not None:
+        text += f" (validation {_said(search['validation'])})"
+    if search["status"] == "sealed":
+        return f"{text}  opened {search['opened']}; nothing else of it is shown"
+    steps = f"{search['steps_spent']} of {search['step_cap']}" if search["step_cap"] else str(search["steps_spent"])
+    note = "" if search["counts"] else "  (took no step: counts 0)"
+    return f"{text}  {plural(search['trials'], 'trial')}, {steps} steps; {search['cap_text']}{note}"
+
+
+def _said(pair: dict[str, float]) -> str:
+    return f"ε = {pair['epsilon']:g}, δ = {pair['delta']:g}"

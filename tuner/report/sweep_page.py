@@ -1,0 +1,179 @@
+"""The report of a sweep as one HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tuner.report.card_html import card_html
+from tuner.report.charts import parameter_chart, steps_chart, trials_chart
+from tuner.report.curve_chart import curve_chart, spending_chart
+from tuner.report.pages import page_from, page_picture
+from tuner.report.sweep_report import SweepReport
+from tuner.report.wording import Shares, format_value, plural, with_error
+
+if TYPE_CHECKING:
+    from tuner.privacy.ledger.search_budget import BudgetView
+    from tuner.report.pages import PagePicture
+    from tuner.report.spending import Spending
+    from tuner.study.unimodal.inference.picture import CurvePicture
+
+__all__ = ["sweep_page"]
+
+_STATE_CLASSES = {
+    "failed": "bad",
+    "crashed": "bad",
+    "the first trials all failed": "bad",
+    "interrupted": "pruned",
+    "starting": "running",
+    "running": "running",
+}
+_EVERY = 4  # of the curve's values are in its table
+
+
+def sweep_page(report: SweepReport) -> str:
+    """Return the page; of a sealed search it shows the winner and nothing of the other runs."""
+    values: dict[str, Any] = {
+        "title": report.sweep,
+        "report": report,
+        "state_class": _STATE_CLASSES.get(report.state, "good"),
+        "boxes": _boxes(report),
+        "bars": _bars(report),
+        "best_title": _best_title(report),
+        "best_rows": _parameters(report),
+        # The reader has this page already.
+        "commands": [command for command in report.next_commands if not command.startswith("tune report ")],
+        "card": card_html(report.card, report.card_picture),
+    }
+    if not report.sealed:
+        values |= _trial_values(report)
+    return page_from("sweep.html", **values)
+
+
+def _trial_values(report: SweepReport) -> dict[str, Any]:
+    with_epsilon = any(trial.epsilon is not None for trial in report.trials)
+    with_reasons = any(trial.reason for trial in report.trials)
+    heads = ["trial", "state", "steps", report.metric, *report.parameters]
+    if with_epsilon:
+        heads.insert(4, "ε of the trial, as if alone")
+    return {
+        "curves": [_curve(picture, report) for picture in report.curves if picture.points],
+        "spending": None if report.spending is None else _spending(report.spending, report.metric),
+        "charts": _charts(report),
+        "trial_heads": [*heads, *(["reason"] if with_reasons else [])],
+        "with_epsilon": with_epsilon,
+        "with_reasons": with_reasons,
+    }
+
+
+def _boxes(report: SweepReport) -> list[tuple[str, str, str]]:
+    """Return the three figures at the top, each as name, value and remark."""
+    best = report.best
+    cap, delta = "none", "nothing charged" if report.claim else "not private"
+    if report.budget is not None:
+        covers = "the winner alone" if report.sealed else "the whole search"
+        cap, delta = f"{report.budget.epsilon_cap:.10g}", f"at δ = {report.budget.delta:.10g}, for {covers}"
+    remarks = []
+    if report.sealed and best is None:
+        remarks.append(report.without_winner)
+    elif best is not None:
+        remarks += [f"trial {best.number}"] * (not report.sealed)
+        remarks += ["± is the noise of a score"] * (report.score_error is not None)
+    trials = ("trials", f"{report.ended} of {report.trials_planned}", report.counts)
+    return [
+        (f"best {report.metric}", with_error(best.score if best else None, report.score_error), ", ".join(remarks)),
+        ("runs", "sealed", "their number is never shown") if report.sealed else trials,
+        ("guaranteed ε (the cap)", cap, delta),
+    ]
+
+
+def _bars(report: SweepReport) -> list[tuple[str, list[tuple[str, float, str]], str]]:
+    """Return a bar a pool of records: its title, its parts, and the whole."""
+    budget = report.budget
+    if budget is None or report.sealed:
+        return []
+    bars = [("", *_bar(budget, "step"))]
+    if budget.validation is not None:
+        bars.append(("Protected scores", *_bar(budget.validation, "score")))
+    return bars
+
+
+def _bar(budget: BudgetView, what: str) -> tuple[list[tuple[str, float, str]], str]:
+    shares = Shares.of(budget)
+    # The steps that are left depend on the mechanism unless all steps are alike.
+    left = f"{shares.left:.1%}" if budget.left_steps is None else plural(budget.left_steps, what)
+    parts = [
+        ("spent", shares.spent, f"{plural(budget.spent_steps, what)}, ε {format_value(budget.epsilon_spent)}"),
+        ("reserved", shares.reserved, plural(budget.reserved_steps, what)),
+        ("left", shares.left, left),
+    ]
+    return parts, "" if budget.step_cap is None else plural(budget.step_cap, what)
+
+
+def _best_title(report: SweepReport) -> str:
+    if report.sealed:
+        return "The winner" if report.winner else report.without_winner.capitalize()
+    return f"Best trial: {report.winner.number}" if report.winner else "No trial is complete"
+
+
+def _parameters(report: SweepReport) -> list[tuple[str, str]]:
+    winner = report.winner
+    return [] if winner is None else [(name, format_value(value, 6)) for name, value in winner.parameters.items()]
+
+
+def _charts(report: SweepReport) -> list[tuple[str, list[PagePicture]]]:
+    metric = report.metric
+    sections = [
+        (f"{metric} by trial", [(trials_chart(report), f"{metric} of each trial, and the best so far")]),
+        (
+            f"{metric} by parameter",
+            [(parameter_chart(report, name), f"{metric} by {name}") for name in report.parameters],
+        ),
+        (f"{metric} by step", [(steps_chart(report), f"{metric} of each trial by step")]),
+    ]
+    drawn = []
+    for title, figures in sections:
+        pictures = [page_picture(figure, f"{alt}; numbers in the table of trials") for figure, alt in figures if figure]
+        if pictures:
+            drawn.append((title, pictures))
+    return drawn
+
+
+def _curve(picture: CurvePicture, report: SweepReport) -> dict[str, Any]:
+    figure = curve_chart(picture, report.metric)
+    alt = f"{report.metric} by {picture.parameter}: {' '.join(picture.sentences)}"
+    values = list(zip(picture.values, picture.mean, picture.band_low, picture.band_high, strict=True))[::_EVERY]
+    return {
+        "picture": picture,
+        "chart": figure and page_picture(figure, alt),
+        "points": [
+            (
+                point.trial,
+                format_value(point.value),
+                format_value(point.score),
+                f"{point.fraction:.0%}" if point.fraction else "–",
+                point.state,
+            )
+            for point in picture.points
+        ],
+        "table": [tuple(map(format_value, row)) for row in values],
+    }
+
+
+def _spending(spending: Spending, metric: str) -> dict[str, Any]:
+    heads = ["after trial", f"best {metric}", "steps", "steps, run whole"]
+    columns: list[Callable[[Any], object]] = [
+        lambda row: row.trial,
+        lambda row: row.best,
+        lambda row: row.steps,
+        lambda row: row.whole_steps,
+    ]
+    if spending.with_epsilon:
+        heads += ["ε", "ε, run whole"]
+        columns += [lambda row: row.epsilon, lambda row: row.whole_epsilon]
+    figure = spending_chart(spending, metric)
+    return {
+        "chart": figure and page_picture(figure, f"best {metric} by what was spent: {' '.join(spending.sentences)}"),
+        "heads": heads,
+        "rows": [[format_value(column(row)) for column in columns] for row in spending.rows],
+    }

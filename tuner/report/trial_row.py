@@ -1,0 +1,79 @@
+"""Facts of one trial as the report shows them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tuner.study.best import best_of
+
+if TYPE_CHECKING:
+    from tuner.study.types import TrialView
+
+__all__ = ["CUT_OFF", "TrialRow", "best_row", "varying_parameters"]
+
+CUT_OFF = "cut off"
+"""State of a trial that was running when its sweep ended; `tune resume` continues it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRow:
+    """Facts of one trial.
+
+    Attributes:
+        number: counted from 0.
+        state: ``running``, ``complete``, ``pruned``, ``failed``, or `CUT_OFF`.
+        parameters: flat parameters, fixed ones included.
+        step: steps taken.
+        steps_planned: steps of a trial that is not pruned.
+        score: the last score; None if there is none or it is not finite.
+        reason: why it was pruned or failed.
+        curve: (step, score) of every report.
+        epsilon: what its own steps cost.
+        id: name of the trial in ledger and folder.
+    """
+
+    number: int
+    state: str
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    step: int = 0
+    steps_planned: int = 0
+    score: float | None = None
+    reason: str = ""
+    curve: tuple[tuple[int, float], ...] = ()
+    epsilon: float | None = None
+    id: str = ""
+
+    @classmethod
+    def of(cls, trial: TrialView, *, curve: Sequence[tuple[int, float]] = (), epsilon: float | None = None) -> TrialRow:
+        """Return the facts of a trial of the search."""
+        score = trial.last_score
+        return cls(
+            number=trial.number,
+            state=trial.state.name.lower(),
+            parameters=dict(trial.parameters),
+            step=trial.step,
+            steps_planned=trial.steps_planned,
+            score=score if score is not None and math.isfinite(score) else None,
+            reason=trial.reason,
+            curve=tuple((step, value) for step, value in curve if math.isfinite(value)),
+            epsilon=epsilon,
+            id=trial.id,
+        )
+
+
+def best_row(rows: Iterable[TrialRow], *, mode: str) -> TrialRow | None:
+    """Return the complete trial with the best score; None without one."""
+    complete = (row for row in rows if row.state == "complete")
+    return best_of(complete, score=lambda row: row.score, mode=mode, tie=lambda row: -row.number)
+
+
+def varying_parameters(trials: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
+    """Return the parameters that differ between trials, in order of appearance; all of them for one trial."""
+    rows = list(trials)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    if len(rows) < 2:
+        return tuple(names)
+    return tuple(name for name in names if len({repr(row.get(name)) for row in rows}) > 1)

@@ -1,0 +1,74 @@
+"""Numbers in words, the same everywhere: scores, counts, and the parts of a budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from search_spaces import promoted_levels
+
+if TYPE_CHECKING:
+    from tuner.privacy.ledger.search_budget import BudgetView
+
+__all__ = ["Shares", "budget_line", "format_value", "plural", "with_error"]
+
+
+def format_value(value: object, digits: int = 4) -> str:
+    """Return a value for a table: numbers to some significant digits, None as a dash."""
+    if value is None:
+        return "–"
+    if isinstance(value, Mapping) and (levels := promoted_levels(value)) is not None:
+        return "→".join(map(str, levels))
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    if isinstance(value, int):
+        return f"{value:,}".replace(",", "\u202f") if abs(value) >= 10_000 else str(value)
+    return f"{value:.{digits}g}" if math.isfinite(value) else "not a number"
+
+
+def with_error(score: float | None, error: float | None) -> str:
+    """Return a score, with the standard error of its noise if it has noise."""
+    return format_value(score) if score is None or error is None else f"{format_value(score)} ± {error:.2g}"
+
+
+def plural(number: int, what: str) -> str:
+    """Return a number of things: ``1 step``, ``2 steps``, ``2 searches``."""
+    several = f"{what}es" if what.endswith(("ch", "s")) else f"{what}s"
+    return f"{format_value(number)} {what if number == 1 else several}"
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Parts of a budget bar, each from 0 to 1; together 1."""
+
+    spent: float
+    reserved: float
+    left: float
+
+    @classmethod
+    def of(cls, budget: BudgetView) -> Shares:
+        """Return the parts in the units of the cap: steps, coupons or Rényi divergence."""
+        spent = min(max(budget.spent, 0.0), 1.0)
+        reserved = min(max(budget.reserved, 0.0), 1.0 - spent)
+        return cls(spent, reserved, 1.0 - spent - reserved)
+
+
+def budget_line(budget: BudgetView) -> str:
+    """Return the parts of the budget in words; ε spent is labelled as a reading of the odometer."""
+    scores = "" if budget.validation is None else f"; protected scores: {_parts(budget.validation, 'score')}"
+    return f"{_parts(budget, 'step')}; ε spent so far (odometer) {format_value(budget.epsilon_spent)}{scores}"
+
+
+def _parts(budget: BudgetView, what: str) -> str:
+    if budget.step_cap is None or budget.left_steps is None:
+        shares = Shares.of(budget)
+        return (
+            f"{plural(budget.spent_steps, what)} spent, {format_value(budget.reserved_steps)} reserved; "
+            f"{shares.spent:.0%} of the budget spent, {shares.reserved:.0%} reserved, {shares.left:.0%} left"
+        )
+    return (
+        f"{format_value(budget.spent_steps)} spent, {format_value(budget.reserved_steps)} reserved, "
+        f"{format_value(budget.left_steps)} left of {plural(budget.step_cap, what)}"
+    )
