@@ -11,7 +11,7 @@ from ledgers import lease
 from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.run_laws import RunLaw
-from tuner.privacy.card.card import CardFacts
+from tuner.privacy.card.own_words import CardFacts
 from tuner.privacy.ledger.ledger import Ledger
 
 MECHANISM = SampledGaussian(0.05, 2.0)
@@ -21,21 +21,21 @@ SCORES = SampledGaussian(1.0, 60.0)
 FACTS = CardFacts(
     search="first",
     winner="a",
-    method="dplis",
-    model="logistic_regression",
     parameters={"learning_rate": 0.1 + 0.2},
-    batch_size=64,
     max_grad_norm=1.0,
     public_size=1280,
     sampler="tpe",
     pruner="none",
-    validation={"source": "held-out training records", "fraction": 0.1, "split": "keyed hash of the index"},
     scores={"validation_accuracy": 0.91},
-    random_generator="AES-256-CTR, seeded by the operating system",
     versions={"dp-accounting": "0.6.0"},
     private=True,
 )
 
+DETAILS = {
+    "method": "dplis",
+    "model": "logistic_regression",
+    "split": {"set": "digits", "fraction": 0.1, "seed": 0},
+}
 PUBLIC = {
     "dataset": "fashion_mnist",
     "path": None,
@@ -72,10 +72,15 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+def open_first(ledger: Ledger, *, details: Mapping[str, Any] = DETAILS, **settings: Any) -> None:  # noqa: ANN401 - as `Ledger.open_search`
+    """Open a search `first` whose entry says what a sweep's would."""
+    ledger.open_search("digits", "first", delta=1e-5, details={**DETAILS, **details}, **settings)
+
+
 def charged(ledger: Ledger, kind: str) -> CardFacts:
     """Open and charge a search `first` of that kind; the facts of its card."""
     settings = KINDS[kind]
-    ledger.open_search("digits", "first", delta=1e-5, **settings)
+    open_first(ledger, **settings)
     if kind == "sealed":
         ledger.begin_sealed("first")
         ledger.close_search("first")

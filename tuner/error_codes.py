@@ -392,6 +392,36 @@ _PLATFORM: dict[str, str] = {
     ),
     # privacy cards
     "export-charges-nothing": "An export loads a trained model and charges nothing. Please report this as a bug.",
+    "card-contribution-bound": (
+        "A card that protects users names how many records of one user a step may use; a card that protects records "
+        "has no such bound."
+    ),
+    "card-format": "Another version of dp-tuner wrote this card. Verify it with that version.",
+    "card-not-found": "The file is not a privacy card. Give the exported privacy_card.json.",
+    "card-not-private": (
+        "The noise of a run with private: false was seeded, so nothing protects the records in its model. Run it "
+        "again with private: true."
+    ),
+    "card-own-words": (
+        "Some values of a card are known to the operator alone, such as scores and versions. Each has a form, and "
+        "this one does not fit it."
+    ),
+    "card-public-size": (
+        "The charged sample rate is the batch size divided by the public size. The card's public size and rate give "
+        "no whole batch, so one of them is not what the search was charged with."
+    ),
+    "card-run-not-charged": (
+        "A card is issued for one charged run. The ledger has no charged steps for it, so the search, the trial or "
+        "the ledger is another one."
+    ),
+    "card-search-unknown": "The ledger has no such search on this data set. Name the ledger of the card.",
+    "card-text-changed": (
+        "A card is verified byte for byte. This file is not what tune export wrote: it was edited, reformatted or "
+        "cut off."
+    ),
+    "card-ledger-unknown": (
+        "The exported experiment.yaml names the ledger of the card and cannot be read. Name the ledger with --ledger."
+    ),
     # executors and records
 }
 

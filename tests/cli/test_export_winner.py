@@ -12,7 +12,7 @@ from sealed_fakes import sealed
 
 from trainables.training import PrivateTraining
 from tuner.errors import VerificationError
-from tuner.privacy.card import card as card_of
+from tuner.privacy.card import card as cards
 
 CARD = Path("exports/tiny/privacy_card.json")
 
@@ -60,12 +60,12 @@ def test_a_refused_card_leaves_nothing_behind_and_the_test_set_unused(
         return real(self, split)
 
     def refuse(*_: object, **__: object) -> None:
-        raise VerificationError("no card for this one")
+        raise VerificationError("card-run-not-charged", "no card for this one")
 
     monkeypatch.setattr(PrivateTraining, "evaluate", counted)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(card_of, "ledger_sections", refuse)
-        assert "no card for this one" in tune("export", "tiny", code=None).err
+        patch.setattr(cards, "build_card", refuse)
+        assert "[card-run-not-charged]" in tune("export", "tiny", code=None).err
     assert scored == []
     assert not Path("exports").exists()
     assert not (tune.sweeps[0] / "test_scores.json").exists()

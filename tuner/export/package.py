@@ -16,7 +16,7 @@ from tuner.export.exported_trial import ExportedTrial, NoFurtherCharge, require_
 from tuner.files import write_json, write_text
 from tuner.plan.plan import Plan, plan_from
 from tuner.sweep import folder as sweeps
-from tuner.sweep.registration import hold_to_ledger, refuse_if_charged, split_of
+from tuner.sweep.registration import hold_to_ledger, refuse_if_charged
 from tuner.sweep.sealed import require_trained
 from tuner.sweep.trial_spec import training_spec
 from tuner.sweep.winner import By
@@ -27,13 +27,11 @@ if TYPE_CHECKING:
     from trainables.data import DatasetInfo, DatasetRequest
     from trainables.training import PrivateTraining
     from tuner.experiment import Experiment
-    from tuner.privacy.card.card import CardFacts
+    from tuner.privacy.card.own_words import CardFacts
     from tuner.sweep.folder import SweepFolder
 
 __all__ = ["export_sweep", "export_text"]
 
-_LIBRARIES = ("torch", "numpy", "opacus", "dp-accounting", "optuna", "ray", "cryptography", "scikit-learn")
-_GENERATOR = "AES-256-CTR with fast key erasure, keyed by the operating system, Box-Muller in double precision"
 _MODEL, _EXPERIMENT = "model.safetensors", "experiment.yaml"
 _CLAIM = ("epsilon", "delta")
 _CARD, _CARD_PAGE = "privacy_card.json", "privacy_card.md"
@@ -150,7 +148,7 @@ def _facts(
 ) -> CardFacts:
     """Return the facts of the card that the ledger does not have."""
     from tuner.privacy.accountant.mechanism import SampledGaussian
-    from tuner.privacy.card.card import CardFacts
+    from tuner.privacy.card.own_words import CardFacts
 
     shape, sealed = plan.shape_of(best.parameters), plan.accounting == "selection"
     if shape.sample_rate is None or shape.noise_multiplier is None:
@@ -158,39 +156,22 @@ def _facts(
             "internal-error",
             f"The private trial {best.id} has no sample rate or no noise multiplier. Please report this.",
         )
-    users = plan.unit == "user"
     return CardFacts(
         search=sweep.id,
         winner=best.id,
         winner_run=(SampledGaussian(shape.sample_rate, shape.noise_multiplier), shape.steps) if sealed else None,
-        method=plan.method,
-        model=plan.model,
         parameters=dict(best.parameters),
-        batch_size=shape.batch_size,
         max_grad_norm=max_grad_norm,
         public_size=plan.train_size,
         public_size_is_public=about.path is None,
-        records_per_user=experiment.dataset.records_per_user if users else None,
+        records_per_user=experiment.dataset.records_per_user if plan.unit == "user" else None,
         sampler=experiment.search.sampler.name,
         pruner=experiment.search.pruner.name,
-        validation={
-            "source": f"{experiment.dataset.validation.fraction:g} of the training file of {plan.dataset}",
-            "split": _split_words(about, users=users),
-            "key": dict(split_of(experiment)),
-        },
-        random_generator=_GENERATOR,
         versions=_versions(),
         private=plan.private,
         scores=scores,
         preprocessing=_preprocessing(about),
     )
-
-
-def _split_words(about: DatasetInfo, *, users: bool) -> str:
-    if users:
-        return "by a public keyed hash of each user: adding a user moves no other"
-    of = "content" if about.path else "published index"
-    return f"by a public keyed hash of each record's {of}: adding a record moves no other"
 
 
 def export_text(values: dict[str, Any]) -> str:
@@ -270,5 +251,7 @@ def _write_model(training: PrivateTraining, path: Path) -> None:
 
 
 def _versions() -> dict[str, str]:
-    libraries = {name: metadata.version(name) for name in _LIBRARIES}
+    from tuner.privacy.card.own_words import LIBRARIES
+
+    libraries = {name: metadata.version(name) for name in LIBRARIES}
     return {"dp-tuner": tuner.__version__, "python": platform.python_version(), **libraries}

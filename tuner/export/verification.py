@@ -1,4 +1,4 @@
-"""The command `verify`: a card, its page and its ledger, compared by independent accountants."""
+"""The command `verify`: a card file, its page and its exported files, checked against the ledger."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CardReport:
 
     Attributes:
         ok: whether the card follows from its ledger, with every number confirmed.
-        text: all checks, and yes or no.
+        text: every check, and the answer.
         values: the same as plain values.
     """
 
@@ -29,38 +29,36 @@ class CardReport:
 
 
 def verify_card(path: Path, ledger_url: str | None) -> CardReport:
-    """Recompute a card and compare it with its files.
+    """Check a card file against its ledger.
 
     Args:
-        path: the card's JSON file; the page (``.md``) and the curve in the same folder are compared too.
-        ledger_url: the card's ledger; None for the one named in the experiment file in the same folder, or else the
-            default.
+        path: the card's JSON file; the page of the same name and the exported files in its folder are checked too.
+        ledger_url: its ledger; None takes the one named by the experiment file in that folder, else the default.
 
     Returns:
-        The report. A ledger, card or page that cannot be read makes the answer no, with the reason.
+        The report. A ledger, a card or a page that cannot be read is a no, with the reason.
 
     Raises:
-        InputError: the file is not a card, or the experiment file in the same folder, which names the ledger, cannot be
-            read.
+        InputError: the file is not a card, or the experiment file that names the ledger cannot be read.
         OSError: the file cannot be read.
     """
-    from tuner.privacy.card.card import EXPORTED, file_hash
-    from tuner.privacy.card.page import CURVE_FILE
+    from tuner.privacy.card.card import file_hash
+    from tuner.privacy.card.own_words import EXPORTED
     from tuner.privacy.ledger.ledger import Ledger
-    from tuner.privacy.verify.verify import Check, Report, verify
+    from tuner.privacy.verify.checks import check_card
+    from tuner.privacy.verify.report import Check, Report
 
-    # The RDP accountant of dp_accounting logs every order that it skips; the bound from the other orders is valid.
+    # An RDP accountant of dp_accounting logs every order that it leaves out; the bound of the others holds.
     logging.getLogger("absl").setLevel(logging.ERROR)
     _require_card(path)
-    url = ledger_url or _ledger_of_export(path)
-    page, curve = path.with_suffix(".md"), path.with_name(CURVE_FILE)
+    url = ledger_url or _ledger_of(path)
+    page = path.with_suffix(".md")
     try:
         ledger = Ledger.open(url, create=False)
         text = path.read_bytes().decode()
-        markdown = page.read_text() if page.exists() else None
-        svg = curve.read_text() if curve.exists() else None
+        page_text = page.read_text() if page.exists() else None
         files = {name: file_hash(path.with_name(name)) for name in EXPORTED if path.with_name(name).is_file()}
-        report = verify(text, ledger, markdown=markdown, svg=svg, beside=files)
+        report = check_card(text, ledger, page=page_text, files=files)
     except (TunerError, UnicodeDecodeError, OSError) as error:
         report = Report((Check("ledger and card can be read", ok=False, detail=str(error)),))
     values = {
@@ -77,9 +75,9 @@ def verify_card(path: Path, ledger_url: str | None) -> CardReport:
 
 
 def _require_card(path: Path) -> None:
-    """Refuse a file that is not a card, instead of answering no.
+    """Refuse a file that is not a card, rather than answer that it does not hold.
 
-    An edited card is still a card, even when it is no valid JSON any more: for that one the answer is no.
+    A damaged card is still a card, also where it is no longer JSON: the answer to it is no.
     """
     try:
         text = path.read_bytes().decode().lstrip()
@@ -94,27 +92,24 @@ def _require_card(path: Path) -> None:
     if isinstance(read, dict) and read.keys() & {"claim", "schema"}:
         return
     card = path.with_name("privacy_card.json")
-    has_card = card != path and card.exists()
-    raise InputError(
-        "card-unreadable", f"{path} is not a privacy_card.json" + (f"; did you mean {card}?" if has_card else ".")
-    )
+    meant = f"Did you mean {card}?" if card != path and card.exists() else "Give the exported privacy_card.json."
+    raise InputError("card-not-found", f"{path} is not a privacy card. {meant}")
 
 
-def _ledger_of_export(path: Path) -> str:
-    """Return the ledger that the exported experiment file names, or the default when there is no such file.
+def _ledger_of(path: Path) -> str:
+    """Return the ledger that the exported experiment file names; the default when there is no such file.
 
     Raises:
-        InputError: the file cannot be read, which is no statement about the card.
+        InputError: the file cannot be read, which says nothing about the card.
     """
     experiment = path.with_name("experiment.yaml")
-    if experiment.exists():
-        from tuner.experiment import load_experiment
+    if not experiment.exists():
+        return "sqlite:///runs/ledger.db"
+    from tuner.experiment import load_experiment
 
-        try:
-            return load_experiment(experiment).ledger
-        except (TunerError, OSError, UnicodeDecodeError) as error:
-            raise InputError(
-                "export-unreadable",
-                f"{error}\nThis file names the card's ledger; name the ledger yourself with: --ledger URL.",
-            ) from error
-    return "sqlite:///runs/ledger.db"
+    try:
+        return load_experiment(experiment).ledger
+    except (TunerError, OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            "card-ledger-unknown", f"{error}\nThis file names the ledger. Fix it, or name the ledger: --ledger URL."
+        ) from error

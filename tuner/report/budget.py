@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainables.data import DATASETS
-from tuner.errors import BudgetRefusedError, InputError
+from tuner.errors import InputError
 from tuner.report.budget_text import share_in_force
 from tuner.report.facts import dataset_line
 
 if TYPE_CHECKING:
     from tuner.privacy.ledger.ledger import Ledger
-    from tuner.privacy.ledger.state import DatasetState, SearchState
+    from tuner.privacy.ledger.state import DatasetState
 
 _CLOSE = 0.75
 """Similarity from which on a name may be misspelt: `diggits`, but not `digits_of_ours`."""
@@ -274,8 +274,7 @@ def _dataset(state: DatasetState) -> dict[str, Any]:
             for line in share_lines(state)
         ],
         "searches": [
-            {**asdict(line), "validation": _pair(line.validation), **_numbers(search)}
-            for line, search in zip(search_lines(state), state.searches, strict=True)
+            {**asdict(line), "validation": _pair(line.validation)} for line in search_lines(state)
         ],
         # How the chain grows would reveal when a sealed search ended, and so how many runs it made.
         "entries": None if sealed else state.seq,
@@ -296,17 +295,6 @@ def _with_odometer(state: DatasetState) -> dict[str, Any]:
     }
 
 
-def _numbers(search: SearchState) -> dict[str, Any]:
-    """Return the steps a search may take, with their rate and noise where all steps are alike."""
-    filter = search.filter
-    only = None if filter.charged_whole else filter.only_mechanism
-    return {
-        "step_cap": filter.most_steps,
-        "sample_rate": only and only.sample_rate,
-        "noise_multiplier": only and only.noise_multiplier,
-    }
-
-
 def _order_used(state: DatasetState) -> float | None:
     """Return the used share of the filter at the cap's order; None without a filter, or if a search has no bound."""
     cap, held = state.cap, state.committed
@@ -314,13 +302,9 @@ def _order_used(state: DatasetState) -> float | None:
 
 
 def _starts_nothing(state: DatasetState) -> bool:
-    from tuner.privacy.ledger.admission import admit
+    from tuner.privacy.ledger.history import within_cap
 
-    try:
-        admit(state, 0.0, 0.0, units=0, what="nothing")
-    except BudgetRefusedError:
-        return True
-    return False
+    return within_cap(state) is False
 
 
 def _guarantee(state: DatasetState) -> dict[str, float] | None:

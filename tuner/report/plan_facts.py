@@ -325,9 +325,9 @@ def _guarantee(plan: Plan) -> str:
     return guarantee_words(
         plan.epsilon,
         plan.delta,
-        sealed=plan.selection is not None,
         unit=plan.unit,
         protected=plan.validation is not None,
+        sealed=plan.selection is not None,
         public=plan.public is not None,
         planned=True,
     )

@@ -16,7 +16,7 @@ from tuner.privacy.accountant.initial_guess import NOISE_RANGE, guess_on_coarse_
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import calibrate_noise, epsilon, epsilon_composed, interval, max_steps
 from tuner.privacy.verify.accountant.best_of_runs import renyi
-from tuner.privacy.verify.accountant.bounds import brackets, brackets_of_steps, judge
+from tuner.privacy.verify.accountant.bounds import epsilon_ranges, epsilon_ranges_of_steps, judge
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.5, 0.999])
@@ -24,7 +24,7 @@ from tuner.privacy.verify.accountant.bounds import brackets, brackets_of_steps, 
 @pytest.mark.parametrize("steps", [1, 10])
 def test_a_claim_with_little_noise_is_confirmed(rate: float, noise: float, steps: int) -> None:
     claimed = epsilon(SampledGaussian(rate, noise), steps, 1e-5)
-    (found,) = brackets_of_steps([(rate, noise, steps)], [1e-5])
+    (found,) = epsilon_ranges_of_steps([(rate, noise, steps)], [1e-5])
     verdict = judge(claimed, found)
     assert verdict.ok, verdict.why
     assert judge(claimed * 0.98, found).ok is not True
@@ -33,13 +33,13 @@ def test_a_claim_with_little_noise_is_confirmed(rate: float, noise: float, steps
 def test_little_noise_beside_much_is_confirmed_too() -> None:
     steps = [(0.1, 0.12, 10), (0.5, 5.0, 300)]
     claimed = epsilon_composed([(SampledGaussian(rate, noise), count) for rate, noise, count in steps], 1e-5)
-    (found,) = brackets_of_steps(steps, [1e-5])
+    (found,) = epsilon_ranges_of_steps(steps, [1e-5])
     assert judge(claimed, found).ok
 
 
 def test_a_sealed_search_with_little_noise_is_confirmed() -> None:
     body = sealed("geometric", 3.0, at_most=500, runs=[{"sample_rate": 0.1, "noise_multiplier": 0.15, "steps": 1}])
-    (found,) = brackets(body, [1e-5])
+    (found,) = epsilon_ranges(body, [1e-5])
     assert judge(from_body(body).claim(1e-5), found).ok
 
 

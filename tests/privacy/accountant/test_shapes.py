@@ -18,7 +18,7 @@ from tuner.privacy.accountant.filters import from_body
 from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.accountant.selection import at_most_for, shift_of, winner_divergences
 from tuner.privacy.verify.accountant.best_of_runs import Law, Selection
-from tuner.privacy.verify.accountant.bounds import brackets, judge
+from tuner.privacy.verify.accountant.bounds import epsilon_ranges, judge
 
 EDGES = (1e6, 123456.7, 1e3, 1.0, 1e-9, 0.0, -1e-9, -0.5, -0.9)
 BEYOND = (1e6 * (1 + 1e-12), 1e9, 1e16, 3e16, 1e17, 1e300, 9e-10, -9e-10, 1e-98, -1e-99, 5e-324)
@@ -105,7 +105,7 @@ def test_a_large_shape_does_not_multiply_a_rounded_logarithm(shape: float) -> No
 def test_the_two_accountants_agree_at_the_edges(shape: float) -> None:
     body = sealed("negative_binomial", 3.0, shape=shape)
     body |= {"at_most": at_most_for(negative_binomial(shape), epsilon=40.0, delta=1e-5)}
-    (found,) = brackets(body, [1e-5])
+    (found,) = epsilon_ranges(body, [1e-5])
     claimed = from_body(body).claim(1e-5)
     verdict = judge(claimed, found)
     assert verdict.ok, verdict.why
@@ -211,6 +211,6 @@ def test_a_cut_that_no_double_can_tell_is_refused() -> None:
 def test_the_second_accountant_claims_nothing_beyond_the_doubles() -> None:
     """e^ε of an ε above 700 times a tail of 0 would be no cut at all."""
     body = sealed("geometric", 3.0, at_most=2000, runs=[{"sample_rate": 1.0, "noise_multiplier": 0.2, "steps": 100}])
-    (found,) = brackets(body, [1e-5])
+    (found,) = epsilon_ranges(body, [1e-5])
     assert found.high == float("inf")
     assert Law({"name": "geometric", "mean": 3.0}).tail(2000) > 0

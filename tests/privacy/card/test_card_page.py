@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tuner.privacy.accountant.filters import TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.card.card import card_text, issue_card, parse_card
-from tuner.privacy.card.curve import curve_figure, curve_of, render_svg
+from tuner.privacy.card.curve import claim_curve, curve_figure, render_svg
 from tuner.privacy.card.page import CURVE_FILE, render_markdown
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.report.card_html import markdown_html
@@ -151,8 +151,9 @@ def test_other_validation_splits_are_said(ledger: Ledger) -> None:
     facts = charged(ledger, "total_steps")
     assert "splits differ" not in render_markdown(issue_card(ledger, facts))
     split = {"set": "digits", "fraction": 0.2, "seed": 3}
-    filter = TotalSteps(SampledGaussian(0.02, 3.0), 10)
-    ledger.open_search("digits", "third", filter=filter, epsilon=1.0, delta=1e-6, details={"split": split})
+    small: dict[str, Any] = {"filter": TotalSteps(SampledGaussian(0.02, 3.0), 10), "epsilon": 1.0, "delta": 1e-6}
+    ledger.open_search("digits", "third", details={"split": split}, **small)
+    ledger.open_search("digits", "fourth", **small)
     page = render_markdown(issue_card(ledger, facts))
     (line,) = (line for line in page.splitlines() if line.startswith("**Validation splits differ.**"))
     assert "not recorded" in line
@@ -232,7 +233,12 @@ def test_names_are_never_taken_for_markup(issued: dict[str, Any]) -> None:
 def test_names_make_no_links_tags_or_cells_of_the_page(issued: dict[str, Any]) -> None:
     name = '<img src=x onerror="a()"> [here](http://x.y) **n** a|b `c` plain_name'
     plain_page = render_markdown(issued)
-    for path in (("claim", "dataset"), ("claim", "search"), ("dataset_budget", "dataset"), ("validation", "source")):
+    for path in (
+        ("claim", "dataset"),
+        ("claim", "search"),
+        ("dataset_budget", "dataset"),
+        ("records", "preprocessing"),
+    ):
         issued[path[0]][path[1]] = name
     page = render_markdown(issued)
     assert "&#60;img" in page
@@ -244,7 +250,7 @@ def test_names_make_no_links_tags_or_cells_of_the_page(issued: dict[str, Any]) -
 
 def test_the_curve_leaves_out_what_cannot_be_told() -> None:
     filter = replace(KINDS["sealed"]["filter"], at_most=200)
-    rows = curve_of(filter, 1e-5)
+    rows = claim_curve(filter, 1e-5)
     assert len(rows) > 3
     assert min(row["delta"] for row in rows) > 1e-9, "there the cut of the law takes all of δ"
     assert filter.claim(1e-9) == inf

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from card_fakes import FACTS, KINDS, MECHANISM, charged
+from card_fakes import FACTS, KINDS, MECHANISM, charged, open_first
 from ledgers import lease
 
-from tuner.privacy.card.card import card_hash, card_text, issue_card
+from tuner.privacy.card.card import card_text, issue_card
 from tuner.privacy.card.page import render_markdown
 from tuner.privacy.ledger.ledger import Ledger
-from tuner.privacy.verify.verify import verify
+from tuner.privacy.verify.checks import check_card
 
 BOTH = "one record, whether it trains or validates"
 
@@ -38,19 +38,13 @@ def test_the_unit_is_a_record_on_either_side_of_the_split(card: dict[str, Any]) 
 
 
 def test_a_user_is_protected_on_either_side_too(ledger: Ledger) -> None:
-    ledger.open_search("digits", "first", delta=1e-5, unit="user", **KINDS["validation"])
+    open_first(ledger, unit="user", **KINDS["validation"])
     ledger.reserve_together("first", "a", {"training": 120, "validation": 4}, mechanism=MECHANISM)
     lease(ledger, "first", "a", 120)
     card = issue_card(ledger, replace(FACTS, records_per_user=16))
     assert card["claim"]["unit"] == "one user with all of that user's records, whether they train or validate"
-    assert verify(card_text(card), ledger, markdown=render_markdown(card)).ok
+    assert check_card(card_text(card), ledger, page=render_markdown(card)).ok
 
 
 def test_without_protected_scores_the_unit_is_what_trains(ledger: Ledger) -> None:
-    card = issue_card(ledger, charged(ledger, "total_steps"))
-    assert card["claim"]["unit"] == "one training record"
-    ledger.record_card("first", card_hash({**card, "claim": {**card["claim"], "unit": BOTH}}), "forged")
-    forged = {**card, "claim": {**card["claim"], "unit": BOTH}}
-    report = verify(forged, ledger)
-    assert report.answer == "no"
-    assert "claim.unit" in str(report)
+    assert issue_card(ledger, charged(ledger, "total_steps"))["claim"]["unit"] == "one training record"

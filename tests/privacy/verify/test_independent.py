@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
 from collections.abc import Callable
 from math import erfc, exp, expm1, inf, log, nan, pi, sqrt
-from pathlib import Path
 from typing import Any
 
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from independent_bodies import BOOK, RATE, TOTAL, sealed
 
-from tuner.privacy.verify import accountant
 from tuner.privacy.verify.accountant import loss as independent_loss
-from tuner.privacy.verify.accountant.bounds import Bracket, TooLargeError, brackets, brackets_of_steps, judge, within
-from tuner.privacy.verify.accountant.loss import Exact, compose, on_grid
+from tuner.privacy.verify.accountant.bounds import (
+    EpsilonRange,
+    TooLargeError,
+    epsilon_ranges,
+    epsilon_ranges_of_steps,
+    judge,
+    within,
+)
+from tuner.privacy.verify.accountant.loss import Exact, compose_losses, on_grid
 from tuner.privacy.verify.accountant.one_step import Part, merged
 
 
@@ -55,34 +59,32 @@ def two_steps(first: Part, second: Part, epsilon: float) -> float:
     return max(found)
 
 
-def test_it_shares_no_code_with_the_accountant_of_the_claim() -> None:
-    folder = Path(accountant.__file__).parent
-    files = sorted(folder.glob("*.py"))
-    assert len(files) == 6
-    for file in files:
-        for node in ast.walk(ast.parse(file.read_text())):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
-            for name in names:
-                ours = name.startswith("tuner.privacy.verify.accountant.")
-                assert ours or name.split(".")[0] in {"numpy", *sys.stdlib_module_names}, (file.name, name)
+def test_it_loads_nothing_but_numpy() -> None:
+    """The contract in pyproject.toml names what is forbidden; this is what is loaded."""
     script = (
-        "import sys, tuner.privacy.verify.accountant.bounds\n"
-        "print([m for m in sys.modules if m.split('.')[0] in ('dp_accounting', 'scipy', 'opacus')"
-        " or m.startswith('tuner.privacy.') and not m.startswith('tuner.privacy.verify')])"
+        "import sys\n"
+        "before = set(sys.modules)\n"
+        "import tuner.privacy.verify.accountant.bounds, tuner.privacy.verify.accountant.entries_recount\n"
+        "loaded = sys.modules.keys() - before\n"
+        "ours = {m for m in loaded if m.split('.')[0] == 'tuner'}\n"
+        "print({m.split('.')[0] for m in loaded} - {'tuner', *sys.stdlib_module_names},"
+        " {m for m in ours if m not in ('tuner', 'tuner.privacy') and not m.startswith('tuner.privacy.verify')})"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.strip() == "{'numpy'} set()"
 
 
-@pytest.mark.parametrize("mu", [1e-3, 0.05, 0.5, 3.0, 9.0])
-@pytest.mark.parametrize("epsilon", [-2.0, 0.0, 1e-3, 1.0, 8.0, 60.0, 300.0])
+@given(mu=st.floats(1e-3, 9.0), epsilon=st.floats(-2.0, 300.0))
+@example(mu=1e-3, epsilon=300.0)
+@example(mu=9.0, epsilon=-2.0)
+@example(mu=0.5, epsilon=0.0)
+@settings(deadline=None)
 def test_the_gaussian_mechanism_is_exact(mu: float, epsilon: float) -> None:
     with mpmath.workdps(60):
         near, far = epsilon / mpmath.mpf(mu) - mpmath.mpf(mu) / 2, epsilon / mpmath.mpf(mu) + mpmath.mpf(mu) / 2
         exact = mpmath.ncdf(-near) - mpmath.exp(epsilon) * mpmath.ncdf(-far)
     low, high = Exact(mu).delta(epsilon)
-    assert low <= exact * (1 + 1e-12)
+    assert low <= exact * (1 + 1e-12) + 1e-307, "subnormal numbers have fewer digits"
     assert high >= exact * (1 - 1e-12)
     assert high - low <= 1e-10 * float(mpmath.ncdf(-near)) * (1 + near**2) + 1e-300
 
@@ -90,7 +92,7 @@ def test_the_gaussian_mechanism_is_exact(mu: float, epsilon: float) -> None:
 @pytest.mark.parametrize(("noise", "epsilon"), [(14.06, 0.5), (7.46, 1.0), (3.99, 2.0), (2.16, 4.0), (1.20, 8.0)])
 def test_published_noise_of_the_gaussian_mechanism(noise: float, epsilon: float) -> None:
     """Sensitivity 2 at δ = 1e-5; privacy.md §7, from Balle & Wang 2018."""
-    found = brackets_of_steps([(1.0, noise / 2, 1)], [1e-5])[0]
+    found = epsilon_ranges_of_steps([(1.0, noise / 2, 1)], [1e-5])[0]
     assert found.low == pytest.approx(epsilon, rel=3e-3)
     assert found.high == pytest.approx(found.low, rel=1e-6)
 
@@ -98,7 +100,7 @@ def test_published_noise_of_the_gaussian_mechanism(noise: float, epsilon: float)
 def test_a_pool_of_released_scores() -> None:
     """100 counts with noise of 81: ε = 0.5 at δ = 1e-6."""
     body = {"kind": "total_steps", "sample_rate": 1.0, "noise_multiplier": 81.0, "step_cap": 100}
-    (found,) = brackets(body, [1e-6])
+    (found,) = epsilon_ranges(body, [1e-6])
     assert found.high == pytest.approx(0.5, rel=0.01)
     assert judge(found.high, found).ok
 
@@ -114,7 +116,7 @@ def test_a_pool_of_released_scores() -> None:
 )
 @pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-10])
 def test_the_grid_brackets_the_closed_form(parts: list[Part], delta: float) -> None:
-    grid, exact = on_grid(merged(parts), delta), compose(merged(parts), delta)
+    grid, exact = on_grid(merged(parts), delta), compose_losses(merged(parts), delta)
     assert isinstance(exact.directions[0], Exact)
     low, high = grid.epsilon(delta)
     true = exact.epsilon(delta)
@@ -130,7 +132,7 @@ def test_the_grid_brackets_the_closed_form(parts: list[Part], delta: float) -> N
 @pytest.mark.parametrize(("rate", "noise"), [(1e-4, 1.0), (0.01, 0.5), (0.05, 2.0), (0.5, 1.0), (0.9, 0.4), (0.3, 8.0)])
 @pytest.mark.parametrize("delta", [1e-2, 1e-5, 1e-9])
 def test_one_step_is_bracketed(rate: float, noise: float, delta: float) -> None:
-    whole = compose((Part(rate, noise, 1),), delta)
+    whole = compose_losses((Part(rate, noise, 1),), delta)
     low, high = whole.epsilon(delta)
     for epsilon in (low, high, 0.0, 0.5 * high, 2 * high):
         true = max(one_step(rate, noise, epsilon, adding=adding) for adding in (False, True))
@@ -193,7 +195,7 @@ def test_random_compositions_agree_with_the_library(
 ) -> None:
     parts = [Part(*part) for part in zip(rates, noises, steps, strict=False)]
     delta = 10.0**log_delta
-    (found,) = brackets_of_steps(parts, [delta])
+    (found,) = epsilon_ranges_of_steps(parts, [delta])
     grid = max(found.high, 1e-3) / 4000
     assert found.low <= _library(parts, delta, grid, pessimistic=True) * (1 + 1e-6) + 1e-9
     assert found.high >= _library(parts, delta, grid, pessimistic=False) * (1 - 1e-6) - 1e-9
@@ -206,12 +208,12 @@ def test_many_steps_stay_tight_and_small(steps: int) -> None:
     from tuner.privacy.accountant import pld as accounting
     from tuner.privacy.accountant.mechanism import SampledGaussian
 
-    (found,) = brackets_of_steps([(RATE, 1.1, steps)], [1e-5])
+    (found,) = epsilon_ranges_of_steps([(RATE, 1.1, steps)], [1e-5])
     claimed = accounting.epsilon(SampledGaussian(RATE, 1.1), steps, 1e-5)
     assert judge(claimed, found).ok
     assert found.low <= claimed
     assert found.high - found.low <= 0.003 * found.high
-    whole = compose((Part(RATE, 1.1, steps),), 1e-5)
+    whole = compose_losses((Part(RATE, 1.1, steps),), 1e-5)
     assert all(len(direction.excess) <= 2**22 for direction in whole.directions)  # type: ignore[union-attr]
 
 
@@ -220,57 +222,60 @@ def test_a_curve_is_bracketed_at_every_delta() -> None:
     from tuner.privacy.accountant.mechanism import SampledGaussian
 
     deltas = [1e-2, 1e-4, 1e-5, 1e-7, 1e-9]
-    found = brackets(TOTAL, deltas)
+    found = epsilon_ranges(TOTAL, deltas)
     for bracket, delta in zip(found, deltas, strict=True):
         assert judge(accounting.epsilon(SampledGaussian(RATE, 1.1), 7006, delta), bracket).ok
     assert [bracket.high for bracket in found] == sorted(bracket.high for bracket in found)
 
 
 def test_where_delta_covers_everything_epsilon_is_zero() -> None:
-    (found,) = brackets_of_steps([(1e-6, 5.0, 1)], [1e-3])
+    (found,) = epsilon_ranges_of_steps([(1e-6, 5.0, 1)], [1e-3])
     assert (found.low, found.high) == (0.0, 0.0)
     assert judge(1e-6, found).ok
-    assert brackets_of_steps([], [1e-5])[0].high == 0.0
+    assert epsilon_ranges_of_steps([], [1e-5])[0].high == 0.0
 
 
-WRONG: dict[str, Callable[[], tuple[float, Bracket]]] = {
-    "1 % too small": lambda: (_claim(TOTAL) * 0.99, brackets(TOTAL, [1e-5])[0]),
-    "steps less 10 %": lambda: (_claim({**TOTAL, "step_cap": 6305}), brackets(TOTAL, [1e-5])[0]),
-    "one step in a hundred forgotten": lambda: (_claim({**TOTAL, "step_cap": 6936}), brackets(TOTAL, [1e-5])[0]),
-    "noise in place of noise / 2": lambda: (_claim(TOTAL), brackets({**TOTAL, "noise_multiplier": 0.55}, [1e-5])[0]),
-    "another delta": lambda: (_claim(TOTAL, 2e-5), brackets(TOTAL, [1e-5])[0]),
+WRONG: dict[str, Callable[[], tuple[float, EpsilonRange]]] = {
+    "1 % too small": lambda: (_claim(TOTAL) * 0.99, epsilon_ranges(TOTAL, [1e-5])[0]),
+    "steps less 10 %": lambda: (_claim({**TOTAL, "step_cap": 6305}), epsilon_ranges(TOTAL, [1e-5])[0]),
+    "one step in a hundred forgotten": lambda: (_claim({**TOTAL, "step_cap": 6936}), epsilon_ranges(TOTAL, [1e-5])[0]),
+    "noise in place of noise / 2": lambda: (
+        _claim(TOTAL),
+        epsilon_ranges({**TOTAL, "noise_multiplier": 0.55}, [1e-5])[0],
+    ),
+    "another delta": lambda: (_claim(TOTAL, 2e-5), epsilon_ranges(TOTAL, [1e-5])[0]),
     "the wrong direction alone": lambda: (
         _of_adding_alone(Part(0.3, 0.8, 20), 1e-5),
-        brackets_of_steps([(0.3, 0.8, 20)], [1e-5])[0],
+        epsilon_ranges_of_steps([(0.3, 0.8, 20)], [1e-5])[0],
     ),
     "replace-one in place of add-or-remove": lambda: (
-        brackets_of_steps([(1.0, 8.0, 100)], [1e-5])[0].high,
-        brackets_of_steps([(1.0, 4.0, 100)], [1e-5])[0],
+        epsilon_ranges_of_steps([(1.0, 8.0, 100)], [1e-5])[0].high,
+        epsilon_ranges_of_steps([(1.0, 4.0, 100)], [1e-5])[0],
     ),
     "a forgotten coupon": lambda: (
         _claim({**BOOK, "coupons": BOOK["coupons"][:1]}),
-        brackets(BOOK, [1e-5])[0],
+        epsilon_ranges(BOOK, [1e-5])[0],
     ),
-    "half the sampling rate": lambda: (_claim({**TOTAL, "sample_rate": RATE / 2}), brackets(TOTAL, [1e-5])[0]),
-    "another law of K": lambda: (_claim(sealed("logarithmic")), brackets(sealed("geometric"), [1e-5])[0]),
-    "fewer runs than the mean": lambda: (_claim(sealed(mean=15.0)), brackets(sealed(mean=30.0), [1e-5])[0]),
-    "a winner priced as one run": lambda: (_claim(TOTAL), brackets(sealed(), [1e-5])[0]),
-    "a sampler that learns, unpriced": lambda: (_claim(sealed()), brackets(sealed(ratio=[0.5, 2.0]), [1e-5])[0]),
-    "absurdly large": lambda: (1000.0, brackets(TOTAL, [1e-5])[0]),
-    "twice too large, sealed": lambda: (_claim(sealed()) * 2, brackets(sealed(), [1e-5])[0]),
-    "NaN": lambda: (nan, brackets(TOTAL, [1e-5])[0]),
-    "infinite": lambda: (inf, brackets(TOTAL, [1e-5])[0]),
-    "negative": lambda: (-1.0, brackets(TOTAL, [1e-5])[0]),
+    "half the sampling rate": lambda: (_claim({**TOTAL, "sample_rate": RATE / 2}), epsilon_ranges(TOTAL, [1e-5])[0]),
+    "another law of K": lambda: (_claim(sealed("logarithmic")), epsilon_ranges(sealed("geometric"), [1e-5])[0]),
+    "fewer runs than the mean": lambda: (_claim(sealed(mean=15.0)), epsilon_ranges(sealed(mean=30.0), [1e-5])[0]),
+    "a winner priced as one run": lambda: (_claim(TOTAL), epsilon_ranges(sealed(), [1e-5])[0]),
+    "a sampler that learns, unpriced": lambda: (_claim(sealed()), epsilon_ranges(sealed(ratio=[0.5, 2.0]), [1e-5])[0]),
+    "absurdly large": lambda: (1000.0, epsilon_ranges(TOTAL, [1e-5])[0]),
+    "twice too large, sealed": lambda: (_claim(sealed()) * 2, epsilon_ranges(sealed(), [1e-5])[0]),
+    "NaN": lambda: (nan, epsilon_ranges(TOTAL, [1e-5])[0]),
+    "infinite": lambda: (inf, epsilon_ranges(TOTAL, [1e-5])[0]),
+    "negative": lambda: (-1.0, epsilon_ranges(TOTAL, [1e-5])[0]),
 }
 
 
 def _claim(body: dict[str, Any], delta: float = 1e-5) -> float:
-    return brackets(body, [delta])[0].high
+    return epsilon_ranges(body, [delta])[0].high
 
 
 def _of_adding_alone(part: Part, delta: float) -> float:
-    whole = compose((part,), delta)
-    return independent_loss.Composed(whole.directions[1:], whole.near).epsilon(delta)[1]
+    whole = compose_losses((part,), delta)
+    return independent_loss.ComposedLoss(whole.directions[1:], whole.near).epsilon(delta)[1]
 
 
 @pytest.mark.parametrize("fault", WRONG)
@@ -283,12 +288,12 @@ def test_a_wrong_claim_is_answered_no(fault: str) -> None:
 
 def test_what_is_too_large_is_neither_yes_nor_no(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TooLargeError, match="600"):
-        brackets_of_steps([(0.5, 0.02, 1)], [1e-5])
+        epsilon_ranges_of_steps([(0.5, 0.02, 1)], [1e-5])
     monkeypatch.setattr(independent_loss, "_POINTS", 2**4)
     with pytest.raises(TooLargeError, match="more than 16 points"):
-        brackets_of_steps([(RATE, 1.1, 100_000)], [1e-5])
+        epsilon_ranges_of_steps([(RATE, 1.1, 100_000)], [1e-5])
     monkeypatch.setattr(independent_loss, "_POINTS", 2**12)
-    (wide,) = brackets_of_steps([(RATE, 1.1, 100_000)], [1e-5])
+    (wide,) = epsilon_ranges_of_steps([(RATE, 1.1, 100_000)], [1e-5])
     assert wide.high - wide.low > 0.05 * wide.high
     assert judge((wide.low + wide.high) / 2, wide).ok is None
     assert judge(wide.low * 0.9, wide).ok is False
@@ -308,18 +313,18 @@ def test_what_is_too_large_is_neither_yes_nor_no(monkeypatch: pytest.MonkeyPatch
 )
 def test_numbers_out_of_range_are_refused(steps: list[tuple[float, float, int]]) -> None:
     with pytest.raises(ValueError, match="rate in"):
-        brackets_of_steps(steps, [1e-5])
+        epsilon_ranges_of_steps(steps, [1e-5])
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, nan, -1.0])
 def test_a_delta_out_of_range_is_refused(delta: float) -> None:
     with pytest.raises(ValueError, match="delta"):
-        brackets(TOTAL, [delta])
+        epsilon_ranges(TOTAL, [delta])
 
 
 def test_an_filter_of_another_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="known kind"):
-        brackets({"kind": "endless"}, [1e-5])
+        epsilon_ranges({"kind": "endless"}, [1e-5])
 
 
 def test_steps_are_held_against_their_filter() -> None:

@@ -1,4 +1,4 @@
-"""What a search claims, in the words that every view of it uses."""
+"""The claim of a search in one sentence, for plans, reports and records."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["budget_sentence", "guarantee_words"]
 
 
 def budget_sentence(budget: BudgetView, *, sealed: bool = False, unit: str = "record") -> str:
-    """What may be claimed, and what not; for every view of a sweep in the same words.
+    """Return the claim of a search that has begun, and what is not claimed.
 
     Args:
-        budget: of the search; scores are protected when it has some for them.
-        sealed: whether the winner alone is told.
+        budget: of the search; its scores are protected when it has some for them.
+        sealed: whether the winner alone is shown.
         unit: ``record`` or ``user``.
     """
     words = guarantee_words(
@@ -29,34 +29,31 @@ def guarantee_words(
     epsilon: float,
     delta: float,
     *,
-    sealed: bool,
     unit: str,
     protected: bool,
+    sealed: bool = False,
     public: bool = False,
     planned: bool = False,
 ) -> str:
-    """Return the claim of a search.
+    """Return the claim: its numbers, whom it protects, what it covers and what is outside it.
 
     Args:
         epsilon: of the search.
         delta: of the search.
-        sealed: whether the winner alone is told.
         unit: ``record`` or ``user``.
         protected: whether validation scores have noise and are inside the guarantee.
-        public: whether the search reads public records only, and one run is charged.
-        planned: whether the search has not started.
+        sealed: whether the winner alone is shown.
+        public: whether the search itself runs on public records, and one run on the private ones.
+        planned: whether the search has not begun.
     """
     one = "record, whether it trains or validates" if protected else "training record"
-    if unit == "user":
-        one = "user with all records"
     covers = "everything the search shows"
     if sealed:
         covers = "the winner: its configuration, its model and its score. Nothing else leaves the operator"
     elif public:
         covers = "the charged run. The search reads no private record"
     outside = "Test scores are" if protected else "Validation and test scores are"
-    verb = "will be" if planned else "is"
     return (
-        f"The guarantee {verb} the cap: ε = {epsilon:.10g} at δ = {delta:.10g}, add or remove one {one}, for {covers}. "
-        f"{outside} outside it."
+        f"The guarantee {'will be' if planned else 'is'} the cap: ε = {epsilon:.10g} at δ = {delta:.10g}, add or "
+        f"remove one {'user with all records' if unit == 'user' else one}, for {covers}. {outside} outside it."
     )

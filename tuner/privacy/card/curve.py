@@ -12,7 +12,7 @@ from tuner.privacy.accountant.filters import Filter
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["curve_figure", "curve_of", "render_svg"]
+__all__ = ["claim_curve", "curve_figure", "render_svg"]
 
 _DELTAS = tuple(float(f"1e-{half // 2}" if half % 2 == 0 else f"3e-{half // 2 + 1}") for half in range(4, 19))
 """1e-2, 3e-3, 1e-3, …, 1e-9."""
@@ -23,7 +23,7 @@ _LINES: dict[str, dict[str, Any]] = {
 }
 
 
-def curve_of(filter: Filter, delta: float) -> list[dict[str, float]]:
+def claim_curve(filter: Filter, delta: float) -> list[dict[str, float]]:
     """Return ε at many δ, `delta` among them: each pair is a claim for everything that the filter admits.
 
     Args:
@@ -31,7 +31,7 @@ def curve_of(filter: Filter, delta: float) -> list[dict[str, float]]:
         delta: of the search.
 
     Returns:
-        ``delta`` and ``epsilon``, δ falling; without those δ at which ε is infinite.
+        ``delta`` and ``epsilon``, δ falling; a δ without a finite ε is left out.
     """
     deltas = sorted({*_DELTAS, delta}, reverse=True)
     pairs = zip(deltas, filter.claims(deltas), strict=True)

@@ -1,4 +1,4 @@
-"""The privacy card as a page that a data protection officer reads, with the details for a reviewer at its end."""
+"""The privacy card as a page for data protection officers, with the details for a reviewer at its end."""
 
 from __future__ import annotations
 
@@ -7,35 +7,33 @@ from collections.abc import Mapping
 from typing import Any
 
 from tuner.privacy.card.card import card_hash
-from tuner.privacy.card.labels import CODES, LABELS, TITLES
-from tuner.privacy.card.words import (
-    count,
-    factor,
+from tuner.privacy.card.sections import SECTIONS
+from tuner.privacy.card.text import (
+    counted,
+    epsilon_and_delta,
     number,
-    pair,
+    odds_factor,
     percent,
     plain,
-    section,
-    split_words,
-    statement,
-    up,
-    words,
+    rounded_up,
+    split_text,
 )
+from tuner.privacy.card.wording import ALLOWED, MODES, ModeWords
 
 __all__ = ["CURVE_FILE", "render_markdown"]
 
 CURVE_FILE = "privacy_curve.svg"
-"""The picture that the page shows, beside it."""
+"""The picture that the page shows, in the same folder."""
 
 
 def render_markdown(card: Mapping[str, Any]) -> str:
-    """The card as Markdown, from the card alone: `verify` renders again and compares.
+    """Return the card as Markdown, from the card alone: `verify` renders it again and compares.
 
-    The claim is exact; figures in the table are rounded up to 4 significant digits, so that none reads as less than it
-    is; the details have every figure as the JSON has it.
+    The claim is exact. Figures in the table are rounded up to 4 significant digits, so that none reads as less than it
+    is. The details have every figure of the JSON file.
 
     Args:
-        card: what `build_card` made, or `parse_card` read.
+        card: what `build_card` or `parse_card` returned.
 
     Returns:
         Markdown of headings, paragraphs, flat lists, a table and a picture (`tuner.report.card_html` shows it); ends in
@@ -43,13 +41,13 @@ def render_markdown(card: Mapping[str, Any]) -> str:
 
     Raises:
         KeyError: the card lacks a field.
-        ValueError: its ε or δ is none.
+        ValueError: its ε or δ is out of range.
     """
     claim = card["claim"]
     open_ends = [plain(row["assumption"]) for row in card["assumptions"] if row["status"] == "not covered"]
     parts = [
         f"# Privacy card: {plain(claim['search'])}",
-        f"**{statement(claim)}.**",
+        f"**{_statement(claim)}.**",
         f"**Not covered:** {'; '.join(open_ends)}; whoever runs the search (the operator is trusted); attacks on "
         "floating-point noise and on timing.",
         "## What this means",
@@ -68,19 +66,33 @@ def render_markdown(card: Mapping[str, Any]) -> str:
         f"Card hash: `{card_hash(card)}`",
         "## Details for a reviewer",
     ]
-    for name in [*(name for name in TITLES if name in card), *sorted(card.keys() - TITLES.keys())]:
-        lines = section(name, card[name], LABELS.get(name, {}), CODES)
-        parts += [f"### {TITLES.get(name, words(name))}", "\n".join(lines)]
+    for section in SECTIONS:
+        parts += [f"### {section.title}", "\n".join(section.lines(card[section.name]))]
     return "\n\n".join(parts) + "\n"
 
 
+def _statement(claim: Mapping[str, Any]) -> str:
+    """Return the claim's sentence, with its two numbers named."""
+    exact = f"({claim['epsilon']!r}, {claim['delta']!r})-"
+    return f"{epsilon_and_delta(claim['epsilon'], claim['delta'])}: {plain(claim['statement']).removeprefix(exact)}"
+
+
+def _mode(card: Mapping[str, Any]) -> ModeWords:
+    return MODES[card["claim"]["mode"]]
+
+
+def _most(cap: Mapping[str, Any]) -> str:
+    """Return what may be done under a cap."""
+    return ALLOWED[cap["filter"]["kind"]](cap["filter"])
+
+
 def _meaning(card: Mapping[str, Any]) -> list[str]:
-    """The claim in plain words: what the numbers are, of whom they speak, for how much they hold, who may see what."""
+    """Return the claim in plain words: what the numbers are, for whom and for what they hold, who may see what."""
     claim = card["claim"]
     unit, user = plain(claim["unit"]), card["records"]["records_per_user"] is not None
     epsilon, delta = claim["epsilon"], claim["delta"]
     if not (0 < epsilon < math.inf and 0 < delta < 1):
-        raise ValueError(f"a claim must have a finite ε > 0 and a δ in (0, 1), got {epsilon!r} and {delta!r}")
+        raise ValueError(f"a claim must have a finite ε > 0 and a δ in (0, 1) (got {epsilon!r} and {delta!r})")
     # TPR <= e^ε FPR + δ and its mirror image, added: the best guess between two worlds is right that often.
     right = percent((1.0 + delta * math.exp(-epsilon)) / (1.0 + math.exp(-epsilon)))
     one = "user" if user else "record"
@@ -89,14 +101,14 @@ def _meaning(card: Mapping[str, Any]) -> list[str]:
         f"numbers, ε and δ, whatever else the reader knows and whatever is computed from it later. What the {one}s "
         "teach in common, which is what a model is for, is not hidden.",
         f"**What ε and δ are.** ε bounds how much {unit} can change the odds of anything that is seen: by a factor of "
-        f"at most e^ε, here {factor(epsilon)}. δ is, roughly, the probability that this bound fails: "
+        f"at most e^ε, here {odds_factor(epsilon)}. δ is, roughly, the probability that this bound fails: "
         f"{number(delta)}, 1 in {math.floor(1 / delta + 1e-6)}. The smaller both are, the better the protection. In "
         f"the worst case, an observer who knows all other {one}s and has to tell, at even odds, whether one {one} was "
         f"used is right in at most {right} of all cases; 50 % is a guess, 100 % is no protection. That is a bound, "
         "not a measured attack.",
         f"**Who is protected.** The unit is {unit}. "
         + (
-            f"At most {count(card['records']['records_per_user'], 'record')} of a user enter any step."
+            f"At most {counted(card['records']['records_per_user'], 'record')} of a user enter any step."
             if user
             else "A person who has several records in the data is protected less than these numbers say."
         ),
@@ -107,51 +119,25 @@ def _meaning(card: Mapping[str, Any]) -> list[str]:
 
 
 def _extent(card: Mapping[str, Any]) -> str:
-    """What the numbers are the cap of."""
-    mode, spent = card["claim"]["mode"], card["spent"]
-    if mode == "selection":
-        return (
-            "The numbers hold for the one run that leaves, and for its having been chosen: how many runs to make was "
-            "drawn at random and in secret, they were independent, and only the best is shown. How many there were is "
-            "shown nowhere: with the winner it would tell more of the records than is charged here."
-        )
-    scores = ""
-    if card["validation_cap"] is not None:
-        scores = f" and {count(spent['released_scores'], 'score')}"
+    """Return for what the numbers hold."""
+    mode, spent = _mode(card), card["spent"]
+    if mode.hidden:
+        return mode.extent
+    scores = "" if card["validation_cap"] is None else f" and {counted(spent['released_scores'], 'score')}"
     so_far = (
-        f"{count(spent['leased_steps'], 'step')}{scores} in {count(spent['trials'], 'trial')} had been charged when "
-        "this card was made; that does not lower the claim."
+        f"{counted(spent['leased_steps'], 'step')}{scores} in {counted(spent['trials'], 'trial')} had been charged "
+        "when this card was made; that does not lower the claim."
     )
-    if mode == "public":
-        return (
-            "The numbers are the cap of the one run on these records. What it was trained with was searched on other "
-            f"records, which are declared public; that is taken on trust, and costs nothing if it is true. {so_far}"
-        )
-    return (
-        "The numbers are the cap of the whole search, set before it began: for all trials together, "
-        f"{_allowed(card['training_cap'])}{_scores_allowed(card)}, and not for one trial. {so_far}"
-    )
+    return mode.extent.format(most=f"{_most(card['training_cap'])}{_most_scores(card)}", so_far=so_far)
 
 
-def _scores_allowed(card: Mapping[str, Any]) -> str:
+def _most_scores(card: Mapping[str, Any]) -> str:
     if card["validation_cap"] is None:
         return ""
-    filter = card["validation_cap"]["filter"]
-    if filter["kind"] != "total_steps":
+    scores = card["validation_cap"]["filter"].get("step_cap")
+    if scores is None:
         return " and protected scores, up to a cap of their own"
-    return f" and at most {count(filter['step_cap'], 'protected score')}"
-
-
-def _allowed(cap: Mapping[str, Any]) -> str:
-    filter = cap["filter"]
-    match filter["kind"]:
-        case "total_steps":
-            return f"at most {count(filter['step_cap'], 'training step')}"
-        case "coupon_book":
-            quotas = [count(each["steps"], "step") for each in filter["coupons"]]
-            return f"at most {', '.join(quotas)} of {count(len(quotas), 'kind')}"
-        case _:
-            return f"steps of any kind, up to a Rényi divergence of order {plain(filter['order'])}"
+    return f" and at most {counted(scores, 'protected score')}"
 
 
 def _scored(card: Mapping[str, Any]) -> str:
@@ -166,20 +152,21 @@ def _scored(card: Mapping[str, Any]) -> str:
 
 
 def _alarms(budget: Mapping[str, Any]) -> list[str]:
-    """What the owner of the data should know before believing a total."""
-    said, cap = [], budget["cap"]
+    """Return warnings for the owner of the data set."""
+    said = []
     if budget["within_cap"] is False:
+        committed = epsilon_and_delta(budget["committed_epsilon"], budget["committed_delta"])
+        cap = epsilon_and_delta(budget["cap"]["epsilon"], budget["cap"]["delta"])
         said.append(
             f"**Over the cap of the data set.** The searches on `{plain(budget['dataset'])}` have committed "
-            f"{pair(budget['committed_epsilon'], budget['committed_delta'])} together, more than the cap that its "
-            f"owner has set: {pair(cap['epsilon'], cap['delta'])}. This search's own claim stands; nothing more may "
-            "start."
+            f"{committed} together, more than the cap that its owner has set: {cap}. This search's own claim "
+            "stands; nothing more may start."
         )
     splits = budget["validation_splits"]
     if len(splits) > 1:
         said.append(
             f"**Validation splits differ.** The searches on `{plain(budget['dataset'])}` did not set the same records "
-            f"aside for validation: {'; '.join(split_words(text) for text in splits)}. A record that validated without "
+            f"aside for validation: {'; '.join(split_text(text) for text in splits)}. A record that validated without "
             "noise in one of them was scored there outside any guarantee, so the total for the data set covers only "
             "records that trained in every one, or whose scores were protected."
         )
@@ -187,27 +174,27 @@ def _alarms(budget: Mapping[str, Any]) -> list[str]:
 
 
 def _numbers(card: Mapping[str, Any]) -> list[str]:
+    """Return the table of the page."""
     claim, spent, winner, budget = card["claim"], card["spent"], card["winner"], card["dataset_budget"]
-    training, validation, mode = card["training_cap"], card["validation_cap"], claim["mode"]
+    training, validation, mode = card["training_cap"], card["validation_cap"], _mode(card)
     delta = number(claim["delta"])
-    most = "the best of a hidden number of runs" if mode == "selection" else _allowed(training).removeprefix("at most ")
     trains = "" if validation is None else ", for a record that trains"
+    most = f"the most that may be taken{trains}: {_most(training).removeprefix('at most ')}"
     rows = [
         ("**claimed**", number(claim["epsilon"]), delta, "the guarantee, for the whole search"),
-        ("at the cap", up(training["epsilon_at_cap"]), delta, f"the most that may be taken{trains}: {most}"),
+        ("at the cap", rounded_up(training["epsilon_at_cap"]), delta, most),
     ]
     if validation is not None:
         scored = "what the most scores that may be released cost, for a record that validates"
-        rows.append(("validation", up(validation["epsilon_at_cap"]), number(validation["delta"]), scored))
-    if mode != "selection":
-        so_far = f"{count(spent['leased_steps'], 'step')} in {count(spent['trials'], 'trial')}{trains}: not a guarantee"
-        rows.append(("spent", up(spent["epsilon_spent"]), delta, so_far))
-    alone = "the steps that were charged to it" if mode == "public" else "as if it were the only one: not a guarantee"
+        rows.append(("validation", rounded_up(validation["epsilon_at_cap"]), number(validation["delta"]), scored))
+    if not mode.hidden:
+        steps = f"{counted(spent['leased_steps'], 'step')} in {counted(spent['trials'], 'trial')}"
+        rows.append(("spent", rounded_up(spent["epsilon_spent"]), delta, f"{steps}{trains}: not a guarantee"))
     rows += [
-        ("one run", up(winner["single_run_epsilon"]), delta, f"the exported trial, {alone}"),
+        ("one run", rounded_up(winner["single_run_epsilon"]), delta, f"the exported trial, {mode.winner_row}"),
         (
             "data set",
-            up(budget["committed_epsilon"]),
+            rounded_up(budget["committed_epsilon"]),
             number(budget["committed_delta"]),
             "committed by all searches on these records: their caps added up",
         ),

@@ -1,7 +1,7 @@
-"""The history of a data set for people: which of its entries matter, in words, with the time and what was committed.
+"""The history of a data set: its entries in words, its searches and its shares.
 
-A sealed search shows the day on which it was opened and its claim, and nothing after that: from when it ended one could
-tell how many runs it made, and its guarantee rests on nobody's knowing.
+A sealed search shows the day on which it was opened and its claim, and nothing after that: its end would tell how many
+runs it made, and its guarantee needs that number to be secret.
 """
 
 from __future__ import annotations
@@ -10,10 +10,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from tuner.errors import BudgetRefusedError
+from tuner.privacy.ledger.admission import admit
 from tuner.privacy.ledger.entries import Entry
 from tuner.privacy.ledger.state import DatasetCap, DatasetState, SearchState, exact_sum
 
-__all__ = ["Line", "Point", "SearchLine", "ShareLine", "lines", "points", "room", "rule", "search_lines", "share_lines"]
+__all__ = [
+    "Line",
+    "Point",
+    "SearchLine",
+    "ShareLine",
+    "lines",
+    "points",
+    "room",
+    "rule",
+    "search_lines",
+    "share_lines",
+    "within_cap",
+]
 
 History = Sequence[tuple[Entry, DatasetState]]
 """Every entry of a data set, with the state right after it."""
@@ -21,14 +35,14 @@ History = Sequence[tuple[Entry, DatasetState]]
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One thing that happened.
+    """One event of the history.
 
     Attributes:
-        time: `2026-11-21 19:09:29`, UTC, as the writer's clock had it; of a sealed search only the day.
+        time: `2026-11-21 19:09:29`, UTC, by the writer's clock; of a sealed search only the day.
         what: `cap`, `share`, `opened`, `closed`, `reopened` or `card`.
         text: in words.
-        search: which, or None.
-        user: whose, or None.
+        search: name of the search, or None.
+        user: name of its user, or None.
         committed: (ε, δ) of all searches that count, after it.
     """
 
@@ -42,10 +56,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Point:
-    """What stood after a line: for a chart.
+    """The total after one event, for a chart.
 
     Attributes:
-        moment: never before the one of the point before, whatever a clock did.
+        moment: never before that of the previous point, also where a clock was set back.
         committed: ε of all searches that count.
         cap: ε of the cap, or None.
     """
@@ -57,7 +71,7 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchLine:
-    """One search in a table; what a sealed search does not show is None.
+    """One search in a table. What a sealed search does not show is None.
 
     Attributes:
         search: name.
@@ -66,15 +80,18 @@ class SearchLine:
         mode: `composition` or `sealed selection`.
         cap_kind: `total_steps`, `coupon_book`, `fixed_order` or `sealed`.
         cap_text: the same with its numbers.
+        step_cap: steps that it may take in all, or None.
+        sample_rate: of every step, where there is one mechanism.
+        noise_multiplier: of every step, where there is one mechanism.
         epsilon: the claim.
         delta: the claim.
         validation: (ε, δ) of its protected validation, or None.
         status: `open`, `closed` or `sealed`.
         counts: whether its claim counts against the cap.
         opened: the time, or the day.
-        trials: how many.
+        trials: number of trials.
         steps_spent: training steps charged.
-        steps_reserved: promised and not yet charged.
+        steps_reserved: training steps reserved and not yet charged.
         cards: SHA-256 of each privacy card issued.
     """
 
@@ -84,6 +101,9 @@ class SearchLine:
     mode: str
     cap_kind: str
     cap_text: str
+    step_cap: int | None
+    sample_rate: float | None
+    noise_multiplier: float | None
     epsilon: float
     delta: float
     validation: tuple[float, float] | None
@@ -98,13 +118,14 @@ class SearchLine:
 
 @dataclass(frozen=True, kw_only=True)
 class ShareLine:
-    """One user's share of a data set's cap; `granted` is None for who has searches and no share.
+    """The share of one user in a data set's cap; `granted` is None for a user with searches and no share.
 
     Attributes:
         user: name.
         granted: (ε, δ).
         committed: (ε, δ) of the user's searches that count.
-        left: what of the share is not committed yet, at least 0; the data set's cap may leave less. None without share.
+        left: the part of the share that is not committed, at least 0; the data set's cap may leave less. None without
+            a share.
     """
 
     user: str
@@ -114,7 +135,7 @@ class ShareLine:
 
 
 def lines(history: History) -> list[Line]:
-    """What a data protection officer has to see, in the order in which it was written; no single steps or trials."""
+    """Return the events that a data protection officer must see, in their order; not single steps or trials."""
     found = []
     for entry, state in history:
         said = _words(entry, state)
@@ -134,7 +155,7 @@ def lines(history: History) -> list[Line]:
 
 
 def points(history: History) -> list[Point]:
-    """What was committed, and the cap, after each line that `lines` shows."""
+    """Return what was committed, and the cap, after each event of `lines`."""
     found: list[Point] = []
     for entry, state in history:
         said = _words(entry, state)
@@ -152,12 +173,12 @@ def points(history: History) -> list[Point]:
 
 
 def search_lines(state: DatasetState) -> list[SearchLine]:
-    """The searches of a data set, in the order in which they were opened."""
+    """Return the searches of a data set, in the order in which they were opened."""
     return [_search_line(search) for search in state.searches]
 
 
 def share_lines(state: DatasetState) -> list[ShareLine]:
-    """Every user who has a share or a search, by name."""
+    """Return the shares of all users who have a share or a search, by name."""
     users = {*state.grants, *(search.user for search in state.searches)}
     found = []
     for user in sorted(users):
@@ -170,12 +191,12 @@ def share_lines(state: DatasetState) -> list[ShareLine]:
 
 
 def room(allowed: float, committed: float) -> float:
-    """What is left of `allowed`, in the decimals that people wrote; 0 where more is committed."""
+    """Return what is left of `allowed`, in the decimals that people wrote; 0 where more is committed."""
     return max(float(exact_sum(allowed, -committed)), 0.0)
 
 
 def rule(cap: DatasetCap | None) -> str:
-    """How a cap is held, in words."""
+    """Return the rule of a cap in words."""
     if cap is None:
         return "no cap: every search is admitted with its own claim"
     if cap.order is None:
@@ -189,8 +210,19 @@ def rule(cap: DatasetCap | None) -> str:
     )
 
 
+def within_cap(state: DatasetState) -> bool | None:
+    """Return whether what is committed fits the cap, which its owner may lower at any time; None without a cap."""
+    if state.cap is None:
+        return None
+    try:
+        admit(state, 0.0, 0.0, units=0, what="nothing")
+    except BudgetRefusedError:
+        return False
+    return True
+
+
 def _words(entry: Entry, state: DatasetState) -> tuple[str, str, SearchState | None] | None:
-    """(what, text, search) of an entry that is shown, else None."""
+    """Return (what, text, search) of an entry that is shown, else None."""
     data = entry.data
     if entry.kind == "cap":
         return "cap", f"The cap was set to ε = {data['epsilon']:g}, δ = {data['delta']:g}: {rule(state.cap)}.", None
@@ -227,6 +259,7 @@ def _opened(search: SearchState) -> str:
 
 def _search_line(search: SearchState) -> SearchLine:
     sealed = search.charged_whole
+    only = None if sealed else search.filter.only_mechanism
     return SearchLine(
         search=search.search,
         user=search.user,
@@ -234,6 +267,9 @@ def _search_line(search: SearchState) -> SearchLine:
         mode="sealed selection" if sealed else "composition",
         cap_kind=search.filter.kind,
         cap_text=search.filter.summary,
+        step_cap=search.filter.most_steps,
+        sample_rate=None if only is None else only.sample_rate,
+        noise_multiplier=None if only is None else only.noise_multiplier,
         epsilon=search.epsilon,
         delta=search.delta,
         validation=search.validation_claim,
@@ -255,7 +291,7 @@ def _shown(time: str, *, sealed: bool) -> str:
 
 
 def _moment(time: str) -> datetime | None:
-    """The time of an entry; None where it is none: it is a note that the chain keeps, and nothing checks it."""
+    """Return the time of an entry; None where it is not a time. It is a note, and nothing checks it."""
     try:
         found = datetime.fromisoformat(time)
     except ValueError:

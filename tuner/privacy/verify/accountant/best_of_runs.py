@@ -1,6 +1,6 @@
-"""Rényi divergence by quadrature, and what the best of a hidden number of runs costs: numpy, no accounting library.
+"""Rényi divergence by quadrature, and the cost of the best of a hidden number of runs.
 
-The two proofs of a sealed search are computed from this package's own profile and divergences, and the smaller counts:
+Both proofs for a sealed search use this package's own profile and divergences. The smaller result counts:
 
 - the profile bound: δ(ε) ≤ C·m·δ_Q(ε − log(C/c) − (η+1)·log r), r = (C/c)·e^ε₁ + ((1−γ)/γ)·C·δ_Q(ε₁), any ε₁ ≥ 0
   (after Koskela, Redberg & Wang 2024; the proof is in docs/guarantees.md);
@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from tuner.privacy.verify.accountant.loss import GAP, compose
+from tuner.privacy.verify.accountant.loss import GAP, compose_losses
 from tuner.privacy.verify.accountant.one_step import Part, TooLargeError, merged
 
-__all__ = ["Law", "Selection", "epsilon_of_divergence", "renyi"]
+__all__ = ["Law", "Selection", "converted_epsilon", "renyi"]
 
 _ORDERS = tuple(1 + 10.0**exponent for exponent in np.linspace(-1.5, 3.3, 65).tolist())
 _ORDERS_MISS = 0.005
@@ -34,7 +34,7 @@ _LARGE_DELTAS = (1e-3, 0.1)
 
 @lru_cache(maxsize=4096)
 def renyi(rate: float, noise: float, order: float) -> tuple[float, float]:
-    """Below and above the Rényi divergence of one Poisson-sampled Gaussian step, the larger of the two directions.
+    """Return bounds of the Rényi divergence of one Poisson-sampled Gaussian step, in the larger of the two directions.
 
     The trapezoidal rule, whose error falls exponentially in the inverse of the step for an integrand that is analytic
     in a strip; the step is halved until two values agree to 1e-11. The divergence is log(1 + G)/(order − 1) with
@@ -62,7 +62,7 @@ def renyi(rate: float, noise: float, order: float) -> tuple[float, float]:
 
 
 def _log_excess(rate: float, noise: float, power: float, step: float) -> float:
-    """The logarithm of G."""
+    """Return the logarithm of G."""
     reach = 14 * noise
     x = np.arange(min(power, 0.0) - reach, max(power, 1.0) + reach + step, step)
     exponent = (2 * x - 1) / (2 * noise**2)
@@ -94,8 +94,8 @@ def _log_excess(rate: float, noise: float, power: float, step: float) -> float:
     return top + log(float(np.exp(logs - top).sum()) * step / (noise * sqrt(2 * pi)))
 
 
-def epsilon_of_divergence(order: float, divergence: float, delta: float) -> float:
-    """ε at `delta` of a mechanism with that Rényi divergence: Canonne, Kamath & Steinke 2020, Proposition 12."""
+def converted_epsilon(order: float, divergence: float, delta: float) -> float:
+    """Return ε at `delta` of a Rényi divergence (Canonne, Kamath & Steinke 2020, Proposition 12)."""
     return max(divergence + log1p(-1 / order) - (log(delta) + log(order)) / (order - 1), 0.0)
 
 
@@ -115,17 +115,17 @@ class Law:
         shapes = {"geometric": 1.0, "logarithmic": 0.0, "poisson": 0.0}
         self.shape = shapes[name] if name in shapes else float(body["shape"])
         if name not in (*shapes, "negative_binomial") or not (isfinite(self.mean) and isfinite(self.shape)):
-            raise ValueError(f"the law of the number of runs must be a known one, got {dict(body)!r}")
+            raise ValueError(f"the law of the number of runs must be a known one (got {dict(body)!r})")
         if self.mean <= (0 if self.poisson else 1) or self.shape <= -1:
-            raise ValueError(f"the law of the number of runs is out of range, got {dict(body)!r}")
+            raise ValueError(f"the law of the number of runs is out of range (got {dict(body)!r})")
         if self.shape > _LARGE_SHAPE or 0 < abs(self.shape) < _SMALL_SHAPE:
-            raise ValueError(f"the law of the number of runs has a shape that loses digits, got {dict(body)!r}")
+            raise ValueError(f"the law of the number of runs has a shape that loses digits (got {dict(body)!r})")
         self.gamma = 0.0 if self.poisson else self._solve()
         if not (self.poisson or 0 < self.gamma < 1):
-            raise ValueError(f"the law of the number of runs has a mean that doubles cannot tell, got {dict(body)!r}")
+            raise ValueError(f"the law of the number of runs has a mean that doubles cannot tell (got {dict(body)!r})")
 
     def _mean_at(self, log_gamma: float) -> float:
-        """Papernot & Steinke 2022, Definition 1, with γ = e^`log_gamma`."""
+        """Return the mean at γ = e^`log_gamma` (Papernot & Steinke 2022, Definition 1)."""
         if self.shape == 0:
             return expm1(-log_gamma) / -log_gamma
         return expm1(-log_gamma) * self.shape / -expm1(self.shape * log_gamma)
@@ -138,7 +138,7 @@ class Law:
         return exp(high)
 
     def tail(self, runs: int) -> float:
-        """P[K > runs], its terms added up from there on."""
+        """Return P[K > runs], the sum of its terms from there on."""
         if self.poisson:
             count = ceil(runs + 60 + 10 * self.mean)
             logs = np.cumsum(np.log(self.mean / np.arange(1, count + 1))) - self.mean
@@ -151,7 +151,7 @@ class Law:
             raise TooLargeError(f"the tail of the law of the number of runs has {count} terms")
         eta, drop = self.shape, log1p(-self.gamma)
         scale = -eta * log(self.gamma)
-        # log(η/(e^scale − 1)), of which e^scale may pass the doubles.
+        # log(η/(e^scale − 1)), where e^scale may overflow.
         first = drop - (log(-log(self.gamma)) if eta == 0 else _log_expm1_ratio(scale) - log(eta / scale))
         steps = np.arange(1, count)
         logs = first + np.concatenate(([0.0], np.cumsum(drop + np.log((steps + eta) / (steps + 1)))))
@@ -159,10 +159,13 @@ class Law:
 
 
 class _Profile:
-    """ε ↦ δ of one run between two bounds: the best of several compositions, each laid out for another δ."""
+    """Bounds of δ at ε of one run: the best of several compositions, each tight at another δ."""
 
     def __init__(self, run: tuple[Part, ...], delta: float) -> None:
-        self._whole = [compose(run, delta), *(compose(run, large, gap=5 * GAP) for large in _LARGE_DELTAS)]
+        self._whole = [
+            compose_losses(run, delta),
+            *(compose_losses(run, large, gap=5 * GAP) for large in _LARGE_DELTAS),
+        ]
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         found = [whole.delta(epsilon) for whole in self._whole]
@@ -173,7 +176,7 @@ class _Profile:
 
 
 class Selection:
-    """A sealed search: its two proofs, each from below and from above.
+    """The cost of a sealed search by its two proofs, each with a lower and an upper bound.
 
     Args:
         body: of the filter: ``law``, ``at_most``, ``runs``, ``ratio``.
@@ -189,12 +192,12 @@ class Selection:
         self.cut = self.law.tail(int(body["at_most"]))
         self.low, self.high = (float(bound) for bound in body["ratio"])
         if not (0 < self.low <= 1 <= self.high < inf):
-            raise ValueError(f"the ratio of a sampler must be 0 < c <= 1 <= C, got {body['ratio']!r}")
+            raise ValueError(f"the ratio of a sampler must be 0 < c <= 1 <= C (got {body['ratio']!r})")
         if self.law.poisson and not self._alike():
             raise ValueError("a sampler that learns has no proof with a poisson number of runs")
         self.runs = [merged([Part(run["sample_rate"], run["noise_multiplier"], run["steps"])]) for run in body["runs"]]
         weight = self.law.mean * self.high
-        # The price of selection hangs on δ of small ε too, where a composition laid out for small δ tells little.
+        # The price of selection depends on δ at small ε too, where a composition that is tight at small δ is loose.
         self.profiles = [_Profile(run, delta / weight) for run in self.runs]
         self._proofs = [
             [proof(side) for proof in ([self._by_profile, self._by_orders] if self._alike() else [self._by_profile])]
@@ -202,25 +205,25 @@ class Selection:
         ]
 
     def epsilon(self, delta: float) -> tuple[float, float, float]:
-        """The lower and the upper end of the smaller proof's ε at `delta`, and the larger proof's.
+        """Return the bounds of the smaller proof's ε at `delta`, and the larger proof's ε.
 
-        Orders are tried, not all of them: another list may find a little less, which the lower end allows for.
+        Only some orders are tried. Another list may find a little less, which the lower bound allows for.
         """
         low, high = ([self._truncated(proof, delta) for proof in proofs] for proofs in self._proofs)
         low[1:] = [found * (1 - _ORDERS_MISS) for found in low[1:]]
         return min(low), min(high), max(high)
 
     def single(self, delta: float) -> float:
-        """A true lower bound of ε: were all scores alike, the answer would be a run's, where there is one."""
+        """Return a true lower bound of ε: with equal scores the answer is that of any one run."""
         some = -expm1(-self.law.mean) if self.law.poisson else 1.0
         return min(profile.epsilon(min(delta / some, 0.999))[0] for profile in self.profiles)
 
     def _alike(self) -> bool:
-        """Whether runs are independent and alike: what the proof by Rényi divergence needs."""
+        """Return whether runs are independent and identical, as the proof by Rényi divergence needs."""
         return (self.low, self.high) == (1.0, 1.0)
 
     def _truncated(self, proof: Callable[[float], float], delta: float) -> float:
-        """The least ε with which the proof at δ − (1 + e^ε)·P[K > cut] gives no more than ε."""
+        """Return the least ε for which the proof at δ − (1 + e^ε)·P[K > cut] gives at most ε."""
         found = proof(delta)
         for _ in range(60):
             rest = delta - (1 + exp(min(found, 700.0))) * self.cut  # at 700 no tail is told to be small enough
@@ -238,7 +241,7 @@ class Selection:
 
         law, ratio = self.law, self.high / self.low
         if law.poisson:
-            # e^{m(e^ε₁ − 1) + m·δ_Q(ε₁)} in the place of r^(η+1).
+            # e^{m(e^ε₁ − 1) + m·δ_Q(ε₁)} instead of r^(η+1).
             excess = _least_over(lambda first: law.mean * (expm1(first) + delta_of(first)))
         else:
             weight = (1 - law.gamma) / law.gamma * self.low
@@ -276,18 +279,18 @@ class Selection:
                 return single(order) + inner + log(law.mean) / (order - 1)
 
         def proof(delta: float) -> float:
-            return _least_order(lambda order: epsilon_of_divergence(order, winner(order), delta))
+            return _least_order(lambda order: converted_epsilon(order, winner(order), delta))
 
         return proof
 
 
 def _log_expm1_ratio(scale: float) -> float:
-    """log((e^scale − 1)/scale) for any scale but 0."""
+    """Return log((e^scale − 1)/scale) for any scale but 0."""
     return scale + log(-expm1(-scale) / scale)
 
 
 def _least_order(function: Callable[[float], float]) -> float:
-    """The least value over orders: a list, then golden section beside the best. Any order is valid."""
+    """Return the least value over orders: a list, then golden section around the best. Any order is valid."""
     values = [function(order) for order in _ORDERS]
     best = min(range(len(values)), key=values.__getitem__)
     low, high = (log(_ORDERS[place] - 1) for place in (max(best - 1, 0), min(best + 1, len(_ORDERS) - 1)))
@@ -305,7 +308,7 @@ def _renyi_or_inf(part: Part, order: float) -> tuple[float, float]:
 
 
 def _least_over(function: Callable[[float], float]) -> float:
-    """The least value over ε₁ ≥ 0; any ε₁ is valid, so a coarse search costs tightness alone."""
+    """Return the least value over ε₁ ≥ 0. Any ε₁ is valid, so a coarse search only costs tightness."""
     places = [0.0, *np.geomspace(1e-4, 30.0, 40).tolist()]
     values = [function(place) for place in places]
     best = min(range(len(values)), key=values.__getitem__)

@@ -1,4 +1,4 @@
-"""The ledger's entries counted again, from their plain bodies: what `verify` holds the ledger's own fold against."""
+"""A second count of the ledger's entries, from their plain bodies, to compare with the ledger's own rules."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Steps = Counter[tuple[float, float]]
 
 @dataclass
 class Counted:
-    """One search as its entries tell it.
+    """One search according to its entries.
 
     Attributes:
         epsilon: the claim.
         delta: the claim.
         filters: bodies by pool, `training` and where scores are protected `validation`.
-        charged: by pool, steps that were leased of each (sample_rate, noise_multiplier).
+        charged: by pool, leased steps of each (sample_rate, noise_multiplier).
         mechanisms: by pool and trial.
-        begun: how often a sealed search was charged.
+        begun: number of times that a sealed search was charged.
         open: whether it may still be charged.
     """
 
@@ -41,7 +41,7 @@ class Counted:
         return self.open or self.begun > 0 or any(sum(steps.values()) for steps in self.charged.values())
 
     def steps(self, pool: str) -> list[tuple[float, float, int]]:
-        """(sample_rate, noise_multiplier, steps) that were charged in a pool."""
+        """Return (sample_rate, noise_multiplier, steps) of what was charged in a pool."""
         return [(*mechanism, steps) for mechanism, steps in sorted(self.charged[pool].items())]
 
 
@@ -82,7 +82,7 @@ def recount(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str,
 
 
 def may_make(body: Mapping[str, Any], run: tuple[float, float, int]) -> bool:
-    """Whether a sealed search may make a run: one of its own, or a shorter one of the same mechanism.
+    """Return whether a sealed search may make a run: one of its own, or a shorter one of the same mechanism.
 
     Args:
         body: of its filter.

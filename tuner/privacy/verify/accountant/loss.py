@@ -1,9 +1,9 @@
-"""The composed privacy loss of Poisson-sampled Gaussian steps between two bounds: numpy, no accounting library.
+"""Bounds of the composed privacy loss of Poisson-sampled Gaussian steps, without an accounting library.
 
 How δ of ε is bracketed, for add-or-remove-one and for any number of different steps, fixed in advance:
 
 1. One step. Removing a record is the pair (M, N) and adding one is (N, M), N = N(0, s²), M = (1−q)·N + q·N(1, s²)
-   (Zhu, Dong & Wang 2022). Outcomes are put into bins whose edges lie at losses k·h. A bin's mass under both members of
+   (Zhu, Dong & Wang 2022). Outcomes are put into bins whose edges are at losses k·h. A bin's mass under both members of
    the pair is split over the two losses at its ends so that both masses are kept: a spread of the likelihood ratio
    that keeps its mean, so every hockey-stick divergence can only grow. That is the upper end.
 2. The lower end. Couple the true loss Y of a step with the split one, Y′, so that E[e^−Y′ | Y] = e^−Y. Then Y′ − Y has
@@ -12,11 +12,11 @@ How δ of ε is bracketed, for add-or-remove-one and for any number of different
    δ(ε) ≥ δ′(ε + c) − η, where δ′ is that of the split losses.
 3. Composition. The masses are tilted, p(y)·e^{θy}/E[e^{θY′}], with θ chosen so that the losses that make up δ are the
    bulk; then the rounding of the FFT is a small part of δ and not of 1. The window of the FFT holds all but a part τ
-   of the tilted sum, by a Chernoff bound with the moments of the split losses themselves; what wraps around or lies
+   of the tilted sum, by a Chernoff bound with the moments of the split losses themselves; what wraps around or is
    outside is added to the upper end and taken off the lower.
 4. What is cut off the tails of a step is booked as infinite loss above, and as nothing below.
 5. Rounding: `_ROUNDING` per step, relative to the tilted mass, and as much of ε. A margin with evidence, not a proof;
-   the tests hold it against closed forms.
+   the tests compare it with closed forms.
 
 Steps without sampling (q = 1) alone are one Gaussian mechanism and are answered exactly (Balle & Wang 2018).
 """
@@ -32,15 +32,15 @@ import numpy as np
 
 from tuner.privacy.verify.accountant.one_step import Array, Masses, Part, TooLargeError, longest_loss, masses_of
 
-__all__ = ["GAP", "Composed", "Exact", "Losses", "compose", "on_grid"]
+__all__ = ["GAP", "ComposedLoss", "Exact", "Losses", "compose_losses", "on_grid"]
 
 _ROUNDING = 4e-15
 _WINDOW = 1e-13
 """Tilted mass that the window of the FFT may miss on each side."""
 _FAILS = 1e-4
-"""η, and what the cut tails of all steps may hold, as shares of δ."""
+"""η, and the mass that the cut tails of all steps may have, as shares of δ."""
 GAP = 2e-3
-"""Wanted distance of the two ends of ε, as a share of ε."""
+"""Wanted distance between the two bounds of ε, as a share of ε."""
 _POINTS, _STEP_POINTS = 2**22, 2**21
 _SMALLEST, _LARGEST, _COARSEST = 1e-6, 1e4, 50.0
 
@@ -52,10 +52,10 @@ class Exact:
     mu: float
 
     def delta(self, epsilon: float) -> tuple[float, float]:
-        """Below and above δ at `epsilon`, for any real ε."""
+        """Return a lower and an upper bound of δ at `epsilon`, for any real ε."""
         near, far = epsilon / self.mu - self.mu / 2, epsilon / self.mu + self.mu / 2
         gained = _normal_tail(near)
-        # e^ε times the far tail is the near density times the far Mills ratio, of which the latter never underflows.
+        # e^ε times the far tail is the near density times the far Mills ratio, and that ratio never underflows.
         lost = exp(-(near**2) / 2) * _mills(far) if far > 20 else exp(epsilon + log(_normal_tail(far)))
         margin = 1e-13 * (gained + lost) * (1 + abs(epsilon) + near**2)
         return max(gained - lost - margin, 0.0), min(gained - lost + margin + 1e-300, 1.0)
@@ -72,8 +72,8 @@ class Losses:
         first: the first loss of the window, in grid points.
         excess: E_θ[e^{−θ(sum − y)}·(1 − e^{y − sum})₊] at each loss y of the window; δ′(y) is it times
             e^{log_moment − θy}.
-        spread: c, by which the split losses may lie above the true ones.
-        failure: η, with which they lie further.
+        spread: c, by which the split losses may be above the true ones.
+        failure: η, the probability that they are further above.
         cut: probability that any step's loss was cut off.
         rounding: relative to the tilted mass.
     """
@@ -89,14 +89,14 @@ class Losses:
     rounding: float
 
     def delta(self, epsilon: float) -> tuple[float, float]:
-        """Below and above δ at `epsilon`."""
+        """Return a lower and an upper bound of δ at `epsilon`."""
         shift = self.rounding * 10
         low, error = self._split_delta(epsilon + self.spread + shift)
         high, slack = self._split_delta(epsilon - shift)
         return max(low - error - self.failure, 0.0), min(high + slack + self.cut, 1.0)
 
     def _split_delta(self, epsilon: float) -> tuple[float, float]:
-        """E[(1 − e^{ε − sum})₊], and how far off it may be; (0, 1) where nothing can be told."""
+        """Return E[(1 − e^{ε − sum})₊] and its error; (0, 1) where nothing is known."""
         scale = self.log_moment - self.tilt * epsilon
         place = floor(epsilon / self.grid) - self.first
         over = epsilon - (self.first + place) * self.grid
@@ -106,7 +106,7 @@ class Losses:
         error = exp(scale) * (4 * _WINDOW + self.rounding)
         if place + 1 >= len(self.excess):
             return 0.0, error
-        # All losses lie on the grid, so that between two of its points δ′ is linear in e^ε.
+        # All losses are on the grid, so between two of its points δ′ is linear in e^ε.
         share = min(max(expm1(over) / expm1(self.grid), 0.0), 1.0)
         left = float(self.excess[place]) * exp(scale + self.tilt * over)
         right = float(self.excess[place + 1]) * exp(scale + self.tilt * (over - self.grid))
@@ -114,19 +114,19 @@ class Losses:
 
 
 @dataclass(frozen=True)
-class Composed:
-    """Both directions of adjacency; δ of ε and ε of δ, each between two bounds.
+class ComposedLoss:
+    """The loss in both directions of adjacency: bounds of δ at ε, and of ε at δ.
 
     Attributes:
-        directions: removing and adding a record, or the one that stands for both.
-        near: some ε of the order of those that will be asked for.
+        directions: removing and adding a record, or the one that is the same for both.
+        near: an ε of the order of those that will be asked for.
     """
 
     directions: tuple[Losses | Exact, ...]
     near: float = 1.0
 
     def delta(self, epsilon: float) -> tuple[float, float]:
-        """Below and above δ at `epsilon`, any real number."""
+        """Return a lower and an upper bound of δ at `epsilon`, any real number."""
         if epsilon < 0:  # H_ε(P, Q) = 1 − e^ε + e^ε·H_−ε(Q, P), and the larger of the two directions is symmetric
             low, high = self.delta(-epsilon)
             factor, rest = exp(epsilon), -expm1(epsilon)
@@ -135,7 +135,7 @@ class Composed:
         return max(low for low, _ in both), max(high for _, high in both)
 
     def epsilon(self, delta: float) -> tuple[float, float]:
-        """Below and above ε at `delta`; infinite where the upper end cannot be told."""
+        """Return a lower and an upper bound of ε at `delta`; infinite where there is no upper bound."""
         if self.delta(0.0)[1] <= delta:
             return 0.0, 0.0
         below, above = 0.0, self.near
@@ -145,18 +145,18 @@ class Composed:
                 return 0.0, inf
         below = max(below, _under(lambda value: self.delta(value)[1], delta, above))
         high = _crossing(lambda value: self.delta(value)[1], delta, below, above)[1]
-        # Far below its tilt the lower end says nothing, so that it is looked for downwards from the upper one.
+        # Far below its tilt the lower bound is void, so it is searched for downwards from the upper one.
         below = _under(lambda value: self.delta(value)[0], delta, high)
         return _crossing(lambda value: self.delta(value)[0], delta, below, high)[0], high
 
 
-def compose(parts: Sequence[Part], delta: float, *, gap: float = GAP) -> Composed:
-    """The composition of all steps, laid out for questions at and around `delta`.
+def compose_losses(parts: Sequence[Part], delta: float, *, gap: float = GAP) -> ComposedLoss:
+    """Return the composition of all steps, tight at and around `delta`.
 
     Args:
         parts: what `merged` gives; at least one step.
         delta: in (0, 1): where the bounds are to be tight. They hold everywhere.
-        gap: how far apart the two ends of ε at `delta` may lie, as a share of ε, where memory allows it.
+        gap: wanted distance between the two bounds of ε at `delta`, as a share of ε, where memory allows it.
 
     Returns:
         The composition.
@@ -165,19 +165,19 @@ def compose(parts: Sequence[Part], delta: float, *, gap: float = GAP) -> Compose
         TooLargeError: it would need too much memory, or its losses pass what doubles can hold.
     """
     if all(part.sample_rate == 1 for part in parts):
-        return Composed((Exact(sqrt(sum(part.steps / part.noise_multiplier**2 for part in parts))),))
+        return ComposedLoss((Exact(sqrt(sum(part.steps / part.noise_multiplier**2 for part in parts))),))
     return on_grid(parts, delta, gap=gap)
 
 
-def on_grid(parts: Sequence[Part], delta: float, *, gap: float = GAP) -> Composed:
-    """`compose` by the grid, even where the closed form would do: so that the two can be held against each other."""
+def on_grid(parts: Sequence[Part], delta: float, *, gap: float = GAP) -> ComposedLoss:
+    """Compose on the grid, even where there is a closed form, so that tests can compare the two."""
     total = sum(part.steps for part in parts)
     tail = _FAILS * delta / total
     longest = max(longest_loss(part, tail) for part in parts)
-    # Of the likelihood ratio; with little noise that passes every loss, and a loss spreads no further than they reach.
+    # Of the likelihood ratio. With little noise it exceeds every loss, and no loss spreads beyond the range of losses.
     ratios = [part.sample_rate * sqrt(expm1(min(part.noise_multiplier**-2, 40.0))) for part in parts]
     spreads = [min(ratio, longest_loss(part, tail)) for ratio, part in zip(ratios, parts, strict=True)]
-    # First on a coarse grid: only to learn where ε lies, from which the fine grid follows.
+    # First on a coarse grid, to find ε approximately; the fine grid follows from it.
     grid = max(longest / _STEP_POINTS, min(*spreads, longest) / 16)
     near = max(_search_tilt(masses_of(parts, grid, tail, adding=adding), grid, delta)[1] for adding in (False, True))
     width = sqrt(sum(part.steps * spread**2 for part, spread in zip(parts, spreads, strict=True)))
@@ -185,7 +185,7 @@ def on_grid(parts: Sequence[Part], delta: float, *, gap: float = GAP) -> Compose
     hoeffding = min(sqrt(total * log(1 / (_FAILS * delta)) / 2), total)
     for _ in range(4):
         grid = max(gap * wanted / hoeffding, longest / _STEP_POINTS)
-        found = Composed(
+        found = ComposedLoss(
             tuple(_direction(parts, grid, tail, delta, adding=adding) for adding in (False, True)), max(near, 1e-6)
         )
         low, high = found.epsilon(delta)
@@ -224,7 +224,7 @@ def _direction(parts: Sequence[Part], grid: float, tail: float, delta: float, *,
 
 
 def _convolved(masses: Sequence[Masses], grid: float, tilt: float, first: int, points: int) -> Array:
-    """The tilted sum on `points` grid points from `first` on; what lies outside wraps around."""
+    """Return the tilted sum on `points` grid points from `first` on; the rest wraps around."""
     size = _fast_size(points)
     logarithm = np.zeros(size // 2 + 1, dtype=complex)
     offset = 0
@@ -244,7 +244,7 @@ def _convolved(masses: Sequence[Masses], grid: float, tilt: float, first: int, p
 
 
 def _excess(tilted: Array, grid: float, tilt: float) -> Array:
-    """`Losses.excess` from the tilted masses: sums from the right, in blocks whose weights stay within doubles."""
+    """Return `Losses.excess` of the tilted masses: sums from the right, in blocks whose weights fit into doubles."""
     block = int(min(max(300 / ((tilt + 1) * grid), 1), 4096, len(tilted)))
     rows = np.pad(np.maximum(tilted, 0.0), (0, -len(tilted) % block)).reshape(-1, block)
     found = np.zeros_like(rows)
@@ -277,7 +277,7 @@ def _rough_log_moment(rough: _Rough, tilt: float, grid: float) -> float:
 
 
 def _search_tilt(masses: Sequence[Masses], grid: float, delta: float) -> tuple[float, float]:
-    """θ, and the ε that the moment of this order alone would give at `delta` (Canonne, Kamath & Steinke 2020)."""
+    """Return θ, and the ε that the moment of this order alone gives at `delta` (Canonne, Kamath & Steinke 2020)."""
     rough: _Rough = [(*part.coarse(), part.steps) for part in masses]
 
     def bound(log_tilt: float) -> float:
@@ -291,7 +291,7 @@ def _search_tilt(masses: Sequence[Masses], grid: float, delta: float) -> tuple[f
 
 
 def _window(masses: Sequence[Masses], grid: float, tilt: float) -> tuple[float, float]:
-    """Losses between which all but `_WINDOW` of the tilted sum lies on each side."""
+    """Return two losses outside of which the tilted sum has at most `_WINDOW` on each side."""
     rough: _Rough = [(*part.coarse(), part.steps) for part in masses]
     rough_here = _rough_log_moment(rough, tilt, grid)
 
@@ -308,7 +308,7 @@ def _window(masses: Sequence[Masses], grid: float, tilt: float) -> tuple[float, 
 
 
 def _least(function: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function that falls and then rises is least: a grid, then golden section."""
+    """Return where a function that falls and then rises is least: a grid, then golden section."""
     places = np.linspace(low, high, 24)
     values = [function(float(place)) for place in places]
     best = min(range(len(values)), key=values.__getitem__)
@@ -321,7 +321,7 @@ def _least(function: Callable[[float], float], low: float, high: float) -> float
 
 
 def _under(function: Callable[[float], float], delta: float, above: float) -> float:
-    """A place below `above`, and not far, where a falling function still passes `delta`; 0 where there is none."""
+    """Return a place shortly below `above` where a falling function is above `delta`; 0 where there is none."""
     share = 2 * GAP
     while share < 1:
         if function(above * (1 - share)) > delta:
@@ -331,7 +331,7 @@ def _under(function: Callable[[float], float], delta: float, above: float) -> fl
 
 
 def _crossing(function: Callable[[float], float], delta: float, low: float, high: float) -> tuple[float, float]:
-    """Where a falling function passes `delta`: still above it, and no longer, 1e-7 of the place apart."""
+    """Return where a falling function crosses `delta`: two places, before and after, 1e-7 of their value apart."""
     known = [log(max(function(place), 1e-300) / delta) for place in (low, high)]
     for turn in range(200):
         if high - low <= 1e-7 * high or high <= 1e-12:
@@ -351,7 +351,7 @@ def _normal_tail(z: float) -> float:
 
 
 def _mills(z: float) -> float:
-    """√(2π)⁻¹ times the Mills ratio of a z above 20, by its asymptotic series to 1e-15."""
+    """Return √(2π)⁻¹ times the Mills ratio of a z above 20, by its asymptotic series to 1e-15."""
     term, whole = 1.0, 1.0
     for odd in range(1, 17, 2):
         term *= -odd / z**2
@@ -360,7 +360,7 @@ def _mills(z: float) -> float:
 
 
 def _fast_size(least: int) -> int:
-    """The smallest even number with the prime factors 2, 3 and 5 alone that is not below `least`."""
+    """Return the smallest even number of at least `least` whose prime factors are 2, 3 and 5."""
     sizes: list[int] = []
     for threes in range(12):
         for fives in range(8):

@@ -1,4 +1,4 @@
-"""One Poisson-sampled Gaussian step, its privacy losses split onto a grid (parts 1 and 4 of `independent_loss`)."""
+"""One Poisson-sampled Gaussian step, its privacy losses split onto a grid (parts 1 and 4 of `loss`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = npt.NDArray[np.float64]
 
 
 class Part(NamedTuple):
-    """So many steps of one mechanism: plain numbers, so that nothing of the ledger's own classes is needed."""
+    """A number of steps of one mechanism, as plain numbers."""
 
     sample_rate: float
     noise_multiplier: float
@@ -29,7 +29,7 @@ class TooLargeError(ValueError):
 
 
 def merged(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Equal mechanisms added up, none without steps, in one order.
+    """Return the parts sorted, with equal mechanisms added up and none without steps.
 
     Raises:
         ValueError: a value is out of range or NaN.
@@ -38,7 +38,7 @@ def merged(parts: Sequence[Part]) -> tuple[Part, ...]:
     for rate, noise, count in parts:
         if not (0 < rate <= 1 and 0 < noise < inf and count >= 0 and count == int(count)):
             raise ValueError(
-                f"steps must be of a rate in (0, 1] and a finite noise above 0, got {(rate, noise, count)!r}"
+                f"steps must have a rate in (0, 1] and a finite noise above 0 (got {(rate, noise, count)!r})"
             )
         steps[float(rate), float(noise)] = steps.get((float(rate), float(noise)), 0) + int(count)
     return tuple(Part(rate, noise, count) for (rate, noise), count in sorted(steps.items()) if count)
@@ -50,7 +50,7 @@ class Masses:
 
     Attributes:
         first: number of the first grid point.
-        weights: of shape (points,); they add up to 1 but for what was cut off.
+        weights: of shape (points,); they add up to 1 minus what was cut off.
         log_weights: their logarithms.
         steps: of this kind.
     """
@@ -61,13 +61,13 @@ class Masses:
     steps: int
 
     def log_moment(self, tilt: float, grid: float) -> float:
-        """The logarithm of E[e^{tilt·Y}] on a grid of distance `grid`."""
+        """Return the logarithm of E[e^{tilt·Y}] on a grid of distance `grid`."""
         exponents = self.log_weights + tilt * grid * (self.first + np.arange(len(self.weights)))
         top = float(exponents.max())
         return top + log(float(np.exp(exponents - top).sum()))
 
     def coarse(self, points: int = 4096) -> tuple[Array, Array]:
-        """(losses in grid points, log masses) of at most `points` groups: enough to look for a tilt."""
+        """Return (losses in grid points, log masses) of at most `points` groups: enough to search for a tilt."""
         group = max(1, ceil(len(self.weights) / points))
         pad = -len(self.weights) % group
         weights = np.pad(self.weights, (0, pad)).reshape(-1, group)
@@ -78,7 +78,7 @@ class Masses:
 
 
 def masses_of(parts: Sequence[Part], grid: float, tail: float, *, adding: bool) -> list[Masses]:
-    """The split losses of each part, in one direction.
+    """Return the split losses of each part, in one direction.
 
     Args:
         parts: the steps.
@@ -98,7 +98,7 @@ def masses_of(parts: Sequence[Part], grid: float, tail: float, *, adding: bool) 
 
 
 def longest_loss(part: Part, tail: float) -> float:
-    """The distance of the least and the largest loss of a step that are kept."""
+    """Return the distance between the least and the largest loss of a step that are kept."""
     reach = sqrt(2 * log(1 / tail)) * part.noise_multiplier
     rate, noise = part.sample_rate, part.noise_multiplier
     return _loss(1 + reach, rate, noise) - _loss(-reach, rate, noise)

@@ -1,0 +1,222 @@
+"""Forged cards: every leaf, key and list of an issued card of every mode, and every paragraph of its page."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from card_fakes import FACTS, KINDS, charged, open_first
+
+from tuner.privacy.accountant.filters import CouponBook
+from tuner.privacy.card.card import card_hash, card_text, issue_card
+from tuner.privacy.card.own_words import OWN_WORDS
+from tuner.privacy.card.page import render_markdown
+from tuner.privacy.card.sections import caps
+from tuner.privacy.ledger.ledger import Ledger
+from tuner.privacy.verify import checks
+from tuner.privacy.verify.checks import check_card
+from tuner.privacy.verify.report import Check, Report
+
+CURVES, CLAIMS = cache(caps.claim_curve), cache(CouponBook.claim)
+SENTENCE = "Certified by the supervisory authority."
+Path = tuple[str | int, ...]
+
+OWN = {
+    "configuration.max_grad_norm": 7.0,
+    "configuration.parameters": {"learning_rate": 0.7, "epochs": 3, "optimiser": "plain"},
+    "configuration.sampler": "grid",
+    "configuration.pruner": "median",
+    "scores": {"validation_accuracy": 0.99, "test_accuracy": 0.98},
+    "versions": {"dp-accounting": "9.9.9", "torch": "3.0.0+cpu"},
+    "exported_files": {"model.safetensors": "b" * 64, "experiment.yaml": "c" * 64},
+}
+"""The operator's own words with other values that the ledger cannot refute."""
+TIED = {
+    "claim.search",
+    "winner.trial",
+    "records.public_size",
+    "records.public_size_is_public",
+    "records.records_per_user",
+    "records.preprocessing",
+}
+"""Own words that another value of the card or the ledger follows from: a change of one alone is found."""
+
+
+@pytest.fixture(scope="module")
+def issued(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Ledger, dict[str, Any]]]:
+    """A card of every mode and filter, issued once."""
+    found = {}
+    for kind in KINDS:
+        ledger = Ledger.open(f"sqlite:///{tmp_path_factory.mktemp('forged')}/{kind}.db")
+        ledger.set_cap("digits", 20.0, 1e-3)
+        facts = replace(charged(ledger, kind), files={"model.safetensors": "a" * 64})
+        found[kind] = (ledger, issue_card(ledger, facts))
+    return found
+
+
+@pytest.fixture
+def forger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The forger has recorded every hash. The slow accountants are left out: rendering anew must find all."""
+    monkeypatch.setattr(checks, "_recorded", lambda *_: Check("card hash", ok=True, detail=""))
+    monkeypatch.setattr(checks, "second_opinion", lambda *_: iter(()))
+    monkeypatch.setattr(caps, "claim_curve", CURVES)
+    monkeypatch.setattr(CouponBook, "claim", CLAIMS)
+
+
+def places(value: object, path: Path = ()) -> Iterator[tuple[Path, object]]:
+    """Every value of a card, on every level."""
+    yield path, value
+    if isinstance(value, Mapping):
+        for key in value:
+            yield from places(value[key], (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from places(item, (*path, index))
+
+
+def forgeries(value: object) -> Iterator[tuple[str, object]]:
+    """Other values in the place of one; None as a name stands for its removal."""
+    match value:
+        case bool():
+            yield "turned", not value
+        case int():
+            yield "counted on", value + 1
+            yield "a decimal", float(value)
+        case float():
+            yield "a hundredth less", 0.99 * value if value else -1e-6
+            yield "doubled", 2 * value + 1
+        case str():
+            yield "a sentence more", f"{value}. {SENTENCE}"
+            yield "emptied", ""
+        case None:
+            yield "filled", 1
+            yield "said", SENTENCE
+        case list():
+            yield "longer", [*value, copy.deepcopy(value[-1]) if value else SENTENCE]
+            if value:
+                yield "shorter", value[:-1]
+        case dict():
+            yield "a key more", {**value, "certified": True}
+            yield "a sentence more", {**value, "remark": SENTENCE}
+
+
+def forged(card: dict[str, Any], path: Path, change: Callable[[Any, Any], None]) -> dict[str, Any]:
+    """A copy of the card in which `change` was made to the container of the last key."""
+    card = copy.deepcopy(card)
+    place: Any = card
+    for key in path[:-1]:
+        place = place[key]
+    change(place, path[-1])
+    return card
+
+
+def all_forged(card: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """(path, forgery, card) of every forged card."""
+    for path, value in places(card):
+        name = ".".join(map(str, path))
+        for forgery, other in forgeries(value):
+            if not path:
+                yield name, forgery, dict(other)  # type: ignore[call-overload]
+                continue
+            yield name, forgery, forged(card, path, lambda place, key, other=other: place.__setitem__(key, other))
+        if path and not isinstance(path[-1], int):
+            yield name, "removed", forged(card, path, lambda place, key: place.__delitem__(key))
+
+
+def unfound(report: Report) -> bool:
+    return report.answer != "no"
+
+
+@pytest.mark.usefixtures("forger")
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_forged_card_is_found_but_for_the_operators_own_words(
+    issued: dict[str, tuple[Ledger, dict[str, Any]]], kind: str
+) -> None:
+    ledger, card = issued[kind]
+    assert check_card(card_text(card), ledger, page=render_markdown(card)).ok, "the control"
+    count: Counter[bool] = Counter()
+    for path, forgery, other in all_forged(card):
+        passed = unfound(check_card(other, ledger))
+        own = any(f"{path}.".startswith(f"{word}.") for word in OWN)
+        assert own or not passed, (path, forgery)
+        count[passed] += 1
+    assert count[False] > 400
+    assert count[True] < 30
+
+
+@pytest.mark.usefixtures("forger")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("word", OWN)
+def test_the_operators_own_words_are_these(
+    issued: dict[str, tuple[Ledger, dict[str, Any]]], kind: str, word: str
+) -> None:
+    """The limit of every check: what the ledger cannot know, the operator may say wrongly."""
+    ledger, card = issued[kind]
+    path, value = tuple(word.split(".")), OWN[word]
+
+    def say(place: dict[str, Any], key: str) -> None:
+        place[key] = {**place[key], **value} if isinstance(value, dict) else value
+
+    assert check_card(forged(card, path, say), ledger).ok
+    assert {each.path for each in OWN_WORDS} == OWN.keys() | TIED
+
+
+@pytest.mark.usefixtures("forger")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sentence_in_the_page_is_found(issued: dict[str, tuple[Ledger, dict[str, Any]]], kind: str) -> None:
+    ledger, card = issued[kind]
+    lines = render_markdown(card).split("\n")
+    for at in range(0, len(lines), 7):
+        for page in (
+            [*lines[:at], SENTENCE, *lines[at:]],
+            [*lines[:at], f"{lines[at]} {SENTENCE}", *lines[at + 1 :]],
+            lines[:at] + lines[at + 1 :],
+        ):
+            report = check_card(card, ledger, page="\n".join(page))
+            assert [check.name for check in report.checks if not check.ok] == ["card page"], (at, lines[at])
+
+
+def test_a_batch_and_a_size_of_the_same_rate_are_the_operators_word(ledger: Ledger) -> None:
+    """Two changes together: the ledger has the rate alone."""
+    card = issue_card(ledger, charged(ledger, "total_steps"))
+    for size, batch, answer in ((2560, 128, "yes"), (2560, 64, "no"), (1285, 64, "no"), (10**400, 64, "no")):
+        other = copy.deepcopy(card)
+        other["records"]["public_size"], other["configuration"]["batch_size_expected"] = size, batch
+        ledger.record_card("first", card_hash(other), "forged")
+        assert check_card(card_text(other), ledger).answer == answer, (size, batch)
+
+
+def test_what_the_forger_leaves_out_is_part_of_every_check(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control of the fixture `forger`."""
+    card = issue_card(ledger, charged(ledger, "total_steps"))
+    slow = [(checks, "_recorded"), (checks, "second_opinion"), (checks, "build_card"), (caps, "claim_curve")]
+    spies = [Mock(wraps=getattr(module, name)) for module, name in slow]
+    for (module, name), spy in zip(slow, spies, strict=True):
+        monkeypatch.setattr(module, name, spy)
+    assert check_card(card_text(card), ledger, page=render_markdown(card)).ok
+    assert [spy.call_count for spy in spies] == [1, 1, 1, 1]
+
+
+def test_a_card_names_the_method_the_model_and_the_split_of_its_search(ledger: Ledger) -> None:
+    split = {"set": "digits", "fraction": 0.2, "seed": 5}
+    open_first(ledger, details={"method": "dpsgd", "model": "resnet", "split": split}, **KINDS["total_steps"])
+    ledger.reserve("first", "a", 10)
+    ledger.lease("first", "a", 10)
+    card = issue_card(ledger, FACTS)
+    assert (card["configuration"]["method"], card["configuration"]["model"]) == ("dpsgd", "resnet")
+    assert card["validation"]["key"] == split
+    assert card["validation"]["source"] == "0.2 of the training file of digits"
+
+
+@pytest.mark.parametrize("found", [{}, {"model.safetensors": "a" * 64}, {"model.safetensors": "b" * 64}])
+def test_a_card_is_for_the_files_that_were_exported_with_it(ledger: Ledger, found: dict[str, str]) -> None:
+    card = issue_card(ledger, replace(charged(ledger, "total_steps"), files={"model.safetensors": "a" * 64}))
+    report = check_card(card_text(card), ledger, files=found)
+    check = next(check for check in report.checks if check.name == "file model.safetensors")
+    assert report.ok == check.ok == (found.get("model.safetensors", "a" * 64) == "a" * 64)

@@ -1,0 +1,188 @@
+"""The operator's own words: everything on a privacy card that its ledger cannot tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
+
+from tuner.errors import VerificationError
+from tuner.privacy.accountant.mechanism import SampledGaussian
+
+__all__ = ["EXPORTED", "LIBRARIES", "OWN_WORDS", "CardFacts", "OwnWord", "own_words_of", "require_own_words"]
+
+EXPORTED = ("model.safetensors", "experiment.yaml")
+"""Files that a card names by their hashes."""
+_SCORES = ("validation_accuracy", "validation_loss", "test_accuracy", "test_loss")
+LIBRARIES = ("torch", "numpy", "opacus", "dp-accounting", "optuna", "ray", "cryptography", "scikit-learn")
+"""Libraries whose versions a card names."""
+_VERSIONS = ("dp-tuner", "python", *LIBRARIES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardFacts:
+    """What the exporter must say, because the ledger cannot know it.
+
+    Attributes:
+        search: name of the search in the ledger.
+        winner: id of the exported trial; not used for a sealed search, whose trials have no public ids.
+        winner_run: (mechanism, steps) of the exported run of a sealed search, whose ledger does not tell runs apart.
+        parameters: hyper-parameters of the winner, plain JSON.
+        max_grad_norm: clipping norm C of the winner.
+        public_size: the n of the sample rate; in users where the unit is a user.
+        public_size_is_public: whether n is a public constant, as it is for shipped data sets.
+        sampler: of the search.
+        pruner: of the search.
+        private: False for a study with a seed, which gets no card.
+        records_per_user: the contribution bound; None for the unit record.
+        preprocessing: what was done to the data before training.
+        scores: of the winner, by name.
+        versions: library name to version.
+        files: SHA-256 of each file that is exported with the card, by name.
+    """
+
+    search: str
+    winner: str
+    parameters: Mapping[str, Any]
+    max_grad_norm: float
+    public_size: int
+    sampler: str
+    pruner: str
+    private: bool
+    winner_run: tuple[SampledGaussian, int] | None = None
+    records_per_user: int | None = None
+    public_size_is_public: bool = True
+    preprocessing: str = "standardised by public constants only; nothing was learnt from the records"
+    scores: Mapping[str, float] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OwnWord:
+    """One thing that the operator alone can say.
+
+    Attributes:
+        fact: field of `CardFacts`.
+        path: its place on the card.
+        wanted: what it must be, in words.
+        fits: whether a value is that.
+        names: keys that it may have, where it is a mapping; None for any.
+    """
+
+    fact: str
+    path: str
+    wanted: str
+    fits: Callable[[object], bool]
+    names: tuple[str, ...] | None = None
+
+    def read(self, card: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON value
+        """Return the value on a card; keys that it may not have are left out.
+
+        Raises:
+            KeyError: the card lacks it.
+        """
+        value: Any = card
+        for key in self.path.split("."):
+            value = value[key]
+        if self.names is not None and isinstance(value, Mapping):
+            return {name: value[name] for name in self.names if name in value}
+        return value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e308 and isfinite(value)
+
+
+def _is_positive(value: object) -> bool:
+    return _is_number(value) and value > 0  # type: ignore[operator]
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**15
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", value) is not None
+
+
+def _is_setting(value: object) -> bool:
+    return value is None or isinstance(value, bool | str) or _is_number(value)
+
+
+def _is_version(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[0-9][A-Za-z0-9.+!_-]{0,40}", value) is not None
+
+
+def _is_hash(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value) is not None
+
+
+def _each(fits: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, Mapping) and all(fits(item) for item in value.values())
+
+
+def _are_settings(value: object) -> bool:
+    return isinstance(value, Mapping) and all(_is_word(key) and _is_setting(value[key]) for key in value)
+
+
+OWN_WORDS: tuple[OwnWord, ...] = (
+    OwnWord("search", "claim.search", "a name", lambda value: isinstance(value, str)),
+    OwnWord("winner", "winner.trial", "the id of a trial", lambda value: isinstance(value, str)),
+    OwnWord("parameters", "configuration.parameters", "settings by name", _are_settings),
+    OwnWord("max_grad_norm", "configuration.max_grad_norm", "a positive number", _is_positive),
+    OwnWord("sampler", "configuration.sampler", "the name of a sampler", _is_word),
+    OwnWord("pruner", "configuration.pruner", "the name of a pruner", _is_word),
+    OwnWord("public_size", "records.public_size", "a positive whole number", _is_count),
+    OwnWord("public_size_is_public", "records.public_size_is_public", "true or false", lambda v: isinstance(v, bool)),
+    OwnWord(
+        "records_per_user",
+        "records.records_per_user",
+        "a positive whole number or null",
+        lambda value: value is None or _is_count(value),
+    ),
+    OwnWord("preprocessing", "records.preprocessing", "a text", lambda value: isinstance(value, str)),
+    OwnWord("scores", "scores", "finite numbers by name", _each(_is_number), _SCORES),
+    OwnWord("versions", "versions", "version numbers by library", _each(_is_version), _VERSIONS),
+    OwnWord("files", "exported_files", "SHA-256 hashes by file", _each(_is_hash), EXPORTED),
+)
+"""Everything on a card that is the operator's word. A sealed search adds the mechanism and the steps of its winner."""
+
+
+def require_own_words(facts: CardFacts) -> None:
+    """Refuse words that a card cannot take.
+
+    Raises:
+        VerificationError: a value is not of its form, or a name is unknown.
+    """
+    for word in OWN_WORDS:
+        value = getattr(facts, word.fact)
+        unknown = sorted(value.keys() - set(word.names)) if word.names is not None else []
+        if unknown or not word.fits(value):
+            found = f"the unknown name {unknown[0]!r}" if unknown else repr(value)
+            raise VerificationError(
+                "card-own-words", f"`{word.path}` of a privacy card must be {word.wanted} (got {found})."
+            )
+
+
+def own_words_of(card: Mapping[str, Any], *, sealed: bool) -> CardFacts:
+    """Return the operator's own words of an issued card.
+
+    Args:
+        card: the parsed card.
+        sealed: whether its search is sealed.
+
+    Raises:
+        KeyError: the card lacks a field.
+        TypeError: a section is not a mapping.
+        TunerError: a value is not of its form.
+    """
+    winner_run = None
+    if sealed:
+        run = card["winner"]
+        winner_run = (SampledGaussian(run["sample_rate"], run["noise_multiplier"]), run["steps"])
+    facts = CardFacts(**{word.fact: word.read(card) for word in OWN_WORDS}, private=True, winner_run=winner_run)
+    require_own_words(facts)
+    return facts

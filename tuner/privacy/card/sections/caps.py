@@ -1,0 +1,66 @@
+"""The caps of the records that train and of those that validate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tuner.privacy.card.curve import claim_curve
+from tuner.privacy.card.sections.section import CardSection, Field, Subject
+from tuner.privacy.card.text import curve_text
+from tuner.privacy.ledger.state import PoolState
+
+__all__ = ["TRAINING_CAP", "VALIDATION_CAP"]
+
+_FIELDS = {
+    "label": Field("what it is"),
+    "protects": Field("what it protects"),
+    "epsilon": Field("ε, the cap"),
+    "delta": Field("δ"),
+    "mechanism": Field("mechanism"),
+    "noise": Field("standard deviation of the noise of a score, in right answers"),
+    "filter": Field("what may be done (rates, noise in units of the clipping norm, steps)"),
+    "epsilon_at_cap": Field("ε of all that may be done"),
+    "discretisation_error": Field("how far that may lie above the true ε, by the accountant's grid (estimate)"),
+    "joint": Field("both caps together"),
+    "curve": Field("the same at other δ", curve_text),
+}
+
+
+def _cap(pool: PoolState, claim: tuple[float, float], protects: str) -> dict[str, Any]:
+    filter, delta = pool.filter, claim[1]
+    return {
+        "label": filter.label,
+        "protects": protects,
+        "epsilon": claim[0],
+        "delta": delta,
+        "mechanism": "Poisson-sampled Gaussian, one a step",
+        "filter": filter.body(),
+        "epsilon_at_cap": filter.claim(delta),
+        "discretisation_error": filter.discretisation_error(delta),
+        "curve": claim_curve(filter, delta),
+    }
+
+
+def _training(subject: Subject) -> dict[str, Any]:
+    found = subject.search
+    return _cap(found.training, (found.epsilon, found.delta), subject.unit.training)
+
+
+def _validation(subject: Subject) -> dict[str, Any] | None:
+    found = subject.search
+    if found.validation is None or found.validation_claim is None:
+        return None
+    return {
+        **_cap(found.validation, found.validation_claim, subject.unit.validating),
+        "mechanism": f"Gaussian, one a released score: {subject.unit.score}, which one {found.unit} moves by at most "
+        "1, plus noise",
+        "noise": sorted({mechanism.noise_multiplier for mechanism in found.validation.filter.mechanisms}),
+        "joint": "disjoint splits that move no other record: for any record the larger of the two caps holds, not "
+        "their sum",
+    }
+
+
+TRAINING_CAP = CardSection(name="training_cap", title="The cap for records that train", value=_training, fields=_FIELDS)
+VALIDATION_CAP = CardSection(
+    name="validation_cap", title="The cap for records that validate", value=_validation, fields=_FIELDS
+)

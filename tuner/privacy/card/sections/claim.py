@@ -1,0 +1,89 @@
+"""The claim: (ε, δ), for whom and for what."""
+
+from __future__ import annotations
+
+from math import exp
+from typing import Any
+
+from tuner.privacy.accountant.filters import Sealed
+from tuner.privacy.card.sections.section import CardSection, Field, Subject
+from tuner.privacy.card.text import plain
+from tuner.privacy.card.wording import MODES, UNITS
+from tuner.privacy.ledger.state import SearchState
+
+__all__ = ["CLAIM"]
+
+_WHOLE = "guaranteed: the claim"
+_MODES = {mode.name: mode.label for mode in MODES.values()}
+_ADJACENCIES = {unit.adjacency: unit.adjacency_label for unit in UNITS.values()}
+
+
+def _value(subject: Subject) -> dict[str, Any]:
+    found, mode, unit = subject.search, subject.mode, subject.unit
+    protected = found.validation is not None
+    claim = {"epsilon": found.epsilon, "delta": found.delta}
+    single = {"epsilon": subject.single_run_epsilon, "delta": found.delta}
+    if mode.tuned_elsewhere:
+        tuning = {"epsilon": 0.0, "delta": 0.0, "status": "assumed: searched on records declared public"}
+        model = {**claim, "status": _WHOLE}
+    else:
+        tuning = {**claim, "status": "guaranteed: part of the claim, not on top of it"}
+        model = {
+            **single,
+            "status": "NOT a guarantee: the model was chosen among others; see the exported trial",
+        }
+    also = f" {unit.protected_too}" if protected else ""
+    return {
+        "statement": f"({found.epsilon!r}, {found.delta!r})-differential privacy for the {unit.protected}{also}, for "
+        f"{mode.covers}",
+        "search": found.search,
+        "dataset": found.dataset,
+        **claim,
+        "covers": {"model": True, "tuning": True, "validation": protected, "test": False, "earlier_searches": False},
+        "model_and_tuning": {**claim, "status": _WHOLE},
+        "tuning_alone": tuning,
+        "model_alone": model,
+        "unit": unit.either if protected else unit.training,
+        "adjacency": unit.adjacency,
+        "mode": mode.name,
+        "law_of_the_number_of_runs": _law(found),
+        "views": {"release": "covered", "analyst": "covered", "operator": "not covered: trusted"},
+        "accounting": subject.filter.accounting,
+    }
+
+
+def _law(found: SearchState) -> str | dict[str, Any]:
+    sealed = found.filter
+    if not isinstance(sealed, Sealed):
+        return "not applicable: the number of trials is open and charged"
+    tail = sealed.law.tail(sealed.at_most)
+    return {
+        **sealed.law.body(),
+        "at_most": sealed.at_most,
+        "probability_of_more": tail,
+        "delta_of_truncation": (1 + exp(min(found.epsilon, 700.0))) * tail,
+    }
+
+
+CLAIM = CardSection(
+    name="claim",
+    title="The claim in full",
+    value=_value,
+    fields={
+        "statement": None,  # the first line of the page
+        "search": Field("search"),
+        "dataset": Field("data set"),
+        "epsilon": Field("ε, the cap"),
+        "delta": Field("δ"),
+        "model_and_tuning": Field("the model and its tuning together"),
+        "tuning_alone": Field("the tuning"),
+        "model_alone": Field("the model, as if it had not been tuned"),
+        "unit": Field("unit of protection"),
+        "adjacency": Field("data sets that must look alike", lambda name: _ADJACENCIES.get(name, plain(name))),
+        "covers": Field("what the guarantee covers"),
+        "views": Field("who is covered by it when they look (analysts see what is shown, the operator everything)"),
+        "mode": Field("how trials are charged", lambda name: _MODES.get(name, plain(name))),
+        "law_of_the_number_of_runs": Field("hidden random number of trials (a way to pay less)"),
+        "accounting": Field("how ε is computed"),
+    },
+)

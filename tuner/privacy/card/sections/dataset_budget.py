@@ -1,0 +1,85 @@
+"""The budget of the data set, to which all searches on it add up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tuner.privacy.card.sections.section import CardSection, Field, Subject
+from tuner.privacy.card.text import other_searches_text, splits_text
+from tuner.privacy.ledger.entries import canonical
+from tuner.privacy.ledger.history import within_cap
+from tuner.privacy.ledger.odometer import read_dataset
+from tuner.privacy.ledger.state import DatasetState
+
+__all__ = ["DATASET_BUDGET"]
+
+
+def _value(subject: Subject) -> dict[str, Any]:
+    state, search = subject.state, subject.search
+    cap, share, by_user = state.cap, state.grants.get(search.user), state.committed_by(search.user)
+    spent = read_dataset(state)
+    return {
+        "dataset": state.dataset,
+        "rule": _rule(state),
+        "cap": {"epsilon": cap.epsilon, "delta": cap.delta, "order": cap.order} if cap else None,
+        "committed_epsilon": state.committed_epsilon,
+        "committed_delta": state.committed_delta,
+        "within_cap": within_cap(state),
+        "user": search.user,
+        "share": {"epsilon": share.epsilon, "delta": share.delta} if share else None,
+        "committed_by_user": {"epsilon": by_user[0], "delta": by_user[1]},
+        "label": "committed = sum of the searches' caps, a guarantee for all of them together, for records that "
+        "trained in each, or validated where that is protected: what validated without noise was scored outside any "
+        "guarantee; spent = ODOMETER, not one",
+        "validation_splits": sorted(
+            {canonical(other.details.get("split")) for other in state.searches if other.counts}
+        ),
+        "epsilon_spent": spent.epsilon,
+        "odometer_delta": spent.delta,
+        "other_searches": [
+            {
+                "search": other.search,
+                "epsilon": other.epsilon,
+                "delta": other.delta,
+                "counts": other.counts,
+                "leased_steps": None if other.charged_whole else other.leased_steps,
+                "opened": "earlier" if other.opened_seq < search.opened_seq else "later",
+            }
+            for other in state.searches
+            if other.search != search.search
+        ],
+    }
+
+
+def _rule(state: DatasetState) -> str:
+    if state.cap is None:
+        return "none: its owner has set no cap; the searches' (ε, δ) add up"
+    if state.cap.order is None:
+        return "the sum of the searches' (ε, δ) stays within the cap"
+    return (
+        f"either the sum of the searches' (ε, δ), or their Rényi divergence of order {state.cap.order:g}, stays within "
+        "the cap, each rule with half of its δ"
+    )
+
+
+DATASET_BUDGET = CardSection(
+    name="dataset_budget",
+    title="The budget of the data set",
+    value=_value,
+    fields={
+        "dataset": Field("data set"),
+        "rule": Field("rule by which searches add up"),
+        "cap": Field("cap that its owner has set"),
+        "committed_epsilon": Field("ε committed"),
+        "committed_delta": Field("δ committed"),
+        "within_cap": Field("within the cap"),
+        "user": Field("who ran this search"),
+        "share": Field("share of that user"),
+        "committed_by_user": Field("committed by that user"),
+        "label": Field("what committed and spent mean"),
+        "validation_splits": Field("validation splits used", splits_text),
+        "epsilon_spent": Field("ε spent by all searches"),
+        "odometer_delta": Field("at δ"),
+        "other_searches": Field("other searches", other_searches_text),
+    },
+)

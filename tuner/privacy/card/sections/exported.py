@@ -1,0 +1,95 @@
+"""The exported model: its files, its own trial, its configuration and the versions that made it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tuner.errors import VerificationError
+from tuner.privacy.card.sections.section import CardSection, Field, Subject
+from tuner.privacy.card.text import settings_text
+
+__all__ = ["CONFIGURATION", "EXPORTED_FILES", "VERSIONS", "WINNER"]
+
+_SEALED_WINNER = "winner"
+"""The id of the winner of a sealed search: an id of its own would tell of the other runs."""
+_RATE_TOLERANCE = 1e-6
+
+EXPORTED_FILES = CardSection(
+    name="exported_files", title="The exported files", value=lambda subject: dict(subject.facts.files)
+)
+VERSIONS = CardSection(name="versions", title="Versions", value=lambda subject: dict(subject.facts.versions))
+
+
+def _winner(subject: Subject) -> dict[str, Any]:
+    mechanism, steps = subject.winner
+    return {
+        "label": subject.mode.winner,
+        "trial": _SEALED_WINNER if subject.search.charged_whole else subject.facts.winner,
+        "sample_rate": mechanism.sample_rate,
+        "noise_multiplier": mechanism.noise_multiplier,
+        "steps": steps,
+        "single_run_epsilon": subject.single_run_epsilon,
+        "at_delta": subject.search.delta,
+    }
+
+
+WINNER = CardSection(
+    name="winner",
+    title="The exported trial by itself",
+    value=_winner,
+    fields={
+        "label": Field("what it is"),
+        "trial": Field("trial"),
+        "sample_rate": Field("sample rate (chance of each unit to be in a batch)"),
+        "noise_multiplier": Field("noise multiplier (standard deviation of the noise, in units of the clipping norm)"),
+        "steps": Field("steps charged to it"),
+        "single_run_epsilon": Field("ε of these steps"),
+        "at_delta": Field("at δ"),
+    },
+)
+
+
+def _configuration(subject: Subject) -> dict[str, Any]:
+    details, facts = subject.search.details, subject.facts
+    return {
+        "method": details.get("method"),
+        "model": details.get("model"),
+        "batch_size_expected": _expected_batch(subject),
+        "max_grad_norm": facts.max_grad_norm,
+        "parameters": dict(facts.parameters),
+        "sampler": facts.sampler,
+        "pruner": facts.pruner,
+    }
+
+
+def _expected_batch(subject: Subject) -> int:
+    """Return the batch size that follows from the charged sample rate and the public size.
+
+    Raises:
+        VerificationError: it is not a whole number, so that the public size is not that of the rate.
+    """
+    rate, size = subject.winner[0].sample_rate, subject.facts.public_size
+    batch = round(rate * size)
+    if batch < 1 or abs(rate * size - batch) > _RATE_TOLERANCE * batch:
+        raise VerificationError(
+            "card-public-size",
+            f"`records.public_size` of a privacy card is {size}, but the charged sample rate {rate!r} times that is "
+            "not a whole batch. Give the size that the rate was computed with.",
+        )
+    return batch
+
+
+CONFIGURATION = CardSection(
+    name="configuration",
+    title="Configuration",
+    value=_configuration,
+    fields={
+        "method": Field("training method"),
+        "model": Field("model"),
+        "batch_size_expected": Field("expected batch size"),
+        "max_grad_norm": Field("clipping norm C (the most that one unit can move a sum of gradients)"),
+        "parameters": Field("hyper-parameters of the exported trial", settings_text),
+        "sampler": Field("sampler (chooses what to try)"),
+        "pruner": Field("pruner (ends trials early)"),
+    },
+)

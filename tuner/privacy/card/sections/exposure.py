@@ -1,0 +1,78 @@
+"""Who holds the records, what is shown and kept, and every access to the records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tuner.privacy.card.sections.section import CardSection, Field, Subject
+
+__all__ = ["DATA_ACCESSES", "KEPT", "PUBLIC_SEARCH", "RELEASED", "SETTING"]
+
+SETTING = CardSection(
+    name="setting",
+    title="Who holds the records",
+    value=lambda _: "central: a trusted operator holds the records; analysts and the release's readers see outputs",
+)
+RELEASED = CardSection(name="released", title="What is shown", value=lambda subject: subject.mode.released)
+KEPT = CardSection(
+    name="kept_from_analysts", title="What is kept from analysts", value=lambda subject: subject.mode.kept
+)
+
+
+def _data_accesses(subject: Subject) -> dict[str, Any]:
+    found = subject.search
+    others = [other for other in subject.state.searches if other.search != found.search and other.counts]
+    return {
+        "this_search": subject.mode.access,
+        "scores": "validation records: each released score was charged before it was drawn"
+        if found.validation is not None
+        else "validation records: scored as often as the search likes, outside the guarantee",
+        "earlier_searches": [other.search for other in others if other.opened_seq < found.opened_seq],
+        "later_searches": [other.search for other in others if other.opened_seq > found.opened_seq],
+        "label": "another search on these records has a claim of its own, and the budget of the data set adds them up; "
+        "uses of the records outside this ledger are not known to it",
+    }
+
+
+DATA_ACCESSES = CardSection(
+    name="data_accesses",
+    title="Every access to the records",
+    value=_data_accesses,
+    fields={
+        "this_search": Field("this search"),
+        "scores": Field("scores"),
+        "earlier_searches": Field("earlier searches"),
+        "later_searches": Field("later searches"),
+        "label": Field("note"),
+    },
+)
+
+
+def _public_search(subject: Subject) -> dict[str, Any] | None:
+    declared = subject.search.details.get("public_search")
+    if not declared:
+        return None
+    return {
+        **dict(declared),
+        "epsilon": 0.0,
+        "label": "ASSUMED, not proved: whoever wrote the experiment file declares these records public; then a search "
+        "on them costs nothing",
+    }
+
+
+PUBLIC_SEARCH = CardSection(
+    name="public_search",
+    title="What was searched on public records",
+    value=_public_search,
+    fields={
+        "label": Field("what it rests on"),
+        "dataset": Field("data set, declared public"),
+        "path": Field("file"),
+        "sweep": Field("search"),
+        "trials": Field("trials"),
+        "sampler": Field("sampler"),
+        "pruner": Field("pruner"),
+        "declared_by": Field("declared public by"),
+        "epsilon": Field("ε that it cost"),
+    },
+)

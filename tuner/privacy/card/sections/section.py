@@ -1,0 +1,127 @@
+"""One section of a privacy card: its value, and how the page shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from tuner.errors import VerificationError
+from tuner.privacy.accountant.filters import Filter, Sealed
+from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.accountant.pld import epsilon
+from tuner.privacy.card.own_words import CardFacts
+from tuner.privacy.card.text import detail, plain, words
+from tuner.privacy.card.wording import UNITS, ModeWords, UnitWords, mode_words
+from tuner.privacy.ledger.state import DatasetState, SearchState
+
+__all__ = ["CardSection", "Field", "Subject"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What a card is about.
+
+    Attributes:
+        state: the data set when the card is made.
+        search: the search.
+        facts: the operator's own words.
+    """
+
+    state: DatasetState
+    search: SearchState
+    facts: CardFacts
+
+    @property
+    def mode(self) -> ModeWords:
+        """The words of the search's mode."""
+        return mode_words(self.search)
+
+    @property
+    def unit(self) -> UnitWords:
+        """The words of the search's unit of protection."""
+        return UNITS[self.search.unit]
+
+    @property
+    def filter(self) -> Filter:
+        """The training filter."""
+        return self.search.filter
+
+    @cached_property
+    def winner(self) -> tuple[SampledGaussian, int]:
+        """The winner's mechanism and the steps charged to it.
+
+        Raises:
+            VerificationError: the ledger has no such run.
+        """
+        found, name = self.search, self.search.search
+        if isinstance(found.filter, Sealed):
+            if not found.begun:
+                raise _not_charged(f"The sealed search {name!r} never began, so none of its runs was charged.")
+            run = self.facts.winner_run
+            if run is None or not _may_make(found.filter, run):
+                raise _not_charged(f"The search {name!r} may not make the run {run!r}.")
+            return run
+        trial = found.trials.get(self.facts.winner)
+        if trial is None or not trial.leased or trial.mechanism is None:
+            raise _not_charged(f"Trial {self.facts.winner!r} of the search {name!r} has no charged steps.")
+        return trial.mechanism, trial.leased
+
+    @cached_property
+    def single_run_epsilon(self) -> float:
+        """ε of the winner's steps alone."""
+        return epsilon(*self.winner, self.search.delta)
+
+
+def _may_make(filter: Sealed, run: tuple[SampledGaussian, int]) -> bool:
+    """Whether a run was charged: the ledger has the longest of each mechanism, which pays for shorter ones."""
+    return any(run[0] == mechanism and 1 <= run[1] <= most for mechanism, most in filter.runs)
+
+
+def _not_charged(said: str) -> VerificationError:
+    return VerificationError("card-run-not-charged", f"{said} Only a charged run gets a privacy card.")
+
+
+@dataclass(frozen=True)
+class Field:
+    """How the page shows one field.
+
+    Attributes:
+        label: the field in words, with its unit.
+        show: the value in words.
+    """
+
+    label: str
+    show: Callable[[Any], str] = detail
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardSection:
+    """One section of a card.
+
+    Attributes:
+        name: key in the JSON file.
+        title: heading on the page.
+        value: the section's JSON value.
+        fields: by key, in the order of the page; None for a field that the page shows elsewhere. Other keys follow
+            under their own names.
+        row: one line of the page for one item of a list.
+    """
+
+    name: str
+    title: str
+    value: Callable[[Subject], Any]
+    fields: Mapping[str, Field | None] = field(default_factory=dict)
+    row: Callable[[Any], str] = plain
+
+    def lines(self, value: Any) -> list[str]:  # noqa: ANN401 - any JSON value
+        """Return the section as lines of Markdown."""
+        if isinstance(value, list):
+            return [f"- {self.row(item)}" for item in value] or ["none"]
+        if not isinstance(value, Mapping):
+            return [plain(value)]
+        # The order is that of the fields: a card that was read has another order than one that was made.
+        keys = [*(key for key in self.fields if key in value), *sorted(value.keys() - self.fields.keys())]
+        shown = ((self.fields.get(key, Field(words(key))), value[key]) for key in keys)
+        return [f"- {field.label}: {field.show(item)}" for field, item in shown if field is not None]

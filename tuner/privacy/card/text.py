@@ -1,0 +1,131 @@
+"""Values of a privacy card in words and figures."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = [
+    "counted",
+    "curve_text",
+    "detail",
+    "epsilon_and_delta",
+    "number",
+    "odds_factor",
+    "other_searches_text",
+    "percent",
+    "plain",
+    "rounded_up",
+    "settings_text",
+    "split_text",
+    "splits_text",
+    "words",
+]
+
+_INERT = str.maketrans({sign: f"&#{ord(sign)};" for sign in "<>[]`*|"})
+"""Signs that would turn a name into a link, a tag or a table cell."""
+_GREEK = {"epsilon": "ε", "delta": "δ"}
+
+
+def plain(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    """Return a value on one line, without markup."""
+    if value is None or value in ([], {}):
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{words(key)} {plain(value[key])}" for key in sorted(value))
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(plain(item) for item in value)
+    return " ".join(value.split()).translate(_INERT) if isinstance(value, str) else repr(value)
+
+
+def words(name: str) -> str:
+    """Return a field's name as words, for a field without a label."""
+    return name.replace("_", " ")
+
+
+def number(value: float) -> str:
+    """Return all digits of a number, without the `.0` of a whole one."""
+    return repr(value).removesuffix(".0")
+
+
+def rounded_up(value: float, digits: int = 4) -> str:
+    """Return a number rounded up to significant digits, so that it never reads as less than it is."""
+    if not (isinstance(value, float) and math.isfinite(value) and value > 0):
+        return number(value)
+    near = float(f"{value:.{digits}g}")
+    if near < value:
+        near = float(f"{near + 10.0 ** (math.floor(math.log10(value)) - digits + 1):.{digits}g}")
+    return f"{near:.{digits}g}"
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage, rounded up; the small part taken off is the rounding of doubles."""
+    return f"{math.ceil(min(share, 1.0) * 10_000 - 1e-9) / 100:.2f} %"
+
+
+def odds_factor(epsilon: float) -> str:
+    """Return e^ε, rounded up."""
+    if epsilon > 12:
+        return "more than 100000"
+    found = math.exp(epsilon)
+    return rounded_up(found, 3) if found < 100 else str(math.ceil(found))
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number of things: "1 step", "2 steps"."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def epsilon_and_delta(epsilon: float, delta: float) -> str:
+    """Return both numbers, named, with all their digits."""
+    return f"ε = {number(epsilon)}, δ = {number(delta)}"
+
+
+def detail(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    """Return a field's value on one line of the details, with all its digits."""
+    if isinstance(value, Mapping) and value:
+        return ", ".join(f"{_GREEK.get(key, words(key))} = {plain(value[key])}" for key in sorted(value))
+    if isinstance(value, list) and value:
+        return "; ".join(plain(item) for item in value)
+    return plain(value)
+
+
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """Return settings whose names are the user's, shown as they are."""
+    return ", ".join(f"{name} = {plain(settings[name])}" for name in sorted(settings)) or "none"
+
+
+def curve_text(curve: Sequence[Mapping[str, float]]) -> str:
+    """Return the pairs of a curve."""
+    return "; ".join(f"ε = {plain(row['epsilon'])} at δ = {plain(row['delta'])}" for row in curve) or "none"
+
+
+def split_text(split: str) -> str:
+    """Return a validation split, which a card has as the ledger's canonical JSON."""
+    found = json.loads(split)
+    if not isinstance(found, Mapping):
+        return "not recorded" if found is None else plain(found)
+    return ", ".join(f"{words(key)} {plain(found[key])}" for key in sorted(found, key=lambda key: (key != "set", key)))
+
+
+def splits_text(splits: Sequence[str]) -> str:
+    """Return all validation splits of a data set."""
+    return "; ".join(split_text(split) for split in splits) or "none"
+
+
+def other_searches_text(searches: Sequence[Mapping[str, Any]]) -> str:
+    """Return the other searches of a data set."""
+    return "; ".join(_other_search(search) for search in searches) or "none"
+
+
+def _other_search(search: Mapping[str, Any]) -> str:
+    steps = search["leased_steps"]
+    charged = "sealed" if steps is None else f"{counted(steps, 'step')} charged"
+    return (
+        f"{plain(search['search'])} (opened {plain(search['opened'])}, cap ε = {plain(search['epsilon'])}, "
+        f"δ = {plain(search['delta'])}, {charged})"
+    )

@@ -1,0 +1,192 @@
+"""The claims of a card, recomputed from the entries' plain bodies by accountants that did not write them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf, isfinite, log, sqrt
+from typing import Any
+
+from tuner.privacy.verify.accountant.bounds import (
+    EpsilonRange,
+    TooLargeError,
+    epsilon_ranges,
+    epsilon_ranges_of_steps,
+    judge,
+    within,
+)
+from tuner.privacy.verify.accountant.entries_recount import Counted, may_make, recount
+from tuner.privacy.verify.differences import short
+from tuner.privacy.verify.report import Check, not_judged
+
+__all__ = ["second_opinion"]
+
+_TOLERANCE = 1e-9
+_PRV_POINTS = 8_000_000
+"""Largest grid of Opacus' PRV accountant: about a gigabyte."""
+
+
+def second_opinion(
+    card: Mapping[str, Any], entries: Sequence[tuple[str, Mapping[str, Any]]], search: str
+) -> Iterator[Check]:
+    """Recompute every claim of a card.
+
+    Args:
+        card: the parsed card.
+        entries: (kind, body) of the data set's entries up to the one that the card names.
+        search: name of the card's search.
+
+    Yields:
+        One check for each claim.
+
+    Raises:
+        KeyError: the card or an entry lacks a field.
+        ValueError: a value is out of range.
+    """
+    searches, epsilon_sum, delta_sum = recount(entries)
+    found = searches[search]
+    yield _total(card["dataset_budget"], (float(epsilon_sum), float(delta_sum)))
+    caps = {"training": card["training_cap"], "validation": card["validation_cap"]}
+    caps = {name: cap for name, cap in caps.items() if cap is not None}
+    yield Check(
+        "every pool is on the card",
+        ok=list(caps) == list(found.filters),
+        detail=f"the card has a cap for {', '.join(caps)}; the ledger has one for {', '.join(found.filters)}",
+    )
+    for name, cap in caps.items():
+        yield _kept(name, cap, found, card["claim"])
+        yield from _recomputed(name, cap, found.filters[name])
+    yield from _single_runs(card, found)
+    training = found.filters["training"]
+    if training["kind"] == "total_steps":
+        yield _prv(training, caps["training"]["delta"], caps["training"]["epsilon_at_cap"])
+
+
+def _total(budget: Mapping[str, Any], counted: tuple[float, float]) -> Check:
+    said = (budget["committed_epsilon"], budget["committed_delta"])
+    return Check(
+        "data set's total, recounted",
+        ok=said == counted,
+        detail=f"the card says ε = {short(said[0])}, δ = {short(said[1])}; counted again it is "
+        f"ε = {short(counted[0])}, δ = {short(counted[1])}",
+        exact=f"{said!r} on the card, {counted!r} counted",
+    )
+
+
+def _kept(name: str, cap: Mapping[str, Any], found: Counted, claim: Mapping[str, Any]) -> Check:
+    """Whether the cap covers what may be done, the claim covers the cap, and what was charged is within it."""
+    body = found.filters[name]
+    kept = within(body, found.steps(name))
+    holds = cap["epsilon_at_cap"] <= cap["epsilon"] <= claim["epsilon"] and cap["delta"] <= claim["delta"]
+    once = found.begun == (1 if body["kind"] == "sealed" else 0)
+    begun = f"; the search was charged as a whole {found.begun} times" if found.begun or not once else ""
+    costs = (cap["epsilon_at_cap"], cap["epsilon"], claim["epsilon"])
+    charged = kept.why.replace("steps", "scores") if name == "validation" else kept.why
+    text = "what may be done costs ε = {}, the cap is {} and the claim {}; " + charged + begun
+    return Check(
+        f"cap of {name}",
+        ok=bool(kept.ok) and holds and once,
+        detail=text.format(*map(short if holds else repr, costs)),
+        exact=text.format(*map(repr, costs)),
+    )
+
+
+def _recomputed(name: str, cap: Mapping[str, Any], body: Mapping[str, Any]) -> Iterator[Check]:
+    """ε at the cap, and at every δ of the curve."""
+    check_name = f"independent accountant, cap of {name}"
+    rows = [(float(row["delta"]), float(row["epsilon"])) for row in cap["curve"]]
+    try:
+        at_cap, *others = epsilon_ranges(body, [cap["delta"], *(delta for delta, _ in rows)])
+    except (TooLargeError, ArithmeticError) as error:
+        yield _unknown(check_name, error)
+        return
+    yield _judged(check_name, cap["epsilon_at_cap"], at_cap)
+    check_name = f"independent accountant, curve of {name}"
+    checks = [(delta, _judged(check_name, value, near)) for (delta, value), near in zip(rows, others, strict=True)]
+    bad = [(delta, check) for delta, check in checks if not check.ok]
+    if not bad:
+        yield Check(check_name, ok=True, detail=f"{len(rows)} pairs confirmed")
+        return
+    delta, first = bad[0]
+    at = f"{len(bad)} of {len(rows)} pairs, first at δ = {short(delta)}"
+    ok = False if any(check.ok is False for _, check in bad) else None
+    yield Check(check_name, ok=ok, detail=f"{at}: {first.detail}", exact=f"{at}: {first.exact}")
+
+
+def _single_runs(card: Mapping[str, Any], found: Counted) -> Iterator[Check]:
+    """The winner's run by itself, and what was spent: neither is a guarantee, and both must be true as numbers."""
+    delta, winner, body = card["claim"]["delta"], card["winner"], found.filters["training"]
+    run = (winner["sample_rate"], winner["noise_multiplier"], winner["steps"])
+    if body["kind"] == "sealed":
+        made = may_make(body, run)
+        detail = "a run of the search, or a shorter one" if made else "the search may not make this run"
+        yield Check("exported run was charged", ok=made, detail=detail)
+    yield _steps("independent accountant, one run", winner["single_run_epsilon"], [run], delta)
+    if body["kind"] in {"total_steps", "coupon_book"}:
+        # Bounded by the claim in the ledger's entry: the card's own may have been changed.
+        spent, most = card["spent"]["epsilon_spent"], float(found.epsilon)
+        yield _steps("independent accountant, spent", spent, found.steps("training"), delta, most=most)
+
+
+def _steps(
+    name: str, claimed: float, steps: Sequence[tuple[float, float, int]], delta: float, *, most: float = inf
+) -> Check:
+    """Check one claim for fixed steps; `most` is another bound of them."""
+    try:
+        (found,) = epsilon_ranges_of_steps(steps, [delta])
+    except (TooLargeError, ArithmeticError) as error:
+        return _unknown(name, error)
+    return _judged(name, claimed, EpsilonRange(min(found.low, most), min(found.high, most), found.ceiling, found.how))
+
+
+def _unknown(name: str, error: TooLargeError | ArithmeticError) -> Check:
+    if isinstance(error, ArithmeticError):
+        return Check(name, ok=None, detail=not_judged(error))
+    return Check(name, ok=None, detail=f"not confirmed independently: {error}")
+
+
+def _judged(name: str, claimed: float, found: EpsilonRange) -> Check:
+    verdict = judge(claimed, found)
+    lead = "not confirmed independently: " if verdict.ok is None else ""
+    said = short(claimed) if verdict.ok else repr(claimed)
+    between = f"between {short(found.low)} and {short(found.high)}"
+    return Check(
+        name,
+        ok=verdict.ok,
+        detail=f"{lead}the card says ε = {said}; recomputed it is {between} ({found.how})",
+        exact=verdict.why,
+    )
+
+
+def _prv(body: Mapping[str, Any], delta: float, claimed: float) -> Check:
+    """Check against the lower estimate of another library, where it fits into memory."""
+    name, rate, noise, steps = "not below Opacus' PRV", body["sample_rate"], body["noise_multiplier"], body["step_cap"]
+    error = max(min(0.01, claimed / 20), 1e-4)
+    mesh = error / sqrt(steps * log(12e3 / delta) / 2)
+    try:
+        (far,) = epsilon_ranges_of_steps([(rate, noise, steps)], [max(delta * 1e-3, 1e-10)])
+    except (TooLargeError, ArithmeticError) as failure:
+        return _unknown(name, failure)
+    points = 2 * (far.high + 3) / mesh
+    if not points <= _PRV_POINTS:
+        return Check(name, ok=True, detail=f"not run: its grid would have {points:.1e} points")
+    try:
+        from opacus.accountants import PRVAccountant
+    except ImportError:
+        return Check(name, ok=True, detail="not run: opacus is not installed")
+    accountant: Any = PRVAccountant()
+    accountant.history = [(noise, rate, steps)]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            discrete = accountant._get_dprv(eps_error=error, delta_error=delta / 1000)
+            lower, _, _ = discrete.compute_epsilon(delta, delta / 1000, error)
+    except (RuntimeError, ValueError, ArithmeticError, MemoryError) as failure:
+        return Check(name, ok=True, detail=f"not run: Opacus failed ({failure})")
+    lower = float(lower) if isfinite(float(lower)) else -inf
+    return Check(
+        name,
+        ok=claimed >= lower - _TOLERANCE,
+        detail=f"the card says ε = {short(claimed)}; Opacus' PRV accountant says at least {short(lower)}",
+        exact=f"claimed {claimed!r}, PRV says at least {lower!r}",
+    )
