@@ -16,6 +16,7 @@ from sweep_fakes import METRIC, RUNGS, STEPS, MemoryLedger
 from search_spaces.domains import Scalar, Suggest
 from tuner.executors.base import act
 from tuner.study.driver import StudyDriver
+from tuner.study.protocols import StudyPruner, StudySampler
 from tuner.study.pruners.make import make_pruner
 from tuner.study.samplers.make import make_sampler
 from tuner.study.types import Suggestion, TrialShape
@@ -31,9 +32,10 @@ class Line:
         return {"radius": suggest.uniform("radius", 0.0, 100.0, log=False)}
 
 
-class Radii(RandomSampler):
+class Radii(RandomSampler, StudySampler):
     """Proposes these in turn, and says what it is told to say."""
 
+    wants_left = True
     left: float | None = None
 
     def __init__(self, *radii: float) -> None:
@@ -46,6 +48,9 @@ class Radii(RandomSampler):
     def sample_independent(self, study, trial, param_name, param_distribution):  # noqa: ANN001, ANN201 - Optuna's
         self.lefts.append(self.left)
         return self.radii[trial.number % len(self.radii)]
+
+    def tell_left(self, left: float | None) -> None:
+        self.left = left
 
     def waits(self, study: Study) -> bool:
         return self.waiting
@@ -60,7 +65,7 @@ class Radii(RandomSampler):
         return self.order[0], 0.875
 
 
-class Above(BasePruner):
+class Above(BasePruner, StudyPruner):
     """Excludes what lies above a bound, whenever it is asked."""
 
     def __init__(self, bound: float = 50.0) -> None:
