@@ -423,6 +423,42 @@ _PLATFORM: dict[str, str] = {
         "The exported experiment.yaml names the ledger of the card and cannot be read. Name the ledger with --ledger."
     ),
     # executors and records
+    "first-trials-failed": (
+        "The first trials of the search all failed, so the search stopped instead of spending more. The tracebacks "
+        "are in operator.log in the sweep's folder. Fix the cause, then resume."
+    ),
+    "resources-too-large": (
+        "One trial asks for more CPUs or GPUs than this machine has. Ask for less under `resources`, or name a cluster "
+        "with --address."
+    ),
+    "ray-failed": "Ray Tune stopped with an error of its own. What was charged stays charged. Resume the sweep.",
+    "spool-busy": (
+        "A sweep's records have one writer, and another process writes them now. Wait for that sweep to end, or stop "
+        "it with `tune stop`."
+    ),
+    "spool-damaged": (
+        "A record of the sweep was changed on disk, so its checksum does not hold. The records before it are safe. "
+        "Restore the file, or delete the damaged line and run `tune sync` again."
+    ),
+    "spool-unwritable": (
+        "Every record of a sweep must be on the disk before the sweep continues, and the disk refused one. Free space "
+        "or fix the disk, then resume; nothing recorded is lost."
+    ),
+    "records-not-found": "The folder holds no records of a sweep. Give the folder of a sweep that was started.",
+    "records-being-sent": (
+        "Another process is sending the records of this sweep to MLflow. Let it finish; nothing is lost."
+    ),
+    "tracking-unavailable": (
+        "MLflow cannot be reached or does not accept records now. They wait on the disk. Start the tracking server, "
+        "then run `tune sync`."
+    ),
+    "tracking-experiment-deleted": (
+        "The MLflow experiment was deleted, and MLflow keeps its name. Restore it with `mlflow experiments restore`, "
+        "or choose another name in `tracking.experiment`."
+    ),
+    "artifact-missing": (
+        "A file that was recorded as an artifact was deleted before it was sent to MLflow. The other records are sent."
+    ),
 }
 
 EXPLANATIONS: dict[str, str] = {**_PLATFORM, **trainables.errors.EXPLANATIONS, **search_spaces.errors.EXPLANATIONS}

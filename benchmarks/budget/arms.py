@@ -16,7 +16,8 @@ from trainables.charge import NoCharge
 from trainables.data import DatasetRequest, Splits
 from trainables.rungs import checkpoint_path
 from trainables.training import PrivateTraining
-from tuner.executors import local
+from tuner.executors.base import TrialSetup
+from tuner.executors.local import LocalExecutor
 from tuner.privacy.accountant.filters import Sealed
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.search_budget import SearchBudget
@@ -201,13 +202,13 @@ def _search(prepared: ReadySearch, run: Run, folder: Path, *, trials: int, charg
     def spec_for(suggestion: Suggestion) -> object:
         return _spec(prepared, run, dict(suggestion.parameters), suggestion.number)
 
-    stop = local.run(
-        driver,
-        spec_for,
-        (lambda _trial: NoCharge()) if budget is None else budget.charge_for,
+    setup = TrialSetup(
+        spec_for=spec_for,
+        charge_for=(lambda _trial: NoCharge()) if budget is None else budget.charge_for,
         folder=folder,
         make_training=partial(_training, prepared.request),
     )
+    stop = LocalExecutor().run(driver, setup)
     views = read_trials(study, mode="max", steps_planned=plan.steps_per_trial)
     best = best_trial(views, mode="max")
     if best is None or len(views) != trials:

@@ -83,12 +83,9 @@ def start_program(
 
 def install_draws(folder: Path) -> None:
     """Count the draws of all executors."""
-    from tuner.executors import local
-    from tuner.executors.ray import runner as ray_runner
+    from tuner.executors.base import TrialSetup
 
-    make_training = partial(counted_training, folder)
-    local.run = partial(local.run, make_training=make_training)
-    ray_runner.run = partial(ray_runner.run, make_training=make_training)
+    TrialSetup.training = lambda _: partial(counted_training, folder)  # type: ignore[method-assign]
 
 
 def install_jump(jump: Path) -> None:
@@ -121,13 +118,13 @@ def install_jump(jump: Path) -> None:
 
 def install_times(report: Path) -> None:
     """Time every write to the ledger, and the sweep; write the seconds when the program ends."""
-    from tuner.executors import local
+    from tuner.executors.local import LocalExecutor
     from tuner.privacy.ledger.ledger import Ledger
 
     seconds: dict[str, list[float]] = {"writes": [], "sweep": []}
     for name in ("open_search", "reserve", "reserve_together", "lease", "settle", "close_search", "begin_sealed"):
         setattr(Ledger, name, _timed(seconds["writes"], getattr(Ledger, name)))
-    local.run = _timed(seconds["sweep"], local.run)
+    LocalExecutor.run = _timed(seconds["sweep"], LocalExecutor.run)  # type: ignore[method-assign]
     atexit.register(lambda: report.write_text(json.dumps(seconds)))
 
 

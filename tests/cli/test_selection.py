@@ -77,10 +77,10 @@ def test_nothing_that_can_be_seen_tells_how_many_runs_there_were(
 
 
 def tag_of_the_count(tune: Tune) -> None:
-    from tuner.recorder.replay import attach, replay
+    from tuner.recorder.sync import attach, send_unsent
 
     attach(the_sweep(tune).root, (), tags={"runs": str(made(the_sweep(tune)))})
-    replay(the_sweep(tune).root)
+    send_unsent(the_sweep(tune).root)
 
 
 def count_in_the_status(tune: Tune) -> None:

@@ -1,4 +1,4 @@
-"""Puts the shared fakes on the path, of this process and of those it starts; one Ray for all tests."""
+"""Puts the shared fakes on the path of this process and its children, and shares one Ray among all tests."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [HERE, ROOT, os.environ.
 
 @pytest.fixture(scope="session")
 def ray_two_slots() -> Iterator[None]:
-    """One Ray of this machine, two CPUs, for every test that needs one: starting it takes seconds."""
+    """Start one Ray with two slots for every test that needs one, because starting it takes seconds."""
     import ray
 
+    from tuner.executors.base import ExecutorSettings
     from tuner.executors.ray.session import ray_session
 
-    with ray_session(address=None, cpus=1, gpus=0, concurrent_trials=2):
+    with ray_session(ExecutorSettings(concurrent_trials=2)):
         assert ray.is_initialized()
         yield

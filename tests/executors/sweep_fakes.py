@@ -1,4 +1,4 @@
-"""A tiny training, a ledger of one file and a space, to drive sweeps in milliseconds and across kills."""
+"""Fakes for sweeps that take milliseconds and survive kills: a training, a ledger in one file, and a space."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ import optuna
 from search_spaces.domains import Suggest
 from trainables.charge import Charge
 from tuner.errors import BudgetRefusedError, LedgerError
+from tuner.executors.base import ChargeFor, ExecutorSettings, TrialSetup
+from tuner.executors.local import LocalExecutor
+from tuner.executors.registry import make_executor
 from tuner.study.driver import StudyDriver
 from tuner.study.pruners.make import make_pruner
 from tuner.study.samplers.make import make_sampler
@@ -30,12 +33,12 @@ METRIC = "validation_accuracy"
 LEASE = 10
 UNIMODALITY = Unimodality(parameters=(Along("smoothing_radius"),), last_step=STEPS, tolerance=0.02)
 
-Entry: TypeAlias = tuple[str, str, int, int, float | None]
-"""What a fake ledger holds: kind, trial, steps, scores, sample rate."""
+LedgerLine: TypeAlias = tuple[str, str, int, int, float | None]
+"""One line of a fake ledger: kind, trial, steps, scores, sample rate."""
 
 
 class FakeSpace:
-    """Two numbers, a choice, and a number that only one of the choices has."""
+    """Space of two numbers, a choice, and a number that only one of the choices has."""
 
     def sample(self, suggest: Suggest) -> dict[str, object]:
         values: dict[str, object] = {
@@ -50,7 +53,7 @@ class FakeSpace:
 
 
 def score(parameters: Mapping[str, object], step: int) -> float:
-    """A learning curve: better near learning_rate 0.2 and radius 20; it rises, and falls at high rates."""
+    """Return a point of a learning curve, best near learning_rate 0.2 and radius 20; high rates fall at the end."""
     off = abs(math.log(float(parameters["learning_rate"]) / 0.2)) + abs(float(parameters["smoothing_radius"]) - 20) / 40
     speed = 10 + float(parameters["smoothing_radius"])
     fade = 1 - min(0.9, float(parameters["learning_rate"])) * step / STEPS
@@ -59,7 +62,7 @@ def score(parameters: Mapping[str, object], step: int) -> float:
 
 @dataclass(frozen=True)
 class FakeSpec:
-    """What a `FakeTraining` does, by trial number where it misbehaves."""
+    """Behaviour of a `FakeTraining`; faults are given by trial number."""
 
     number: int
     parameters: dict[str, object]
@@ -71,7 +74,7 @@ class FakeSpec:
 
 
 class FakeTraining:
-    """Implements what executors ask of `PrivateTraining`; every step it takes is one byte in the file `draws`."""
+    """Training as executors see it. Every step appends one byte to the file `draws`."""
 
     def __init__(self, spec: FakeSpec, charge: Charge) -> None:
         self.spec, self.charge = spec, charge
@@ -116,7 +119,7 @@ class FakeTraining:
 
 @dataclass(frozen=True)
 class Held:
-    """What a trial has reserved and not leased."""
+    """Steps and scores that a trial has reserved and not leased."""
 
     steps: int = 0
     releases: int = 0
@@ -124,9 +127,9 @@ class Held:
 
 @dataclass(frozen=True)
 class FileLedger:
-    """A ledger in one file of JSON lines: reserve, lease, release and settle as `tuner.privacy` has them.
+    """Ledger in one file of JSON lines, with the rules of `tuner.privacy` for reserve, lease, release and settle.
 
-    The cap is in units: a step costs as many as `prices` says of its sample rate, or one.
+    The cap counts units: a step costs the price of its sample rate in `prices`, or one.
     """
 
     path: str
@@ -141,29 +144,29 @@ class FileLedger:
 
     def reserve(self, trial: str, ask: Ask) -> None:
         if not self.fits(ask):
-            raise BudgetRefusedError("full")
+            raise BudgetRefusedError("cap-exceeded", "full")
         if trial in self.settled():
-            raise LedgerError(f"{trial} is settled")
+            raise LedgerError("trial-settled", f"{trial} is settled")
         before = self._rates()
         if before.get(trial, ask.sample_rate) != ask.sample_rate:
-            raise LedgerError(f"{trial} has one mechanism for its life")
+            raise LedgerError("mechanism-not-reserved", f"{trial} has another mechanism")
         self._write("reserve", trial, ask.steps, ask.releases, ask.sample_rate)
 
     def lease(self, trial: str, steps: int) -> None:
         if steps > self.outstanding().get(trial, Held()).steps:
-            raise BudgetRefusedError(f"{trial} has no reservation for {steps} steps")
+            raise BudgetRefusedError("not-reserved", f"{trial} has no reservation for {steps} steps")
         self._write("lease", trial, steps)
 
     def release(self, trial: str, count: int) -> None:
         if count > self.outstanding().get(trial, Held()).releases:
-            raise BudgetRefusedError(f"{trial} has no reservation for {count} scores")
+            raise BudgetRefusedError("not-reserved", f"{trial} has no reservation for {count} scores")
         self._write("release", trial, 0, count)
 
     def settle(self, trial: str, steps_taken: int) -> None:
         if trial not in self.outstanding():
-            raise LedgerError(f"{trial} cannot be settled twice, or was never reserved")
+            raise LedgerError("trial-settled", f"{trial} cannot be settled twice, or was never reserved")
         if steps_taken > self.leased(trial):
-            raise LedgerError(f"{trial} took {steps_taken} steps and leased {self.leased(trial)}")
+            raise LedgerError("steps-not-leased", f"{trial} took {steps_taken} steps and leased {self.leased(trial)}")
         self._write("settle", trial, steps_taken)
 
     def outstanding(self) -> dict[str, Held]:
@@ -179,7 +182,7 @@ class FileLedger:
         return left
 
     def held(self) -> dict[str, int]:
-        """Steps that each unsettled trial may still take."""
+        """Return the steps that each unsettled trial may still take."""
         return {trial: held.steps for trial, held in self.outstanding().items()}
 
     def settled(self) -> dict[str, int]:
@@ -198,7 +201,7 @@ class FileLedger:
         return dict(self.prices).get(rate, 1) if rate is not None else 1
 
     def committed(self) -> int:
-        """Units that are leased or may still be."""
+        """Return the units that are leased or may still be."""
         rates, held = self._rates(), self.held()
         leased = sum(s * self.price(rates[name]) for kind, name, s, *_ in self.entries() if kind == "lease")
         return leased + sum(steps * self.price(rates[trial]) for trial, steps in held.items())
@@ -206,7 +209,7 @@ class FileLedger:
     def charge_for(self, trial: str) -> FileCharge:
         return FileCharge(self, trial)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LedgerLine]:
         path = Path(self.path)
         if not path.exists():
             return []
@@ -225,11 +228,11 @@ class FileLedger:
 
 @dataclass(frozen=True)
 class MemoryLedger(FileLedger):
-    """The same ledger without a disk."""
+    """The same ledger in memory."""
 
-    lines: list[Entry] = field(default_factory=list)
+    lines: list[LedgerLine] = field(default_factory=list)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LedgerLine]:
         return self.lines
 
     def _write(self, kind: str, trial: str, steps: int, releases: int = 0, rate: float | None = None) -> None:
@@ -238,7 +241,7 @@ class MemoryLedger(FileLedger):
 
 @dataclass(frozen=True)
 class FileCharge:
-    """The charge of one trial."""
+    """Charge of one trial."""
 
     ledger: FileLedger
     trial: str
@@ -260,7 +263,7 @@ class FileCharge:
 
 
 class Recorder(NullObserver):
-    """Remembers what it is told, and may act on the n-th report."""
+    """Observer that keeps what it sees, and may act on the n-th report."""
 
     def __init__(self, on_report: Callable[[int], None] | None = None) -> None:
         self.started: list[TrialView] = []
@@ -280,9 +283,24 @@ class Recorder(NullObserver):
         self.finished.append(trial)
 
 
+class MostRunning(NullObserver):
+    """Observer that counts the most trials that ran at once."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._running: set[str] = set()
+
+    def trial_started(self, trial: TrialView) -> None:
+        self._running.add(trial.id)
+        self.most = max(self.most, len(self._running))
+
+    def trial_finished(self, trial: TrialView) -> None:
+        self._running.discard(trial.id)
+
+
 @dataclass
 class Sweep:
-    """A sweep in a folder, as `run.py` would wire it."""
+    """A sweep in a folder, wired as the runner does it."""
 
     folder: Path
     trials: int = 6
@@ -334,30 +352,26 @@ class Sweep:
     def spec_for(self, suggestion: Suggestion) -> FakeSpec:
         return FakeSpec(suggestion.number, suggestion.parameters, str(self.folder / "draws"), **self.faults)
 
-    def run_local(self, driver: StudyDriver | None = None) -> Stop:
-        from tuner.executors import local
-
-        return local.run(
-            driver or self.driver(),
-            self.spec_for,
-            self.ledger.charge_for,
+    def setup(self, charge_for: ChargeFor | None = None) -> TrialSetup:
+        return TrialSetup(
+            spec_for=self.spec_for,
+            charge_for=charge_for or self.ledger.charge_for,
             folder=self.folder,
             make_training=FakeTraining,
         )
+
+    def run_local(self, driver: StudyDriver | None = None) -> Stop:
+        return LocalExecutor().run(driver or self.driver(), self.setup())
 
     def run_ray(self, driver: StudyDriver | None = None, **options: object) -> Stop:
-        from tuner.executors.ray import runner as ray_runner
-
-        return ray_runner.run(
-            driver or self.driver(),
-            self.spec_for,
-            self.ledger.charge_for,
-            folder=self.folder,
-            make_training=FakeTraining,
-            **options,
-        )
+        return make_executor("ray", ExecutorSettings(**options)).run(driver or self.driver(), self.setup())
 
 
 def facts(study: optuna.Study) -> list[tuple[int, str, dict[str, object], dict[int, float], float | None]]:
-    """What conformance compares of a study: number, state, parameters, intermediate values and value."""
+    """Return what conformance compares: number, state, parameters, intermediate values and value of each trial."""
     return [(t.number, t.state.name, t.params, t.intermediate_values, t.value) for t in study.get_trials()]
+
+
+def states(sweep: Sweep) -> list[str]:
+    """Return the states of a sweep's trials, in their order."""
+    return [trial.state.name for trial in sweep.study().get_trials()]

@@ -1,4 +1,4 @@
-"""One trial at a time, a plain `study.optimize`, the local executor and Ray leave the same study behind."""
+"""Conformance: a plain `study.optimize`, the local executor and Ray produce the same study, one trial at a time."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 import optuna
 import pytest
-from sweep_fakes import RUNGS, FakeSpace, Recorder, Sweep, facts, score
+from sweep_fakes import RUNGS, FakeSpace, MostRunning, Sweep, facts, score
 
 from tuner.study.pruners.make import make_pruner
 from tuner.study.samplers.make import make_sampler
-from tuner.study.types import StopReason, TrialView
+from tuner.study.types import StopReason
 
 PRUNERS = {
     "median": {"n_startup_trials": 3},
@@ -23,7 +23,7 @@ TRIALS = 18
 
 
 class PlainSuggest:
-    """The space asked through Optuna's own calls, written apart from the driver's."""
+    """The space through Optuna's own calls, independent of the driver."""
 
     def __init__(self, trial: optuna.Trial) -> None:
         self.trial = trial
@@ -102,29 +102,20 @@ def test_a_unimodal_search_is_the_same_on_ray(tmp_path: Path, ray_two_slots: Non
     assert any("replica_of" in trial.user_attrs for trial in trials)
 
 
-def test_a_unimodal_search_runs_no_more_at_once_than_teach_each_other(tmp_path: Path, ray_two_slots: None) -> None:
-    most, running = [0], set[str]()
-
-    class Watch(Recorder):
-        def trial_started(self, trial: TrialView) -> None:
-            running.add(trial.id)
-            most[0] = max(most[0], len(running))
-
-        def trial_finished(self, trial: TrialView) -> None:
-            running.discard(trial.id)
-
+def test_a_unimodal_search_limits_concurrent_trials(tmp_path: Path, ray_two_slots: None) -> None:
+    watch = MostRunning()
     ours = unimodal(tmp_path)
-    ours.observers, ours.trials = (Watch(),), 6
+    ours.observers, ours.trials = (watch,), 6
     driver = ours.driver()
     for each in driver.study.sampler.each:
         each._rules["at_once"] = 1
     assert ours.run_ray(driver, concurrent_trials=2).reason is StopReason.DONE
-    assert most == [1]
+    assert watch.most == 1
     assert ours.ledger.outstanding() == {}
 
 
 @pytest.mark.parametrize("pruner", PRUNERS)
-def test_what_is_pruned_is_not_paid(tmp_path: Path, pruner: str) -> None:
+def test_pruned_steps_are_not_charged(tmp_path: Path, pruner: str) -> None:
     ours = sweep(tmp_path, pruner, "tpe")
     driver = ours.driver()
     ours.run_local(driver)

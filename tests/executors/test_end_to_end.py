@@ -1,8 +1,7 @@
-"""Two tiny trials on scikit-learn's digits with the real engine, space and ledger: in this process and on Ray."""
+"""Two small trials on scikit-learn's digits with the real engine, space and ledger, on every executor."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import optuna
@@ -13,8 +12,9 @@ from trainables.data import DatasetRequest, public_train_size
 from trainables.rungs import checkpoint_path
 from trainables.training import TrainingSpec
 from tuner.errors import SweepInterrupted
-from tuner.executors import local
-from tuner.executors.ray import runner as ray_runner
+from tuner.executors.base import Executor, ExecutorSettings, TrialSetup
+from tuner.executors.local import LocalExecutor
+from tuner.executors.registry import EXECUTORS, make_executor
 from tuner.privacy.accountant.filters import TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import epsilon
@@ -34,7 +34,7 @@ SPACE = {"smoothing_radius": {"log_uniform": [0.1, 2.0]}, "smoothing_samples": 2
 
 
 class Digits:
-    """One search on digits, wired as the platform does."""
+    """A search on digits, wired as the runner does it."""
 
     def __init__(self, folder: Path, trials: int = 2) -> None:
         self.folder, self.trials = folder, trials
@@ -46,8 +46,9 @@ class Digits:
         self.ledger.open_search("digits", "sweep", filter=filter, epsilon=claim, delta=DELTA)
         self.budget = SearchBudget(self.ledger, "sweep")
 
-    def run(self, runner: Callable[..., Stop], observers: tuple[object, ...] = ()) -> Stop:
-        return runner(self.driver(observers), self.spec_for, self.budget.charge_for, folder=self.folder)
+    def run(self, executor: Executor, observers: tuple[object, ...] = ()) -> Stop:
+        setup = TrialSetup(spec_for=self.spec_for, charge_for=self.budget.charge_for, folder=self.folder)
+        return executor.run(self.driver(observers), setup)
 
     def driver(self, observers: tuple[object, ...] = ()) -> StudyDriver:
         space = parse_space(SPACE, method="dplis")
@@ -87,12 +88,11 @@ class Digits:
         )
 
 
-@pytest.mark.parametrize("runner", [local.run, ray_runner.run], ids=["local", "ray"])
-def test_a_search_on_digits_spends_its_cap_and_learns(
-    tmp_path: Path, runner: Callable[..., Stop], ray_two_slots: None
-) -> None:
+@pytest.mark.parametrize("name", EXECUTORS)
+def test_a_search_on_digits_spends_its_cap_and_learns(tmp_path: Path, name: str, ray_two_slots: None) -> None:
     search = Digits(tmp_path)
-    assert search.run(runner).reason is StopReason.BUDGET, "ten trials were asked for and the cap holds two"
+    stop = search.run(make_executor(name, ExecutorSettings()))
+    assert stop.reason is StopReason.BUDGET, "ten trials were asked for and the cap holds two"
     views = read_trials(search.study(), mode="max", steps_planned=STEPS)
     assert [view.state.value for view in views] == ["COMPLETE"] * 2
     best = best_trial(views, mode="max")
@@ -114,9 +114,9 @@ def test_a_search_that_was_interrupted_goes_on(tmp_path: Path) -> None:
 
     search = Digits(tmp_path)
     with pytest.raises(SweepInterrupted):
-        search.run(local.run, (Recorder(interrupt),))
+        search.run(LocalExecutor(), (Recorder(interrupt),))
     assert search.ledger.search_state("sweep").leased_steps == RUNGS[1]
-    assert search.run(local.run).reason is StopReason.BUDGET
+    assert search.run(LocalExecutor()).reason is StopReason.BUDGET
     state = search.ledger.search_state("sweep")
     assert state.leased_steps == search.cap, "interrupted at a checkpoint: nothing is paid twice"
     assert state.reserved_steps == 0

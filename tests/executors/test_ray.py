@@ -1,4 +1,4 @@
-"""The Ray executor: the faults of test_local on a cluster, lost workers, and several machines."""
+"""The executor on Ray: the faults of test_local on a cluster, lost workers, and several machines."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from sweep_fakes import LEASE, RUNGS, STEPS, FakeTraining, Recorder, Sweep
+from errors_helper import raises_code
+from sweep_fakes import LEASE, RUNGS, STEPS, FakeTraining, MostRunning, Recorder, Sweep, states
 
 from tuner.errors import InputError, LedgerError, SweepInterrupted, TunerError
+from tuner.executors.base import TrialSetup
 from tuner.executors.ray import runner as ray_runner
-from tuner.study.types import Ask, Decision, Stop, StopReason, Suggestion, TrialShape, TrialView
+from tuner.study.types import Ask, Decision, Stop, StopReason, Suggestion, TrialShape
 
 SECRET = "record 17 says secret"
-
-
-def states(sweep: Sweep) -> list[str]:
-    return [trial.state.name for trial in sweep.study().get_trials()]
 
 
 def test_faults_budget_and_concurrency_together(tmp_path: Path, ray_two_slots: None) -> None:
@@ -42,21 +40,10 @@ def test_faults_budget_and_concurrency_together(tmp_path: Path, ray_two_slots: N
 
 @pytest.mark.slow
 def test_two_trials_run_side_by_side_and_not_more(tmp_path: Path, ray_two_slots: None) -> None:
-    recorder = Recorder()
-    running: set[str] = set()
-    most = [0]
-
-    class Watch(Recorder):
-        def trial_started(self, trial: TrialView) -> None:
-            running.add(trial.id)
-            most[0] = max(most[0], len(running))
-
-        def trial_finished(self, trial: TrialView) -> None:
-            running.discard(trial.id)
-
-    sweep = Sweep(tmp_path, trials=6, observers=(recorder, Watch()))
+    watch = MostRunning()
+    sweep = Sweep(tmp_path, trials=6, observers=(watch,))
     assert sweep.run_ray(concurrent_trials=2).reason is StopReason.DONE
-    assert most == [2]
+    assert watch.most == 2
     assert states(sweep) == ["COMPLETE"] * 6
     assert sweep.draws == sweep.ledger.leased() == 6 * STEPS
 
@@ -96,24 +83,24 @@ def test_ctrl_c_leaves_a_sweep_that_continues(tmp_path: Path, ray_two_slots: Non
 
 def test_an_error_of_the_driver_is_raised_as_it_is(tmp_path: Path, ray_two_slots: None) -> None:
     def broken(_report: int) -> None:
-        raise LedgerError("the chain is broken")
+        raise LedgerError("ledger-damaged", "the chain is broken")
 
-    with pytest.raises(LedgerError, match="chain"):
+    with raises_code(LedgerError, "ledger-damaged"):
         Sweep(tmp_path, observers=(Recorder(broken),)).run_ray()
 
 
 def test_a_sweep_whose_first_trials_all_fail_ends_with_an_error(tmp_path: Path, ray_two_slots: None) -> None:
     sweep = Sweep(tmp_path, trials=20, faults={"raise_in": tuple(range(20))})
-    with pytest.raises(TunerError, match="first 3 trials all failed"):
+    with raises_code(TunerError, "first-trials-failed"):
         sweep.run_ray()
     assert states(sweep) == ["FAIL"] * 3
 
 
 def test_a_trial_that_no_machine_can_hold_is_refused_at_once(tmp_path: Path, ray_two_slots: None) -> None:
-    with pytest.raises(InputError, match="cpus_per_trial"):
-        Sweep(tmp_path).run_ray(cpus_per_trial=10_000)
-    with pytest.raises(InputError, match="gpus_per_trial"):
-        Sweep(tmp_path).run_ray(gpus_per_trial=10_000)
+    for key in ("cpus_per_trial", "gpus_per_trial"):
+        with raises_code(InputError, "resources-too-large") as caught:
+            Sweep(tmp_path).run_ray(**{key: 10_000})
+        assert f"resources.{key}" in str(caught.value)
     assert Sweep(tmp_path).ledger.entries() == []
 
 
@@ -218,7 +205,7 @@ def test_the_runner_gives_no_driver_to_rays_files(ray_two_slots: None) -> None:
 
 
 class OneTrial:
-    """A driver with one trial, which is the bridge's whole world."""
+    """Driver with one trial."""
 
     def __init__(self, *, fits: bool = True) -> None:
         self.ended: list[str] = []
@@ -258,14 +245,13 @@ class OneTrial:
         return TrialShape(steps=RUNGS[-1], rungs=RUNGS)
 
     def bridge(self) -> ray_runner._Bridge:
-        return ray_runner._Bridge(
-            self,  # type: ignore[arg-type]
-            lambda _: None,
-            lambda _: None,  # type: ignore[arg-type, return-value]
+        setup = TrialSetup(
+            spec_for=lambda _: None,
+            charge_for=lambda _: None,  # type: ignore[arg-type, return-value]
             folder=Path(),
             make_training=FakeTraining,  # type: ignore[arg-type]
-            concurrent_trials=2,
         )
+        return ray_runner._Bridge(self, setup, concurrent_trials=2)  # type: ignore[arg-type]
 
 
 def test_a_trial_that_ray_gives_up_is_asked_for_again_after_growing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:

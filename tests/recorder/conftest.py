@@ -1,4 +1,4 @@
-"""Lets the tests of this folder import their stand-ins, wherever pytest is started."""
+"""Puts the fakes of this folder on the path, wherever pytest is started."""
 
 from __future__ import annotations
 

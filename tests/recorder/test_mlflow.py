@@ -1,4 +1,4 @@
-"""Against MLflow itself: a SQLite store, and an address where nobody answers."""
+"""The recorder against MLflow itself: a SQLite store, and an address where nobody answers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import threading
 from pathlib import Path
 
 import pytest
-from tracking_fakes import FakeBudget, recorder, run_trial, trial
+from errors_helper import raises_code
+from recorder_fakes import FakeBudget, recorder, run_trial, trial
 
 from tuner.errors import InputError, TrackingError
 from tuner.recorder import mlflow_store as store
-from tuner.recorder.replay import attach, replay
+from tuner.recorder.sync import attach, send_unsent
 from tuner.study.types import TrialStatus
 
 
@@ -21,7 +22,7 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
     return store.absolute_uri(f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/track/mlflow.db")
 
 
-def test_a_whole_sweep_stands_in_mlflow_and_a_replay_changes_nothing(tmp_path: Path, uri: str) -> None:
+def test_a_whole_sweep_is_in_mlflow_and_sending_it_again_changes_nothing(tmp_path: Path, uri: str) -> None:
     budget = FakeBudget()
     with recorder(tmp_path, uri, budget) as observer:
         run_trial(observer, budget, 0, score=0.7)
@@ -32,7 +33,7 @@ def test_a_whole_sweep_stands_in_mlflow_and_a_replay_changes_nothing(tmp_path: P
         observer.finish("interrupted")
         assert observer.flush(timeout=100).complete
     attach(tmp_path, ["plan.json"], under="export", tags={"exported": "yes"}, metrics={"test_accuracy": 0.6})
-    assert replay(tmp_path).complete
+    assert send_unsent(tmp_path).complete
     client = store.connect(uri)
     experiment = client.get_experiment_by_name("digits")
 
@@ -58,7 +59,7 @@ def test_a_whole_sweep_stands_in_mlflow_and_a_replay_changes_nothing(tmp_path: P
 
     (tmp_path / "spool.acknowledged.json").unlink()
     points = len(client.get_metric_history(parent, "epsilon_spent"))
-    assert replay(tmp_path).complete
+    assert send_unsent(tmp_path).complete
     assert runs() == first
     assert len(client.get_metric_history(parent, "epsilon_spent")) == points
     assert len(client.get_metric_history(child, "epsilon_trial")) == len(epsilon)
@@ -70,7 +71,7 @@ def test_more_points_than_one_request_takes(tmp_path: Path, uri: str) -> None:
         observer.trial_started(trial(0, parameters={f"p{number}": number for number in range(250)}))
         for step in range(1, 401):
             observer.trial_reported(trial(0, step=step), step, {"validation_accuracy": 0.1, "validation_loss": 1.0})
-    assert replay(tmp_path).complete
+    assert send_unsent(tmp_path).complete
     client = store.connect(uri)
     experiment = client.get_experiment_by_name("digits").experiment_id
     tags = "tags.`dp_tuner.sweep` = 'many' and tags.`dp_tuner.trial` = 't0'"
@@ -89,9 +90,9 @@ def test_where_nobody_answers_the_sweep_goes_on_and_sync_says_why(tmp_path: Path
             status = observer.flush(timeout=60)
             assert status.waiting == len((tmp_path / "spool.jsonl").read_text().splitlines())
             assert "127.0.0.1" in status.problem
-        with pytest.raises(TrackingError, match="run `tune sync` again"):
-            replay(tmp_path)
-    assert replay(tmp_path, uri=uri).complete
+        with raises_code(TrackingError, "tracking-unavailable"):
+            send_unsent(tmp_path)
+    assert send_unsent(tmp_path, uri=uri).complete
     client = store.connect(uri)
     experiment = client.get_experiment_by_name("digits").experiment_id
     assert len(client.search_runs([experiment], filter_string="tags.`dp_tuner.sweep` = 'late'")) == 2
@@ -113,10 +114,10 @@ def test_several_openings_of_a_fresh_database_wait_for_each_other(tmp_path: Path
     assert len(set(found)) == 1
 
 
-def test_a_deleted_experiment_is_said_with_its_mend(uri: str) -> None:
+def test_a_deleted_experiment_is_refused(uri: str) -> None:
     client = store.connect(uri)
     client.delete_experiment(store.experiment_id(client, uri=uri, name="thrown away"))
-    with pytest.raises(InputError, match="mlflow experiments restore"):
+    with raises_code(InputError, "tracking-experiment-deleted"):
         store.experiment_id(client, uri=uri, name="thrown away")
 
 
@@ -126,5 +127,5 @@ def test_addresses_become_absolute_and_bad_ones_are_refused(tmp_path: Path, monk
     assert store.absolute_uri("sqlite:////abs/m.db") == "sqlite:////abs/m.db"
     assert store.absolute_uri("https://tracking.example.org") == "https://tracking.example.org"
     for bad in ("runs/mlruns", "file:///x", "sqlite:///:memory:", "sqlite:///"):
-        with pytest.raises(InputError, match=r"tracking\.uri"):
+        with raises_code(InputError, "tracking-uri-invalid"):
             store.absolute_uri(bad)

@@ -1,1 +1,1 @@
-"""Where trials run: in this process (`local`) or on Ray (`ray_runner`). Both carry out what the driver decides."""
+"""Executors: run the trials that the driver suggests, in this process (`local`) or on a Ray cluster (`ray`)."""

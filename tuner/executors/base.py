@@ -1,10 +1,11 @@
-"""What the two executors share: what they are given, and how they act on a report and on the end of a sweep."""
+"""The interface of executors, and their shared steps: act on a report, find checkpoints, end a sweep."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from trainables.charge import Charge
 from trainables.rungs import MakeTraining, checkpoint_path, checkpoint_step
@@ -14,12 +15,14 @@ from tuner.study.types import Decision, FindCheckpoint, Stop, StopReason, Sugges
 
 __all__ = [
     "ChargeFor",
+    "Executor",
+    "ExecutorSettings",
     "SpecFor",
+    "TrialSetup",
     "act",
     "check_stop",
     "checkpoint_finder",
     "interrupted",
-    "private_training",
 ]
 
 
@@ -27,11 +30,76 @@ SpecFor: TypeAlias = Callable[[Suggestion], object]
 ChargeFor: TypeAlias = Callable[[str], Charge]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExecutorSettings:
+    """Resources of an executor, and where it finds them.
+
+    Attributes:
+        concurrent_trials: number of trials that run at a time.
+        cpus_per_trial: CPUs of one trial.
+        gpus_per_trial: GPUs of one trial.
+        address: address of a running cluster; None for this machine.
+        sealed: whether to hide the executor's own logs from other accounts, and remove them at the end.
+    """
+
+    concurrent_trials: int = 1
+    cpus_per_trial: float = 1
+    gpus_per_trial: float = 0
+    address: str | None = None
+    sealed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialSetup:
+    """How the trials of a sweep are trained and charged.
+
+    Attributes:
+        spec_for: returns what to train for a suggestion; its result is picklable when trials run in other processes.
+        charge_for: returns the charge of a trial; its result is picklable when trials run in other processes.
+        folder: the sweep's folder, for checkpoints and the operator's log; shared by all machines of a cluster.
+        make_training: returns a training of a spec and a charge; None for `trainables.training.PrivateTraining`.
+    """
+
+    spec_for: SpecFor
+    charge_for: ChargeFor
+    folder: Path
+    make_training: MakeTraining | None = None
+
+    def training(self) -> MakeTraining:
+        """Return `make_training` or its default, which is imported here because it imports torch."""
+        if self.make_training is not None:
+            return self.make_training
+        from trainables.training import PrivateTraining
+
+        return PrivateTraining
+
+
+class Executor(Protocol):
+    """Protocol of executors: run the trials that a driver suggests, and decide nothing."""
+
+    def run(self, driver: StudyDriver, setup: TrialSetup) -> Stop:
+        """Run trials until the driver stops.
+
+        Args:
+            driver: decides which trials run; the executor calls `reconcile` first.
+            setup: how a trial is trained and charged.
+
+        Returns:
+            Why no further trial was started.
+
+        Raises:
+            tuner.errors.SweepInterrupted: Ctrl-C. Running trials stay RUNNING in the storage, and a resume continues
+                them.
+            tuner.errors.TunerError: the first trials all failed, or the ledger or the storage cannot be used.
+        """
+        ...
+
+
 def act(driver: StudyDriver, trial_id: str, step: int, metrics: dict[str, float]) -> bool:
-    """Give a rung's scores to the driver and finish the trial when that ends it.
+    """Report a rung's scores to the driver, and finish the trial when the driver ends it.
 
     Returns:
-        Whether the trial goes on.
+        Whether the trial continues.
     """
     steps = driver.shape_of_trial(trial_id).steps
     decision = driver.report(trial_id, step, metrics)
@@ -48,7 +116,7 @@ def act(driver: StudyDriver, trial_id: str, step: int, metrics: dict[str, float]
 
 
 def checkpoint_finder(folder: Path) -> FindCheckpoint:
-    """How the driver learns how many steps a trial's last checkpoint holds."""
+    """Return a function from a trial to the number of steps of its last checkpoint."""
 
     def find(trial_id: str) -> int | None:
         path = checkpoint_path(folder, trial_id)
@@ -58,28 +126,22 @@ def checkpoint_finder(folder: Path) -> FindCheckpoint:
 
 
 def check_stop(stop: Stop, folder: Path) -> Stop:
-    """Pass the end of a sweep on, unless it ended because its first trials all failed.
+    """Return the end of a sweep unchanged, unless its first trials all failed.
 
     Raises:
         tuner.errors.TunerError: the first trials all failed.
     """
     if stop.reason is StopReason.FAILING:
         raise TunerError(
-            f"{stop.detail}; what they charged stays charged. The tracebacks are in {folder / 'operator.log'} "
-            "(for the operator: they may show data). Mend the cause, then resume"
+            "first-trials-failed",
+            f"{stop.detail}; what they charged stays charged. The tracebacks are in {folder / 'operator.log'}, for the "
+            "operator only, because they may show data. Fix the cause, then resume.",
         )
     return stop
 
 
 def interrupted() -> SweepInterrupted:
-    """The error for Ctrl-C."""
+    """Return the error for Ctrl-C."""
     return SweepInterrupted(
-        "interrupted; what was charged stays charged, and --resume continues from the last checkpoint"
+        "interrupted", "interrupted; what was charged stays charged, and a resume continues from the last checkpoint"
     )
-
-
-def private_training() -> MakeTraining:
-    """What makes a training when nothing else is given; imported late, for it brings torch."""
-    from trainables.training import PrivateTraining
-
-    return PrivateTraining

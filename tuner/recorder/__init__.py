@@ -1,1 +1,1 @@
-"""Tracking: every record of a sweep goes to a spool on disk first, and a sender empties the spool into MLflow."""
+"""Records of a sweep: written to a spool on disk first, then sent to MLflow."""

@@ -1,4 +1,4 @@
-"""What a spool already says: which trials are open, which is best, whether the sweep has ended."""
+"""The state of a sweep by its records: running trials, the best trial, and whether the sweep has ended."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tuner.recorder.spool import read
+from tuner.recorder.spool import read_spool
 from tuner.study.best import best_of
 
-__all__ = ["History", "fold"]
+__all__ = ["History", "read_history"]
 
 
 @dataclass(frozen=True)
@@ -23,23 +23,23 @@ class _Finished:
 
 @dataclass
 class History:
-    """The records of a sweep, summed up. Grows with every record.
+    """Summary of a sweep's records, updated by every further record.
 
     Attributes:
         last_tick: the latest timestamp, in milliseconds since 1970.
         started: whether the sweep has begun.
-        ended: whether its last word is an end.
+        ended: whether its last run has ended.
     """
 
     last_tick: int = 0
     started: bool = False
     ended: bool = False
-    _open: dict[str, None] = field(default_factory=dict)  # a set that keeps its order
+    _open: dict[str, None] = field(default_factory=dict)  # an ordered set
     _finished: dict[str, _Finished] = field(default_factory=dict)
     _steps: int = 0
 
     def apply(self, record: Mapping[str, object]) -> None:
-        """Takes one more record into account."""
+        """Add one record."""
         tick, step = record.get("t"), record.get("step")
         if isinstance(tick, int):
             self.last_tick = max(self.last_tick, tick)
@@ -64,16 +64,16 @@ class History:
                 )
 
     def trial_finished(self, trial: str, *, number: int, state: str, score: float | None) -> None:
-        """Takes the end of a trial into account; a second time changes nothing."""
+        """Add the end of a trial; a second call changes nothing."""
         self._open.pop(trial, None)
         self._finished[trial] = _Finished(trial, number, state, score)
 
     def open_trials(self) -> tuple[str, ...]:
-        """Trials that were started and have no end."""
+        """Return the trials that were started and have not ended."""
         return tuple(self._open)
 
     def counts(self) -> dict[str, int]:
-        """How many trials ended in each state, and in all (``done``)."""
+        """Return how many trials ended in each state, and in total (``done``)."""
         states = Counter(
             each.state for each in self._finished.values() if each.state in ("complete", "pruned", "failed")
         )
@@ -85,23 +85,23 @@ class History:
         }
 
     def best(self, mode: str) -> tuple[str, float] | None:
-        """The trial with the best final score among those that ran to their end, and that score."""
+        """Return the trial with the best final score among the complete ones, and that score."""
         complete = (each for each in self._finished.values() if each.state == "complete")
         best = best_of(complete, score=lambda each: each.score, mode=mode, tie=lambda each: -each.number)
         return None if best is None or best.score is None else (best.trial, best.score)
 
     def steps_seen(self) -> int:
-        """The largest step that any record speaks of."""
+        """Return the largest step of any record."""
         return self._steps
 
 
-def fold(path: Path) -> History:
-    """Sums up a spool.
+def read_history(path: Path) -> History:
+    """Read a spool and summarise it.
 
     Raises:
         TrackingError: a line before the last one is damaged.
     """
     history = History()
-    for entry in read(path):
-        history.apply(entry.record)
+    for line in read_spool(path):
+        history.apply(line.record)
     return history

@@ -1,9 +1,9 @@
-"""The recorder: what a sweep does, written to the spool as it happens and sent on to MLflow behind its back.
+"""The recorder: writes what a sweep does to the spool, from which a thread sends it to MLflow.
 
-One parent run a sweep, one child run a trial. Nothing recorded here may depend on private records except through a
-charged mechanism: scores under ``validation_``, the objective and the learning rate are let through, everything else
-that a trial reports is withheld; timestamps are true to the minute (`records.Clock`). The learning rate of a step is
-the metric ``learning_rate_now``, for ``learning_rate`` is a parameter.
+A sweep is one parent run, a trial one child run. Nothing recorded here may depend on private records except through a
+charged mechanism: only scores under ``validation_``, the objective and the learning rate are recorded, every other
+metric of a trial is withheld, and timestamps are accurate to the minute (`records.Clock`). The learning rate of a step
+is the metric ``learning_rate_now``, because ``learning_rate`` is a parameter.
 """
 
 from __future__ import annotations
@@ -18,8 +18,19 @@ from typing import TYPE_CHECKING, Self
 
 from tuner.errors import SweepInterrupted, TrackingError
 from tuner.privacy.card.claims import budget_sentence
-from tuner.recorder.history import fold
-from tuner.recorder.records import Clock, closed_trial, encode_metrics, flatten, key, privacy_unit, public_reason, text
+from tuner.recorder.history import read_history
+from tuner.recorder.records import (
+    Clock,
+    artifact_record,
+    encode_metrics,
+    flatten,
+    metrics_record,
+    mlflow_name,
+    mlflow_text,
+    privacy_unit,
+    public_reason,
+    unfinished_trial,
+)
 from tuner.recorder.sender import Sender, SendStatus
 from tuner.recorder.shipper import SPOOL
 from tuner.recorder.spool import Spool
@@ -44,18 +55,18 @@ _SWEEP_STATUS = {
 
 @dataclass(frozen=True, kw_only=True)
 class SweepInfo:
-    """What MLflow is told about a sweep when it starts or goes on.
+    """Facts about a sweep for MLflow, recorded when it starts or resumes.
 
     Attributes:
-        id: name of the sweep, the same when it is resumed; the parent run is found by it.
-        uri: absolute tracking address (`store.absolute_uri`).
+        id: name of the sweep, the same after a resume; identifies the parent run.
+        uri: absolute tracking address (`mlflow_store.absolute_uri`).
         experiment: name of the MLflow experiment.
-        metric: name of the metric that is searched for.
+        metric: name of the objective.
         mode: ``max`` or ``min``.
         settings: the resolved experiment, nested; logged as dotted parameters.
         tags: for example ``code_version``, ``dataset``, ``dataset_checksum``.
-        note: what the MLflow page of the sweep says, in Markdown; the budget sentence is added.
-        claim: the budget sentence of a sweep that charges nothing; empty for the words of its budget.
+        note: text of the sweep's page in MLflow, in Markdown; the budget sentence is added.
+        claim: replaces the budget sentence; empty for the sentence of the search's own budget.
     """
 
     id: str
@@ -68,25 +79,52 @@ class SweepInfo:
     note: str = ""
     claim: str = ""
 
+    def start_record(
+        self, *, tags: Mapping[str, str], claim: str, step: int, values: Mapping[str, float]
+    ) -> dict[str, object]:
+        """Return the record that opens the parent run, or opens it again after a resume.
+
+        Args:
+            tags: the run's state, in addition to the tags of the sweep.
+            claim: the budget sentence, shown after the note.
+            step: of the metrics.
+            values: metrics of the budget.
+        """
+        return {
+            "kind": "sweep_started",
+            "trial": "",
+            "sweep": self.id,
+            "uri": self.uri,
+            "experiment": self.experiment,
+            "params": flatten(self.settings),
+            "tags": {
+                **{mlflow_name(name): mlflow_text(value) for name, value in self.tags.items()},
+                **tags,
+                "objective": f"{self.mode} {self.metric}",
+                "mlflow.note.content": "\n\n".join(part for part in (self.note, claim) if part),
+            },
+            "step": step,
+            "values": encode_metrics(values),
+        }
+
 
 class MLflowRecorder:
-    """Writes a sweep down. An `Observer` of the search; the one writer of its spool.
+    """Recorder of a sweep: an `Observer` of the search and the only writer of its spool.
 
-    Everything is on the disk when a call returns; MLflow follows when it can and stalls nobody.
+    A record is on the disk when a call returns. MLflow gets it later and delays nobody.
 
     Args:
-        folder: the sweep's folder; the spool stands in it. An existing spool is gone on with.
-        sweep: what the sweep is.
-        budget_view: the search's budget now, from the ledger; None for a sweep that is not private.
-        trial_epsilon: ε of a trial and a number of its charged steps, from the ledger's accountant; None when not
-            private.
-        charged_steps: steps charged to a trial so far, from the ledger; the trial's own step when None, which is too
-            little for a trial that was continued after a crash and pays for some steps twice.
-        send: False to write the spool only.
-        now: seconds since 1970.
+        folder: the sweep's folder, which holds the spool. An existing spool is continued.
+        sweep: facts about the sweep.
+        budget_view: returns the search's budget now, from the ledger; None for a sweep that is not private.
+        trial_epsilon: returns ε of a trial for a number of its charged steps, from the ledger's accountant; None when
+            not private.
+        charged_steps: returns the steps charged to a trial so far, from the ledger. The trial's own step when None,
+            which is too low after a crash, because a continued trial pays for some steps twice.
+        send: False to write only the spool.
 
     Raises:
-        TrackingError: the spool cannot be written, here and from every method: the sweep must stop.
+        TrackingError: the spool cannot be written, here or in any method: the sweep must stop.
     """
 
     def __init__(
@@ -105,20 +143,21 @@ class MLflowRecorder:
         self._charged_steps = charged_steps
         self.withheld: set[str] = set()
         self.finished = False
+        self._sender: Sender | None = None
         self._spool = Spool(folder / SPOOL)
         try:
-            self._history = fold(self._spool.path)
+            self._history = read_history(self._spool.path)
             self._clock = Clock(last=self._history.last_tick)
-            self._append(self._sweep_started())
+            self._append(self._start_record())
         except BaseException:
             self._spool.close()
             raise
-        self._sender = Sender(folder) if send else None
-        if self._sender is not None:
+        if send:
+            self._sender = Sender(folder)
             self._sender.start()
 
     def trial_started(self, trial: TrialView) -> None:
-        """Opens the trial's run, or opens it again when the trial is continued."""
+        """Open the trial's run, or open it again when the trial continues."""
         self._append(
             {
                 "kind": "trial_started",
@@ -130,19 +169,19 @@ class MLflowRecorder:
         )
 
     def trial_reported(self, trial: TrialView, step: int, metrics: Mapping[str, float]) -> None:
-        """Records the scores of a rung and what has been charged until then."""
+        """Record the scores of a rung and the budget charged so far."""
         shown = self._shown(metrics)
         if self._sweep.metric in metrics:
             shown["objective"] = metrics[self._sweep.metric]
         budget = self._budget_metrics()
         own = {**self._trial_budget(trial), **({"epsilon_search": budget["epsilon_spent"]} if budget else {})}
         self._append(
-            {"kind": "metrics", "trial": trial.id, "step": step, "values": encode_metrics({**shown, **own})},
-            {"kind": "metrics", "trial": "", "step": self._sweep_step(budget), "values": encode_metrics(budget)},
+            metrics_record({**shown, **own}, step=step, trial=trial.id),
+            metrics_record(budget, step=self._sweep_step(budget)),
         )
 
     def trial_finished(self, trial: TrialView) -> None:
-        """Closes the trial's run with its final status."""
+        """Close the trial's run with its final status."""
         state = trial.state.name
         score = trial.last_score if trial.last_score is not None and math.isfinite(trial.last_score) else None
         finished: dict[str, object] = {
@@ -166,41 +205,34 @@ class MLflowRecorder:
         }
         self._append(
             finished,
-            {
-                "kind": "metrics",
-                "trial": "",
-                "step": self._sweep_step(budget),
-                "values": encode_metrics(parent),
-                "tags": {"best_trial": best[0]} if best else {},
-            },
+            metrics_record(parent, step=self._sweep_step(budget), tags={"best_trial": best[0]} if best else {}),
         )
 
     def artifact(self, path: Path | str, *, under: str = "") -> None:
-        """Logs a file or folder to the parent run; it is read when it is sent.
+        """Add a file or folder to the parent run; its content is read when it is sent.
 
         Args:
             path: relative to the sweep's folder, or absolute.
             under: folder among the artifacts.
         """
-        self._append({"kind": "artifact", "path": str(path), "under": under})
+        self._append(artifact_record(path, under=under))
 
     def tag(self, name: str, value: str) -> None:
-        """Sets a tag of the parent run."""
-        tags = {key(name): text(value)}
-        self._append({"kind": "metrics", "trial": "", "step": self._history.steps_seen(), "values": {}, "tags": tags})
+        """Set a tag of the parent run."""
+        self._append(metrics_record({}, step=self._history.steps_seen(), tags={name: value}))
 
     def finish(self, state: str, *, reason: str = "") -> None:
-        """Gives the sweep, and every trial still open, a final status.
+        """Give the sweep, and every trial that has not ended, a final status.
 
         Args:
             state: why it ended, for example ``done``, ``budget reached``, ``failed``, ``interrupted``.
-            reason: one sentence more.
+            reason: an explanation, one sentence.
         """
         if self.finished:
             return
         budget = self._budget_metrics()
         self._append(
-            *(closed_trial(trial, "interrupted") for trial in self._history.open_trials()),
+            *(unfinished_trial(trial, "interrupted") for trial in self._history.open_trials()),
             {
                 "kind": "sweep_finished",
                 "trial": "",
@@ -213,13 +245,13 @@ class MLflowRecorder:
         self.finished = True
 
     def status(self) -> SendStatus:
-        """How far MLflow is behind the spool."""
+        """Return the progress of sending to MLflow."""
         if self._sender is None:
             return SendStatus(sent=0, waiting=0, refused=0, problem="")
         return self._sender.status()
 
     def flush(self, timeout: float = 60.0) -> SendStatus:
-        """Waits until MLflow has everything, but not longer than is of use; never raises because of MLflow.
+        """Wait until MLflow has every record, or stop waiting when MLflow fails; never raises because of MLflow.
 
         Args:
             timeout: seconds.
@@ -227,7 +259,7 @@ class MLflowRecorder:
         return self._sender.flush(timeout) if self._sender is not None else self.status()
 
     def close(self) -> None:
-        """Stops sending and gives the spool back. What waits is sent by `replay` or by a resume."""
+        """Stop sending and close the spool. `send_unsent` or a resume sends what is left."""
         if self._sender is not None:
             self._sender.stop()
         self._spool.close()
@@ -238,7 +270,7 @@ class MLflowRecorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Finishes what the runner has not finished, sends what can be sent, and closes."""
+        """Finish the sweep if the runner has not, send what can be sent, and close."""
         try:
             if error is None:
                 self.finish("done")
@@ -249,41 +281,27 @@ class MLflowRecorder:
         except TrackingError as failure:
             if error is None:
                 raise
-            log.warning("the sweep's end could not be recorded: %s", failure)  # the first error is the one to show
+            log.warning("the end of the sweep could not be recorded: %s", failure)  # the first error is raised
         finally:
             self.flush()
             self.close()
 
     def _append(self, *records: Mapping[str, object]) -> None:
-        stamped = [{**record, "t": self._clock.tick()} for record in records]
+        stamped = self._clock.stamp(*records)
         self._spool.append(*stamped)
         for record in stamped:
             self._history.apply(record)
-        sender = getattr(self, "_sender", None)
-        if sender is not None:
-            sender.notify()
+        if self._sender is not None:
+            self._sender.notify()
 
-    def _sweep_started(self) -> dict[str, object]:
-        sweep = self._sweep
+    def _start_record(self) -> dict[str, object]:
         budget = self._budget_metrics()
-        note = "\n\n".join(part for part in (sweep.note, self._budget_note()) if part)
-        return {
-            "kind": "sweep_started",
-            "trial": "",
-            "sweep": sweep.id,
-            "uri": sweep.uri,
-            "experiment": sweep.experiment,
-            "params": flatten(sweep.settings),
-            "tags": {
-                **{key(name): text(value) for name, value in sweep.tags.items()},
-                "state": "running",
-                "reason": "",
-                "objective": f"{sweep.mode} {sweep.metric}",
-                "mlflow.note.content": note,
-            },
-            "step": self._sweep_step(budget),
-            "values": encode_metrics(budget),
-        }
+        return self._sweep.start_record(
+            tags={"state": "running", "reason": ""},
+            claim=self._budget_note(),
+            step=self._sweep_step(budget),
+            values=budget,
+        )
 
     def _shown(self, metrics: Mapping[str, float]) -> dict[str, float]:
         allowed = {
@@ -295,7 +313,7 @@ class MLflowRecorder:
         if new:
             self.withheld |= new
             log.warning(
-                "only scores on validation records and the learning rate are tracked, withheld: %s",
+                "only validation scores and the learning rate are recorded; withheld: %s",
                 ", ".join(sorted(new)),
             )
         return {f"{_RATE}_now" if name == _RATE else name: value for name, value in allowed.items()}

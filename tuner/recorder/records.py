@@ -1,4 +1,4 @@
-"""What a record may hold: names and lengths that MLflow takes, no passwords, no private values, and coarse time."""
+"""The records of a sweep as MLflow accepts them: no passwords, no private values, and coarse timestamps."""
 
 from __future__ import annotations
 
@@ -7,39 +7,41 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from tuner.recorder.mlflow_store import hide_password
 
 __all__ = [
     "Clock",
-    "closed_trial",
-    "decode_metrics",
+    "artifact_record",
     "encode_metrics",
     "flatten",
-    "key",
+    "metrics_record",
+    "mlflow_name",
+    "mlflow_text",
     "privacy_unit",
     "public_reason",
-    "text",
+    "unfinished_trial",
 ]
 
 MINUTE_MS = 60_000
 PARAMETER_LIMIT = 6_000  # characters; the limits of MLflow 3
 TAG_LIMIT = 8_000
-KEY_LIMIT = 250
+NAME_LIMIT = 250
 
-_NOT_IN_KEYS = re.compile(r"[^\w.\- :/]")
+_NOT_IN_NAMES = re.compile(r"[^\w.\- :/]")
 _EXCEPTION = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Warning|Interrupt|Exit))\b.*$", re.DOTALL)
 
 
 class Clock:
-    """Time for the analyst's view: strictly increasing milliseconds, true to the minute and no finer.
+    """Timestamps that analysts may see: strictly increasing milliseconds, accurate to the minute only.
 
-    How long some steps took depends on how many records Poisson sampling drew, which no analyst may see
-    (docs: the three views). So a timestamp is the start of its minute, or one millisecond after the last one.
+    The duration of some steps depends on how many records Poisson sampling drew, which no analyst may see. So a
+    timestamp is the start of its minute, or one millisecond after the previous timestamp.
 
     Args:
-        last: the last tick of an earlier run of this sweep, in milliseconds since 1970.
-        now: seconds since 1970.
+        last: the last timestamp of an earlier run of this sweep, in milliseconds since 1970.
+        now: returns the seconds since 1970.
     """
 
     def __init__(self, *, last: int = 0, now: Callable[[], float] = time.time) -> None:
@@ -47,20 +49,24 @@ class Clock:
         self._now = now
 
     def tick(self) -> int:
-        """The next timestamp, in milliseconds since 1970."""
+        """Return the next timestamp, in milliseconds since 1970."""
         minute = int(self._now() * 1000) // MINUTE_MS * MINUTE_MS
         self._last = max(self._last + 1, minute)
         return self._last
 
-
-def key(name: str) -> str:
-    """A name that MLflow takes for a parameter, a metric or a tag."""
-    parts = [part for part in _NOT_IN_KEYS.sub("_", name).split("/") if part.strip(".")]
-    return "/".join(parts)[:KEY_LIMIT] or "_"
+    def stamp(self, *records: Mapping[str, object]) -> list[dict[str, object]]:
+        """Return the records, each with the next timestamp."""
+        return [{**record, "t": self.tick()} for record in records]
 
 
-def text(value: object, limit: int = TAG_LIMIT) -> str:
-    """A value as MLflow keeps it: numbers in full, passwords hidden, cut where it is too long."""
+def mlflow_name(name: str) -> str:
+    """Return a name that MLflow accepts for a parameter, a metric or a tag."""
+    parts = [part for part in _NOT_IN_NAMES.sub("_", name).split("/") if part.strip(".")]
+    return "/".join(parts)[:NAME_LIMIT] or "_"
+
+
+def mlflow_text(value: object, limit: int = TAG_LIMIT) -> str:
+    """Return a value as text for MLflow: numbers in full, passwords hidden, cut to the limit."""
     if isinstance(value, str):
         plain = hide_password(value)
     elif value is None or isinstance(value, (bool, int, float)):
@@ -71,48 +77,62 @@ def text(value: object, limit: int = TAG_LIMIT) -> str:
 
 
 def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, str]:
-    """Nested settings as MLflow parameters with dotted names; lists stay one value."""
+    """Return nested settings as MLflow parameters with dotted names; a list stays one value."""
     flat: dict[str, str] = {}
     for name, value in tree.items():
         path = f"{prefix}.{name}" if prefix else str(name)
         if isinstance(value, Mapping):
             flat.update(flatten({str(inner): item for inner, item in value.items()}, path))
         else:
-            flat[key(path)] = text(value, PARAMETER_LIMIT)
+            flat[mlflow_name(path)] = mlflow_text(value, PARAMETER_LIMIT)
     return flat
 
 
 def privacy_unit(settings: Mapping[str, object]) -> str:
-    """What a sweep with these settings protects: a ``record``, or a ``user`` with all records."""
+    """Return the unit of privacy of a sweep's settings: ``record``, or ``user`` with all records."""
     privacy = settings.get("privacy")
     return str(privacy.get("unit", "record")) if isinstance(privacy, Mapping) else "record"
 
 
 def public_reason(reason: str) -> str:
-    """Why a trial ended, without what an exception says.
+    """Return why a trial ended, without the message of an exception.
 
-    The message of an exception may carry what depends on private records (how much memory a realised batch asked for,
-    a loss, an index), so only the exception's name leaves the operator's view.
+    The message may contain values that depend on private records (the memory that a drawn batch needed, a loss, an
+    index), so analysts see only the name of the exception.
     """
     first = reason.strip().splitlines()[0] if reason.strip() else ""
     found = _EXCEPTION.match(first)
-    return f"{found.group(1)} (its message is in the sweep's folder)" if found else text(first, KEY_LIMIT)
+    return f"{found.group(1)} (its message is in the sweep's folder)" if found else mlflow_text(first, NAME_LIMIT)
 
 
 def encode_metrics(values: Mapping[str, float]) -> dict[str, float | str]:
-    """Metrics as JSON can hold them: what is not finite becomes its name."""
-    return {key(name): float(value) if math.isfinite(value) else repr(float(value)) for name, value in values.items()}
+    """Return metrics as JSON can hold them: NaN and infinities by their names, which `float` reads."""
+    return {
+        mlflow_name(name): float(value) if math.isfinite(value) else repr(float(value))
+        for name, value in values.items()
+    }
 
 
-def decode_metrics(values: object) -> dict[str, float]:
-    """The inverse of `encode_metrics`."""
-    if not isinstance(values, Mapping):
-        return {}
-    return {str(name): float(value) for name, value in values.items()}
+def metrics_record(
+    values: Mapping[str, float], *, step: int, trial: str = "", tags: Mapping[str, str] | None = None
+) -> dict[str, object]:
+    """Return the record of a run's metrics and tags at a step; the run is the parent run when no trial is given."""
+    return {
+        "kind": "metrics",
+        "trial": trial,
+        "step": step,
+        "values": encode_metrics(values),
+        "tags": {mlflow_name(name): mlflow_text(value) for name, value in (tags or {}).items()},
+    }
 
 
-def closed_trial(trial: str, state: str) -> dict[str, object]:
-    """The record that ends a trial which its sweep left open."""
+def artifact_record(path: Path | str, *, under: str = "") -> dict[str, object]:
+    """Return the record of a file or folder among the artifacts of the parent run, in the folder `under`."""
+    return {"kind": "artifact", "path": str(path), "under": under}
+
+
+def unfinished_trial(trial: str, state: str) -> dict[str, object]:
+    """Return the record that ends a trial which was running when its sweep ended."""
     return {
         "kind": "trial_finished",
         "trial": trial,

@@ -1,4 +1,4 @@
-"""What MLflow is told of a sealed search: one run, when all is over, and of the time only the day."""
+"""The records of a sealed search for MLflow: only the winner, written at the end and dated to the day."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from datetime import datetime
 from pathlib import Path
 
 from tuner.privacy.card.claims import guarantee_words
-from tuner.recorder.history import fold
+from tuner.recorder.history import read_history
 from tuner.recorder.recorder import SweepInfo
-from tuner.recorder.records import Clock, encode_metrics, flatten, key, privacy_unit, text
+from tuner.recorder.records import Clock, artifact_record, flatten, metrics_record, privacy_unit
 from tuner.recorder.shipper import SPOOL
 from tuner.recorder.spool import Spool
 
@@ -27,60 +27,42 @@ def record_winner(
     artifacts: Sequence[Path],
     day: datetime,
 ) -> None:
-    """Write down the parent run and the one child run of a sealed sweep; `replay` sends them.
+    """Record the parent run and the only child run of a sealed sweep; `send_unsent` sends them.
 
-    How many records there are, and their times, are the same however many runs were made. Called again it writes
-    nothing, or, after a crash, all of it again, which changes nothing in MLflow.
+    The number of records and their timestamps do not depend on how many runs were made. A second call writes nothing
+    or, after a crash, writes every record again, which changes nothing in MLflow.
 
     Args:
         folder: the sweep's folder.
-        sweep: what the sweep is.
-        parameters: of the winner; None when there is none.
-        score: of the winner.
+        sweep: facts about the sweep.
+        parameters: the winner's configuration; None when there is no winner.
+        score: the winner's score.
         artifacts: files for the parent run.
-        day: the sweep's day at midnight: the time of everything.
+        day: the day of the sweep at midnight, the timestamp of every record.
 
     Raises:
         TrackingError: the spool cannot be written.
     """
     with Spool(folder / SPOOL) as spool:
-        if fold(spool.path).ended:
+        if read_history(spool.path).ended:
             return
-        clock = Clock(now=day.timestamp)
-        records: list[dict[str, object]] = [
-            _started(sweep),
-        ]
-        records += [{"kind": "artifact", "path": str(path), "under": ""} for path in artifacts]
+        records = [_start_record(sweep), *(artifact_record(path) for path in artifacts)]
         if parameters is not None:
             records += _child(sweep, parameters, score)
         state = "done" if parameters is not None else "done, without a winner"
         records.append({"kind": "sweep_finished", "trial": "", "status": "FINISHED", "tags": {"state": state}})
-        spool.append(*({**record, "t": clock.tick()} for record in records))
+        spool.append(*Clock(now=day.timestamp).stamp(*records))
 
 
-def _started(sweep: SweepInfo) -> dict[str, object]:
-    """The parent run. Its ε is that of the file, which is charged as a whole and tells nothing of the runs."""
+def _start_record(sweep: SweepInfo) -> dict[str, object]:
+    """Return the record of the parent run. Its ε is the cap of the file, which is charged whole and reveals no run."""
     cap = _cap(sweep)
-    return {
-        "kind": "sweep_started",
-        "trial": "",
-        "sweep": sweep.id,
-        "uri": sweep.uri,
-        "experiment": sweep.experiment,
-        "params": flatten(sweep.settings),
-        "tags": {
-            **{key(name): text(value) for name, value in sweep.tags.items()},
-            "state": "done",
-            "objective": f"{sweep.mode} {sweep.metric}",
-            "mlflow.note.content": "\n\n".join(part for part in (sweep.note, _claim(sweep)) if part),
-        },
-        "step": 0,
-        "values": encode_metrics({} if cap is None else {"epsilon_cap": cap[0]}),
-    }
+    values = {} if cap is None else {"epsilon_cap": cap[0]}
+    return sweep.start_record(tags={"state": "done"}, claim=_claim(sweep), step=0, values=values)
 
 
 def _cap(sweep: SweepInfo) -> tuple[float, float] | None:
-    """The (ε, δ) that the file claims."""
+    """Return (ε, δ) of the experiment file."""
     privacy = sweep.settings.get("privacy")
     if not isinstance(privacy, Mapping):
         return None
@@ -88,7 +70,7 @@ def _cap(sweep: SweepInfo) -> tuple[float, float] | None:
 
 
 def _claim(sweep: SweepInfo) -> str:
-    """The budget sentence of a sealed search, in the words of its plan."""
+    """Return the budget sentence of a sealed search, in the words of its plan."""
     cap, dataset = _cap(sweep), sweep.settings.get("dataset")
     if cap is None:
         return sweep.claim
@@ -100,11 +82,10 @@ def _claim(sweep: SweepInfo) -> str:
 
 
 def _child(sweep: SweepInfo, parameters: Mapping[str, object], score: float) -> list[dict[str, object]]:
-    values = encode_metrics({sweep.metric: score, "objective": score})
     return [
         {"kind": "trial_started", "trial": _WINNER, "name": _WINNER, "params": flatten(parameters)},
-        {"kind": "metrics", "trial": _WINNER, "step": 0, "values": values},
-        {"kind": "metrics", "trial": "", "step": 0, "values": encode_metrics({f"best_{sweep.metric}": score})},
+        metrics_record({sweep.metric: score, "objective": score}, step=0, trial=_WINNER),
+        metrics_record({f"best_{sweep.metric}": score}, step=0),
         {
             "kind": "trial_finished",
             "trial": _WINNER,

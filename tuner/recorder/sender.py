@@ -1,4 +1,4 @@
-"""Empties a spool into MLflow: in a thread while a sweep runs, in the foreground for `tune sync`."""
+"""The sender of a spool to MLflow: in a thread while a sweep runs, in the foreground for `tune sync`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ LAST_RETRY_SECONDS = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class SendStatus:
-    """How far tracking is behind.
+    """Progress of sending a sweep's records to MLflow.
 
     Attributes:
         sent: records that MLflow has acknowledged to this process.
-        waiting: records that are safe on the disk and not yet in MLflow.
-        refused: records that MLflow will never take; they stand in ``spool.refused.jsonl``.
-        problem: why sending does not go on, or an empty string.
+        waiting: records that are on the disk and not yet in MLflow.
+        refused: records that MLflow will never accept; they are in ``spool.refused.jsonl``.
+        problem: why sending does not progress, or an empty string.
     """
 
     sent: int
@@ -40,7 +40,7 @@ class SendStatus:
 
     @property
     def complete(self) -> bool:
-        """Whether everything recorded stands in MLflow."""
+        """Whether every record is in MLflow."""
         return self.waiting == 0 and self.refused == 0
 
     def __str__(self) -> str:
@@ -61,11 +61,11 @@ def _describe(error: BaseException) -> str:
 
 
 class Sender:
-    """A thread that sends what is in the spool and tries again for as long as it must. It never raises into training.
+    """Thread that sends the records of a spool and retries for as long as needed. It never raises into training.
 
     Args:
         folder: the sweep's folder.
-        connect: makes the MLflow client for an address.
+        connect: returns the MLflow client of an address.
     """
 
     def __init__(self, folder: Path, *, connect: Callable[[str], Any] = store.connect) -> None:
@@ -79,17 +79,17 @@ class Sender:
         self._thread = threading.Thread(target=self._run, name="mlflow-sender", daemon=True)
 
     def start(self) -> None:
-        """Begins to send."""
+        """Start to send."""
         self._thread.start()
 
     def notify(self) -> None:
-        """Says that there is something new in the spool."""
+        """Tell the thread that the spool has a new record."""
         with self._changed:
             self._wake = True
             self._changed.notify_all()
 
     def status(self) -> SendStatus:
-        """How far it is, at this moment."""
+        """Return the progress at this moment."""
         try:
             waiting = self._shipper.waiting()
         except TrackingError as error:
@@ -99,11 +99,11 @@ class Sender:
         )
 
     def flush(self, timeout: float = 60.0, *, attempts: int = 3) -> SendStatus:
-        """Waits until everything is in MLflow, the time is over, or this many attempts in a row have failed.
+        """Wait until every record is in MLflow, the time is over, or `attempts` further attempts have failed.
 
         Args:
             timeout: seconds.
-            attempts: failures from now on after which waiting longer is pointless.
+            attempts: number of further failures after which to stop waiting.
         """
         deadline = time.monotonic() + timeout
         with self._changed:
@@ -120,7 +120,7 @@ class Sender:
         return self.status()
 
     def stop(self) -> None:
-        """Ends the thread after the request it is in. What was not sent stays in the spool."""
+        """Stop the thread after its current request. Unsent records stay in the spool."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -134,9 +134,9 @@ class Sender:
         while not self._stopping:
             try:
                 count = self._shipper.ship()
-            except Exception as error:  # noqa: BLE001 - whatever tracking meets, training goes on; see `status`
+            except Exception as error:  # noqa: BLE001 - no problem of tracking stops training; see `status`
                 if not self._problem:
-                    log.warning("tracking waits, its records are safe on disk: %s", _describe(error))
+                    log.warning("records cannot be sent to MLflow now and wait on the disk: %s", _describe(error))
                 self._note(_describe(error), failures=self._failures + 1)
                 self._pause(delay)
                 delay = min(2 * delay, LAST_RETRY_SECONDS)
@@ -152,7 +152,7 @@ class Sender:
             self._changed.notify_all()
 
     def _pause(self, seconds: float | None) -> None:
-        """Until somebody flushes, or the time is over; without a time, until something new was recorded."""
+        """Wait until someone flushes or the time is over; without a time, until there is a new record."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._hurry or self._stopping or (self._wake and seconds is None), timeout=seconds
@@ -161,15 +161,15 @@ class Sender:
 
 
 def drain(folder: Path, *, uri: str | None = None, connect: Callable[[str], Any] = store.connect) -> SendStatus:
-    """Sends everything that waits, here and now.
+    """Send every unsent record in the foreground.
 
     Args:
         folder: the sweep's folder.
-        uri: another tracking address than the sweep's own; then everything is sent there, from the first record on.
-        connect: makes the MLflow client for an address.
+        uri: another tracking address than the sweep's own, to which every record is sent.
+        connect: returns the MLflow client of an address.
 
     Raises:
-        TrackingError: the server cannot be reached or refuses; nothing is lost.
+        TrackingError: the server cannot be reached or fails; nothing is lost.
     """
     shipper = Shipper(folder, uri=uri, connect=connect)
     try:
@@ -180,8 +180,9 @@ def drain(folder: Path, *, uri: str | None = None, connect: Callable[[str], Any]
         raise
     except Exception as error:
         raise TrackingError(
-            f"{folder}: MLflow must take the records of the sweep, it did not: {_describe(error)}. "
-            f"{shipper.waiting()} records wait on disk; start the tracking server, then run `tune sync` again"
+            "tracking-unavailable",
+            f"{folder}: MLflow did not accept the records of the sweep ({_describe(error)}). {shipper.waiting()} "
+            "records wait on the disk. Start the tracking server, then run `tune sync` again.",
         ) from error
     finally:
         shipper.close()

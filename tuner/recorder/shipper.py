@@ -1,4 +1,4 @@
-"""Turns the records of one spool into requests to MLflow. Every step may be repeated: it changes nothing twice."""
+"""Requests to MLflow from the records of a spool. Every request may be repeated without a further effect."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tuner.errors import TrackingError
 from tuner.files import take_lock
 from tuner.recorder import mlflow_store as store
-from tuner.recorder.records import decode_metrics
-from tuner.recorder.spool import Acknowledgement, Entry, read
+from tuner.recorder.spool import Acknowledgement, SpoolLine, read_spool
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -23,16 +22,16 @@ __all__ = ["SPOOL", "TAG_SWEEP", "TAG_TRIAL", "Shipper"]
 SPOOL = "spool.jsonl"
 TAG_SWEEP = "dp_tuner.sweep"
 TAG_TRIAL = "dp_tuner.trial"
-PARENT = ""  # stands in TAG_TRIAL of the parent run, which is no trial
+PARENT = ""  # the trial in records of the parent run, which is no trial
 
-_METRICS_A_REQUEST = 800  # MLflow takes 1000 things in one request, 100 of them parameters and 100 of them tags
+_METRICS_A_REQUEST = 800  # MLflow accepts 1000 items in a request, at most 100 parameters and 100 tags
 _OTHERS_A_REQUEST = 100
 _REFUSALS = frozenset({"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE"})
 
 
 @dataclass
 class _Pending:
-    """What waits to be logged to one run, in one request where it fits."""
+    """Values to log to one run, in one request if they fit."""
 
     metrics: list[Any] = field(default_factory=list)
     params: dict[str, str] = field(default_factory=dict)
@@ -40,12 +39,12 @@ class _Pending:
 
 
 class Shipper:
-    """Sends a spool, from where it was last acknowledged. One shipper at a time per sweep, held by a lock file.
+    """Connection that sends a spool from its last acknowledged record. A lock file allows one per sweep at a time.
 
     Args:
         folder: the sweep's folder, with the spool and the files that are logged as artifacts.
         uri: another tracking address than the one in the spool.
-        connect: makes the MLflow client.
+        connect: returns the MLflow client of an address.
     """
 
     def __init__(self, folder: Path, *, uri: str | None = None, connect: Callable[[str], Any] = store.connect) -> None:
@@ -64,29 +63,29 @@ class Shipper:
         self.refused = 0
 
     def waiting(self) -> int:
-        """How many records are on the disk and not yet acknowledged."""
-        return sum(1 for _ in read(self._spool, start=self._offset))
+        """Return how many records are on the disk and not yet acknowledged."""
+        return sum(1 for _ in read_spool(self._spool, start=self._offset))
 
     def ship(self, limit: int = 500) -> int:
-        """Sends up to ``limit`` records and returns how many were acknowledged; 0 when nothing waits.
+        """Send up to `limit` records and return how many were handled; 0 when none is unsent.
 
         Raises:
-            Exception: whatever MLflow, its database or the network raises. Nothing is lost, call again later.
+            Exception: any error of MLflow, its database or the network. Nothing is lost; call again later.
         """
         self._open()
-        entries = list(itertools.islice(read(self._spool, start=self._offset), limit))
-        if not entries:
+        lines = list(itertools.islice(read_spool(self._spool, start=self._offset), limit))
+        if not lines:
             return 0
         try:
-            self._send(entries)
+            self._send(lines)
         except Exception as error:
             if getattr(error, "error_code", "") not in _REFUSALS:
                 raise
-            self._send_what_can_be(entries, error)
-        return len(entries)
+            self._send_one_by_one(lines, error)
+        return len(lines)
 
     def close(self) -> None:
-        """Lets another shipper have this sweep."""
+        """Release the lock, so that another process can send."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -98,57 +97,58 @@ class Shipper:
             lock = take_lock(self._folder / "spool.sender.lock")
             if lock is None:
                 raise TrackingError(
-                    f"{self._folder}: one process sends the records of a sweep, another one is doing it now. "
-                    "Nothing is lost: they arrive with that one"
+                    "records-being-sent",
+                    f"{self._folder}: another process is sending the records of this sweep now. Let it finish; "
+                    "nothing is lost.",
                 )
             self._lock = lock
-        headers = [entry.record for entry in read(self._spool) if entry.record.get("kind") == "sweep_started"]
+        headers = [line.record for line in read_spool(self._spool) if line.record.get("kind") == "sweep_started"]
         if not headers:
-            return  # nothing was recorded yet
-        self._header = headers[-1]  # a resume may have moved the sweep to another server: then all is sent there
+            return  # no record yet
+        self._header = headers[-1]  # a resume may move the sweep to another server: then every record is sent there
         uri = self._given_uri or str(self._header["uri"])
         target = Acknowledgement(self._folder / "spool.acknowledged.json", spool=self._spool, target=uri)
         client = self._connect(uri)
         self._experiment = store.experiment_id(client, uri=uri, name=str(self._header["experiment"]))
         self._client, self._offset, self._target = client, target.load(), target
 
-    def _send(self, entries: list[Entry]) -> None:
+    def _send(self, lines: list[SpoolLine]) -> None:
         pending: dict[str, _Pending] = {}
-        for entry in entries:
-            self._apply(entry.record, pending)
+        for line in lines:
+            self._apply(line.record, pending)
         for run in list(pending):
             self._log(run, pending)
-        self._acknowledge(entries[-1], len(entries))
+        self._acknowledge(lines[-1], len(lines))
 
-    def _acknowledge(self, last: Entry, count: int) -> None:
+    def _acknowledge(self, last: SpoolLine, count: int) -> None:
         if self._target is not None:
             self._target.store(last)
         self._offset = last.end
         self.sent += count
 
-    def _send_what_can_be(self, entries: list[Entry], error: Exception) -> None:
-        """One by one, so that a record which MLflow will never take is set aside and holds up no other."""
-        if not self._runs_stand():
-            # Somebody deleted a run of ours in MLflow: find or make the runs again and send everything again.
+    def _send_one_by_one(self, lines: list[SpoolLine], error: Exception) -> None:
+        """Send each record alone, so that one which MLflow will never accept is set aside and delays no other."""
+        if not self._runs_exist():
+            # Somebody deleted one of our runs in MLflow: find or create the runs again and send every record again.
             self._runs.clear()
             self._offset = 0
             raise error
-        for entry in entries:
+        for line in lines:
             try:
-                self._send([entry])
+                self._send([line])
             except Exception as refusal:
                 if getattr(refusal, "error_code", "") not in _REFUSALS:
                     raise
-                self._set_aside(entry, refusal)
+                self._set_aside(line, refusal)
 
-    def _set_aside(self, entry: Entry, refusal: Exception) -> None:
-        line = json.dumps({"record": entry.record, "refused": store.hide_password(str(refusal))})
+    def _set_aside(self, line: SpoolLine, refusal: Exception) -> None:
+        refused = json.dumps({"record": line.record, "refused": store.hide_password(str(refusal))})
         with (self._folder / "spool.refused.jsonl").open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+            file.write(refused + "\n")
         self.refused += 1
-        self._acknowledge(entry, 0)
+        self._acknowledge(line, 0)
 
-    def _runs_stand(self) -> bool:
+    def _runs_exist(self) -> bool:
         for run in self._runs.values():
             try:
                 if self._client.get_run(run).info.lifecycle_stage != "active":
@@ -182,11 +182,11 @@ class Shipper:
         run = self._run(record)
         self._log(run, pending)
         # MLflow refuses to change a parameter. A resumed sweep may have more trials: the new value becomes a tag.
-        there: dict[str, str] = self._client.get_run(run).data.params
+        logged: dict[str, str] = self._client.get_run(run).data.params
         settings: dict[str, str] = record.get("params", {})
         mine = pending.setdefault(run, _Pending())
         for name, value in settings.items():
-            if there.get(name, value) == value:
+            if logged.get(name, value) == value:
                 mine.params[name] = value
             else:
                 mine.tags[f"resumed.{name}"] = value
@@ -196,17 +196,18 @@ class Shipper:
         self._client.update_run(run, status="RUNNING")
 
     def _artifact(self, record: dict[str, Any]) -> None:
-        path = self._folder / str(record["path"])  # an absolute path stays itself
+        path = self._folder / str(record["path"])  # an absolute path stays unchanged
         if not path.exists():
-            raise _MissingArtifactError(f"{path}: it was to be logged as an artifact and is gone")
+            raise _MissingArtifactError("artifact-missing", f"{path} was recorded as an artifact and no longer exists.")
         self._client.log_artifact(self._run(record), str(path), record.get("under") or None)
 
     def _add_metrics(self, mine: _Pending, record: dict[str, Any]) -> None:
-        values = decode_metrics(record.get("values"))
+        values: dict[str, float | str] = record.get("values", {})
         if values:
             from mlflow.entities import Metric
 
-            mine.metrics += [Metric(name, value, record["t"], record["step"]) for name, value in values.items()]
+            time, step = record["t"], record["step"]
+            mine.metrics += [Metric(name, float(value), time, step) for name, value in values.items()]
 
     def _log(self, run: str, pending: dict[str, _Pending]) -> None:
         mine = pending.pop(run, None)
@@ -231,7 +232,7 @@ class Shipper:
             )
 
     def _run(self, record: dict[str, Any]) -> str:
-        """The MLflow run of a trial, or the parent's: found by our tags, and only made when it is not there."""
+        """Return the MLflow run of a trial, or the parent run: found by our tags, and created when missing."""
         trial = str(record.get("trial") or PARENT)
         if trial not in self._runs:
             self._runs[trial] = self._find(trial) or self._create(trial, record)
@@ -244,7 +245,7 @@ class Shipper:
             order_by=["attributes.start_time ASC", "attributes.run_id ASC"],
         )
         for extra in found[1:]:
-            # A request to create it timed out, arrived late, and was made again. The first one is the run.
+            # A request to create the run timed out, arrived late and was repeated. The first run counts.
             self._client.set_tag(extra.info.run_id, "state", "duplicate")
             self._client.set_terminated(extra.info.run_id, status="KILLED", end_time=extra.info.start_time)
         return str(found[0].info.run_id) if found else None
@@ -261,6 +262,6 @@ class Shipper:
 
 
 class _MissingArtifactError(TrackingError):
-    """A file that was to be logged is gone. It is set aside as refused, because waiting will not bring it back."""
+    """A recorded artifact no longer exists. It is set aside as refused, because waiting does not bring it back."""
 
     error_code = "RESOURCE_DOES_NOT_EXIST"

@@ -1,14 +1,15 @@
-"""The spool: an append-only file of records, each checksummed and on the disk before anyone goes on.
+"""The spool: an append-only file of checksummed records, each on the disk before the sweep continues.
 
-One line a record, ``{"crc":"89abcdef","record":{...}}``. The checksum is that of the record's canonical JSON, so a line
-that a crash has torn is recognised. Only the LAST line can be torn: every append is followed by ``fsync``. A line that
-is damaged anywhere else is an error and is never skipped in silence.
+Each record is one line, ``{"crc":"89abcdef","record":{...}}``. The checksum is that of the bytes of the record, so a
+line that a crash has torn is recognised. Only the LAST line can be torn: every append is followed by ``fsync``. A
+damaged line anywhere else is an error and is never skipped in silence.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import zlib
 from collections.abc import Iterator, Mapping
@@ -20,19 +21,20 @@ from typing import Self
 from tuner.errors import TrackingError
 from tuner.files import lock_open_file, write_text
 
-__all__ = ["Acknowledgement", "Entry", "Record", "Spool", "is_being_written", "read"]
+__all__ = ["Acknowledgement", "Record", "Spool", "SpoolLine", "is_being_written", "read_spool"]
 
 Record = Mapping[str, object]
+_LINE = re.compile(rb'\{"crc":"([0-9a-f]{8})","record":(\{.*\})\}\n')
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
-    """One record of the spool and where it stands.
+class SpoolLine:
+    """One line of the spool: a record and its position.
 
     Attributes:
         record: what was written.
-        start: offset of its line in the file, in bytes.
-        end: offset of the first byte after its line.
+        start: offset of the line in the file, in bytes.
+        end: offset of the first byte after the line.
         checksum: CRC-32 of the record, eight hexadecimal digits.
     """
 
@@ -42,41 +44,31 @@ class Entry:
     checksum: str
 
 
-def _canonical(record: Record) -> str:
-    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+def _checksum(data: bytes) -> str:
+    return f"{zlib.crc32(data):08x}"
 
 
-def _checksum(canonical: str) -> str:
-    return f"{zlib.crc32(canonical.encode()):08x}"
+def _format_line(record: Record) -> bytes:
+    text = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    return b'{"crc":"%s","record":%s}\n' % (_checksum(text).encode(), text)
 
 
-def _line(record: Record) -> bytes:
-    canonical = _canonical(record)
-    return f'{{"crc":"{_checksum(canonical)}","record":{canonical}}}\n'.encode()
-
-
-def _parse(line: bytes) -> tuple[dict[str, object], str] | None:
-    """Record and checksum of a whole line, or None where the line is torn or damaged."""
-    if not line.endswith(b"\n"):
+def _parse_line(line: bytes) -> tuple[dict[str, object], str] | None:
+    """Return the record and the checksum of a whole line, or None when the line is torn or damaged."""
+    found = _LINE.fullmatch(line)
+    if found is None:
         return None
-    try:
-        outer = json.loads(line)
-    except ValueError:
-        return None
-    if not isinstance(outer, dict) or not isinstance(outer.get("record"), dict):
-        return None
-    record: dict[str, object] = outer["record"]
-    checksum = _checksum(_canonical(record))
-    return (record, checksum) if checksum == outer.get("crc") else None
+    checksum = found[1].decode()
+    return (json.loads(found[2]), checksum) if _checksum(found[2]) == checksum else None
 
 
-def read(path: Path, *, start: int = 0) -> Iterator[Entry]:
-    """Yields the whole records from ``start`` on, in the order in which they were written.
+def read_spool(path: Path, *, start: int = 0) -> Iterator[SpoolLine]:
+    """Yield the whole lines from `start` on, in the order in which they were written.
 
-    A torn last line is left out: it was never acknowledged to whoever wrote it, or is being written now.
+    A torn last line is left out: its writer was never told that it is on the disk, or is writing it now.
 
     Args:
-        path: the spool; a file that is not there holds no records.
+        path: the spool; a missing file holds no records.
         start: offset of a line, in bytes.
 
     Raises:
@@ -88,25 +80,26 @@ def read(path: Path, *, start: int = 0) -> Iterator[Entry]:
         return
     with file:
         offset = file.seek(start)
-        torn_at: int | None = None
+        damaged_at: int | None = None
         for line in file:
-            if torn_at is not None:
+            if damaged_at is not None:
                 raise TrackingError(
-                    f"{path}: every line of the spool must be whole, the one at byte {torn_at} is damaged. The records "
-                    "before it are safe. To give up that one record, delete its line, then run `tune sync` again"
+                    "spool-damaged",
+                    f"{path}: the record at byte {damaged_at} is damaged; the records before it are safe. To give up "
+                    "that one record, delete its line and run `tune sync` again.",
                 )
             if not line.endswith(b"\n"):
-                return  # torn, or still being written: what comes after it, if anything does, is the rest of this line
-            parsed = _parse(line)
+                return  # torn or still being written; bytes that follow later belong to this line
+            parsed = _parse_line(line)
             if parsed is None:
-                torn_at = offset
+                damaged_at = offset
             else:
-                yield Entry(record=parsed[0], start=offset, end=offset + len(line), checksum=parsed[1])
+                yield SpoolLine(record=parsed[0], start=offset, end=offset + len(line), checksum=parsed[1])
             offset += len(line)
 
 
 def is_being_written(path: Path) -> bool:
-    """Whether a living process holds the spool open for writing."""
+    """Return whether a running process holds the spool open for writing."""
     try:
         descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -118,19 +111,19 @@ def is_being_written(path: Path) -> bool:
 
 
 class Spool:
-    """The one writer of a spool. What `append` has returned from survives ``kill -9`` and a power cut.
+    """The only writer of a spool. A record survives ``kill -9`` and a power cut once `append` has returned.
 
     Args:
-        path: the file; made, with its folder, where it is not there. A torn last line is cut off.
+        path: the file, created with its folder when missing. A torn last line is cut off.
 
     Raises:
-        TrackingError: another process is writing this spool, it is damaged, or the disk refuses it.
+        TrackingError: another process writes this spool, it is damaged, or the disk refuses it.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._mutex = threading.Lock()
-        self._broken = ""
+        self._refusal: TrackingError | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -138,22 +131,22 @@ class Spool:
             raise self._failure(error) from error
         try:
             self._lock()
-            self._end = self._heal()
+            self._end = self._cut_torn_line()
         except BaseException:
             os.close(self._descriptor)
             raise
 
     def append(self, *records: Record) -> None:
-        """Writes the records down, all in one write, and returns when they are on the disk.
+        """Write the records with one write, and return when they are on the disk.
 
         Raises:
             TrackingError: the disk did not take them. None of them counts as written; the file is as it was before.
-            ValueError: a value that JSON cannot hold, which is a fault of the caller.
+            ValueError: the caller passed a value that JSON cannot hold.
         """
-        data = b"".join(_line(record) for record in records)
+        data = b"".join(_format_line(record) for record in records)
         with self._mutex:
-            if self._broken:
-                raise TrackingError(self._broken)
+            if self._refusal is not None:
+                raise self._refusal
             try:
                 written = 0
                 while written < len(data):
@@ -164,20 +157,19 @@ class Spool:
             try:
                 os.fsync(self._descriptor)
             except OSError as error:
-                # After a failed fsync the kernel may have dropped the pages: nothing written later could be trusted.
+                # After a failed fsync the kernel may have dropped pages, so nothing written later could be trusted.
                 self._cut_back()
-                failure = self._failure(error)
-                self._broken = str(failure)
-                raise failure from error
+                self._refusal = self._failure(error)
+                raise self._refusal from error
             self._end += len(data)
 
     def close(self) -> None:
-        """Gives the file back; a second call does nothing."""
+        """Close the file; a second call does nothing."""
         with self._mutex:
             if self._descriptor >= 0:
                 os.close(self._descriptor)
                 self._descriptor = -1
-                self._broken = f"{self.path}: the spool is closed, nothing more can be recorded"
+                self._refusal = TrackingError("internal-error", f"{self.path}: a closed spool cannot take a record.")
 
     def __enter__(self) -> Self:
         return self
@@ -190,21 +182,22 @@ class Spool:
     def _lock(self) -> None:
         if not lock_open_file(self._descriptor):
             raise TrackingError(
-                f"{self.path}: a spool has one writer, another process is writing this one. "
-                "Wait for that sweep to end, or stop it"
+                "spool-busy",
+                f"{self.path}: another process writes the records of this sweep. Wait for it to end, or stop it with "
+                "`tune stop`.",
             )
 
-    def _heal(self) -> int:
-        """Cuts a torn last line off; returns the length of what is whole."""
+    def _cut_torn_line(self) -> int:
+        """Cut off a torn last line and return the length of the file."""
         end = 0
-        for entry in read(self.path):
-            end = entry.end
+        for line in read_spool(self.path):
+            end = line.end
         try:
             os.ftruncate(self._descriptor, end)
             os.fsync(self._descriptor)
             folder = os.open(self.path.parent, os.O_RDONLY)
             try:
-                os.fsync(folder)  # a new file is only durable when its folder is
+                os.fsync(folder)  # a new file is durable only when its folder is
             finally:
                 os.close(folder)
         except OSError as error:
@@ -215,55 +208,55 @@ class Spool:
         try:
             os.ftruncate(self._descriptor, self._end)
         except OSError as error:
-            self._broken = str(self._failure(error))
+            self._refusal = self._failure(error)
 
     def _failure(self, error: OSError) -> TrackingError:
         return TrackingError(
-            f"{self.path}: every record must be on the disk before the sweep goes on, and the disk refused: "
-            f"{error.strerror or error}. Make room or fix the disk, then go on with `--resume`; "
-            "nothing recorded is lost"
+            "spool-unwritable",
+            f"{self.path}: the disk refused a record of the sweep ({error.strerror or error}). Free space or fix the "
+            "disk, then continue with `tune resume`; nothing recorded is lost.",
         )
 
 
 class Acknowledgement:
-    """How far a spool has been sent, in a small file beside it that is replaced atomically.
+    """How far a spool has been sent, in a small file next to it that is replaced atomically.
 
-    It only saves work. Where it is missing, torn, meant for another tracking server or does not fit the spool, sending
-    starts at the first record again, which changes nothing in MLflow.
+    It only saves work. When it is missing, torn, of another tracking server or of another spool, sending starts at the
+    first record again, which changes nothing in MLflow.
 
     Args:
         path: the file.
-        spool: the spool it speaks of.
-        target: where the records went (the tracking address).
+        spool: the spool that was sent.
+        target: the tracking address to which the records were sent.
     """
 
     def __init__(self, path: Path, *, spool: Path, target: str) -> None:
         self._path = path
         self._spool = spool
-        self._target = f"{zlib.crc32(target.encode()):08x}"  # not in clear: an address may hold a password
+        self._target = _checksum(target.encode())  # hashed, because an address may hold a password
 
     def load(self) -> int:
-        """Offset in the spool, in bytes, up to which everything was acknowledged."""
+        """Return the offset in the spool, in bytes, up to which every record was acknowledged."""
         try:
             stored = json.loads(self._path.read_text(encoding="utf-8"))
             start, end = int(stored["start"]), int(stored["end"])
             checksum, target = str(stored["crc"]), str(stored["target"])
         except (OSError, ValueError, TypeError, KeyError):
             return 0
-        return end if target == self._target and self._stands(start, end, checksum) else 0
+        return end if target == self._target and self._fits_spool(start, end, checksum) else 0
 
-    def store(self, entry: Entry) -> None:
-        """Remembers that everything up to and with ``entry`` has arrived."""
-        value = {"start": entry.start, "end": entry.end, "crc": entry.checksum, "target": self._target}
+    def store(self, line: SpoolLine) -> None:
+        """Save that every record up to and including `line` has arrived."""
+        value = {"start": line.start, "end": line.end, "crc": line.checksum, "target": self._target}
         write_text(self._path, json.dumps(value))
 
-    def _stands(self, start: int, end: int, checksum: str) -> bool:
+    def _fits_spool(self, start: int, end: int, checksum: str) -> bool:
         if not 0 <= start < end:
             return False
         try:
             with self._spool.open("rb") as file:
                 file.seek(start)
-                parsed = _parse(file.read(end - start))
+                parsed = _parse_line(file.read(end - start))
         except OSError:
             return False
         return parsed is not None and parsed[1] == checksum

@@ -85,7 +85,7 @@ def export_command(sweep: SweepFolder, out: Path | None, options: RunOptions, *,
         InputError: the sweep cannot be exported, or `by` is given for a public search whose charged run has started.
     """
     from tuner.export.package import export_sweep, export_text
-    from tuner.recorder.replay import attach, replay
+    from tuner.recorder.sync import attach, send_unsent
 
     out = out or Path("exports") / sweep.name
     named, sweep = sweep, charged_run(sweep)
@@ -100,7 +100,7 @@ def export_command(sweep: SweepFolder, out: Path | None, options: RunOptions, *,
     test = {name: score for name, score in values["scores"].items() if name.startswith("test_")}
     try:
         attach(sweep.root, files, under="export", tags={"exported": "yes"}, metrics=test)
-        values["tracking"] = str(replay(sweep.root))
+        values["tracking"] = str(send_unsent(sweep.root))
     except TrackingError as error:
         values["tracking"] = f"not sent ({error}); send it later with: tune sync {sweep.id}"
     click.echo(json.dumps(values, indent=2)) if options.as_json else click.echo(export_text(values))

@@ -180,7 +180,7 @@ def _train(sweep: SweepFolder, prepared: ReadySearch, runs: SealedRuns, options:
 def _track(sweep: SweepFolder, prepared: ReadySearch, winner: SealedWinner) -> str:
     """Upload the winner to MLflow, which knows nothing of the sweep before; return the problem, or an empty string."""
     from tuner.recorder.released_winner import record_winner
-    from tuner.recorder.replay import replay
+    from tuner.recorder.sync import send_unsent
 
     record_winner(
         sweep.root,
@@ -191,7 +191,7 @@ def _track(sweep: SweepFolder, prepared: ReadySearch, winner: SealedWinner) -> s
         day=_day(sweep),
     )
     try:
-        sent = replay(sweep.root)
+        sent = send_unsent(sweep.root)
     except TrackingError as error:
         return str(error)
     return "" if sent.complete else str(sent)

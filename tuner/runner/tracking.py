@@ -55,7 +55,7 @@ def sync_tracking(sweep: SweepFolder, uri: str | None = None) -> str:
         TrackingError: the server does not answer; no record is lost.
     """
     from tuner.recorder.mlflow_store import absolute_uri
-    from tuner.recorder.replay import replay
+    from tuner.recorder.sync import send_unsent
 
     if sweep.is_sealed and read_winner(sweep) is None:
         raise InputError(
@@ -65,4 +65,4 @@ def sync_tracking(sweep: SweepFolder, uri: str | None = None) -> str:
     if uri is not None:
         check_tracking(uri)
         uri = absolute_uri(uri)
-    return f"{sweep.id}, MLflow: {replay(sweep.root, uri=uri)}"
+    return f"{sweep.id}, MLflow: {send_unsent(sweep.root, uri=uri)}"

@@ -59,21 +59,16 @@ def run_trials(
         charge_for: returns the charge of a trial.
         sealed: whether only the operator may see Ray's own logs.
     """
-    if options.local:
-        from tuner.executors import local
-
-        return local.run(driver, spec_for, charge_for, folder=folder)
-    from tuner.executors.ray import runner as ray_runner
+    from tuner.executors.base import ExecutorSettings, TrialSetup
+    from tuner.executors.registry import make_executor
 
     resources = prepared.experiment.resources
-    return ray_runner.run(
-        driver,
-        spec_for,
-        charge_for,
-        folder=folder,
+    settings = ExecutorSettings(
         concurrent_trials=resources.concurrent_trials,
         cpus_per_trial=resources.cpus_per_trial,
         gpus_per_trial=resources.gpus_per_trial,
         address=options.address,
         sealed=sealed,
     )
+    setup = TrialSetup(spec_for=spec_for, charge_for=charge_for, folder=folder)
+    return make_executor("local" if options.local else "ray", settings).run(driver, setup)

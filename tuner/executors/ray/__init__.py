@@ -1,1 +1,1 @@
-"""The executor on Ray Tune: runner, session and the actor that charges the ledger."""
+"""The executor on Ray Tune: runner, session, and the actor that charges the ledger."""

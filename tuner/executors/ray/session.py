@@ -1,4 +1,4 @@
-"""Start, join and leave Ray: quietly, without uploading the working tree, and never a cluster that was not named."""
+"""Ray sessions: quiet, without uploading the working tree, and never on a cluster that was not named."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from types import FrameType
 import ray
 
 from tuner.errors import InputError
+from tuner.executors.base import ExecutorSettings
 
 __all__ = ["environment", "interruptible", "ray_session"]
 
@@ -23,7 +24,7 @@ _QUIET = {
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # relative paths mean the same in a worker as in the driver
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # under `uv run` Ray would upload the working tree
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the coming default, asked for so that Ray does not warn
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the future default, set so that Ray does not warn
     "RAY_AIR_NEW_OUTPUT": "0",  # the new output prints even at verbosity 0
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # no json, csv or tensorboard files: the spool is the record
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # `interruptible` is ours
@@ -34,7 +35,7 @@ _QUIET = {
 
 @contextlib.contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables and put back what was there."""
+    """Set environment variables, and restore them at the end."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -48,53 +49,36 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def ray_session(
-    *,
-    address: str | None,
-    cpus: float,
-    gpus: float,
-    concurrent_trials: int,
-    sealed: bool = False,
-    debug: bool = False,
-) -> Iterator[None]:
-    """Hold a Ray for the time of a sweep.
+def ray_session(settings: ExecutorSettings) -> Iterator[None]:
+    """Connect to Ray during a sweep.
 
-    A Ray that this process has already joined is used and left running. Otherwise one is started here, on this
-    machine only, or the one at `address` is joined; it is left, or ended, afterwards.
-
-    Args:
-        address: of a running cluster, or None; a cluster that happens to run here is not used.
-        cpus: CPUs of one trial.
-        gpus: GPUs of one trial.
-        concurrent_trials: trials at a time.
-        sealed: keep the logs of a Ray that is started here from other accounts, and remove them at the end.
-        debug: let Ray and its workers write to the terminal.
+    When this process is already connected to Ray, that connection is used and kept. Otherwise Ray is started on this
+    machine, or the cluster at `settings.address` is joined, until the end of the sweep. A cluster that happens to run
+    on this machine is not used.
 
     Raises:
-        tuner.errors.InputError: this machine cannot hold even one trial.
+        tuner.errors.InputError: this machine has too few resources for one trial.
     """
-    variables = {**_QUIET, "TUNE_MAX_PENDING_TRIALS_PG": str(concurrent_trials)}
-    with environment(variables), contextlib.ExitStack() as stack:
-        if not debug:
-            stack.enter_context(_without_rays_summary())
+    address = settings.address
+    variables = {**_QUIET, "TUNE_MAX_PENDING_TRIALS_PG": str(settings.concurrent_trials)}
+    with environment(variables), _without_rays_summary(), contextlib.ExitStack() as stack:
         joined = ray.is_initialized()
         if not joined:
-            level = logging.INFO if debug else logging.ERROR
             own: dict[str, str] = {}
-            if sealed and address is None:
-                # Ray opens its folder to every account; one that only ours may enter is around it.
+            if settings.sealed and address is None:
+                # Every account may enter Ray's folder, so it is put into one that only this account may enter.
                 own = {"_temp_dir": f"{stack.enter_context(_closed_folder())}/ray"}
             ray.init(
                 address=address or "local",
                 **own,
                 include_dashboard=False if address is None else None,
-                log_to_driver=debug,
-                logging_level=level,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
                 namespace="dp-tuner",
             )
         try:
-            if address is None:  # a cluster may grow when it is asked; this machine does not
-                _check_room(cpus, gpus)
+            if address is None:  # a cluster may grow on request; this machine does not
+                _check_fits(settings)
             yield
         finally:
             if not joined:
@@ -103,7 +87,7 @@ def ray_session(
 
 @contextlib.contextmanager
 def _without_rays_summary() -> Iterator[None]:
-    """At its end Ray names as incomplete, by names that nobody else uses, trials that have long gone on elsewhere."""
+    """Silence Ray's final list of incomplete trials: it names trials, by Ray's own ids, that continued elsewhere."""
     logger = logging.getLogger("ray.tune.tune")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -115,7 +99,7 @@ def _without_rays_summary() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _closed_folder() -> Iterator[str]:
-    """A folder with a short path (that of Ray's sockets has at most 107 bytes), for this account alone."""
+    """Create a folder for this account only. Its path is short, because paths of sockets have at most 107 bytes."""
     path = tempfile.mkdtemp(prefix="dp-")
     try:
         yield path
@@ -123,19 +107,23 @@ def _closed_folder() -> Iterator[str]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _check_room(cpus: float, gpus: float) -> None:
-    have = ray.cluster_resources()
-    for resource, key, needed in (("CPU", "cpus_per_trial", cpus), ("GPU", "gpus_per_trial", gpus)):
-        if needed > have.get(resource, 0.0):
+def _check_fits(settings: ExecutorSettings) -> None:
+    available = ray.cluster_resources()
+    for resource, key, needed in (
+        ("CPU", "cpus_per_trial", settings.cpus_per_trial),
+        ("GPU", "gpus_per_trial", settings.gpus_per_trial),
+    ):
+        if needed > available.get(resource, 0.0):
             raise InputError(
-                f"resources.{key}: one trial must fit on this machine, got {needed:g} of its "
-                f"{have.get(resource, 0.0):g} {resource}s. Ask for less, or give --address of a cluster"
+                "resources-too-large",
+                f"resources.{key}: one trial needs {needed:g} {resource}s, and this machine has "
+                f"{available.get(resource, 0.0):g}. Ask for less, or name a cluster with --address.",
             )
 
 
 @contextlib.contextmanager
 def interruptible(on_interrupt: Callable[[], None]) -> Iterator[None]:
-    """Turn the first Ctrl-C into a call of `on_interrupt`; the second one raises KeyboardInterrupt as always.
+    """Turn the first Ctrl-C into a call of `on_interrupt`; the second one raises KeyboardInterrupt as usual.
 
     Only the main thread may set a handler; elsewhere this does nothing.
     """
@@ -146,7 +134,7 @@ def interruptible(on_interrupt: Callable[[], None]) -> Iterator[None]:
 
     def handle(_signal: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, before)
-        sys.stderr.write("\nstopping: the running trials are let go of at their next report (Ctrl-C again: at once)\n")
+        sys.stderr.write("\nstopping: running trials stop at their next report (press Ctrl-C again to stop at once)\n")
         on_interrupt()
 
     signal.signal(signal.SIGINT, handle)

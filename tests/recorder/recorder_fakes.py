@@ -1,4 +1,4 @@
-"""A budget and trials to track, and a stand-in for MLflow, without a ledger, a search or a server."""
+"""Fakes for tests of the recorder: a budget, trials and an MLflow, without a ledger, a search or a server."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from types import SimpleNamespace
 from typing import Any
 
 from tuner.recorder.recorder import MLflowRecorder, SweepInfo
+from tuner.recorder.sender import drain
 from tuner.study.types import TrialStatus, TrialView
+
+URI = "sqlite:////nowhere/mlflow.db"
 
 
 @dataclass
 class FakeBudget:
-    """A ledger's figures: steps by trial, and an ε that is no round number."""
+    """Budget of a ledger: steps by trial, and an ε that is not a round number."""
 
     cap: int = 1000
     steps: dict[str, int] = field(default_factory=dict)
@@ -87,13 +90,25 @@ def run_trial(
     state: TrialStatus = TrialStatus.COMPLETE,
     score: float = 0.5,
 ) -> None:
-    """One trial with two rungs, charged before each."""
+    """Record a trial with two rungs, charged before each."""
     observer.trial_started(trial(number))
     for rung in (50, 100):
         budget.charge(f"t{number}", 50)
         metrics = {"validation_accuracy": score * rung / 100, "validation_loss": 1.0 / rung, "learning_rate": 0.1}
         observer.trial_reported(trial(number, step=rung, last_score=score * rung / 100), rung, metrics)
     observer.trial_finished(trial(number, state, step=100, last_score=score))
+
+
+def small_sweep(folder: Path, budget: FakeBudget | None = None) -> FakeBudget:
+    """Record four trials: two complete, one pruned, one failed."""
+    budget = budget or FakeBudget()
+    with recorder(folder, URI, budget, send=False) as observer:
+        run_trial(observer, budget, 0, score=0.7)
+        run_trial(observer, budget, 1, score=0.9)
+        run_trial(observer, budget, 2, state=TrialStatus.PRUNED, score=0.95)
+        run_trial(observer, budget, 3, state=TrialStatus.FAILED, score=float("nan"))
+        observer.finish("budget reached")
+    return budget
 
 
 class FakeMLflowError(Exception):
@@ -103,7 +118,7 @@ class FakeMLflowError(Exception):
 
 
 class FakeMLflow:
-    """The part of MlflowClient that the shipper uses, with the store's rule: the same point twice is one point."""
+    """The part of MlflowClient that the shipper uses. As in MLflow's store, the same point twice is one point."""
 
     def __init__(self) -> None:
         self.runs: dict[str, Any] = {}
@@ -185,7 +200,7 @@ class FakeMLflow:
         self._active(run_id).artifacts.append((Path(path).name, under))
 
     def state(self) -> dict[str, Any]:
-        """Everything a person would see, by our own name of the run."""
+        """Return what MLflow shows, by our own names of the runs."""
         return {
             run.data.tags["dp_tuner.trial"]: (
                 run.info.status,
@@ -195,3 +210,16 @@ class FakeMLflow:
             )
             for run in self.runs.values()
         }
+
+
+def sent(folder: Path, server: FakeMLflow | None = None) -> FakeMLflow:
+    """Send the records of a sweep to a fake MLflow and return it."""
+    server = server or FakeMLflow()
+    drain(folder, connect=server.connect)
+    return server
+
+
+def metric(server: FakeMLflow, run: str, name: str) -> dict[int, float]:
+    """Return a metric's last value by step."""
+    points = sorted((step, time, float(value)) for key, value, time, step in server.state()[run][3] if key == name)
+    return {step: value for step, _, value in points}

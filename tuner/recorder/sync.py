@@ -1,0 +1,84 @@
+"""Changes to a sweep's records by other commands: upload the unsent ones, and add files of an export."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tuner.errors import TrackingError
+from tuner.recorder.history import History, read_history
+from tuner.recorder.records import Clock, artifact_record, metrics_record, unfinished_trial
+from tuner.recorder.sender import SendStatus, drain
+from tuner.recorder.shipper import SPOOL
+from tuner.recorder.spool import Spool, is_being_written
+
+__all__ = ["attach", "send_unsent"]
+
+
+def send_unsent(folder: Path, *, uri: str | None = None) -> SendStatus:
+    """Upload the unsent records of a sweep to MLflow. A second call changes nothing.
+
+    A sweep whose process died first gets an end: it and its running trials are ``KILLED`` with the state ``crashed``.
+    A resume opens them again.
+
+    Args:
+        folder: the sweep's folder.
+        uri: another tracking address than the sweep's own, to which every record is sent.
+
+    Raises:
+        TrackingError: the folder has no spool or a damaged one, or MLflow cannot be reached; nothing is lost.
+    """
+    path = folder / SPOOL
+    if not path.exists():
+        raise TrackingError(
+            "records-not-found", f"{folder} has no records of a sweep ({SPOOL}). Give the folder of a sweep."
+        )
+    if not is_being_written(path):
+        with Spool(path) as spool:
+            _end_crashed_sweep(spool, read_history(path))
+    return drain(folder, uri=uri)
+
+
+def _end_crashed_sweep(spool: Spool, history: History) -> None:
+    if not history.started or history.ended:
+        return
+    sweep: dict[str, Any] = {
+        "kind": "sweep_finished",
+        "trial": "",
+        "status": "KILLED",
+        "tags": {"state": "crashed", "reason": "its process ended without a word; `tune run --resume` goes on"},
+    }
+    trials = [unfinished_trial(trial, "crashed") for trial in history.open_trials()]
+    spool.append(*Clock(last=history.last_tick).stamp(*trials, sweep))
+
+
+def attach(
+    folder: Path,
+    paths: Sequence[Path | str],
+    *,
+    under: str = "",
+    tags: Mapping[str, str] | None = None,
+    metrics: Mapping[str, float] | None = None,
+) -> None:
+    """Add files, tags and final metrics to the parent run of a sweep that has ended, for example after an export.
+
+    They are on the disk when this returns; `send_unsent` uploads them.
+
+    Args:
+        folder: the sweep's folder.
+        paths: files or folders, relative to the sweep's folder or absolute.
+        under: folder among the artifacts.
+        tags: for example ``exported``.
+        metrics: for example ``test_accuracy``, which is measured once, at export.
+
+    Raises:
+        TrackingError: the sweep is running, or the spool cannot be written.
+    """
+    with Spool(folder / SPOOL) as spool:
+        history = read_history(spool.path)
+        records = [artifact_record(path, under=under) for path in paths]
+        if tags or metrics:
+            records.append(metrics_record(metrics or {}, step=history.steps_seen(), tags=tags))
+        if records:
+            spool.append(*Clock(last=history.last_tick).stamp(*records))
