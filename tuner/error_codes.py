@@ -390,8 +390,16 @@ _PLATFORM: dict[str, str] = {
         "The order of the Rényi filter must be a number above 1 at which the filter admits at least one step within ε "
         "and half of δ. `auto` chooses the order that admits the most."
     ),
+    "users-differ": "All searches on the same records divide them among the same users; otherwise no total covers "
+    "both.",
+    "share-not-found": "Only a share that was granted can be revoked.",
+    "hash-invalid": "A card is recorded in the ledger by its SHA-256, 64 hexadecimal digits.",
+    "not-plain-json": "The ledger and cards hold plain JSON: strings, whole numbers, finite floats, lists and mappings "
+    "with string keys.",
+    "mechanism-not-single": "The search allows several mechanisms, so it has not one to read.",
+    "no-ledger": "There is no ledger to show or to divide at this address. The first private search creates one, or "
+    "`tune budget set`.",
     # privacy cards
-    "export-charges-nothing": "An export loads a trained model and charges nothing. Please report this as a bug.",
     "card-contribution-bound": (
         "A card that protects users names how many records of one user a step may use; a card that protects records "
         "has no such bound."

@@ -177,7 +177,7 @@ def _opened(url: str) -> Ledger:
 
     if not Ledger.exists(url):
         raise InputError(
-            "ledger-not-found",
+            "no-ledger",
             f"No ledger exists at {url}. The first private search creates it, or `tune budget set`. To name another "
             "one, use --ledger.",
         )

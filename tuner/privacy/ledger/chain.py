@@ -73,8 +73,9 @@ class Chain:
         for dataset, state in remembered.items():
             if dataset not in fresh or fresh[dataset].seq < state.seq:
                 raise LedgerCorruptError(
-                    f"a ledger only grows, but data set {dataset!r} had {state.seq} entries and now has fewer. "
-                    "Restore the ledger from a backup."
+                    "ledger-damaged",
+                    f"Data set {dataset!r} had {state.seq} entries in the ledger and now has fewer. Restore the ledger "
+                    "from a backup.",
                 )
         for state in fresh.values():
             check_prices(state)
@@ -95,8 +96,9 @@ class Chain:
         for name in sorted(heads.keys() | folded.keys()):
             if heads.get(name) != folded.get(name):
                 raise LedgerCorruptError(
-                    f"the chain of data set {name!r} must end at its head {heads.get(name)}, but ends at "
-                    f"{folded.get(name)}. Entries were lost or changed; restore the ledger from a backup."
+                    "ledger-damaged",
+                    f"The chain of data set {name!r} ends at {folded.get(name)} instead of its head "
+                    f"{heads.get(name)}: entries were lost or changed. Restore the ledger from a backup.",
                 )
         return states, last
 

@@ -27,13 +27,12 @@ def canonical(value: object) -> str:
         same = json.loads(text) == value
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"what goes into the ledger or a card must be plain JSON with finite numbers, got {value!r} ({error}). "
-            "Use strings, whole numbers, finite floats, lists and mappings with string keys."
+            "not-plain-json",
+            f"The ledger and cards hold plain JSON with finite numbers (got {value!r}: {error}). Use strings, whole "
+            "numbers, finite floats, lists and mappings with string keys.",
         ) from error
     if not same and not _has_tuples(value):
-        raise InputError(
-            f"what goes into the ledger or a card must survive JSON unchanged, got {value!r}. Use string keys."
-        )
+        raise InputError("not-plain-json", f"This value does not survive JSON unchanged: {value!r}. Use string keys.")
     return text
 
 

@@ -129,7 +129,9 @@ class Ledger:
         with self._chain.write() as write:
             state = write.states.get(dataset)
             if state is None or user not in state.grants:
-                raise LedgerError(f"only a share that was granted can be revoked, {user!r} has none of {dataset!r}.")
+                raise LedgerError(
+                    "share-not-found", f"User {user!r} has no share of {dataset!r}, so none can be revoked."
+                )
             write(dataset, "grant", {"user": user, "epsilon": 0.0, "delta": 0.0})
 
     def open_search(
@@ -330,7 +332,10 @@ class Ledger:
         """Note that a privacy card with this hash was issued for `search`."""
         require_name(kind, "kind")
         if not (isinstance(card_sha256, str) and _SHA256.fullmatch(card_sha256)):
-            raise InputError(f"card_sha256 must be 64 hexadecimal digits, got {card_sha256!r}. Use card_hash(card).")
+            raise InputError(
+                "hash-invalid",
+                f"`card_sha256` must be 64 hexadecimal digits (got {card_sha256!r}). Use card_hash(card).",
+            )
         with self._chain.write() as write:
             state = require_search(write.states, search)
             write(state.dataset, "card", {"search": search, "card_sha256": card_sha256, "card_kind": kind})
@@ -400,9 +405,9 @@ def _require_same_users(state: DatasetState | None, fingerprint: str | None, use
         known = other.details.get("users")
         if other.fingerprint == fingerprint and None not in {known, users} and known != users:
             raise BudgetRefusedError(
-                f"all searches on the same records must divide them among the same users: {search!r} does it otherwise "
-                f"than {other.search!r} on data set {other.dataset!r}. A user of the one is several of the other: no "
-                "claim covers both. Use the user column of before."
+                "users-differ",
+                f"{search!r} divides the records of {other.dataset!r} among other users than {other.search!r}, so no claim "
+                "covers both. Use the same user column.",
             )
 
 

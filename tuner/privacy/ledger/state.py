@@ -240,7 +240,7 @@ class SearchState:
         only = self.filter.only_mechanism
         if only is None:
             raise LedgerError(
-                "mechanism-not-named",
+                "mechanism-not-single",
                 f"The trials of search {self.search!r} choose among several mechanisms ({self.filter.summary}). "
                 "Name the mechanism.",
             )
