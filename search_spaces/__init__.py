@@ -1,7 +1,8 @@
-"""What can be searched, and nothing of how: domains, parameters, schedules, the spaces of each method."""
+"""Search spaces: domains, parameters, schedules and methods; how they are searched is elsewhere."""
 
 from __future__ import annotations
 
+from search_spaces.domain_parsing import parse_declared, parse_domain
 from search_spaces.domains import (
     Categorical,
     Domain,
@@ -12,15 +13,13 @@ from search_spaces.domains import (
     Scalar,
     Suggest,
     Uniform,
-    parse_declared,
-    parse_domain,
     promoted_levels,
 )
 from search_spaces.errors import DomainError, SpaceError, SpaceProblem
 from search_spaces.methods import METHODS
 from search_spaces.parameter import Limits, Parameter, Words
 from search_spaces.parsing import parse_space
-from search_spaces.spaces import PARAMETERS, SearchSpace, default_space, parameters_of
+from search_spaces.spaces import PARAMETERS, SearchSpace, default_space, method_parameters
 
 __all__ = [
     "METHODS",
@@ -42,7 +41,7 @@ __all__ = [
     "Uniform",
     "Words",
     "default_space",
-    "parameters_of",
+    "method_parameters",
     "parse_declared",
     "parse_domain",
     "parse_space",

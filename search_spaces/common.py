@@ -1,4 +1,4 @@
-"""The parameters of every method: learning rate, clip, augmentation, averaging, and the priced ones."""
+"""The parameters that every method has: learning rate, clip, augmentation, averaging, and the priced ones."""
 
 from __future__ import annotations
 
@@ -33,33 +33,33 @@ PARAMETERS: tuple[Parameter, ...] = (
             ("flat", "automatic", "per_layer"),
             refused=dict.fromkeys(
                 ("batch_mean", "batch", "mean"),
-                "a clip must bound each record's gradient: one that is laid on the mean of a batch bounds no record, "
-                "which may turn the whole mean round, and noise for C / batch_size then hides nothing",
+                "a clip must bound each record's gradient: clipping the mean of a batch bounds no record, because one "
+                "record may turn the whole mean, and noise for C / batch_size then hides nothing",
             ),
         ),
         source="flat is Abadi et al. 2016, automatic Bu et al. 2022, a norm for each layer McMahan et al. 2018",
-        description="how a sample's gradient is brought to length C; free, because C bounds it in all three",
+        description="how a sample's gradient is clipped to length C; free, because C bounds it in all three",
     ),
     Parameter(
         name="augmentation",
         default=Categorical(("flip", "crop", "crop_flip")),
         legal=Words(("none", "flip", "crop", "crop_flip")),
-        source="De et al. 2022 crop and flip CIFAR-10; `none` is left out, for it takes no multiplicity",
-        description="random views of an image in the place of it; digits must not be flipped",
+        source="De et al. 2022 crop and flip CIFAR-10; without `none`, which allows no multiplicity",
+        description="random views that replace an image; digits must not be flipped",
     ),
     Parameter(
         name="augmentation_multiplicity",
         aliases=("M",),
         default=Integer(1, 16, log=True),
         legal=Limits(low=1, integer=True),
-        source="De et al. 2022: 16 where it was affordable, a few already help; a step costs M times the work",
-        description="views M of a sample in a step, averaged before its clip; above 1 it needs an augmentation",
+        source="De et al. 2022: 16 where affordable, a few already help; a step costs M times the work",
+        description="views M of a sample in a step, averaged before the clip; above 1 it needs an augmentation",
     ),
     Parameter(
         name="ema_decay",
         default=Categorical((0.0, 0.9, 0.99, 0.999)),
         legal=Limits(high=1.0, high_open=True),
-        source="De et al. 2022: 0.9999 in long trainings; shorter ones forget faster",
+        source="De et al. 2022: 0.9999 in long trainings; less in shorter ones",
         description="decay of the moving average of the weights that is scored and exported, 0 = the last weights",
     ),
 )

@@ -1,4 +1,4 @@
-"""What is wrong with a search space: one problem with its rule, value and fix, or all of them at once."""
+"""The errors of search spaces: one problem with its rule, value and fix, or all of them at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,64 @@ from dataclasses import dataclass
 __all__ = ["EXPLANATIONS", "DomainError", "SpaceError", "SpaceProblem"]
 
 
-EXPLANATIONS: dict[str, str] = {}
+EXPLANATIONS: dict[str, str] = {
+    "domain-bounds": (
+        "A range needs a finite lower bound below a finite upper bound. A logarithmic scale needs a lower bound above "
+        "0, and an integer range needs integers of at most 2^53. For a value that is not searched, write the number."
+    ),
+    "domain-unknown": (
+        "A domain is one value, or one of uniform, log_uniform, integer, log_integer, choice and promote with its "
+        "values, for example {uniform: [0, 3]}."
+    ),
+    "grid-points-invalid": "A grid needs at least one point for each range. Pass a whole number of at least 1.",
+    "choice-invalid": (
+        "A choice needs a list of at least one option. Each option is a string, a finite number, true or false, and "
+        "occurs once."
+    ),
+    "value-not-plain": (
+        "A fixed value is a string, a finite number, true or false, so that every storage keeps it without loss. Quote "
+        "a string that YAML reads as something else."
+    ),
+    "promotion-invalid": (
+        "A promoted parameter rises within every trial. It needs at least two whole numbers of at least 1, each "
+        "greater than the one before."
+    ),
+    "promotion-unsupported": (
+        "Only smoothing_samples can rise within a trial. Write one value for any other parameter, or a domain to "
+        "search it."
+    ),
+    "unimodal-invalid": (
+        "Only a range can be declared unimodal, with unimodal: true. Options have no order, and one value is not "
+        "searched."
+    ),
+    "value-illegal": (
+        "A value, or a value of a domain, is not legal for its parameter: a trial could fail or lose its guarantee. "
+        "Use only values that the message names."
+    ),
+    "clipping-of-batch-mean": (
+        "A clip must bound the gradient of each record. Clipping the mean of a batch bounds no record, so the noise "
+        "hides nothing. Choose flat, automatic or per_layer."
+    ),
+    "parameter-not-searchable": (
+        "This setting is the same for all trials of a search. Set it once, at the key that the message names."
+    ),
+    "parameter-repeated": "A parameter is given twice, perhaps under an alias. Remove one of the two.",
+    "parameter-unknown": (
+        "The method has no parameter of this name. Check the spelling, choose a method that has it, or remove it."
+    ),
+    "schedule-missing": (
+        "A parameter of a schedule has no effect unless that schedule can be chosen. Add the schedule, or remove its "
+        "parameter."
+    ),
+    "schedule-invalid": (
+        "A schedule is constant, step, inverse_time, exponential or cosine, with its own parameters as keys. Warm-up "
+        "is the separate key warmup."
+    ),
+    "copies-without-augmentation": (
+        "Without an augmentation all copies of a record are the same, so several of them only cost time. Choose flip, "
+        "crop or crop_flip, or set augmentation_multiplicity to 1."
+    ),
+}
 """Code → what it means, why it is an error, and what to do, in one to three sentences."""
 
 
@@ -16,39 +73,44 @@ class DomainError(ValueError):
     """A domain that cannot be searched.
 
     Args:
+        code: stable code, a key of `EXPLANATIONS`.
         rule: what must hold.
         value: what was found, as text.
-        fix: what to write instead; empty when the rule says it all.
+        fix: what to write instead; empty when the rule is enough.
     """
 
-    def __init__(self, rule: str, value: str, fix: str = "") -> None:
-        self.rule, self.value, self.fix = rule, value, fix
-        super().__init__(f"{rule}, got {value}" + (f". {fix}" if fix else ""))
+    def __init__(self, code: str, rule: str, value: str, fix: str = "") -> None:
+        self.code, self.rule, self.value, self.fix = code, rule, value, fix
+        super().__init__(code, rule, value, fix)
+
+    def __str__(self) -> str:
+        return _line(self.rule, self.value, self.fix, self.code)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpaceProblem:
-    """One thing wrong with a search space.
+    """One problem of a search space.
 
     Attributes:
-        path: keys from the top of the space down to the place, as they were written.
+        code: stable code of the rule, a key of `EXPLANATIONS`.
+        path: keys from the top of the space down to the problem, as they were written.
         rule: what must hold.
         value: what was found, as text.
-        fix: what to write instead; empty when the rule says it all.
+        fix: what to write instead; empty when the rule is enough.
     """
 
+    code: str
     path: tuple[str | int, ...]
     rule: str
     value: str
     fix: str = ""
 
     def __str__(self) -> str:
-        line = f"{'.'.join(map(str, self.path))}: {self.rule}, got {self.value}"
-        return f"{line}. {self.fix}" if self.fix else line
+        return f"{'.'.join(map(str, self.path))}: {_line(self.rule, self.value, self.fix, self.code)}"
 
 
 class SpaceError(ValueError):
-    """All problems of one search space, reported together.
+    """All problems of one search space, reported together; its code is that of the first one.
 
     Args:
         problems: at least one problem, in the order of the file.
@@ -56,4 +118,12 @@ class SpaceError(ValueError):
 
     def __init__(self, problems: Iterable[SpaceProblem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        self.code = self.problems[0].code
+        super().__init__(self.problems)
+
+    def __str__(self) -> str:
+        return "\n".join(str(problem) for problem in self.problems)
+
+
+def _line(rule: str, value: str, fix: str, code: str) -> str:
+    return f"{rule}, got {value}. {fix} [{code}]" if fix else f"{rule}, got {value} [{code}]"

@@ -1,4 +1,4 @@
-"""What is known about one parameter: its names, default domain, legal values, price for privacy, and source."""
+"""One searchable parameter: names, legal values, default domain, effect on the privacy cost, and source."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from search_spaces.domains import Categorical, Domain, Fixed, Integer, Promoted, Scalar, is_number, show
+from search_spaces.domains import Categorical, Domain, Fixed, Integer, Promoted, Scalar, as_yaml, is_number
 from search_spaces.errors import DomainError
 
 __all__ = ["Limits", "Parameter", "Words"]
@@ -14,7 +14,7 @@ __all__ = ["Limits", "Parameter", "Words"]
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The legal values of a number.
+    """Legal range of a number.
 
     Attributes:
         low: least value.
@@ -31,7 +31,7 @@ class Limits:
     integer: bool = False
 
     def allows(self, value: object) -> bool:
-        """Whether ``value`` is legal; NaN and infinity never are."""
+        """Return whether ``value`` is legal; NaN and infinity never are."""
         if not is_number(value) or (self.integer and not isinstance(value, int)):
             return False
         above = value > self.low if self.low_open else value >= self.low
@@ -48,18 +48,18 @@ class Limits:
 
 @dataclass(frozen=True)
 class Words:
-    """The legal values of a parameter without order.
+    """Legal words of a parameter without an order.
 
     Attributes:
         words: the values.
-        refused: words that somebody may well try, each with the reason why it is not one of them.
+        refused: words that users may try, each with the reason why it is refused.
     """
 
     words: tuple[str, ...]
     refused: Mapping[str, str] = field(default_factory=dict)
 
     def allows(self, value: object) -> bool:
-        """Whether ``value`` is one of the words."""
+        """Return whether ``value`` is one of the words."""
         return isinstance(value, str) and value in self.words
 
     def __str__(self) -> str:
@@ -68,15 +68,15 @@ class Words:
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """One thing that a trial may choose.
+    """One parameter that trials may choose.
 
     Attributes:
-        name: the only name in code, logs and tracking (methods.md §0).
-        aliases: other keys that a file may use for it: the papers' symbols.
-        default: the domain that the word ``default`` stands for.
-        legal: what any domain of it must stay within.
+        name: the only name in code, logs and tracking.
+        aliases: other keys for it in a file: the symbols of the papers.
+        default: the domain that ``default`` means in a file.
+        legal: the values that any domain of it must stay within, and that a trial accepts.
         usual: whether it is searched when a file names nothing to search.
-        priced: whether the accountant's answer depends on it; the cap of a search must then hold for every value of it.
+        priced: whether ε depends on it; the cap of a search must then hold for each of its values.
         promotable: whether it may rise within a trial (`Promoted`).
         source: where the default range comes from.
         description: one line for people.
@@ -100,8 +100,9 @@ class Parameter:
         """
         if isinstance(domain, Promoted) and not self.promotable:
             raise DomainError(
+                "promotion-unsupported",
                 f"{self.name} is one value for all steps of a trial: only smoothing_samples is promoted",
-                show(domain.to_spec()),
+                as_yaml(domain.to_spec()),
                 "Write one value, or a domain to search it.",
             )
         if (
@@ -110,23 +111,26 @@ class Parameter:
             and not isinstance(domain, Fixed | Categorical | Integer | Promoted)
         ):
             raise DomainError(
+                "value-illegal",
                 f"{self.name} takes integers",
-                show(domain.to_spec()),
+                as_yaml(domain.to_spec()),
                 "Use {integer: [low, high]} or {log_integer: [low, high]}.",
             )
         if isinstance(self.legal, Words) and not isinstance(domain, Fixed | Categorical):
             raise DomainError(
+                "value-illegal",
                 f"{self.name} must be {self.legal}",
-                show(domain.to_spec()),
+                as_yaml(domain.to_spec()),
                 f"Write {{choice: [{', '.join(self.legal.words)}]}}.",
             )
         for value in _ends(domain):
             if not self.legal.allows(value):
                 if isinstance(self.legal, Words) and str(value) in self.legal.refused:
                     why = self.legal.refused[str(value)]
-                    raise DomainError(why, show(value), f"Write one of {', '.join(self.legal.words)}.")
-                example = f"{self.name.removeprefix('schedule.').rpartition('.')[2]}: {show(self.default.to_spec())}"
-                raise DomainError(f"{self.name} must be {self.legal}", show(value), f"Write for example {example}.")
+                    fix = f"Write one of {', '.join(self.legal.words)}."
+                    raise DomainError("clipping-of-batch-mean", why, as_yaml(value), fix)
+                fix = f"Write for example {self.name.rpartition('.')[2]}: {as_yaml(self.default.to_spec())}."
+                raise DomainError("value-illegal", f"{self.name} must be {self.legal}", as_yaml(value), fix)
 
 
 def _ends(domain: Domain) -> Iterable[Scalar]:

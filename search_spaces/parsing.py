@@ -1,4 +1,4 @@
-"""From the ``space`` of an experiment file to a `SearchSpace`; all problems at once, with the nearest valid key."""
+"""Parser of the ``space`` of an experiment file; it reports all problems at once, with the nearest valid key."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 from search_spaces import schedules
-from search_spaces.domains import Categorical, Domain, Fixed, is_number, parse_declared, show
+from search_spaces.domain_parsing import parse_declared
+from search_spaces.domains import Categorical, Domain, Fixed, as_yaml, is_number
 from search_spaces.errors import DomainError, SpaceError, SpaceProblem
 from search_spaces.methods import METHODS
 from search_spaces.parameter import Parameter
-from search_spaces.spaces import PARAMETERS, SearchSpace, parameters_of
+from search_spaces.spaces import PARAMETERS, SearchSpace, method_parameters
 
 __all__ = ["parse_space"]
 
@@ -30,25 +31,25 @@ _ELSEWHERE = {
 
 
 def parse_space(raw: Mapping[str, object], *, method: str | None) -> SearchSpace:
-    """Return the search space that stands in a file.
+    """Return the search space that a file gives.
 
     Args:
         raw: the mapping under ``search.space``.
-        method: the training method; its parameters are those that may be searched. None where it is not known: the
-            domains are checked all the same, and the parameters of every method may stand.
+        method: the training method, whose parameters may be searched. None where it is not known: then the parameters
+            of every method are accepted, and their domains checked.
 
     Raises:
         SpaceError: all problems, in the order of the file.
         KeyError: there is no such method.
     """
-    reader = _Reader(PARAMETERS if method is None else parameters_of(method), method)
+    reader = _Reader(PARAMETERS if method is None else method_parameters(method), method)
     for key, value in raw.items():
         reader.read(key, value)
     return reader.space()
 
 
 class _Reader:
-    """Reads one space key by key and keeps what it found and what was wrong."""
+    """Reader of one space, key by key, which collects domains and problems."""
 
     def __init__(self, parameters: Mapping[str, Parameter], method: str | None) -> None:
         self._parameters = parameters
@@ -78,7 +79,7 @@ class _Reader:
         """Return the space that was read.
 
         Raises:
-            SpaceError: something was wrong.
+            SpaceError: there were problems.
         """
         chosen = self._domains.get("schedule")
         kinds = _kinds(chosen)
@@ -86,10 +87,11 @@ class _Reader:
             kind = schedules.kind_of(name)
             if kind not in kinds and ("schedule" in self._domains or "schedule" not in self._written):
                 self._problem(
+                    "schedule-missing",
                     path,
                     f"{name} needs the schedule {kind}",
-                    f"schedule: {show(chosen.to_spec()) if chosen else 'constant (the default)'}",
-                    f"Add {kind} to schedule, or leave {name} out.",
+                    f"schedule: {as_yaml(chosen.to_spec()) if chosen else 'constant (the default)'}",
+                    f"Add {kind} to schedule, or remove {name}.",
                 )
         self._check_multiplicity()
         if self._problems:
@@ -97,7 +99,7 @@ class _Reader:
         return SearchSpace.of(self._domains, unimodal=self._unimodal)
 
     def _check_multiplicity(self) -> None:
-        """Refuse several copies where a trial may be without augmentation: it would fail when it starts."""
+        """Refuse several copies where a trial may have no augmentation: that trial would fail at its start."""
         copies = self._domains.get("augmentation_multiplicity")
         augmentation = self._domains.get("augmentation", Fixed("none"))
         malformed = "augmentation" in self._written and "augmentation" not in self._domains
@@ -105,19 +107,20 @@ class _Reader:
             return
         if augmentation.contains("none"):
             self._problem(
+                "copies-without-augmentation",
                 (self._written["augmentation_multiplicity"],),
                 "augmentation_multiplicity above 1 needs an augmentation: without one all copies are the same",
-                f"{show(copies.to_spec())} with augmentation: {show(augmentation.to_spec())}",
+                f"{as_yaml(copies.to_spec())} with augmentation: {as_yaml(augmentation.to_spec())}",
                 "Write augmentation: flip, crop or crop_flip (or a choice of them), or augmentation_multiplicity: 1.",
             )
 
-    def _problem(self, path: Path, rule: str, value: str, fix: str = "") -> None:
-        self._problems.append(SpaceProblem(path=path, rule=rule, value=value, fix=fix))
+    def _problem(self, code: str, path: Path, rule: str, value: str, fix: str = "") -> None:
+        self._problems.append(SpaceProblem(code=code, path=path, rule=rule, value=value, fix=fix))
 
     def _is_new(self, name: str, path: Path) -> bool:
         if name in self._written:
-            rule = f"{name} must stand once"
-            self._problem(path, rule, f"{path[-1]} beside {self._written[name]}", "Leave one of them out.")
+            rule, value = f"{name} is given twice", f"{self._written[name]} and {path[-1]}"
+            self._problem("parameter-repeated", path, rule, value, "Remove one of them.")
             return False
         self._written[name] = str(path[-1])
         return True
@@ -127,13 +130,14 @@ class _Reader:
         owners = [method for method, own in METHODS.items() if any(key in (p.name, *p.aliases) for p in own)]
         if owners:
             rule = f"{self._method} has no parameter {_full(key)}"
-            self._problem(path, rule, show(value), f"Take the method {' or '.join(owners)}, or leave it out.")
+            fix = f"Take the method {' or '.join(owners)}, or remove it."
+            self._problem("parameter-unknown", path, rule, as_yaml(value), fix)
         elif key in _ELSEWHERE:
-            rule = f"{key} is not searched in this version"
-            self._problem(path, rule, show(value), f"Set it once, at {_ELSEWHERE[key]}.")
+            rule = f"{key} cannot be searched"
+            self._problem("parameter-not-searchable", path, rule, as_yaml(value), f"Set it once, at {_ELSEWHERE[key]}.")
         else:
             own = () if self._method is None else METHODS[self._method]
-            self._problem(path, "unknown parameter", key, _nearest(key, self._names, own))
+            self._problem("parameter-unknown", path, "unknown parameter", key, _nearest(key, self._names, own))
 
     def _domain(self, name: str, path: Path, value: object) -> None:
         parameter = self._parameters[name]
@@ -141,7 +145,7 @@ class _Reader:
             domain, unimodal = (parameter.default, False) if value == "default" else parse_declared(value)
             parameter.check(domain)
         except DomainError as error:
-            self._problem(path, error.rule, error.value, error.fix)
+            self._problem(error.code, path, error.rule, error.value, error.fix)
         else:
             self._domains[name] = domain
             if unimodal:
@@ -158,9 +162,9 @@ class _Reader:
             return
         options = raw["choice"]
         if not isinstance(options, list | tuple) or not options:
-            self._problem((*path, "choice"), "a choice needs a list of at least one schedule", show(options))
+            rule = "a choice needs a list of at least one schedule"
+            self._problem("choice-invalid", (*path, "choice"), rule, as_yaml(options))
             return
-        # The place of `schedule` in the file comes before those of its parameters, which `_kind` reads.
         found = [self._kind((*path, "choice", place), option) for place, option in enumerate(options)]
         kinds = [kind for kind in found if kind is not None]
         if len(kinds) < len(found):
@@ -168,7 +172,7 @@ class _Reader:
         try:
             self._domains["schedule"] = Categorical(tuple(kinds))
         except DomainError as error:
-            self._problem((*path, "choice"), error.rule, error.value, error.fix)
+            self._problem(error.code, (*path, "choice"), error.rule, error.value, error.fix)
 
     def _kind(self, path: Path, raw: object) -> str | None:
         """Read one schedule, a word or ``{kind: {parameter: domain}}``; return its kind when that is known."""
@@ -176,35 +180,31 @@ class _Reader:
         kind: object = raw
         if isinstance(raw, Mapping):
             if len(raw) != 1:
-                self._problem(
-                    path, "a schedule has exactly one kind", show(raw), f"Use one of {', '.join(schedules.KINDS)}."
-                )
+                fix = f"Use one of {', '.join(schedules.KINDS)}."
+                self._problem("schedule-invalid", path, "a schedule has exactly one kind", as_yaml(raw), fix)
                 return None
             kind, body = next(iter(raw.items()))
             path = (*path, kind if isinstance(kind, str) else str(kind))
         if kind == "warmup":
-            self._problem(
-                path, "warm-up is a prefix of any schedule, not a kind", show(raw), "Write warmup: beside schedule:."
-            )
+            rule = "warm-up comes before any schedule and is not a kind of its own"
+            self._problem("schedule-invalid", path, rule, as_yaml(raw), "Write warmup: next to schedule:.")
             return None
         if not isinstance(kind, str) or kind not in schedules.KINDS:
-            self._problem(path, "unknown schedule", show(kind), _nearest(str(kind), schedules.KINDS))
+            fix = _nearest(str(kind), schedules.KINDS)
+            self._problem("schedule-invalid", path, "unknown schedule", as_yaml(kind), fix)
             return None
         own = [name for name in self._parameters if schedules.kind_of(name) == kind]
         short = {name.rpartition(".")[2]: name for name in own}
         if body is None or not isinstance(body, Mapping):
-            self._problem(path, f"{kind} needs its parameters as keys", show(body), _offer(kind, short))
+            rule = f"{kind} needs its parameters as keys"
+            self._problem("schedule-invalid", path, rule, as_yaml(body), _offer(kind, short))
             return kind
         for key, value in body.items():
             name = short.get(str(key))
             here = (*path, key if isinstance(key, str) else str(key))
             if name is None:
-                self._problem(
-                    here,
-                    f"{kind} has no parameter {key}",
-                    show(value),
-                    _nearest(str(key), short) or _offer(kind, short),
-                )
+                fix = _nearest(str(key), short) or _offer(kind, short)
+                self._problem("parameter-unknown", here, f"{kind} has no parameter {key}", as_yaml(value), fix)
             elif self._is_new(name, here):
                 self._domain(name, here, value)
         return kind

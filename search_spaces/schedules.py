@@ -1,4 +1,4 @@
-"""Learning-rate schedules as a conditional domain: each kind has its own parameters, asked only when it was chosen.
+"""Learning-rate schedules as a conditional domain: the parameters of a kind are sampled only when it was chosen.
 
 In an experiment file::
 
@@ -17,13 +17,13 @@ from search_spaces.parameter import Limits, Parameter, Words
 __all__ = ["CONDITIONAL", "KINDS", "SCHEDULE", "WARMUP", "kind_of"]
 
 KINDS: tuple[str, ...] = ("constant", "step", "inverse_time", "exponential", "cosine")
-"""The schedules; warm-up is a prefix that any of them may have."""
+"""The kinds of schedules; each may have a warm-up before it."""
 
 SCHEDULE = Parameter(
     name="schedule",
     default=Categorical(("constant", "inverse_time", "cosine")),
     legal=Words(KINDS),
-    source="DP-LSSGD paper: constant, a/t, and a tenth from step 10 000 on; cosine is the field's usual decay",
+    source="DP-LSSGD paper: constant, a/t, and a tenth from step 10 000 on; cosine is the usual decay elsewhere",
     description="how the learning rate changes over the steps",
 )
 
@@ -32,7 +32,7 @@ WARMUP = Parameter(
     aliases=("warmup",),
     default=Uniform(0.0, 0.2),
     legal=Limits(high=1.0, high_open=True),
-    source="the field's habit: up to a fifth of the steps; nothing was published with these methods",
+    source="common practice: up to a fifth of the steps; nothing was published with these methods",
     description="fraction of the steps over which the learning rate first rises",
 )
 
@@ -42,7 +42,7 @@ CONDITIONAL: tuple[Parameter, ...] = (
         default=LogUniform(0.05, 0.5),
         legal=Limits(high=1.0, low_open=True),
         source="DP-LSSGD paper: 0.1 at iteration 10 000",
-        description="what the learning rate is multiplied by at each step",
+        description="factor of the learning rate at each drop",
     ),
     Parameter(
         name="schedule.step.every",
@@ -69,14 +69,14 @@ CONDITIONAL: tuple[Parameter, ...] = (
         name="schedule.cosine.final",
         default=Uniform(0.0, 0.2),
         legal=Limits(high=1.0),
-        source="the field's usual cosine, which ends at or near 0",
+        source="common practice: a cosine that ends at or near 0",
         description="factor at the end of the cosine",
     ),
 )
 
 
 def kind_of(name: str) -> str | None:
-    """Return the kind that a conditional parameter belongs to, or None when it depends on nothing."""
+    """Return the kind of schedule that a parameter belongs to; None when it depends on none."""
     head, _, rest = name.partition(".")
     kind = rest.partition(".")[0]
     return kind if head == "schedule" and kind in KINDS else None

@@ -1,4 +1,4 @@
-"""A search space: the domains of one method's parameters in file order, with the schedule's conditions."""
+"""Search space: the domains of a method's parameters in file order, with the conditions of the schedule."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from search_spaces import common, schedules
-from search_spaces.domains import UNIMODAL, Categorical, Domain, Fixed, Promoted, Scalar, Suggest, sample_domain
+from search_spaces.domain_parsing import UNIMODAL
+from search_spaces.domains import Categorical, Domain, Fixed, Promoted, Scalar, Suggest, sample_domain
 from search_spaces.methods import METHODS
 from search_spaces.parameter import Parameter
 
-__all__ = ["PARAMETERS", "SearchSpace", "default_space", "parameters_of"]
+__all__ = ["PARAMETERS", "SearchSpace", "default_space", "method_parameters"]
 
 PARAMETERS: dict[str, Parameter] = {
     parameter.name: parameter
@@ -27,11 +28,11 @@ PARAMETERS: dict[str, Parameter] = {
 """Every parameter by name."""
 
 _SCALES: dict[str, tuple[str, ...]] = {"smoothing_radius": ("learning_rate", "noise_multiplier", "max_grad_norm")}
-"""What a parameter is multiplied by where it acts: the perturbation's standard deviation is R times these three."""
+"""Factors of a parameter's effect: the standard deviation of the perturbation is R times these three."""
 
 
-def parameters_of(method: str) -> dict[str, Parameter]:
-    """Return the parameters that ``method`` has, the priced ones included, by name.
+def method_parameters(method: str) -> dict[str, Parameter]:
+    """Return the parameters of ``method`` by name, with the priced ones.
 
     Raises:
         KeyError: there is no such method.
@@ -42,22 +43,22 @@ def parameters_of(method: str) -> dict[str, Parameter]:
 
 
 def default_space(method: str) -> dict[str, object]:
-    """Return, as it would stand in a file, what is searched when the file names nothing.
+    """Return the space, as written in a file, that is searched when the file names none.
 
     Raises:
         KeyError: there is no such method.
     """
-    return {name: "default" for name, parameter in parameters_of(method).items() if parameter.usual}
+    return {name: "default" for name, parameter in method_parameters(method).items() if parameter.usual}
 
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """What is searched, in the order of the file.
+    """The domains of a search, in the order of the file.
 
     Attributes:
-        parameters: name and domain of each; flat names, a schedule's own parameters after ``schedule``.
+        parameters: flat name and domain of each; the parameters of a schedule come after ``schedule``.
         conditions: conditional parameter → the kind of ``schedule`` it needs.
-        unimodal: searched ranges along which the score is declared to have one top, in the order of the file.
+        unimodal: searched ranges along which the score is declared unimodal, in the order of the file.
     """
 
     parameters: tuple[tuple[str, Domain], ...] = ()
@@ -83,35 +84,35 @@ class SearchSpace:
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """Names whose domain holds more than one value, conditional ones included; a promoted one has one plan."""
+        """Names with a choice of values, conditional ones included; fixed and promoted ones have none."""
         return tuple(name for name, domain in self.parameters if not isinstance(domain, Fixed | Promoted))
 
     @property
     def promoted(self) -> dict[str, tuple[int, ...]]:
-        """Name → levels of what rises within every trial."""
+        """Levels of each promoted parameter, by name."""
         return {name: domain.levels for name, domain in self.parameters if isinstance(domain, Promoted)}
 
     @property
     def free(self) -> tuple[str, ...]:
-        """Searched names that cost the accountant nothing."""
+        """Searched names on which ε does not depend."""
         return tuple(name for name in self.searched if not PARAMETERS[name].priced)
 
     @property
     def priced(self) -> tuple[str, ...]:
-        """Searched names on which the accountant's answer depends."""
+        """Searched names on which ε depends."""
         return tuple(name for name in self.searched if PARAMETERS[name].priced)
 
     def scales(self, name: str) -> tuple[str, ...]:
-        """The searched parameters that a parameter is multiplied by: its values compare only where these are equal."""
+        """Return the searched parameters that scale the effect of ``name``; its values compare where they are equal."""
         return tuple(each for each in _SCALES.get(name, ()) if each in self.searched)
 
     def sample(self, suggest: Suggest) -> dict[str, object]:
         """Return the flat parameters of one trial, in file order.
 
         Args:
-            suggest: asked once for each searched parameter, in file order but for the unimodal ones, which come last:
-                their sampler looks at all others. For a conditional one only when its schedule was chosen. Fixed
-                values are filled in without asking, and so is the plan of a promoted one, as it stands in a file.
+            suggest: called once for each searched parameter, in file order; the unimodal ones come last, because their
+                sampler depends on all others. A conditional parameter is asked for only when its schedule was chosen,
+                fixed and promoted ones never.
         """
         conditions = dict(self.conditions)
         chosen: dict[str, object] = {}
@@ -121,19 +122,18 @@ class SearchSpace:
         return {name: chosen[name] for name, _ in self.parameters if name in chosen}
 
     def _turn(self, name: str) -> int:
-        """When a parameter is asked for: one that others scale comes after them, although they be unimodal too."""
+        """Return the turn of a parameter; one that others scale comes after them, even if they are unimodal too."""
         return 0 if name not in self.unimodal else 2 if self.scales(name) else 1
 
     def grid(self, points: int) -> dict[str, list[Scalar]]:
-        """Return the values of each searched parameter on a grid, at most ``points`` for a range.
+        """Return the grid values of each searched parameter, at most ``points`` for a range.
 
-        A conditional parameter's values stand in it like any other's; whoever walks the grid takes their product only
-        under the schedule they belong to (`conditions`).
+        Conditional parameters are included; a caller uses them only with their schedule (`conditions`).
         """
         return {name: domain.grid(points) for name, domain in self.parameters if name in self.searched}
 
     def to_spec(self) -> dict[str, Any]:
-        """Return the form that stands in an experiment file: `parse_space` of it is this space."""
+        """Return the form for an experiment file; `parse_space` of it is this space."""
         conditions = dict(self.conditions)
         nested: dict[str, dict[str, Any]] = {}
         for name, domain in self.parameters:

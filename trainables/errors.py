@@ -8,9 +8,136 @@ TrainableError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Self
+
 __all__ = ["EXPLANATIONS", "DatasetError", "GateError", "HyperparameterError", "TrainableError"]
 
-EXPLANATIONS: dict[str, str] = {}
+EXPLANATIONS: dict[str, str] = {
+    # hyper-parameters; value-illegal, parameter-unknown and copies-without-augmentation are those of search spaces
+    "method-unknown": "There is no training method of this name. Check the spelling; the message names the nearest.",
+    "parameter-priced": (
+        "ε depends on this parameter, so a trial does not choose it by itself. Set it in the experiment file."
+    ),
+    "momentum-with-adam": "Adam has its own averages and takes no momentum. Remove momentum, or use sgd.",
+    "augmentation-needs-images": (
+        "Only images of shape (channels, height, width) can be flipped or cropped. Set augmentation to none for other "
+        "inputs."
+    ),
+    "schedule-mismatch": "This parameter belongs to another schedule. Remove it, or choose its schedule.",
+    "promotion-malformed": (
+        "A number that rises within a trial needs at least two rising levels, the step from which each one is used, "
+        "and must reach the last level before the last step."
+    ),
+    "step-beyond-end": "A training takes the steps of its specification and no more. Ask for fewer steps.",
+    # models
+    "model-unknown": "There is no model of this name. Check the spelling, or name your own as package.module:function.",
+    "model-option-unknown": "A model takes only the activations and normalizations that the message lists.",
+    "model-not-importable": (
+        "A model of your own is named package.module:function, and that function must be importable on every worker. "
+        "Check the name and the Python path."
+    ),
+    "model-not-module": "The function of your own model must return an nn.Module.",
+    "model-shape-mismatch": "The model cannot take inputs of this shape. Choose a model that fits the data set.",
+    "model-output-shape": (
+        "A model must return one logit for each class and sample, as a tensor of shape (samples, classes). Let it end "
+        "with a layer of that width."
+    ),
+    "model-output-not-finite": (
+        "The model returned NaN or infinity for ordinary inputs. Look for a division by zero, the logarithm of a "
+        "negative number, or weights that are too large."
+    ),
+    "model-not-trainable": "A model needs at least one parameter that requires a gradient.",
+    # the private step
+    "samples-mixed": (
+        "The output of the model for one sample depends on other samples. Clipping then cannot bound the effect of one "
+        "record, and there is no guarantee. Use layers that treat every sample by itself, such as GroupNorm."
+    ),
+    "running-statistics": (
+        "The layer keeps statistics of the records that no noise covers. Set track_running_stats=False."
+    ),
+    "layer-draws-random": (
+        "The layer draws random numbers that no checkpoint holds, so a resumed trial would differ. Set its dropout to "
+        "0."
+    ),
+    "samples-axis-missing": (
+        "The layer does not get one row for each sample, so gradients cannot be clipped per sample. Give every sample "
+        "its own row of each input."
+    ),
+    "attention-mask-missing": "is_causal only describes attn_mask. Pass the mask as well.",
+    "gradients-not-per-sample": (
+        "The per-sample gradients of this model do not agree with autograd on public random inputs. A model must "
+        "compute every sample by itself, in the same way at every call."
+    ),
+    "mixed-precision-unsupported": (
+        "Mixed precision needs layers whose per-sample gradients are known here. Use precision: float32."
+    ),
+    "noise-missing": ("A private run needs finite noise above 0. A study without a guarantee sets private: false."),
+    "noise-seed-private": (
+        "A known seed makes the noise known, and then there is no guarantee. Remove noise_seed, or set private: false."
+    ),
+    "score-noise-invalid": (
+        "Scores of protected validation records need finite noise above 0. If the records need no protection, declare "
+        "that in the experiment file."
+    ),
+    "training-records-scored": "Only validation and test records are scored; training records never are.",
+    "subsample-claimed": (
+        "A batch that the step did not draw may be shuffled or of fixed size, so amplification by sampling cannot be "
+        "claimed for it. Let take() draw the batch, or use sample_rate 1."
+    ),
+    "generator-key-invalid": "The key of the secret generator is 32 bytes from the operating system.",
+    # running a trial
+    "device-missing": "The device is cuda, but torch finds no GPU. Use auto or cpu, or a machine with a GPU.",
+    "checkpoint-without-average": (
+        "The checkpoint was saved without an average of the weights, which ema_decay above 0 needs. Resume with the "
+        "settings that it was saved with."
+    ),
+    "checkpoint-name-invalid": "The checkpoints of a trial are named step-<steps>.pt. Other files do not belong there.",
+    # data sets
+    "dataset-unknown": (
+        "There is no data set of this name. Check the spelling, or give your own data with dataset.path and "
+        "dataset.public_size."
+    ),
+    "dataset-name-taken": (
+        "The budget is kept under the name of the data set, so your own data need a name that no shipped data set has."
+    ),
+    "dataset-not-found": (
+        "The files of the data set are not in the data directory. Put them there, or name another directory with "
+        "--data-dir or DP_TUNER_DATA."
+    ),
+    "dataset-checksum": (
+        "A file or its content differs from the published one: it is damaged or a different version. Remove it and "
+        "download it again."
+    ),
+    "dataset-damaged": "The file cannot be read in its format. It is damaged or another file; download it again.",
+    "dataset-package-missing": "This data set is part of scikit-learn. Install scikit-learn.",
+    "file-unreadable": "The file cannot be read. Check its path and permissions.",
+    "unit-unknown": "A guarantee protects a record or a user. Write unit: record or unit: user.",
+    "public-size-missing": (
+        "The sample rate needs a PUBLIC number of records or users. The exact number in the file is private and is "
+        "not used. Declare dataset.public_size or dataset.public_users."
+    ),
+    "records-per-user-invalid": "dataset.records_per_user is a whole number of at least 1.",
+    "users-missing": (
+        "Users can be protected only where every record names its user. Use a data set with users, or a file with "
+        "user_train."
+    ),
+    "validation-fraction-invalid": "The fraction of records for validation is at least 0 and below 1.",
+    "split-empty": "A split has no records left. Change dataset.validation.fraction.",
+    "own-file-format": (
+        "Your own data are one npz file with x_train, y_train, x_test and y_test, without pickled objects. Write it "
+        "with numpy.savez."
+    ),
+    "own-file-missing": "There is no file at dataset.path. Check the path.",
+    "own-file-arrays": (
+        "An array of your own file has a shape, type or value that no model can take. The message names the array and "
+        "what it must hold."
+    ),
+    # the loss around a model
+    "records-empty": "The loss needs at least one record, and a label for each.",
+    "parameters-not-finite": "The model has NaN or infinite parameters, or its loss is not finite.",
+    "filters-missing": "Filter normalisation needs a weight with two or more dimensions that is not zero everywhere.",
+}
 """Code → what it means, why it is an error, and what to do, in one to three sentences."""
 
 
@@ -18,18 +145,22 @@ class TrainableError(Exception):
     """Base of every error that a trainable raises on purpose.
 
     Args:
-        code: stable code, a key of `EXPLANATIONS`.
+        code: stable code, a key of `EXPLANATIONS` here or of `search_spaces.errors`.
         message: what is wrong with which value, and what to do.
     """
 
-    def __init__(self, code: str, message: str | None = None) -> None:
-        if message is None:  # transitional
-            code, message = "uncoded", code
+    def __init__(self, code: str, message: str) -> None:
         self.code, self.message = code, message
         super().__init__(code, message)
 
     def __str__(self) -> str:
         return f"{self.message} [{self.code}]"
+
+    @classmethod
+    def of(cls, problems: Sequence[tuple[str, str]]) -> Self:
+        """Return one error for all problems, each (code, message) on a line of its own; its code is the last one's."""
+        *others, (code, message) = problems
+        return cls(code, "\n".join([*(f"{text} [{each}]" for each, text in others), message]))
 
 
 class HyperparameterError(TrainableError, ValueError):

@@ -1,4 +1,4 @@
-"""What every model must pass before it is trained: logits of the right shape, and samples that never meet."""
+"""Checks that every model must pass before it is trained: logits of the right shape, and samples that do not mix."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from trainables.errors import GateError, HyperparameterError
 
 __all__ = ["check_logits", "check_private", "public_inputs"]
 
-# 1.9 and 3 for a model that casts its inputs to numbers of rows: [0, 1) alone is row 0 everywhere.
+# 1.9 and 3 are for models that cast inputs to row numbers: all of [0, 1) is row 0.
 _OUTLIERS: Final = (0.0, 1.9, 3.0, 1e3, -1e3, 1e30, nan)
 _EXAMPLES: Final = 3
-_SEED: Final = 0  # public, as all that is drawn with it
+_SEED: Final = 0  # public
 
 
 def public_inputs(input_shape: tuple[int, ...], count: int = _EXAMPLES) -> Tensor:
-    """Random inputs for whatever a model is checked or timed on: floats in [0, 1), the same at every call.
-
-    One maker for all, so that a model that passes one check is not refused by the numbers of the next.
+    """Return random inputs for checking or timing a model: floats in [0, 1), the same at every call.
 
     Args:
         input_shape: shape of one input, without the batch.
@@ -32,7 +30,7 @@ def public_inputs(input_shape: tuple[int, ...], count: int = _EXAMPLES) -> Tenso
 
 
 def check_logits(module: nn.Module, *, input_shape: tuple[int, ...], classes: int) -> None:
-    """Refuses a model whose outputs are not one finite number for each class and sample.
+    """Refuse a model whose outputs are not one finite number for each class and sample.
 
     Args:
         module: the model.
@@ -40,7 +38,7 @@ def check_logits(module: nn.Module, *, input_shape: tuple[int, ...], classes: in
         classes: number of classes.
 
     Raises:
-        HyperparameterError: what it gives instead.
+        HyperparameterError: the outputs have another type or shape, or are not finite.
     """
     inputs = public_inputs(input_shape)
     with torch.no_grad():
@@ -49,57 +47,64 @@ def check_logits(module: nn.Module, *, input_shape: tuple[int, ...], classes: in
     if not isinstance(outputs, Tensor) or tuple(outputs.shape) != wanted:
         got = f"shape {tuple(outputs.shape)}" if isinstance(outputs, Tensor) else f"a {type(outputs).__name__}"
         raise HyperparameterError(
-            f"a model must give logits of shape (samples, classes), {wanted} for {len(inputs)} inputs of shape "
-            f"{input_shape}; got {got}: let it end with one number a class, as nn.Linear(..., {classes}) gives them"
+            "model-output-shape",
+            f"The model must return logits of shape (samples, classes), {wanted} for {len(inputs)} inputs of shape "
+            f"{input_shape}, but it returned {got}. Let it end with nn.Linear(..., {classes}) or the like.",
         )
     labels = torch.arange(len(inputs)) % classes
     loss = float(nn.functional.cross_entropy(outputs.double(), labels))
     if not isfinite(loss):
         raise HyperparameterError(
-            f"a model must give finite logits; got a cross-entropy of {loss} on random inputs in [0, 1): look for a "
-            "division by zero, a logarithm of a number below it, or weights that are too large"
+            "model-output-not-finite",
+            f"The model must return finite logits, but its cross-entropy on random inputs in [0, 1) is {loss}. Look "
+            "for a division by zero, the logarithm of a negative number, or weights that are too large.",
         )
 
 
 def check_private(module: nn.Module, *, input_shape: tuple[int, ...] | None = None) -> None:
-    """Refuses a model whose output for one sample depends on another, or on a hidden random stream.
+    """Refuse a model whose output for one sample depends on another, or on a hidden random stream.
 
-    Known layers are named. For the others, when `input_shape` is given, random public inputs are put through the
-    model alone and in company: the output must be the same. Nothing private is touched.
+    Known layers are named. With `input_shape`, random public inputs also pass through the model alone and together: the
+    outputs must be the same. No private record is used.
 
     Args:
         module: the model.
         input_shape: shape of one input, without the batch.
 
     Raises:
-        GateError: naming the layer, or saying that the outputs differed.
+        GateError: it names the layer, or says that the outputs differ.
     """
     problems = [problem for name, layer in module.named_modules() if (problem := _problem_of_layer(name, layer))]
     if not any(parameter.requires_grad for parameter in module.parameters()):
-        problems.append("the model has no trainable parameter")
+        problems.append(("model-not-trainable", "The model has no trainable parameter."))
     if problems:
-        raise GateError("\n".join(problems))
-    if input_shape is not None and _samples_meet(module, input_shape):
+        raise GateError.of(problems)
+    if input_shape is not None and _samples_mix(module, input_shape):
         raise GateError(
-            f"{type(module).__name__} gives a sample another output in company than alone (or changes from call to "
-            "call): per-sample clipping cannot bound such a model; make it treat every sample by itself"
+            "samples-mixed",
+            f"The output of {type(module).__name__} for a sample depends on the other samples (or changes from call to "
+            "call), so clipping cannot bound the effect of one record. Let it treat every sample by itself.",
         )
 
 
-def _problem_of_layer(name: str, layer: nn.Module) -> str | None:
-    where = f"layer {name!r} is {type(layer).__name__}"
+def _problem_of_layer(name: str, layer: nn.Module) -> tuple[str, str] | None:
+    where = f"Layer {name!r} is {type(layer).__name__}"
     if isinstance(layer, nn.modules.batchnorm._BatchNorm):
-        return f"{where}, which mixes the samples of a batch before the clip: use nn.GroupNorm, or normalization: group"
+        return (
+            "samples-mixed",
+            f"{where}, which mixes the samples of a batch. Use nn.GroupNorm or normalization: group.",
+        )
     if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats:
-        return f"{where} with running statistics of the records, which no noise covers: set track_running_stats=False"
+        fix = "Set track_running_stats=False."
+        return "running-statistics", f"{where} with running statistics of the records, which no noise covers. {fix}"
     return dropout_problem(name, layer)
 
 
-def _samples_meet(module: nn.Module, input_shape: tuple[int, ...]) -> bool:
-    """Whether a random public sample gives another output in company than alone, or a call changes a buffer.
+def _samples_mix(module: nn.Module, input_shape: tuple[int, ...]) -> bool:
+    """Return whether the output for a random public sample depends on the others, or a call changes a buffer.
 
-    The company is of its own kind, and then out of the ordinary: a model that divides by the largest value of a batch,
-    should that pass some threshold, is found by no ordinary one.
+    The others are ordinary samples first, then outliers: a model that divides by the largest value of a batch above
+    some threshold is found only by an outlier.
     """
     inputs = public_inputs(input_shape)
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
@@ -112,12 +117,12 @@ def _samples_meet(module: nn.Module, input_shape: tuple[int, ...]) -> bool:
 
 
 def _disturbs(module: nn.Module, inputs: Tensor, alone: Tensor, odd: float) -> bool:
-    """Whether a sample full of `odd` numbers changes what the others give."""
+    """Return whether a sample full of `odd` numbers changes the outputs of the others."""
     mixed = inputs.clone()
     mixed[1] = odd * mixed[1] if isfinite(odd) else odd
     try:
         outputs = module(mixed)
     except (RuntimeError, IndexError, ValueError):
-        return False  # a model may refuse what is out of its range, a number of a row that is not there
+        return False  # a model may refuse values out of its range, such as missing rows of an embedding
     others = [0, 2]
     return not torch.allclose(outputs[others], alone[others], rtol=1e-4, atol=1e-5)

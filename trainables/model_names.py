@@ -1,4 +1,4 @@
-"""The names of the models and of their options, for those who must not wait for torch."""
+"""Names of the models and of their options, without importing torch."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ MODELS: Final[dict[str, str]] = {
     "four_conv_cnn": "four 3x3 convolutions with average pooling, the usual private CIFAR-10 network",
 }
 ACTIVATIONS: Final = ("relu", "tanh")
-# 'batch' is known by name only to say why it is refused.
+# 'batch' is listed only so that its refusal can be explained.
 NORMALIZATIONS: Final = ("none", "group", "batch")

@@ -1,4 +1,4 @@
-"""The models by name, built from a public seed; none leaves here that has not passed the gate."""
+"""Models by name, built from a public seed; each passes the checks of `model_gate`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GROUPS: Final = 16
 
 @dataclass(frozen=True, kw_only=True)
 class _Style:
-    """What a builder needs to know of the data and of the options."""
+    """Shape of the data and options of a model, as the builders need them."""
 
     input_shape: tuple[int, ...]
     classes: int
@@ -31,7 +31,7 @@ class _Style:
     normalization: str
 
     def after(self, channels: int) -> list[nn.Module]:
-        """What follows a hidden layer: normalisation within the sample, then the activation."""
+        """Return the layers after a hidden layer: normalisation within the sample, then the activation."""
         normalization = [nn.GroupNorm(_GROUPS, channels)] if self.normalization == "group" else []
         return [*normalization, nn.Tanh() if self.activation == "tanh" else nn.ReLU()]
 
@@ -45,26 +45,27 @@ def build(
     normalization: str = "none",
     seed: int,
 ) -> nn.Module:
-    """A freshly initialised model that passed the gate.
+    """Return a newly initialised model that passed all checks.
 
     Args:
         name: a key of MODELS, or `package.module:function` for a user's own; that function is called with
-            `input_shape` and `classes` by keyword and returns an nn.Module that takes floats and gives logits.
+            `input_shape` and `classes` by keyword and returns an nn.Module from floats to logits.
         input_shape: shape of one input, without the batch.
         classes: number of logits.
         activation: 'relu' or 'tanh'.
         normalization: 'none' or 'group' (within one sample).
-        seed: public; the same seed gives the same parameters, and torch's own generator is left as it was.
+        seed: public; the same seed gives the same parameters. torch's own generator is not changed.
 
     Raises:
-        HyperparameterError: unknown name or option, a shape that the model cannot take, or outputs that are no logits.
-        GateError: a model in which samples meet, such as BatchNorm.
-        Exception: whatever a user's own model raises.
+        HyperparameterError: an unknown name or option, a shape that the model cannot take, or outputs of another form.
+        GateError: the model mixes samples, as BatchNorm does.
+        Exception: any error of a user's own model.
     """
     if normalization == "batch":
         raise GateError(
-            "normalization must work within one sample; got 'batch', where every output depends on all samples of the "
-            "batch, so that no clip bounds what one record changes: take 'group' or 'none'"
+            "samples-mixed",
+            "`normalization` is 'batch', where every output depends on all samples of the batch, so no clip bounds the "
+            "effect of one record. Use 'group' or 'none'.",
         )
     _check_choice("activation", activation, ACTIVATIONS)
     _check_choice("normalization", normalization, NORMALIZATIONS)
@@ -72,52 +73,57 @@ def build(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = _user_model(name, style) if ":" in name else _named_model(name, style)
-    check_private(module)  # a known layer is named before anything is computed
+    check_private(module)  # names known layers before anything is computed
     check_logits(module, input_shape=input_shape, classes=classes)
     check_private(module, input_shape=input_shape)
     return module
 
 
 def _user_model(name: str, style: _Style) -> nn.Module:
-    """The model of `package.module:function`."""
+    """Return the model of `package.module:function`."""
     module_name, _, function_name = name.partition(":")
     try:
         function = getattr(import_module(module_name), function_name)
     except (ImportError, AttributeError, ValueError) as error:
         raise HyperparameterError(
-            f"model must be package.module:function; {name!r} cannot be imported: {error}"
+            "model-not-importable", f"The model {name!r} cannot be imported as package.module:function: {error}"
         ) from error
     module = function(input_shape=style.input_shape, classes=style.classes)
     if not isinstance(module, nn.Module):
-        raise HyperparameterError(f"{name} must return an nn.Module; got {type(module).__name__}")
+        raise HyperparameterError(
+            "model-not-module", f"{name} must return an nn.Module (it returned a {type(module).__name__})."
+        )
     return module
 
 
 def _named_model(name: str, style: _Style) -> nn.Module:
-    _check_choice("model", name, tuple(MODELS))
+    _check_choice("model", name, tuple(MODELS), code="model-unknown")
     try:
         module = _BUILDERS[name](style)
         with torch.no_grad():
             module(torch.zeros(1, *style.input_shape))
-    except RuntimeError as error:  # torch's own words for shapes that do not fit
-        raise HyperparameterError(f"{name} cannot take inputs of shape {style.input_shape}: {error}") from error
+    except RuntimeError as error:  # torch's error for shapes that do not fit
+        raise HyperparameterError(
+            "model-shape-mismatch", f"{name} cannot take inputs of shape {style.input_shape}: {error}"
+        ) from error
     return module
 
 
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+def _check_choice(name: str, value: str, choices: tuple[str, ...], *, code: str = "model-option-unknown") -> None:
     if value not in choices:
         near = difflib.get_close_matches(value, choices, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise HyperparameterError(f"{name} must be one of {', '.join(choices)}; got {value!r}{hint}")
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise HyperparameterError(code, f"`{name}` must be one of {', '.join(choices)} (got {value!r}).{hint}")
 
 
 def _perceptron(*widths: int) -> Callable[[_Style], nn.Module]:
-    """A builder of linear layers with these hidden widths."""
+    """Return a builder of linear layers with these hidden widths."""
 
     def builder(style: _Style) -> nn.Module:
         if not widths and style.normalization != "none":
             raise HyperparameterError(
-                f"logistic_regression has no hidden layer to normalise; got {style.normalization!r}: take 'none'"
+                "model-option-unknown",
+                f"logistic_regression has no hidden layer to normalise (got {style.normalization!r}). Use 'none'.",
             )
         layers: list[nn.Module] = [nn.Flatten()]
         size = prod(style.input_shape)
@@ -131,7 +137,9 @@ def _perceptron(*widths: int) -> Callable[[_Style], nn.Module]:
 
 def _channels(name: str, style: _Style) -> int:
     if len(style.input_shape) != 3:
-        raise HyperparameterError(f"{name} takes images of shape (channels, height, width); got {style.input_shape}")
+        raise HyperparameterError(
+            "model-shape-mismatch", f"{name} takes images of shape (channels, height, width), not {style.input_shape}."
+        )
     return style.input_shape[0]
 
 
@@ -152,7 +160,7 @@ def _tutorial_cnn(style: _Style) -> nn.Module:
 
 
 def _four_conv_cnn(style: _Style) -> nn.Module:
-    """The convolutional network of Opacus' CIFAR-10 example: 32, 64, 64 and 128 channels, average pooling."""
+    """Return the network of Opacus' CIFAR-10 example: convolutions of 32, 64, 64, 128 channels, average pooling."""
     layers: list[nn.Module] = []
     channels = _channels("four_conv_cnn", style)
     for width, pool in (
@@ -167,21 +175,23 @@ def _four_conv_cnn(style: _Style) -> nn.Module:
 
 
 class _WordNumbers(nn.Module):
-    """The numbers of words, which loaders give as floats, as whole numbers; one that is none is the nearest that is."""
+    """Layer that turns word numbers, loaded as floats, into valid integers."""
 
     def __init__(self, words: int) -> None:
         super().__init__()
         self._words = words
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """As int64, of the same shape."""
+        """Return the nearest valid word numbers, int64, of the same shape."""
         return torch.nan_to_num(x, nan=0.0).clamp(0, self._words - 1).long()
 
 
 def _next_word(style: _Style) -> nn.Module:
-    """The words before, each looked up, side by side; the classes are the words that there are."""
+    """Return a network over the embeddings of the preceding words; the classes are the words."""
     if len(style.input_shape) != 1:
-        raise HyperparameterError(f"next_word takes the numbers of some words in a row; got {style.input_shape}")
+        raise HyperparameterError(
+            "model-shape-mismatch", f"next_word takes a row of word numbers, not inputs of shape {style.input_shape}."
+        )
     width, hidden = 16, 64
     return nn.Sequential(
         _WordNumbers(style.classes),

@@ -1,4 +1,4 @@
-"""A whole number that rises at given steps of a trial: DPLIS' K, of which few are cheap and many are good. No torch."""
+"""Promotion: a whole number that rises at given steps of a trial, such as K of DPLIS. No torch."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _LEVELS, _FROM_STEP = "promote", "from_step"
 
 @dataclass(frozen=True, kw_only=True)
 class Promotion:
-    """Levels of one number, each with the step from which it holds.
+    """Levels of one number, each with the step from which it is used.
 
-    Free for the accountant where the number itself is: at which step it rises is fixed before the first one.
+    It costs no more privacy than the number itself, because the steps at which it rises are fixed in advance.
 
     Attributes:
-        levels: the numbers, at least two, of at least 1, rising.
-        from_step: steps taken before the first step of each level; 0 for the first, rising.
+        levels: at least two rising numbers of at least 1.
+        from_step: number of steps before each level, rising from 0.
 
     Raises:
-        HyperparameterError: they are not.
+        HyperparameterError: the levels or the steps are of another form.
     """
 
     levels: tuple[int, ...]
@@ -37,23 +37,30 @@ class Promotion:
             (
                 _rising(self.from_step, first=0) and self.from_step[0] == 0 and len(self.from_step) == len(self.levels),
                 _FROM_STEP,
-                "the step from which each level holds, rising from 0",
+                "one step for each level, rising from 0",
                 self.from_step,
             ),
         )
-        problems = [f"{name} must be {rule}; got {value!r}" for holds, name, rule, value in rules if not holds]
+        problems = [
+            ("promotion-malformed", f"`{name}` must be {rule} (got {value!r}).")
+            for holds, name, rule, value in rules
+            if not holds
+        ]
         if problems:
-            raise HyperparameterError("\n".join(problems))
+            raise HyperparameterError.of(problems)
 
     @classmethod
     def of(cls, value: Mapping[str, object]) -> Self:
-        """From the plain form that stands in a trial's parameters, ``{promote: [1, 3, 10], from_step: [0, 40, 80]}``.
+        """Return the promotion of a trial's parameter such as ``{promote: [1, 3, 10], from_step: [0, 40, 80]}``.
 
         Raises:
-            HyperparameterError: it is not of that form.
+            HyperparameterError: the value has another form.
         """
         if set(value) != {_LEVELS, _FROM_STEP}:
-            raise HyperparameterError(f"a number that rises needs {_LEVELS} and {_FROM_STEP}; got {dict(value)!r}")
+            raise HyperparameterError(
+                "promotion-malformed",
+                f"A number that rises needs the keys {_LEVELS} and {_FROM_STEP} (got {dict(value)!r}).",
+            )
         return cls(levels=_numbers(value[_LEVELS]), from_step=_numbers(value[_FROM_STEP]))
 
 

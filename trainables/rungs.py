@@ -1,9 +1,9 @@
-"""Advance one training rung by rung, with a durable checkpoint before each report. Knows neither Ray nor the platform.
+"""One training from rung to rung, with a durable checkpoint before each report. Independent of Ray and the platform.
 
-A sweep's folder, as every executor and `export` see it::
+Files in the folder of a sweep::
 
-    <folder>/trials/<trial_id>/checkpoint/step-00000120.pt     the last one only; its name says how many steps it holds
-    <folder>/operator.log                                       tracebacks, for the operator's eyes (mode 0600)
+    <folder>/trials/<trial_id>/checkpoint/step-00000120.pt     only the last one; its name gives the steps taken
+    <folder>/operator.log                                       tracebacks, for the operator only (mode 0600)
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
+
+from trainables.errors import TrainableError
 
 __all__ = [
     "Advance",
@@ -31,11 +33,11 @@ _NAME = re.compile(r"step-(\d+)\.pt")
 
 
 class Training(Protocol):
-    """What can be advanced; `trainables.training.PrivateTraining` is one."""
+    """Training of one trial, such as `trainables.training.PrivateTraining`."""
 
     @property
     def step(self) -> int:
-        """Steps that the model has taken."""
+        """Number of steps taken."""
         ...
 
     @property
@@ -48,7 +50,7 @@ class Training(Protocol):
         ...
 
     def evaluate(self, split: str = "validation") -> dict[str, float]:
-        """Scores on a split; never on training records. Protected ones are charged at every call, before it looks."""
+        """Return the scores on a split, never on training records. Protected ones are charged first, at every call."""
         ...
 
     def save(self, path: Path) -> None:
@@ -61,24 +63,24 @@ class Training(Protocol):
 
 
 MakeTraining: TypeAlias = Callable[[Any, Any], Training]
-"""Makes a training of a specification and a charge."""
+"""(specification, charge) → its training."""
 
 
 @dataclass(frozen=True)
 class Advance:
-    """What a rung ended with: the steps taken so far and the scores."""
+    """Result of a rung: the steps taken so far and the scores."""
 
     step: int
     metrics: dict[str, float]
 
 
 class TrainingLoop:
-    """One trial on its way from rung to rung.
+    """Loop that takes one trial from rung to rung.
 
-    The first call of `advance` makes the training, so that whatever fails there fails as the trial. A trial with a
-    checkpoint continues from it and first reports the scores at that step again: the process may have died between
-    the checkpoint and the report. Protected scores are drawn anew then, and charged again: what was drawn before may
-    have been seen.
+    The first call of `advance` creates the training, so that an error there fails the trial. A trial with a checkpoint
+    continues from it and first reports the scores at that step again, because the process may have died between
+    checkpoint and report. Protected scores are then drawn and charged again, because the earlier ones may have been
+    seen.
 
     Args:
         make_training: for example `trainables.training.PrivateTraining`.
@@ -86,7 +88,7 @@ class TrainingLoop:
         charge: pays for the steps.
         folder: the sweep's folder.
         trial_id: the trial's name in the folder.
-        rung_steps: the steps to stop at, rising; the last is the end.
+        rung_steps: the steps of the rungs, rising; the last is the end.
     """
 
     def __init__(
@@ -109,11 +111,11 @@ class TrainingLoop:
 
     @property
     def step(self) -> int:
-        """Steps that the model holds; 0 before there is one."""
+        """Number of steps taken; 0 before the training is created."""
         return self._training.step if self._training is not None else 0
 
     def advance(self) -> Advance:
-        """Go to the next rung, write the checkpoint, then score it."""
+        """Train up to the next rung, write the checkpoint, then score it."""
         if self._training is None:
             training = self._ready()
             checkpoint = checkpoint_path(self._folder, self._trial_id)
@@ -126,7 +128,7 @@ class TrainingLoop:
         return self._scores(training)
 
     def save(self, path: Path) -> None:
-        """Write the training's whole state to a file of the caller's."""
+        """Write the whole state of the training to `path`."""
         self._ready().save(path)
 
     def load(self, path: Path) -> None:
@@ -146,13 +148,13 @@ class TrainingLoop:
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"step-{training.step:08d}.pt"
         training.save(path)
-        for old in directory.iterdir():  # only now: until the new one stands, the old one is the last
+        for old in directory.iterdir():  # only now, because until here the old one was the last complete one
             if old != path and _NAME.fullmatch(old.name):
                 old.unlink()
 
 
 def checkpoint_path(folder: Path, trial_id: str) -> Path | None:
-    """The last checkpoint of a trial, or None when it has none."""
+    """Return the last checkpoint of a trial, or None."""
     directory = _checkpoints(folder, trial_id)
     if not directory.is_dir():
         return None
@@ -160,23 +162,23 @@ def checkpoint_path(folder: Path, trial_id: str) -> Path | None:
 
 
 def checkpoint_step(path: Path) -> int:
-    """How many steps a checkpoint holds, by its name.
+    """Return the number of steps of a checkpoint, from its name.
 
     Raises:
-        ValueError: the name is not one that `TrainingLoop` gives.
+        TrainableError: it has another name than `TrainingLoop` gives.
     """
     match = _NAME.fullmatch(path.name)
     if match is None:
-        raise ValueError(f"a checkpoint is named step-<steps>.pt, got {path.name!r}")
+        raise TrainableError("checkpoint-name-invalid", f"A checkpoint is named step-<steps>.pt, not {path.name!r}.")
     return int(match[1])
 
 
 def log_for_operator(folder: Path, trial_id: str, error: BaseException) -> None:
-    """Append a traceback to the operator's log. It may hold data, so nobody else is shown it."""
+    """Append a traceback to the operator's log. It may hold data, so only the operator may see it."""
     text = "".join(traceback.format_exception(error))
     head = f"=== {datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')} trial {trial_id}\n"
     folder.mkdir(parents=True, exist_ok=True)
-    # One write to a file opened for appending: several workers do not tear each other's entries.
+    # One write to a file opened for appending keeps the entries of several workers whole.
     log = os.open(folder / "operator.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(log, (head + text + "\n").encode())
@@ -185,8 +187,8 @@ def log_for_operator(folder: Path, trial_id: str, error: BaseException) -> None:
 
 
 def why_failed(error: BaseException) -> str:
-    """The reason that analysts are shown: the error's class and nothing of its message, which may hold data."""
-    return f"{type(error).__name__}: the training raised it; the traceback is in the operator's log"
+    """Return the reason for analysts: the class of the error, without its message, which may hold data."""
+    return f"{type(error).__name__} in the training. The traceback is in the operator's log."
 
 
 def _checkpoints(folder: Path, trial_id: str) -> Path:

@@ -1,4 +1,4 @@
-"""How long a private step takes here, measured on random numbers: a plan may not touch a record."""
+"""Time of a private step on this machine, measured on random numbers, because a plan may not read a record."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _BATCHES = 4
 
 
 def seconds_per_step(spec: TrainingSpec, *, steps: int, at_most: float) -> list[float]:
-    """Seconds of each of a few steps of `spec`'s method and model, after one that warms up.
+    """Return the seconds of a few steps of `spec`'s method and model, after one for warming up.
 
     Args:
-        spec: what would be trained; its records are replaced by a few batches of the public inputs of the checks.
+        spec: the trial; its records are replaced by a few batches of random public inputs.
         steps: how many steps to time.
         at_most: seconds after which no further step is taken; one is always timed.
     """
@@ -35,7 +35,7 @@ def seconds_per_step(spec: TrainingSpec, *, steps: int, at_most: float) -> list[
         for step in range(1, min(steps + 1, spec.steps) + 1):
             before = time.perf_counter()
             training.run_to(step)
-            # A step returns before the accelerator has done it.
+            # A step returns before the accelerator has finished it.
             if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
                 torch.cuda.synchronize()
             seconds.append(time.perf_counter() - before)
@@ -50,7 +50,7 @@ def _random_splits(about: DatasetInfo, spec: TrainingSpec, *, samples: int) -> S
     inputs = public_inputs(about.input_shape, samples)
     targets = torch.randint(about.classes, (samples,), generator=torch.Generator().manual_seed(0))
     size = spec.dataset.records_per_user
-    users = torch.arange(samples * size).view(samples, size) % samples  # a record may be several users': it is random
+    users = torch.arange(samples * size).view(samples, size) % samples  # random records may belong to several users
     return Splits(
         x_train=inputs,
         y_train=targets,

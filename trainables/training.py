@@ -1,4 +1,4 @@
-"""One trial's private training: leases its steps, takes them, scores the model, is saved and continued."""
+"""Private training of one trial: it leases and takes steps, scores the model, and is saved and resumed."""
 
 from __future__ import annotations
 
@@ -12,37 +12,39 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+from search_spaces import Words
 from trainables import data
 from trainables.charge import Charge
+from trainables.checks import refuse_illegal
 from trainables.data import Splits
 from trainables.engine.average import WeightAverage
 from trainables.engine.layout import Layout
 from trainables.engine.noise import add_noise
 from trainables.engine.per_sample import PerSampleSource
 from trainables.engine.random import Generator, SecureGenerator, SeededGenerator
-from trainables.engine.schedules import factor
+from trainables.engine.schedules import rate_factor
 from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep
 from trainables.engine.update import Adam, Sgd, Update
 from trainables.errors import DatasetError, GateError, HyperparameterError, TrainableError
-from trainables.hyperparameters import check_augmentation, from_parameters
-from trainables.methods import METHODS
+from trainables.hyperparameters import check_augmentation
+from trainables.methods import METHODS, from_parameters
 from trainables.model_gate import public_inputs
 from trainables.models import build
 from trainables.scoring import protected_count, protected_size
-from trainables.spec import TrainingSpec, check_privacy, fingerprint
+from trainables.spec import TrainingSpec, check_privacy, spec_fingerprint
 
 __all__ = ["LEASE_STEPS", "PrivateTraining", "TrainingSpec", "gradient_source"]
 
-# What crashes can cost a trial at most: steps that were charged and never taken. Its first attempt leases half of it at
-# a time, the next a quarter, ...: only attempts that lost something of a lease are counted.
+# The most steps that crashes can waste in a trial: steps that were charged and never taken. The first attempt leases
+# half of them at a time, the next a quarter, and so on; only attempts that lost a part of a lease are counted.
 LEASE_STEPS: Final = 200
 _SCORING_BATCH: Final = 2048
 _AUTOCAST: Final[Mapping[str, torch.dtype | None]] = {"float32": None, "bfloat16": torch.bfloat16}
 
 
 class PrivateTraining:
-    """A training that takes no step that was not leased first, and tells no protected score that was not charged.
+    """Private training that leases every step and charges every protected score in advance.
 
     Formal guarantee: what this object shows of the training records (parameters, scores on other records) is a
     function of `noise_draws` subsampled Gaussian mechanisms with the spec's sample_rate and noise_multiplier. With
@@ -53,13 +55,13 @@ class PrivateTraining:
     Args:
         spec: what to train.
         charge: how to pay.
-        splits: records to use in the place of the spec's, for timing on random numbers; None reads the spec's.
+        splits: records instead of those of the spec, for timing on random numbers; None reads those of the spec.
 
     Raises:
-        HyperparameterError: a value is out of its range.
-        GateError: what is asked for would not be private.
-        DatasetError: the records are not there, or have no users where these are to be protected; or nothing is set
-            aside for protected scores.
+        HyperparameterError: a value is illegal.
+        GateError: the training would not be private.
+        DatasetError: the records are missing, or have no users where users are protected, or no records are set aside
+            for protected scores.
     """
 
     def __init__(self, spec: TrainingSpec, charge: Charge, *, splits: Splits | None = None) -> None:
@@ -93,7 +95,7 @@ class PrivateTraining:
         self._layout = Layout.of(self._model)
         source = gradient_source(self._model, self._layout, about.input_shape, precision=spec.precision)
         self._theta = self._layout.flatten(self._model)
-        splits = splits or data.load(spec.dataset)
+        splits = splits or data.load_records(spec.dataset)
         self._records = _records(splits, self._device)
         self._users = _users(spec, splits, self._device)
         self._update = self._make_update()
@@ -110,7 +112,7 @@ class PrivateTraining:
                 expected_batch_size=spec.batch_size,
                 clipping=self._hyperparameters.clipping,
             ),
-            stages=METHODS[spec.method](self._hyperparameters, self._layout),
+            stages=METHODS[spec.method].stages(self._hyperparameters, self._layout),
             source=source,
             update=self._update,
             secret=self._secret,
@@ -119,7 +121,7 @@ class PrivateTraining:
 
     @property
     def noise_draws(self) -> int:
-        """How often noise was added, counting what a loaded checkpoint had."""
+        """Number of times that noise was added, with those before a loaded checkpoint."""
         return self._private_step.noise_draws
 
     @property
@@ -131,28 +133,30 @@ class PrivateTraining:
     def learning_rate(self) -> float:
         """The scheduled rate of the next step."""
         settings, steps = self._hyperparameters.schedule, self._hyperparameters.steps
-        return self._hyperparameters.learning_rate * factor(settings, min(self.step, steps - 1), steps)
+        return self._hyperparameters.learning_rate * rate_factor(settings, min(self.step, steps - 1), steps)
 
     @property
     def model(self) -> nn.Module:
-        """The model as it is scored and exported: with the average of the weights where ema_decay asks for it."""
+        """The model that is scored and exported, with the average of the weights if ema_decay is above 0."""
         self._layout.write(self._shown, self._model)
         return self._model
 
     @property
     def _shown(self) -> Tensor:
-        """The weights that are scored and exported; training goes on from `_theta`. Both come after the noise."""
+        """The weights that are scored and exported; training continues from `_theta`. Both come after the noise."""
         return self._theta if self._average is None or self.step == 0 else self._average.value()
 
     def run_to(self, step: int) -> None:
-        """Takes steps until `step` of them are done, leasing some at a time: the fewer, the oftener it was cut off.
+        """Take steps up to `step`, leasing some at a time: fewer each time that the trial was cut off.
 
         Raises:
-            HyperparameterError: `step` lies beyond the spec's steps.
-            Exception: whatever the charge raises when it refuses; then none of the steps refused were taken.
+            HyperparameterError: `step` is beyond the steps of the spec.
+            Exception: of a charge that refuses; then none of the refused steps were taken.
         """
         if step > self.spec.steps:
-            raise HyperparameterError(f"step must be at most steps = {self.spec.steps}; got {step}")
+            raise HyperparameterError(
+                "step-beyond-end", f"This training has {self.spec.steps} steps and cannot take step {step}."
+            )
         inputs, targets = self._records["train"]
         while self.step < step:
             most = max(LEASE_STEPS >> (self._charge.restarts() + 1), 1)
@@ -169,40 +173,43 @@ class PrivateTraining:
                 self.step += 1
 
     def evaluate(self, split: str = "validation") -> dict[str, float]:
-        """Accuracy and mean cross-entropy on records that are not trained on.
+        """Return accuracy and mean cross-entropy on records that are not trained on.
 
-        With score_noise, a validation score is charged before anything is computed, at every call, and is the number of
+        With score_noise, a validation score is charged before anything is computed, at every call. It is the number of
         right answers plus N(0, score_noise²), over the PUBLIC number of validation records. That number is not the true
-        one, and the noise may go either way, so the score may lie a little outside [0, 1]. Where users are protected,
-        the sum over the users of the part of their records that is right takes the place of the count. The mean loss
-        is not told: nothing bounds what one record does to it.
+        one, and the noise has either sign, so the score may be slightly outside [0, 1]. Where users are protected, the
+        count is the sum of each user's share of right answers. The mean loss is not released, because nothing bounds
+        the effect of one record on it.
 
         Args:
             split: 'validation' or 'test'.
 
         Returns:
-            `{split}_accuracy` in [0, 1] and `{split}_loss`; both NaN when a parameter or the loss is not finite. Of
-            protected records `validation_accuracy` alone, and for a model that is not finite noise around 0.
+            `{split}_accuracy` in [0, 1] and `{split}_loss`; both NaN when a parameter or the loss is not finite. For
+            protected records only `validation_accuracy`, which is noise around 0 for a model that is not finite.
 
         Raises:
-            GateError: another split. Nothing is ever told of the training records.
+            GateError: another split; training records are never scored.
             DatasetError: the split has no records.
-            Exception: whatever the charge raises when it refuses; then nothing was computed.
+            Exception: of a charge that refuses; then nothing was computed.
         """
         if split not in ("validation", "test"):
-            raise GateError(f"only 'validation' and 'test' are scored, never training records; got {split!r}")
+            raise GateError(
+                "training-records-scored",
+                f"Only 'validation' and 'test' are scored (got {split!r}); training records never are.",
+            )
         if split == "validation" and self.spec.score_noise is not None:
             return {"validation_accuracy": self._released_score(self.spec.score_noise)}
         inputs, targets = self._records[split]
         if len(inputs) == 0:
-            raise DatasetError(f"the {split} split has no records: raise dataset.validation.fraction above 0")
+            raise DatasetError("split-empty", f"The {split} split has no records. Raise dataset.validation.fraction.")
         correct, loss = self._score(inputs, targets)
         if not (isfinite(loss) and bool(self._shown.isfinite().all())):
             return {f"{split}_accuracy": nan, f"{split}_loss": nan}
         return {f"{split}_accuracy": correct / len(inputs), f"{split}_loss": loss / len(inputs)}
 
     def _score(self, inputs: Tensor, targets: Tensor) -> tuple[int, float]:
-        """(number of right answers, summed cross-entropy)."""
+        """Return (number of right answers, summed cross-entropy)."""
         correct, loss = 0, 0.0
         for logits, y in self._logits(inputs, targets):
             correct += int((logits.argmax(1) == y).sum())
@@ -211,23 +218,20 @@ class PrivateTraining:
 
     def _released_score(self, noise: float) -> float:
         self._charge.release(noise=noise)  # durable before a validation record is read
-        # That a model is not finite is known from the model, which is charged for; it says nothing of these records.
+        # Whether the model is finite depends on the model alone, which is charged for, and not on these records.
         finite = bool(self._shown.isfinite().all())
-        # Of one size, the last pass too: with other numbers of rows a kernel may round other records' logits otherwise,
-        # and a near tie of theirs would move the count by more than the one record that was added.
+        # All passes have one size, the last one too: with another number of rows a kernel may round the logits of other
+        # records differently, and a near tie of theirs would change the count by more than the record that was added.
         answers = self._logits(*self._records["validation"], even=True) if finite else iter(())
         count = torch.tensor([protected_count(answers, self._users["validation"])], dtype=torch.float64)
-        # What leaves is rounded to single precision, as weights are: the grid of the noise is hidden.
+        # The released score is rounded to single precision, as weights are, which hides the grid of the noise.
         noised = add_noise(count, standard_deviation=noise, generator=self._secret, dtype=torch.float32)
         return float(noised) / self._protected_size
 
     def _logits(self, inputs: Tensor, targets: Tensor, *, even: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
-        """What the model gives for some records at a time, in float64, and their labels.
+        """Yield logits in float64 and labels for a part of the records at a time.
 
-        Args:
-            inputs: of the records.
-            targets: their labels.
-            even: whether every pass has _SCORING_BATCH rows, the last one filled with its first record.
+        With `even` every pass has _SCORING_BATCH rows; the last one is filled with its first record.
         """
         model = self.model
         if len(targets) == 0:
@@ -239,10 +243,10 @@ class PrivateTraining:
             yield logits[: len(y)], y
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything from which the training continues bit for bit. Secret: it foretells the noise to come."""
-        self._layout.write(self._theta, self._model)  # the average may stand there
+        """Return the state from which the training continues bit for bit. Secret: it determines the noise to come."""
+        self._layout.write(self._theta, self._model)  # the model may hold the average
         state = {
-            "spec": fingerprint(self.spec),
+            "spec": spec_fingerprint(self.spec),
             "step": self.step,
             "leased": self._charge.leased(),
             "released": self._released(),
@@ -255,21 +259,21 @@ class PrivateTraining:
         return state if self._average is None else {**state, "average": _stored(self._average.state_dict())}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues from a stored state.
+        """Continue from a stored state.
 
-        The stored stream of noise goes on only when nothing was leased or released since it was stored, and for the
-        same spec. Otherwise some of its noise may be out already, on other parameters perhaps, and two steps or scores
-        under one noise would cancel it: then the secret generator takes a fresh key, and the steps that are repeated
-        are leased again.
+        The stored stream of noise continues only if nothing was leased or released since then, and for the same spec.
+        Otherwise some of its noise may be released already, and two steps or scores with the same noise would cancel
+        it. Then the secret generator takes a fresh key, and the repeated steps are leased again.
 
         Raises:
-            TrainableError: the spec averages the weights, and the state has no average. Nothing was taken from it.
+            TrainableError: the spec averages the weights, but the state has no average. Then nothing is changed.
         """
         if self._average is not None:
             if "average" not in state:
                 raise TrainableError(
-                    "a checkpoint must hold the average of the weights where ema_decay is above 0; got one without for "
-                    f"ema_decay {self._hyperparameters.ema_decay:g}: go on with the settings that it was saved with"
+                    "checkpoint-without-average",
+                    f"`ema_decay` is {self._hyperparameters.ema_decay:g}, but the checkpoint has no average of the "
+                    "weights. Resume with the settings that it was saved with.",
                 )
             self._average.load_state_dict(state["average"])
         self.step = state["step"]
@@ -280,13 +284,13 @@ class PrivateTraining:
         self._public.set_state(state["public"])
         self._secret.load_state_dict(state["secret"])
         charged = (self._charge.leased(), self._released())
-        # A run of a sealed search is made again as it was: nobody saw any of it.
+        # A repeated run of a sealed search is the same run, because nobody saw any of it.
         lost = charged != (state["leased"], state["released"]) and self.spec.replay_key is None
-        if lost or state["spec"] != fingerprint(self.spec):
+        if lost or state["spec"] != spec_fingerprint(self.spec):
             self._secret.rekey()
 
     def save(self, path: Path) -> None:
-        """Writes the state, whole or not at all, readable by its owner only."""
+        """Write the state atomically, readable by its owner only."""
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
         try:
@@ -300,11 +304,11 @@ class PrivateTraining:
             raise
 
     def load(self, path: Path) -> None:
-        """Continues from a saved state; nothing in the file is executed."""
+        """Continue from a saved state; no code in the file is executed."""
         self.load_state_dict(torch.load(path, weights_only=True, map_location="cpu"))
 
     def _released(self) -> int:
-        """Scores charged so far; without protected ones the charge need not be asked."""
+        """Return the scores charged so far; 0 without protected scores."""
         return 0 if self.spec.score_noise is None else self._charge.released()
 
     def _make_update(self) -> Update:
@@ -314,43 +318,35 @@ class PrivateTraining:
 
 
 def _device(name: str) -> torch.device:
+    refuse_illegal("device", name, Words(("auto", "cpu", "cuda")))
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name not in ("cpu", "cuda"):
-        raise HyperparameterError(f"device must be auto, cpu or cuda; got {name!r}")
     if name == "cuda" and not torch.cuda.is_available():
-        raise TrainableError("device is cuda, and torch finds no GPU here: take auto or cpu")
+        raise TrainableError("device-missing", "`device` is cuda, but torch finds no GPU. Use auto or cpu.")
     return torch.device(name)
 
 
 def gradient_source(
     model: nn.Module, layout: Layout, input_shape: tuple[int, ...], *, precision: str
 ) -> PerSampleSource:
-    """What computes a model's per-sample gradients, held against autograd on random inputs before any record is read.
-
-    Args:
-        model: on its device.
-        layout: of its parameters.
-        input_shape: of one input, without the batch.
-        precision: 'float32' or 'bfloat16'.
+    """Return the source of a model's per-sample gradients, compared with autograd before any record is read.
 
     Raises:
-        HyperparameterError: another precision.
-        GateError: the model's per-sample gradients cannot be had, or not in this precision.
+        HyperparameterError: the precision is neither 'float32' nor 'bfloat16'.
+        GateError: the model's per-sample gradients cannot be computed, or not in this precision.
     """
-    if precision not in _AUTOCAST:
-        raise HyperparameterError(f"precision must be one of {', '.join(_AUTOCAST)}; got {precision!r}")
+    refuse_illegal("precision", precision, Words(tuple(_AUTOCAST)))
     example = public_inputs(input_shape).to(next(model.parameters()).device)
     return per_sample_source(model, layout, example=example, autocast=_AUTOCAST[precision])
 
 
 def _stored(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of a part's memory as it is saved: tensors on the CPU, whatever trains on."""
+    """Return a copy for saving, with tensors on the CPU."""
     return {name: value.clone().cpu() if isinstance(value, Tensor) else value for name, value in values.items()}
 
 
 def _records(splits: Splits, device: torch.device) -> dict[str, tuple[Tensor, Tensor]]:
-    """All records on the device, each in one piece: a batch is gathered from them at every step."""
+    """Return all records on the device, contiguous, because a batch is gathered from them at every step."""
     parts = {
         "train": (splits.x_train, splits.y_train),
         "validation": (splits.x_validation, splits.y_validation),
@@ -360,13 +356,15 @@ def _records(splits: Splits, device: torch.device) -> dict[str, tuple[Tensor, Te
 
 
 def _users(spec: TrainingSpec, splits: Splits, device: torch.device) -> dict[str, Tensor | None]:
-    """Whose the records are, on the device; None for both where the unit is a record.
+    """Return the users of the records, on the device; None where the unit is a record.
 
     Raises:
-        DatasetError: the records do not say.
+        DatasetError: the records have no users.
     """
     if spec.unit == "record":
         return {"train": None, "validation": None}
     if splits.users_train is None or splits.users_validation is None:
-        raise DatasetError(f"unit {spec.unit} needs records that belong to users; got {spec.dataset.name} without them")
+        raise DatasetError(
+            "users-missing", f"The unit is {spec.unit}, but the data set {spec.dataset.name} has no users."
+        )
     return {"train": splits.users_train.to(device), "validation": splits.users_validation.to(device)}

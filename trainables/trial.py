@@ -1,8 +1,8 @@
-"""A trial as a Ray Tune trainable: the only place in `trainables` that knows Ray.
+"""A trial as a Ray Tune trainable: the only module of `trainables` that imports Ray.
 
-Each `step` goes to the next rung, writes the trial's checkpoint in the sweep's folder and returns the scores. The
-checkpoint is ours, at a place that resume and export find without Ray, so Ray's own checkpointing is left off. A
-training that raises does not raise here: its class name is returned, so that Ray's retries are kept for lost workers.
+Each `step` trains up to the next rung, writes the checkpoint to the sweep's folder and returns the scores. Resume and
+export find that checkpoint without Ray, so Ray's own checkpointing is off. When a training raises, `step` returns the
+class of the error and does not raise, so that Ray retries only lost workers.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _STATE_FILE = "state.pt"
 
 @dataclass(frozen=True, kw_only=True)
 class TrialRequest:
-    """All that a worker needs for one trial; picklable, holds no data.
+    """Request of one trial to a worker; picklable, without data.
 
     Attributes:
         trial_id: the trial's name in the sweep's folder.
         spec: given to `make_training`.
-        charge: given to `make_training`; must work from the worker's machine.
+        charge: given to `make_training`; it must work on the worker's machine.
         make_training: importable on the worker, or pickled by value.
         folder: the sweep's folder, at the same path on every machine.
         rung_steps: the steps at which the trial reports; the last is its end.
@@ -49,13 +49,13 @@ class TrialRequest:
 
 
 class TrialTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
-    """Runs one `TrialRequest` (``config["request"]``), rung by rung; the actor is used again for the next trial."""
+    """Ray actor that runs one `TrialRequest` (``config["request"]``) rung by rung, then the next trial."""
 
     def setup(self, config: Mapping[str, object]) -> None:
-        """Take the request. The training is made by the first `step`, so that what fails there fails as the trial."""
+        """Take the request. The first `step` creates the training, so that an error there fails the trial."""
         request = config[REQUEST]
         if not isinstance(request, TrialRequest):
-            raise TypeError(f"config[{REQUEST!r}] must be a TrialRequest, got {type(request).__name__}")
+            raise TypeError(f"config[{REQUEST!r}] must be a TrialRequest, not a {type(request).__name__}.")
         self._request = request
         self._loop: TrainingLoop | None = TrainingLoop(
             request.make_training,
@@ -67,15 +67,15 @@ class TrialTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
         )
 
     def step(self) -> dict[str, object]:
-        """Go to the next rung.
+        """Train up to the next rung.
 
         Returns:
-            The trial's step, with its scores, or with the reason for which it failed.
+            The step of the trial, with its scores or the reason of its failure.
         """
         loop = self._running_loop()
         try:
             rung = loop.advance()
-        except Exception as error:  # noqa: BLE001 - whatever a model raises ends this trial only; it is logged and recorded
+        except Exception as error:  # noqa: BLE001 - an error of a model ends this trial only; it is logged and recorded
             log_for_operator(Path(self._request.folder), self._request.trial_id, error)
             return {STEP: loop.step, FAILED: why_failed(error)}
         return {STEP: rung.step, METRICS: rung.metrics}
@@ -85,7 +85,7 @@ class TrialTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
         self._running_loop().save(Path(checkpoint_dir) / _STATE_FILE)
 
     def load_checkpoint(self, checkpoint: str) -> None:
-        """Continue from what `save_checkpoint` wrote."""
+        """Continue from a state of `save_checkpoint`."""
         self._running_loop().load(Path(checkpoint) / _STATE_FILE)
 
     def reset_config(self, new_config: Mapping[str, object]) -> bool:
@@ -95,7 +95,7 @@ class TrialTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
         return True
 
     def cleanup(self) -> None:
-        """Let go of the model, and of the accelerator's memory that it held."""
+        """Release the model and the accelerator's memory."""
         self._loop = None
         gc.collect()
         torch = sys.modules.get("torch")
@@ -104,5 +104,5 @@ class TrialTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
 
     def _running_loop(self) -> TrainingLoop:
         if self._loop is None:
-            raise RuntimeError("the trial was stopped; setup() must come before it goes on")
+            raise RuntimeError("The trial was stopped. Call setup() before the next step.")
         return self._loop

@@ -186,7 +186,6 @@ _PLATFORM: dict[str, str] = {
     "noise-given-twice": "The noise multiplier is given in privacy and searched in search.space. Leave one out.",
     "option-unknown": "The sampler or pruner has no such option.",
     "option-missing": "The pruner needs an option that is not given.",
-    "space-invalid": "The search space has an unknown parameter or a domain that cannot be searched.",
     "augmentation-needs-images": "Only images of shape (channels, height, width) are augmented.",
     "nothing-searched": "Several trials of one configuration would waste the budget. Search a parameter, or run one "
     "trial.",

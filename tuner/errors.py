@@ -43,9 +43,7 @@ class TunerError(Exception):
 
     exit_code = 1
 
-    def __init__(self, code: str, message: str | None = None) -> None:
-        if message is None:  # transitional
-            code, message = "uncoded", code
+    def __init__(self, code: str, message: str) -> None:
         self.code, self.message = code, message
         super().__init__(code, message)
 

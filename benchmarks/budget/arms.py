@@ -240,4 +240,4 @@ def _test(prepared: ReadySearch, run: Run, winner: TrialView, folder: Path) -> f
 
 @lru_cache(maxsize=2)
 def _splits(request: DatasetRequest) -> Splits:
-    return data.load(request)
+    return data.load_records(request)

@@ -156,5 +156,5 @@ def _steps(mechanism: SampledGaussian, epsilon: float) -> int:
 @lru_cache(maxsize=2)
 def _splits(request: DatasetRequest) -> Splits:
     """Read the records once a process, without the test records, so that no run of the study can score them."""
-    splits = data.load(request)
+    splits = data.load_records(request)
     return replace(splits, x_test=splits.x_test[:0], y_test=splits.y_test[:0])

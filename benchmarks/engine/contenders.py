@@ -24,8 +24,7 @@ from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep, Stages
 from trainables.engine.sums import blocks_for
 from trainables.engine.update import Sgd
-from trainables.hyperparameters import from_parameters
-from trainables.methods import METHODS
+from trainables.methods import METHODS, from_parameters
 
 LEARNING_RATE = 0.01
 
@@ -45,7 +44,7 @@ class PrivateContender(Protocol):
 def stages_of(method: str, parameters: dict[str, object], layout: Layout, *, batch_size: int) -> Stages:
     """Return the stages of a method, as in a training."""
     hyperparameters = from_parameters(method, parameters, batch_size=batch_size, steps=1000, noise_multiplier=1.0)
-    return METHODS[method](hyperparameters, layout)
+    return METHODS[method].stages(hyperparameters, layout)
 
 
 class OpenNoise(SecureGenerator):

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from trainables.data import DatasetRequest, load
+from trainables.data import DatasetRequest, load_records
 from tuner.experiment import load_experiment
 from tuner.export.package import export_sweep
 from tuner.plan.plan import plan_from
@@ -225,7 +225,7 @@ def experiment_dataset(workload: Workload, folder: Path, data_dir: str | None) -
     name = f"{workload.dataset}_{workload.records}"
     path = folder.absolute() / f"{name}.npz"
     if not path.exists():
-        whole = load(DatasetRequest(name=workload.dataset, data_dir=data_dir, validation_fraction=0.0))
+        whole = load_records(DatasetRequest(name=workload.dataset, data_dir=data_dir, validation_fraction=0.0))
         folder.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part.npz")
         np.savez(

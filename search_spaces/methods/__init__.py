@@ -1,4 +1,4 @@
-"""The parameters of each method, one module a method; `METHODS` is found by walking the modules."""
+"""Registry of the parameters of each method: every module of this folder is a method."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ __all__ = ["METHODS"]
 METHODS: dict[str, tuple[Parameter, ...]] = {
     module.name: import_module(f"{__name__}.{module.name}").PARAMETERS for module in iter_modules(__path__)
 }
-"""Method → what it has beyond the parameters that every method has."""
+"""Method → its parameters beyond those that every method has."""

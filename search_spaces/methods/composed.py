@@ -1,4 +1,4 @@
-"""The composed method: everything that DP-LSSGD, DPLIS and weight decay have, in one search."""
+"""Composed method: the parameters of DP-LSSGD, DPLIS and weight decay in one search."""
 
 from __future__ import annotations
 

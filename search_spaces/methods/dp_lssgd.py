@@ -1,4 +1,4 @@
-"""DP-LSSGD: the strength and scope of Laplacian smoothing, which is post-processing and free."""
+"""DP-LSSGD: strength and scope of Laplacian smoothing, which is free because it is post-processing."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=Categorical(("layer", "model")),
         legal=Words(("layer", "model")),
         source="DP-LSSGD: the authors' code smooths each tensor, Algorithm 1 the whole vector",
-        description="what is smoothed as one vector",
+        description="the part of the gradient that is smoothed as one vector",
     ),
 )

@@ -1,4 +1,4 @@
-"""DP-SGD: nothing beyond the parameters of every method."""
+"""DP-SGD: no parameters beyond those of every method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weight decay before clipping: the L2 coefficient and where it acts; free on both sides of the noise."""
+"""Weight decay before clipping: the L2 coefficient and where it acts; free before and after the noise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DPLIS: radius, samples and reduction of the loss smoothing, which comes before the clip and is free."""
+"""DPLIS: radius, samples and reduction of the loss smoothing, which is free because it comes before the clip."""
 
 from __future__ import annotations
 

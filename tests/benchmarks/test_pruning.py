@@ -15,7 +15,7 @@ from benchmarks.pruning.curves import RUNGS, problem
 from benchmarks.pruning.methods import METHODS
 from benchmarks.pruning.simulation import Sweep, one_sweep, play
 from benchmarks.pruning_real import sweeps as real
-from trainables.data import DatasetRequest, load
+from trainables.data import DatasetRequest, load_records
 from tuner.experiment import load_experiment
 
 
@@ -105,7 +105,7 @@ def test_a_part_of_a_data_set_is_its_first_records(tmp_path: Path) -> None:
     named = real.experiment_dataset(replace(real.QUICK, records=100), tmp_path, None)
     (path,) = tmp_path.iterdir()
     assert named == {"name": "digits_100", "path": str(path), "public_size": 100}
-    whole = load(DatasetRequest(name="digits", validation_fraction=0.0))
+    whole = load_records(DatasetRequest(name="digits", validation_fraction=0.0))
     with np.load(path) as part:
         assert np.array_equal(part["x_train"], whole.x_train[:100].numpy())
         assert len(part["x_test"]) == len(whole.x_test)

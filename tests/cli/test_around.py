@@ -120,7 +120,7 @@ def test_a_plan_guesses_its_time_and_reads_no_record(bare: Tune, monkeypatch: py
     def private(*_: object, **__: object) -> None:
         raise AssertionError("a plan may not touch a record")
 
-    monkeypatch.setattr(data, "load", private)
+    monkeypatch.setattr(data, "load_records", private)
     for name in ("load_splits", "load", "arrays"):
         if hasattr(trainables.data.loading, name):
             monkeypatch.setattr(trainables.data.loading, name, private)

@@ -14,7 +14,7 @@ import torch
 from command_fakes import STEPS, Tune
 from safetensors.torch import load_file, save_file
 
-from trainables.data import DatasetRequest, load
+from trainables.data import DatasetRequest, load_records
 from trainables.models import build
 from trainables.rungs import checkpoint_path
 from trainables.training import PrivateTraining
@@ -33,7 +33,7 @@ def test_the_exported_model_scores_what_the_winner_scored(look: Tune) -> None:
     state = load_file("exports/tiny/model.safetensors")
     assert set(state) == set(module.state_dict())
     module.load_state_dict(state)
-    splits = load(DatasetRequest(name="digits"))
+    splits = load_records(DatasetRequest(name="digits"))
 
     def accuracy(inputs: torch.Tensor, targets: torch.Tensor) -> float:
         with torch.no_grad():

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from trainables.data import DatasetRequest, load
+from trainables.data import DatasetRequest, load_records
 from trainables.landscape import sharpness
 from trainables.models import build
 from tuner.figures import svg_text
@@ -55,7 +55,7 @@ def test_a_real_export_is_measured_on_its_own_validation_records(look: Tune, tmp
     said = look("landscape", "exports/tiny", "--public-data", "--out", str(tmp_path / "out"), "--points", "5", "--json")
     module = build("logistic_regression", input_shape=(1, 8, 8), classes=10, seed=0)
     module.load_state_dict(load_file("exports/tiny/model.safetensors"))
-    splits = load(DatasetRequest(name="digits"))
+    splits = load_records(DatasetRequest(name="digits"))
     with torch.no_grad():
         logits = module.double()(splits.x_validation.double())
     (model,) = said.json["models"]
@@ -104,15 +104,17 @@ def test_folders_of_one_name_keep_their_paths(bare: Tune) -> None:
 def test_no_training_record_is_looked_at(bare: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
     export(bare, "plain")
     words = ("landscape", "plain", "--public-data", *QUICK, "--json")
-    known, real = bare(*words).json["models"], command.load
+    known, real = bare(*words).json["models"], command.load_records
 
     def spoilt(request: DatasetRequest) -> Any:  # noqa: ANN401
         splits = real(request)
         return replace(splits, x_train=splits.x_train * math.nan, y_train=splits.y_train[:0])
 
-    monkeypatch.setattr(command, "load", spoilt)
+    monkeypatch.setattr(command, "load_records", spoilt)
     assert bare(*words).json["models"] == known
-    monkeypatch.setattr(command, "load", lambda request: replace(real(request), x_validation=real(request).x_train))
+    monkeypatch.setattr(
+        command, "load_records", lambda request: replace(real(request), x_validation=real(request).x_train)
+    )
     assert bare(*words).json["models"] != known, "the control"
 
 
@@ -128,7 +130,7 @@ def test_fewer_records_are_spread_over_the_split(bare: Tune, monkeypatch: pytest
     monkeypatch.setattr(command, "measured", noted)
     bare("landscape", "plain", "--public-data", *QUICK)
     bare("landscape", "plain", "--public-data", *QUICK, "--records", "100000")
-    splits = load(DatasetRequest(name="digits"))
+    splits = load_records(DatasetRequest(name="digits"))
     whole = len(splits.y_validation)
     rows = [at * whole // 30 for at in range(30)]
     assert rows[-1] >= whole - whole // 30 - 1

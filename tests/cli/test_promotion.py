@@ -11,7 +11,7 @@ import yaml
 from command_fakes import Tune
 
 from trainables.rungs import checkpoint_path
-from trainables.spec import TrainingSpec, fingerprint
+from trainables.spec import TrainingSpec, spec_fingerprint
 from trainables.training import PrivateTraining
 from tuner.experiment import load_experiment
 from tuner.export.configuration import standalone_yaml
@@ -98,7 +98,7 @@ def test_an_export_carries_the_promotion_and_trains_again(tune: Tune) -> None:
     assert "smoothing_samples = promote 1, 3" in Path("exports/tiny/privacy_card.md").read_text()
     assert tune("verify", "exports/tiny/privacy_card.json", "--json").json["answer"] == "yes"
     assert yaml.safe_load(Path(EXPORT).read_text())["search"]["rungs"] == 4, "of the same length: as it was"
-    assert fingerprint(spec_of_export()) == fingerprint(spec_of_trial(tune, export["trial"]["number"]))
+    assert spec_fingerprint(spec_of_export()) == spec_fingerprint(spec_of_trial(tune, export["trial"]["number"]))
     said = tune("train", EXPORT, "--local", "--json").json
     assert said["trial"]["parameters"] == export["trial"]["parameters"]
     assert tune("verify", str(Path(said["folder"]) / "privacy_card.json"), "--json").json["answer"] == "yes"

@@ -12,7 +12,7 @@ import pytest
 from command_fakes import STEPS, Tune
 
 import tuner.runner.public
-from trainables.data import DatasetRequest, load
+from trainables.data import DatasetRequest, load_records
 from trainables.training import PrivateTraining
 from tuner.privacy.accountant.pld import epsilon
 from tuner.sweep import folder as sweeps
@@ -160,7 +160,7 @@ def test_room_that_was_taken_meanwhile_keeps_the_search(
 
 
 def test_the_private_records_under_another_name_are_refused(tune: Tune, public: dict[str, object]) -> None:
-    splits = load(DatasetRequest(name="digits"))
+    splits = load_records(DatasetRequest(name="digits"))
     images = np.concatenate([splits.x_train, splits.x_validation]).reshape(-1, 1, 8, 8)
     labels = np.concatenate([splits.y_train, splits.y_validation])
     arrays = (images, labels, splits.x_test.numpy().reshape(-1, 1, 8, 8), splits.y_test.numpy())

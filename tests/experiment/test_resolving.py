@@ -11,9 +11,10 @@ import yaml
 from errors_helper import raises_code
 
 import tuner
-from search_spaces import METHODS, PARAMETERS, Categorical, Fixed, Scalar, parameters_of
+from search_spaces import METHODS, PARAMETERS, Categorical, Fixed, Scalar, method_parameters
 from search_spaces.schedules import KINDS, kind_of
-from trainables.hyperparameters import HYPERPARAMETERS, Hyperparameters, from_parameters
+from trainables.hyperparameters import Hyperparameters
+from trainables.methods import from_parameters
 from tuner.errors import ExperimentError
 from tuner.experiment import Experiment, parse_experiment, shipped, yamlfile
 from tuner.experiment.resolving import hyperparameter_defaults
@@ -85,7 +86,7 @@ def test_writing_the_defaults_out_changes_no_trial(method: str, kind: str) -> No
     experiment = experiment_of(method, f"search.space={{schedule: {{choice: [{', '.join(KINDS)}]}}}}")
     chosen = experiment.space.sample(First(kind))
     assert made(method, chosen) == made(method, {"schedule": kind})
-    free = {name for name, parameter in parameters_of(method).items() if not parameter.priced}
+    free = {name for name, parameter in method_parameters(method).items() if not parameter.priced}
     assert set(chosen) == {name for name in free if kind_of(name) in (None, kind)}, "every value is recorded"
 
 
@@ -109,7 +110,7 @@ def test_a_schedule_gets_the_parameters_of_its_own_kinds(schedule: str, wanted: 
 
 
 def test_what_the_optimizer_and_the_accountant_have_is_not_repeated_in_the_space() -> None:
-    for method in HYPERPARAMETERS:
+    for method in METHODS:
         names = set(hyperparameter_defaults(method))
         assert not names & {"batch_size", "steps", "noise_multiplier", "epochs", "optimizer", "momentum"}
 
@@ -152,7 +153,7 @@ def test_the_documented_table_is_what_the_methods_have() -> None:
         assert default == {"x": PARAMETERS[name].default.to_spec()}, name
         assert composed == {"x": hyperparameter_defaults("composed")[name]}, name
         for method in set(METHODS) - {"composed"}:
-            if name in parameters_of(method):
+            if name in method_parameters(method):
                 assert left_out == {"x": hyperparameter_defaults(method)[name]}, (method, name)
 
 

@@ -40,7 +40,7 @@ def fake_data(monkeypatch: pytest.MonkeyPatch) -> Splits:
     about = DatasetInfo(
         name="fake", public_train_size=160, test_size=50, input_shape=(2,), classes=3, provenance="made", licence="none"
     )
-    monkeypatch.setattr(data, "load", lambda _request: splits)
+    monkeypatch.setattr(data, "load_records", lambda _request: splits)
     monkeypatch.setattr(data, "info", lambda _request: about)
     return splits
 

@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from errors_helper import raises_code
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -130,5 +131,5 @@ def test_only_the_generator_that_is_given_is_used() -> None:
 
 @pytest.mark.parametrize("shape", [(4,), (8, 8), (1, 2, 3, 4)])
 def test_what_is_no_image_is_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(HyperparameterError, match="images of shape"):
+    with raises_code(HyperparameterError, "augmentation-needs-images"):
         RandomViews(crop=True, flip=True)(torch.zeros(2, *shape), SeededGenerator(0))

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from errors_helper import raises_code
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -83,5 +84,5 @@ def test_nothing_outside_is_shared() -> None:
 
 @pytest.mark.parametrize("decay", [-0.1, 1.0, 2.0, math.nan])
 def test_a_decay_out_of_range_is_refused(decay: float) -> None:
-    with pytest.raises(HyperparameterError, match=r"at least 0 and below 1"):
+    with raises_code(HyperparameterError, "value-illegal"):
         WeightAverage(torch.ones(1), decay=decay)

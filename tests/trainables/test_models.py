@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from errors_helper import raises_code
 from torch import Tensor, nn
 
 from trainables import model_names, models
@@ -54,20 +55,20 @@ def test_every_name_has_a_builder() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "options", "message"),
+    ("name", "shape", "options", "code"),
     [
-        ("mlp_265", (4,), {}, "did you mean 'mlp_256'"),
-        ("mlp_64", (4,), {"activation": "gelu"}, "activation must be one of relu, tanh"),
-        ("mlp_64", (4,), {"normalization": "layer"}, "normalization must be one of"),
-        ("logistic_regression", (4,), {"normalization": "group"}, "no hidden layer"),
-        ("tutorial_cnn", (4,), {}, "takes images"),
-        ("tutorial_cnn", (1, 8, 8), {}, "cannot take inputs of shape"),
-        ("next_word", (1, 8, 8), {}, "numbers of some words in a row"),
-        ("no.such:thing", (4,), {}, "cannot be imported"),
+        ("mlp_265", (4,), {}, "model-unknown"),
+        ("mlp_64", (4,), {"activation": "gelu"}, "model-option-unknown"),
+        ("mlp_64", (4,), {"normalization": "layer"}, "model-option-unknown"),
+        ("logistic_regression", (4,), {"normalization": "group"}, "model-option-unknown"),
+        ("tutorial_cnn", (4,), {}, "model-shape-mismatch"),
+        ("tutorial_cnn", (1, 8, 8), {}, "model-shape-mismatch"),
+        ("next_word", (1, 8, 8), {}, "model-shape-mismatch"),
+        ("no.such:thing", (4,), {}, "model-not-importable"),
     ],
 )
-def test_bad_models(name: str, shape: tuple[int, ...], options: dict[str, str], message: str) -> None:
-    with pytest.raises(HyperparameterError, match=message):
+def test_bad_models(name: str, shape: tuple[int, ...], options: dict[str, str], code: str) -> None:
+    with raises_code(HyperparameterError, code):
         build(name, input_shape=shape, classes=2, seed=0, **options)
 
 
@@ -109,26 +110,26 @@ def test_the_gate_sees_rows_that_meet(rows: int) -> None:
     """Of inputs in [0, 1) alone all samples would be the same, and their mean as well."""
     torch.manual_seed(0)
     check_private(Rows(rows, mixed=False), input_shape=(8,))
-    with pytest.raises(GateError, match="in company"):
+    with raises_code(GateError, "samples-mixed"):
         check_private(Rows(rows, mixed=True), input_shape=(8,))
 
 
 @pytest.mark.parametrize(
-    ("module", "message"),
+    ("module", "code"),
     [
-        (nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), "layer '1' is BatchNorm1d"),
-        (nn.Sequential(nn.SyncBatchNorm(4)), "layer '0' is SyncBatchNorm"),
-        (nn.Sequential(nn.InstanceNorm1d(4, affine=True, track_running_stats=True)), "running statistics"),
-        (nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)), "layer '1' is Dropout"),
-        (Centred(), "Centred gives a sample another output"),
-        (nn.Flatten(), "no trainable parameter"),
-        (nn.LSTM(4, 4, num_layers=2, dropout=0.5), "LSTM with dropout=0.5, .* set dropout=0$"),
-        (nn.MultiheadAttention(4, 2, dropout=0.5), "MultiheadAttention with dropout=0.5, .* set dropout=0$"),
-        (nn.TransformerEncoderLayer(4, 2, dropout=0.5), "Dropout with p=0.5, .* in the layer that holds it"),
+        (nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), "samples-mixed"),
+        (nn.Sequential(nn.SyncBatchNorm(4)), "samples-mixed"),
+        (nn.Sequential(nn.InstanceNorm1d(4, affine=True, track_running_stats=True)), "running-statistics"),
+        (nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)), "layer-draws-random"),
+        (Centred(), "samples-mixed"),
+        (nn.Flatten(), "model-not-trainable"),
+        (nn.LSTM(4, 4, num_layers=2, dropout=0.5), "layer-draws-random"),
+        (nn.MultiheadAttention(4, 2, dropout=0.5), "layer-draws-random"),
+        (nn.TransformerEncoderLayer(4, 2, dropout=0.5), "layer-draws-random"),
     ],
 )
-def test_the_gate(module: nn.Module, message: str) -> None:
-    with pytest.raises(GateError, match=message):
+def test_the_gate(module: nn.Module, code: str) -> None:
+    with raises_code(GateError, code):
         check_private(module, input_shape=(4,))
 
 
@@ -151,19 +152,19 @@ class Giving(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("module", "message"),
+    ("module", "code"),
     [
-        (Giving(lambda x: x[:, None].expand(-1, 8, -1)), r"got shape \(3, 8, 5\)"),
-        (Giving(lambda x: x, outputs=7), r"\(3, 5\) for 3 inputs of shape \(4,\); got shape \(3, 7\)"),
-        (Giving(lambda x: x[:, 0]), r"got shape \(3,\)"),
-        (Giving(lambda x: (x, x)), "got a tuple"),
-        (Giving(lambda x: x / 0), "finite logits; got a cross-entropy of nan"),
-        (Giving(lambda x: x * torch.tensor([1.0, 1.0, torch.inf, 1.0, 1.0])), "finite logits"),
+        (Giving(lambda x: x[:, None].expand(-1, 8, -1)), "model-output-shape"),
+        (Giving(lambda x: x, outputs=7), "model-output-shape"),
+        (Giving(lambda x: x[:, 0]), "model-output-shape"),
+        (Giving(lambda x: (x, x)), "model-output-shape"),
+        (Giving(lambda x: x / 0), "model-output-not-finite"),
+        (Giving(lambda x: x * torch.tensor([1.0, 1.0, torch.inf, 1.0, 1.0])), "model-output-not-finite"),
     ],
 )
-def test_outputs_that_are_no_logits_are_refused(module: nn.Module, message: str) -> None:
+def test_outputs_that_are_no_logits_are_refused(module: nn.Module, code: str) -> None:
     torch.manual_seed(0)
-    with pytest.raises(HyperparameterError, match=message):
+    with raises_code(HyperparameterError, code):
         check_logits(module, input_shape=(4,), classes=5)
     check_logits(Giving(lambda x: x), input_shape=(4,), classes=5)
 
@@ -173,7 +174,7 @@ def test_a_model_is_built_only_with_the_classes_of_its_data(tmp_path: Path, monk
         "from torch import nn\ndef wide(*, input_shape, classes):\n    return nn.Linear(4, classes + 3)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(HyperparameterError, match=r"got shape \(3, 13\)"):
+    with raises_code(HyperparameterError, "model-output-shape"):
         build("wide_models:wide", input_shape=(4,), classes=10, seed=0)
 
 
@@ -186,7 +187,7 @@ def test_a_users_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert build("their_models:good", input_shape=(4,), classes=2, seed=0)(torch.ones(1, 4)).shape == (1, 2)
-    with pytest.raises(GateError, match="layer '0'"):
+    with raises_code(GateError, "samples-mixed"):
         build("their_models:bad", input_shape=(4,), classes=2, seed=0)
-    with pytest.raises(HyperparameterError, match="must return"):
+    with raises_code(HyperparameterError, "model-not-module"):
         build("their_models:none", input_shape=(4,), classes=2, seed=0)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from errors_helper import raises_code
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -184,13 +185,13 @@ def test_a_split_that_is_empty_by_chance_scores_noise(
 @pytest.mark.parametrize("noise", [0.0, -1.0, math.nan, math.inf])
 def test_noise_that_is_none_is_refused(noise: float, make_spec: MakeSpec, charge: CountingCharge) -> None:
     for private in (True, False):
-        with pytest.raises(GateError, match="score_noise"):
+        with raises_code(GateError, "score-noise-invalid"):
             PrivateTraining(make_spec(score_noise=noise, private=private), charge)
 
 
 def test_a_public_size_of_none_is_refused(make_spec: MakeSpec, charge: CountingCharge) -> None:
     nothing = DatasetRequest(name="fake", validation_fraction=0.0)
-    with pytest.raises(DatasetError, match=r"dataset\.validation\.fraction"):
+    with raises_code(DatasetError, "split-empty"):
         PrivateTraining(make_spec(score_noise=NOISE, dataset=nothing), charge)
     assert PrivateTraining(make_spec(dataset=nothing), charge).step == 0, "the control: unprotected it is no matter"
 

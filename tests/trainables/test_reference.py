@@ -20,14 +20,14 @@ from trainables.engine.layout import Layout
 from trainables.engine.linear import LinearStackSource
 from trainables.engine.per_sample import TorchFuncSource
 from trainables.engine.random import SeededGenerator
-from trainables.engine.schedules import factor
+from trainables.engine.schedules import rate_factor
 from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep
 from trainables.engine.sums import LARGE as LARGE_SUMS
 from trainables.engine.sums import SMALL as SMALL_SUMS
 from trainables.engine.update import Adam, Sgd
-from trainables.hyperparameters import HYPERPARAMETERS, Hyperparameters, from_parameters
-from trainables.methods import METHODS
+from trainables.hyperparameters import Hyperparameters
+from trainables.methods import METHODS, from_parameters
 
 RECORDS, STEPS, SAMPLE_RATE, BATCH, NOISE, CLIP = 12, 3, 0.6, 7, 0.3, 1.06
 SECRET_SEED, PUBLIC_SEED = 11, 12
@@ -230,7 +230,7 @@ def assert_same_steps(
     model = make_model(kind).to(dtype)
     layout = Layout.of(model)
     theta = layout.flatten(model)
-    stages = METHODS[method](settings, layout)
+    stages = METHODS[method].stages(settings, layout)
     inputs, targets = make_records(kind)
     inputs = inputs.to(dtype)
     naive = Naive(make_model(kind), settings, views=views_of(settings), drawn=dtype)
@@ -256,7 +256,7 @@ def assert_same_steps(
     most = 1 if users is None else MOST
     table = None if users is None else torch.tensor([[*mine, *[-1] * (most - len(mine))] for mine in users])
     for index in range(steps):
-        rate = settings.learning_rate * factor(settings.schedule, index, steps)
+        rate = settings.learning_rate * rate_factor(settings.schedule, index, steps)
         if samples:
             naive.settings = replace(settings, smoothing_samples=samples[index])
         if dtype == torch.float32:
@@ -307,4 +307,4 @@ def test_a_large_model_in_float32_equals_the_naive_loop(choice: dict[str, Any], 
 
 
 def test_the_cases_cover_every_method() -> None:
-    assert set(OPTIONS) == set(METHODS) == set(HYPERPARAMETERS)
+    assert set(OPTIONS) == set(METHODS)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from covering import pairs
+from errors_helper import raises_code
 from torch import Tensor, nn
 from training_fakes import EXACT, CountingCharge, MakeSpec, raw, step_over
 
@@ -23,7 +24,7 @@ from trainables.data import DatasetRequest, Splits
 from trainables.engine.clip import CLIPPINGS
 from trainables.engine.layout import Layout
 from trainables.engine.per_sample import PerSampleSource, TorchFuncSource
-from trainables.engine.sampling import records_of
+from trainables.engine.sampling import user_records
 from trainables.engine.sources import per_sample_source
 from trainables.engine.step import PrivateStep
 from trainables.engine.sums import SMALL
@@ -85,7 +86,7 @@ def test_one_user_moves_the_sum_by_the_clip_at_most(
 
 def test_places_without_a_record_show_the_users_own_and_are_ignored() -> None:
     users = table([5, 2], [7], [1, 3, 4, 6])
-    rows, missing = records_of(users, torch.tensor([0, 1]))
+    rows, missing = user_records(users, torch.tensor([0, 1]))
     assert rows.tolist() == [5, 2, 5, 5, 7, 7, 7, 7]
     assert missing.tolist() == [False, False, True, True, False, True, True, True]
 
@@ -146,7 +147,7 @@ def test_a_step_over_users_moves_no_further_than_every_user_at_the_clip(
         training.run_to(1)
         return float((raw(training) - before).double().norm())
 
-    splits = data.load(own_file)
+    splits = data.load_records(own_file)
     assert splits.users_train is not None
     bound = 2.0 * 0.01 * len(splits.users_train) / 30
     assert 0.2 * bound < length(own_file) <= bound * (1 + 1e-5)
@@ -172,7 +173,7 @@ def test_a_protected_score_of_users_is_the_mean_of_their_shares(
 ) -> None:
     training = PrivateTraining(make_spec(dataset=own_file, score_noise=2.0), charge)
     training.run_to(5)
-    splits = data.load(own_file)
+    splits = data.load_records(own_file)
     assert splits.users_validation is not None
     with torch.no_grad():
         right = (training.model(splits.x_validation).argmax(1) == splits.y_validation).double()
@@ -191,14 +192,14 @@ def test_users_are_never_taken_for_granted(
     monkeypatch.setattr(data, "public_validation_size", lambda _request: 4)
     request = DatasetRequest(name="fake", unit="user")
     for splits in (fake_data, replace(fake_data, users_train=table([0], [1]))):
-        with pytest.raises(DatasetError, match="needs records that belong to users"):
+        with raises_code(DatasetError, "users-missing"):
             PrivateTraining(make_spec(dataset=request, score_noise=1.0), charge, splits=splits)
 
 
 def test_steps_over_users_are_timed_without_a_record(own_file: DatasetRequest, make_spec: MakeSpec) -> None:
     asked: list[object] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(data, "load", asked.append)
+        patch.setattr(data, "load_records", asked.append)
         seconds = seconds_per_step(make_spec(dataset=own_file, score_noise=1.0), steps=3, at_most=60.0)
     assert len(seconds) == 3
     assert asked == []

@@ -1,4 +1,4 @@
-"""Finding, checking and fetching the files of a data set; nothing here knows what is in them."""
+"""Finding and checking the files of a data set, whatever they contain."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ ENVIRONMENT = "DP_TUNER_DATA"
 """The environment variable that names the data directory."""
 
 _CHUNK = 1 << 20
-_WHERE = f"Name another folder with --data-dir or {ENVIRONMENT}"
+_WHERE = f"Or name another folder with --data-dir or {ENVIRONMENT}"
 
 
 def data_folder(data_dir: str | None) -> Path:
-    """Return the data directory: ``data_dir``, else the environment variable, else ``data`` here; always absolute."""
+    """Return the data directory: ``data_dir``, else the environment variable, else ``./data``; always absolute."""
     return Path(data_dir or os.environ.get(ENVIRONMENT) or "data").expanduser().absolute()
 
 
 @lru_cache(maxsize=64)
 def _digest(path: str, algorithm: str, _size: int, _changed: int) -> str:
-    # Size and time of change are in the key, so that a file is read again only after it has changed.
+    # Size and time of change are in the key, so a file is read again only after a change.
     digest = hashlib.new(algorithm, usedforsecurity=False)
     with Path(path).open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -35,7 +35,7 @@ def _digest(path: str, algorithm: str, _size: int, _changed: int) -> str:
 
 
 def checksum(path: Path, algorithm: str = "sha256") -> str:
-    """Return the checksum of a file, read once per process as long as it does not change.
+    """Return the checksum of a file, computed once per process unless the file changes.
 
     Raises:
         DatasetError: the file cannot be read.
@@ -44,7 +44,7 @@ def checksum(path: Path, algorithm: str = "sha256") -> str:
         status = path.stat()
         return _digest(str(path), algorithm, status.st_size, status.st_mtime_ns)
     except OSError as error:
-        raise DatasetError(f"{path}: must be a readable file ({error.strerror or error})") from error
+        raise DatasetError("file-unreadable", f"{path} cannot be read: {error.strerror or error}.") from error
 
 
 def _is_published(file: FileInfo, digest_of: dict[str, str]) -> bool:
@@ -58,9 +58,9 @@ def _check(info: DatasetInfo, file: FileInfo, path: Path) -> None:
     found = checksum(path, algorithm)
     if not _is_published(file, {algorithm: found}):
         raise DatasetError(
-            f"data set {info.name}: {path} must have the {algorithm} {file.sha256 or file.md5}, got {found}: the file "
-            "is damaged or another one. Remove it and get it again"
-            + (f" from {file.url}." if file.url else " from where you had it.")
+            "dataset-checksum",
+            f"{path} of the data set {info.name} has the {algorithm} {found} instead of {file.sha256 or file.md5}: it "
+            "is damaged or another file. Remove it and download it again" + (f" from {file.url}." if file.url else "."),
         )
 
 
@@ -69,16 +69,16 @@ def _missing(info: DatasetInfo, folder: Path) -> DatasetError:
     addresses = list(dict.fromkeys(file.url for file in info.files))
     official = f" Official address: {' '.join(addresses)}." if addresses else ""
     return DatasetError(
-        f"data set {info.name} must be in {folder}, got nothing of it there. Put there {', or '.join(ways)}. "
-        f"{_WHERE}.{official}"
+        "dataset-not-found",
+        f"The data set {info.name} is not in {folder}. Put there {', or '.join(ways)}. {_WHERE}.{official}",
     )
 
 
 def locate(info: DatasetInfo, folder: Path) -> tuple[tuple[FileInfo, ...], tuple[Path, ...]]:
-    """Return the first complete form of a data set in ``folder`` and its paths, checksums compared.
+    """Return the first complete form of a data set in ``folder`` and its paths, after comparing checksums.
 
     Raises:
-        DatasetError: no form is complete, or a file of the first complete one has another checksum.
+        DatasetError: no form is complete, or a file has another checksum.
     """
     for form in info.forms:
         paths = tuple(folder / file.name for file in form)

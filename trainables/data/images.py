@@ -1,4 +1,4 @@
-"""Image sets from their files: npz arrays, IDX (MNIST), WebP sheets and the CIFAR-10 archive, as uint8 arrays."""
+"""Readers of image files, as uint8 arrays: npz, IDX (MNIST), WebP sheets and the CIFAR-10 archive."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def read_npz(paths: tuple[Path, ...]) -> Arrays:
             arrays = {key: file[key] for key in _KEYS}
     except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DatasetError(
-            f"{paths[0]}: must be an npz file with the arrays {', '.join(_KEYS)} ({error}); fetch it again"
+            "dataset-damaged",
+            f"{paths[0]} is not an npz file with the arrays {', '.join(_KEYS)} ({error}). Download it again.",
         ) from error
     return {key: array[:, None] if key.startswith("x") else array for key, array in arrays.items()}
 
@@ -48,14 +49,14 @@ def _idx(path: Path) -> np.ndarray:
     try:
         raw = gzip.decompress(path.read_bytes())
     except (OSError, EOFError, zlib.error) as error:
-        raise DatasetError(f"{path}: must be a gzip file ({error}); fetch it again") from error
+        raise DatasetError("dataset-damaged", f"{path} is not a gzip file ({error}). Download it again.") from error
     if len(raw) < 4 or raw[:3] != b"\x00\x00\x08":  # two zero bytes, then 8 for unsigned bytes
-        raise DatasetError(f"{path}: must be an IDX file of unsigned bytes; fetch it again")
+        raise DatasetError("dataset-damaged", f"{path} is not an IDX file of unsigned bytes. Download it again.")
     dimensions = raw[3]
     start = 4 + 4 * dimensions
     shape = struct.unpack(f">{dimensions}I", raw[4:start]) if len(raw) >= start else (-1,)
     if math.prod(shape) != len(raw) - start:
-        raise DatasetError(f"{path}: must hold as many bytes as its header says; fetch it again")
+        raise DatasetError("dataset-damaged", f"{path} has another length than its header states. Download it again.")
     return np.frombuffer(raw, np.uint8, offset=start).reshape(shape)
 
 
@@ -66,7 +67,7 @@ def read_idx(paths: tuple[Path, ...]) -> Arrays:
 
 
 def read_webp_sheets(paths: tuple[Path, ...]) -> Arrays:
-    """Return the arrays of a file of lossless WebP sheets: 500 images of 32 x 32, one below the other, per sheet."""
+    """Return the arrays of a file of lossless WebP sheets, each a column of 500 images of 32 x 32."""
     import numpy as np
     from PIL import Image, UnidentifiedImageError
 
@@ -91,11 +92,13 @@ def read_webp_sheets(paths: tuple[Path, ...]) -> Arrays:
                 "y_test": y_test,
             }
     except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, UnidentifiedImageError) as error:
-        raise DatasetError(f"{paths[0]}: must be an npz file of WebP sheets ({error}); fetch it again") from error
+        raise DatasetError(
+            "dataset-damaged", f"{paths[0]} is not an npz file of WebP sheets ({error}). Download it again."
+        ) from error
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Reads the archive's pickles, which hold bytes, numbers and numpy arrays, and refuses whatever could run code."""
+    """Unpickler for bytes, numbers and numpy arrays, which refuses everything that could run code."""
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - the signature of the base class
         if (module.split(".")[0], name) in {
@@ -105,11 +108,11 @@ class _PlainUnpickler(pickle.Unpickler):
             ("_codecs", "encode"),
         }:
             return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"{module}.{name} has no place in a CIFAR-10 batch")
+        raise pickle.UnpicklingError(f"a CIFAR-10 batch must not contain {module}.{name}")
 
 
 def read_cifar_archive(paths: tuple[Path, ...]) -> Arrays:
-    """Return the arrays of ``cifar-10-python.tar.gz`` as published, in its own order."""
+    """Return the arrays of ``cifar-10-python.tar.gz`` in the published order."""
     import numpy as np
 
     def batch(archive: tarfile.TarFile, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -126,7 +129,9 @@ def read_cifar_archive(paths: tuple[Path, ...]) -> Arrays:
             parts = [batch(archive, f"data_batch_{number}") for number in range(1, 6)]
             x_test, y_test = batch(archive, "test_batch")
     except (OSError, EOFError, KeyError, ValueError, tarfile.TarError, zlib.error, pickle.UnpicklingError) as error:
-        raise DatasetError(f"{paths[0]}: must be the CIFAR-10 archive ({error}); fetch it again") from error
+        raise DatasetError(
+            "dataset-damaged", f"{paths[0]} is not the CIFAR-10 archive ({error}). Download it again."
+        ) from error
     return {
         "x_train": np.concatenate([images for images, _ in parts]),
         "y_train": np.concatenate([labels for _, labels in parts]),

@@ -1,4 +1,4 @@
-"""Reading a data set into arrays, scaled by public constants alone, and splitting it."""
+"""Reading and splitting a data set; inputs are scaled by public constants only."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["content_sha256", "load_splits", "read_arrays", "records_sha256", "users_sha256"]
 
-_ROWS = 4096  # at a time: all of a large set as floats would not fit beside it
+_ROWS = 4096  # converted at a time, because all rows of a large set as floats take too much memory
 
-# The ranges that the documentation of these public sets prints. They are constants here, never computed; a private
-# table needs ranges that are known without looking at it.
+# The ranges in the documentation of these public sets. They are constants and never computed: the ranges of a private
+# table must be known without reading it.
 _IRIS_RANGES = ((4.3, 7.9), (2.0, 4.4), (1.0, 6.9), (0.1, 2.5))
 _CANCER_RANGES = (
     *((6.981, 28.11), (9.71, 39.28), (43.79, 188.5), (143.5, 2501.0), (0.053, 0.163)),
@@ -40,9 +40,9 @@ _CANCER_RANGES = (
 
 
 def content_sha256(arrays: Arrays) -> str:
-    """Return a checksum of the decoded arrays that depends neither on how they were stored nor on the inputs' shape.
+    """Return a checksum of the decoded arrays that depends neither on their file format nor on the inputs' shape.
 
-    Nor on whose the records are: told or not, they are the same records, and have one budget.
+    It does not depend on the users either: with or without them the records are the same and have one budget.
     """
     import numpy as np
 
@@ -57,7 +57,7 @@ def content_sha256(arrays: Arrays) -> str:
 def records_sha256(arrays: Arrays) -> str:
     """Return a checksum of the training records that depends neither on their order nor on the type of their numbers.
 
-    Nor on the test records. It is "" for arrays that no training would take.
+    It is "" for arrays that no training can use.
     """
     import numpy as np
 
@@ -80,7 +80,7 @@ def records_sha256(arrays: Arrays) -> str:
 
 
 def users_sha256(arrays: Arrays) -> str:
-    """Return a checksum of whose the records are."""
+    """Return a checksum of the users of the records."""
     digest = hashlib.sha256()
     for key in ("user_train", "user_test"):
         if key in arrays:
@@ -93,7 +93,9 @@ def _text(path: Path) -> str:
         raw = path.read_bytes()
         return (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode()
     except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{path}: must be a text, or one packed with xz ({type(error).__name__})") from error
+        raise DatasetError(
+            "dataset-damaged", f"{path} is not a text file, plain or packed with xz ({type(error).__name__})."
+        ) from error
 
 
 def _split_off_test(name: str, x: np.ndarray, y: np.ndarray) -> Arrays:
@@ -160,7 +162,7 @@ def read_arrays(info: DatasetInfo, folder: Path) -> Arrays:
     Where the records have users there is `user_train` too, and maybe `user_test`.
 
     Raises:
-        DatasetError: a file is missing or not what its checksum says.
+        DatasetError: a file is missing or has another checksum.
     """
     if info.path is not None:
         return read_user(info)
@@ -169,22 +171,24 @@ def read_arrays(info: DatasetInfo, folder: Path) -> Arrays:
     sizes = len(arrays["y_train"]), len(arrays["y_test"])
     if sizes != (info.public_train_size, info.test_size):
         raise DatasetError(
-            f"data set {info.name} must have {info.public_train_size} + {info.test_size} records, "
-            f"got {sizes[0]} + {sizes[1]}. Get it again, or install another version of scikit-learn."
+            "dataset-checksum",
+            f"The data set {info.name} has {sizes[0]} + {sizes[1]} records instead of {info.public_train_size} + "
+            f"{info.test_size}. Download it again, or install another version of scikit-learn.",
         )
-    # A sha256 of the file vouches for its content; the publishers' md5 does not.
+    # A sha256 of the file proves its content; the publishers' md5 does not.
     if info.content_sha256 and not all(file.sha256 for file in form):
         found = content_sha256(arrays)
         if found != info.content_sha256:
             raise DatasetError(
-                f"data set {info.name}: the arrays in {paths[0].parent} must have the checksum {info.content_sha256}, "
-                f"got {found}. Remove the files and get them again."
+                "dataset-checksum",
+                f"The arrays of {info.name} in {paths[0].parent} have the checksum {found} instead of "
+                f"{info.content_sha256}. Remove the files and download them again.",
             )
     return arrays
 
 
 def _scaled(info: DatasetInfo, x: np.ndarray) -> np.ndarray:
-    """Bytes of a grey image to [0, 1], of a colour image to [−1, 1]; everything else is scaled already."""
+    """Scale bytes of a grey image to [0, 1], of a colour image to [−1, 1]; everything else is scaled already."""
     import numpy as np
 
     if x.dtype != np.uint8:
@@ -198,7 +202,7 @@ def load_splits(info: DatasetInfo, request: DatasetRequest) -> Splits:
     """Return the records in their three parts as tensors.
 
     Raises:
-        DatasetError: a file is missing or not what its checksum says.
+        DatasetError: a file is missing or has another checksum.
     """
     import numpy as np
     import torch

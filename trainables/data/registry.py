@@ -1,14 +1,12 @@
-"""The data sets that ship by name: public sizes, shapes, provenance, licence, and checksum of every file.
+"""Shipped data sets: public sizes, shapes, provenance, licence, and the checksum of every file.
 
-What the checksums are:
-
-- ``sha256`` of files in the ``.npz``, ``.xz`` and ``.data`` forms were computed from files that had been compared with
-  the official copies or with two independent ones. Those of the UCI tables are of the published text itself.
-- ``md5`` of MNIST's, Fashion-MNIST's and CIFAR-10's official archives are those that their publishers and torchvision
-  give. These archives were never read here; so whatever is read from them must also decode to arrays with the
-  ``content_sha256``, which was computed from the compared files.
-- ``content_sha256`` and ``records_sha256`` know a copy of a set under a name of somebody's own: the first is of the
-  arrays as they are read, with their split, the second of the training records in any order.
+- ``sha256`` of ``.npz``, ``.xz`` and ``.data`` files come from files that were compared with the official copies or
+  with two independent ones. Those of the UCI tables are of the published text.
+- ``md5`` of the official archives of MNIST, Fashion-MNIST and CIFAR-10 are those of their publishers and torchvision.
+  These archives were never read here. So their content must also have the ``content_sha256``, which was computed from
+  the compared files.
+- ``content_sha256`` and ``records_sha256`` detect a copy of a set under another name: the first is of the arrays with
+  their split, the second of the training records in any order.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from trainables.data.text import CONTEXT, VOCABULARY
 __all__ = ["DATASETS", "TEST_FRACTION"]
 
 TEST_FRACTION = 0.2
-"""Part of a set without an official test set that is split off as one, by the hash of the record's index or user."""
+"""Fraction of a set without an official test set that becomes one, by the hash of the record's index or user."""
 
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _FASHION = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"
@@ -255,4 +253,4 @@ _ALL = (
 )
 
 DATASETS: dict[str, DatasetInfo] = {info.name: info for info in _ALL}
-"""Every data set that has a name of its own."""
+"""Every shipped data set by name."""

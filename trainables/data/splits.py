@@ -1,8 +1,8 @@
-"""Which record belongs to which part: a keyed hash of its identity, or its user's, so that adding one moves no other.
+"""Splits by a keyed hash of each record's identity, or its user's, so that adding one record moves no other.
 
 The key is public. A split by count or by shuffling would move records when one is added or removed, and a score on the
-records set aside would then depend on the training records. A published set's records are known by their
-index, which never changes; those of a user's own file by their content, because removing a row renumbers all behind it.
+records set aside would then depend on the training records. The identity of a record is its index in a published set,
+which never changes, and its content in a user's own file, where removing a row renumbers all later ones.
 """
 
 from __future__ import annotations
@@ -18,35 +18,28 @@ __all__ = ["aside", "aside_by_content", "aside_by_user", "contributions"]
 
 
 def aside(count: int, *, fraction: float, key: str) -> np.ndarray:
-    """Return which of the records 0 to count - 1 are set aside, by their index: truth values of shape (count,).
+    """Return which of the records 0 to count - 1 are set aside, by their index: Booleans of shape (count,).
 
     Args:
         count: how many records there are.
         fraction: probability with which a record's hash sets it aside, in [0, 1).
-        key: public key of the split; another key is another split.
+        key: public key of the split.
     """
     return _chosen((index.to_bytes(8, "big") for index in range(count)), count, fraction=fraction, key=key)
 
 
 def aside_by_content(x: np.ndarray, y: np.ndarray, *, fraction: float, key: str) -> np.ndarray:
-    """Return which records are set aside, by what is in them: truth values of shape (n,). Equal records stay together.
+    """Return which records are set aside, by their content: Booleans of shape (n,). Equal records stay together.
 
-    Args:
-        x: inputs, shape (n, ...).
-        y: labels, shape (n,).
-        fraction: probability with which a record's hash sets it aside, in [0, 1).
-        key: public key of the split; another key is another split.
+    The inputs x have the shape (n, ...), the labels y the shape (n,); the others are as for `aside`.
     """
     return _chosen(_contents(x, y), len(y), fraction=fraction, key=key)
 
 
 def aside_by_user(users: np.ndarray, *, fraction: float, key: str) -> np.ndarray:
-    """Return which records are set aside, by whose they are: truth values of shape (n,). A user's stay together.
+    """Return which records are set aside, by their user: Booleans of shape (n,). Records of a user stay together.
 
-    Args:
-        users: each record's user, numbers or strings, shape (n,).
-        fraction: probability with which a user's hash sets the user aside, in [0, 1).
-        key: public key of the split; another key is another split.
+    Users are numbers or strings of shape (n,); the others are as for `aside`, with the hash of a user.
     """
     import numpy as np
 
@@ -56,9 +49,9 @@ def aside_by_user(users: np.ndarray, *, fraction: float, key: str) -> np.ndarray
 
 
 def contributions(x: np.ndarray, y: np.ndarray, users: np.ndarray, *, most: int, key: str) -> np.ndarray:
-    """Return which records stand for each user: those whose keyed hashes are the smallest, `most` of them at most.
+    """Return the records that each user contributes: at most `most`, those with the smallest keyed hashes.
 
-    Which they are depends on the user's own records and the public key alone: other users may come and go.
+    The choice depends only on the user's own records and the public key, not on other users.
 
     Args:
         x: inputs, shape (n, ...).
@@ -89,7 +82,7 @@ def _contents(x: np.ndarray, y: np.ndarray) -> Iterator[bytes]:
 
 
 def _identity(user: object) -> bytes:
-    # Not the bytes as they are stored: one long name more in the file would lengthen those of all others.
+    # Not the stored bytes: numpy pads all names to the longest one, so another user would change them.
     return str(user).encode(errors="surrogatepass")
 
 
@@ -98,7 +91,7 @@ def _chosen(identities: Iterable[bytes], count: int, *, fraction: float, key: st
 
 
 def _positions(identities: Iterable[bytes], count: int, *, key: str) -> np.ndarray:
-    """A keyed hash of each identity as a number below 2⁶⁴."""
+    """Return a keyed hash of each identity as a number below 2⁶⁴."""
     import numpy as np
 
     keyed = hashlib.blake2b(key=hashlib.sha256(key.encode()).digest(), digest_size=8)

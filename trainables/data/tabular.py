@@ -1,8 +1,8 @@
-"""UCI tables as numbers: public vocabularies and public scales written here, nothing learnt from the records.
+"""UCI tables as numbers, with public vocabularies and scales; nothing is learnt from the records.
 
-The category lists are those of UCI's documentation (adult.names, bank-additional-names.txt), not those that happen to
-occur: a vocabulary collected from the records would depend on them (privacy.md §5). A word outside its list, and
-Adult's ``?``, becomes all zeros. Numbers are divided by a round public constant and clipped.
+The category lists are those of UCI's documentation (adult.names, bank-additional-names.txt), because a vocabulary
+collected from the records would depend on them. A word outside its list, and Adult's ``?``, becomes all zeros. Numbers
+are divided by a round public constant and clipped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["ADULT", "BANK", "WISCONSIN", "Category", "Ignored", "Label", "Number
 
 @dataclass(frozen=True)
 class Number:
-    """A numeric column: (value - centre) / scale, after log1p when ``log``, clipped to [low, 1]; missing is 0."""
+    """Numeric column: (value - centre) / scale, after log1p when ``log``, clipped to [low, 1]; missing is 0."""
 
     name: str
     scale: float
@@ -35,7 +35,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Category:
-    """A column of words, one-hot over a fixed list."""
+    """Column of words, one-hot over a fixed list."""
 
     name: str
     words: tuple[str, ...]
@@ -43,7 +43,7 @@ class Category:
 
 @dataclass(frozen=True)
 class Label:
-    """The column to predict; a word's place in the list is its class."""
+    """Column to predict; the index of a word in the list is its class."""
 
     name: str
     words: tuple[str, ...]
@@ -51,7 +51,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Ignored:
-    """A column that is not read."""
+    """Column that is not read."""
 
     name: str
 
@@ -61,12 +61,12 @@ Column = Number | Category | Label | Ignored
 
 @dataclass(frozen=True)
 class Table:
-    """How to read one table.
+    """Format of one table.
 
     Attributes:
         columns: in the order of the file.
-        delimiter: what stands between the values.
-        header: whether the first line carries the column names.
+        delimiter: between the values.
+        header: whether the first line has the column names.
     """
 
     columns: tuple[Column, ...]
@@ -138,7 +138,7 @@ ADULT = Table(
         Label("income", ("<=50K", ">50K")),
     )
 )
-"""UCI Adult; the test file writes its labels with a full stop, which `encode` drops."""
+"""UCI Adult; `encode` drops the full stop after each label of the test file."""
 
 BANK = Table(
     delimiter=";",
@@ -165,7 +165,7 @@ BANK = Table(
         Category("contact", _words("cellular, telephone")),
         Category("month", _words("jan, feb, mar, apr, may, jun, jul, aug, sep, oct, nov, dec")),
         Category("day_of_week", _words("mon, tue, wed, thu, fri")),
-        # UCI: known only after the call, so for benchmarks only; kept, as the papers' comparison keeps it.
+        # Known only after the call, so for benchmarks only, says UCI; kept because the papers keep it.
         Number("duration", math.log1p(5_000), log=True),
         Number("campaign", math.log1p(100), log=True),
         Number("pdays", 999.0),  # 999 means "never contacted"
@@ -234,11 +234,11 @@ def _encode_row(columns: tuple[Column, ...], row: Sequence[str]) -> tuple[list[f
 def encode(table: Table, text: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the features, float32 of shape (rows, table.width), and the labels, int64 of shape (rows,).
 
-    Lines that are empty or start with ``|`` (Adult's test file has one) are no records.
+    Lines that are empty or start with ``|`` (Adult's test file has one) are skipped.
 
     Raises:
-        DatasetError: a line does not fit the table. The line's number and content stay out of the message: they are
-            a record's.
+        DatasetError: a line does not fit the table. The message has neither its number nor its content, which belong
+            to a record.
     """
     import numpy as np
 
@@ -248,7 +248,9 @@ def encode(table: Table, text: str) -> tuple[np.ndarray, np.ndarray]:
         found = next(rows, [])
         expected = [column.name for column in table.columns]
         if found != expected:
-            raise DatasetError(f"the header must name the columns {', '.join(expected)}; this file is another one")
+            raise DatasetError(
+                "dataset-damaged", f"The header does not name the columns {', '.join(expected)}: this is another file."
+            )
     features: list[list[float]] = []
     labels: list[int] = []
     for row in rows:
@@ -256,7 +258,8 @@ def encode(table: Table, text: str) -> tuple[np.ndarray, np.ndarray]:
             values, label = _encode_row(table.columns, row)
         except ValueError:
             raise DatasetError(
-                f"a record does not fit the {len(table.columns)} documented columns; the file is damaged or another one"
+                "dataset-damaged",
+                f"A record does not fit the {len(table.columns)} documented columns: the file is damaged or different.",
             ) from None
         features.append(values)
         labels.append(label)

@@ -1,4 +1,4 @@
-"""Next-word prediction: words as numbers of a PUBLIC vocabulary, a few of them the input, the next one the label."""
+"""Next-word prediction with a PUBLIC vocabulary: a few word numbers are the input, the next one is the label."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["CONTEXT", "VOCABULARY", "public_vocabulary", "read_speeches", "windows"]
 
 CONTEXT = 4
-"""Words that the next one is predicted from."""
+"""Number of words from which the next one is predicted."""
 
 VOCABULARY = 1000
-"""Words that have a number of their own, 1 to this; 0 is every other word."""
+"""Number of words in the vocabulary, numbered from 1; 0 is every other word."""
 
 _WORD = r"[a-z]+(?:'[a-z]+)*|[.,;:?!]"
 _TOKEN = re.compile(rf"{_WORD}|\w+")
@@ -30,15 +30,15 @@ _SPEECH = re.compile(r"\d{4}-([A-Za-z]+)(?:-\d)?\.txt")
 
 
 def public_vocabulary(corpus: Path) -> dict[str, int]:
-    """The most frequent words of the Brown corpus, which is public, by their number: 1 is the most frequent.
+    """Return the most frequent words of the public Brown corpus with their numbers: 1 is the most frequent.
 
-    A vocabulary counted from the private text would show what is in it, and no noise would cover that.
+    A vocabulary counted from the private text would reveal its words, which no noise covers.
 
     Args:
-        corpus: `brown_tokens.npz`, of which `ids` and `vocab` are read.
+        corpus: `brown_tokens.npz` with `ids` and `vocab`.
 
     Raises:
-        DatasetError: it cannot be read.
+        DatasetError: the file cannot be read.
     """
     import numpy as np
 
@@ -46,21 +46,23 @@ def public_vocabulary(corpus: Path) -> dict[str, int]:
         with np.load(corpus, allow_pickle=False) as file:
             words, ids = bytes(file["vocab"]).decode().split("\n"), file["ids"]
     except (OSError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise DatasetError(f"{corpus}: must hold the Brown corpus as numbers ({type(error).__name__})") from error
+        raise DatasetError(
+            "dataset-damaged", f"{corpus} does not hold the Brown corpus as numbers ({type(error).__name__})."
+        ) from error
     counts: Counter[str] = Counter()
     for word, count in zip(words, np.bincount(ids, minlength=len(words)).tolist(), strict=True):
         if re.fullmatch(_WORD, word.lower()):
             counts[word.lower()] += count
-    ranked = sorted(counts, key=lambda word: (-counts[word], word))  # by name where they are equally frequent
+    ranked = sorted(counts, key=lambda word: (-counts[word], word))  # equally frequent words in alphabetical order
     return {word: number for number, word in enumerate(ranked[:VOCABULARY], start=1)}
 
 
 def windows(text: str, vocabulary: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Every CONTEXT words in a row, shape (n, CONTEXT), and the one after them, shape (n,), both as numbers.
+    """Return all windows of CONTEXT words, shape (n, CONTEXT), and the next word of each, shape (n,), as numbers.
 
     Args:
-        text: of one document; no window reaches into another.
-        vocabulary: number of each word that has one.
+        text: of one document.
+        vocabulary: number of each known word.
     """
     import numpy as np
 
@@ -72,14 +74,14 @@ def windows(text: str, vocabulary: dict[str, int]) -> tuple[np.ndarray, np.ndarr
 
 
 def read_speeches(speeches: Path, corpus: Path) -> Arrays:
-    """The State of the Union addresses: a record is a window, a user is a speaker, whom the file's name tells.
+    """Return the State of the Union addresses: a record is a window, a user is a speaker, named by the file.
 
     Args:
         speeches: the zip of NLTK's `state_union`.
         corpus: see `public_vocabulary`.
 
     Returns:
-        x of shape (n, CONTEXT), y and user of shape (n,), speech after speech in the order of their names.
+        x of shape (n, CONTEXT), y and user of shape (n,), the speeches in the order of their names.
 
     Raises:
         DatasetError: a file cannot be read.
@@ -93,7 +95,9 @@ def read_speeches(speeches: Path, corpus: Path) -> Arrays:
             named = {name: match[1] for name in sorted(found) if (match := _SPEECH.fullmatch(name))}
             texts = [archive.read(found[name]).decode("latin-1") for name in named]
     except (OSError, zipfile.BadZipFile, zlib.error) as error:
-        raise DatasetError(f"{speeches}: must be the zip of the addresses ({type(error).__name__})") from error
+        raise DatasetError(
+            "dataset-damaged", f"{speeches} is not the zip of the addresses ({type(error).__name__})."
+        ) from error
     pairs = [windows(text, vocabulary) for text in texts]
     speakers = [np.full(len(y), speaker) for speaker, (_, y) in zip(named.values(), pairs, strict=True)]
     x, y = (np.concatenate(each) for each in zip(*pairs, strict=True))

@@ -1,7 +1,7 @@
-"""Data of one's own: one npz file with x_train, y_train, x_test, y_test and, if wanted, the number of ``classes``.
+"""A user's own data: one npz file with x_train, y_train, x_test, y_test and, optionally, the number of ``classes``.
 
-Where users are protected, ``user_train`` says whose each training record is, and ``user_test``, if wanted, whose each
-test record is.
+Where users are protected, ``user_train`` has the user of each training record and, optionally, ``user_test`` that of
+each test record.
 """
 
 from __future__ import annotations
@@ -32,54 +32,61 @@ def _read(path: Path, keys: tuple[str, ...], *, needed: tuple[str, ...] = _KEYS)
     try:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
-            raise DatasetError(f"{path}: must be an npz file, got a single array. Write it with numpy.savez.")
+            raise DatasetError(
+                "own-file-format", f"{path} is a single array, not an npz file. Write it with numpy.savez."
+            )
         with loaded as file:
             missing = [key for key in needed if key not in file.files]
             if missing:
                 raise DatasetError(
-                    f"{path}: must hold the arrays {', '.join(needed)}, got no {', '.join(missing)}. "
-                    f"Write it with numpy.savez(path, {', '.join(f'{key}=...' for key in needed)})."
+                    "own-file-format",
+                    f"{path} has no {', '.join(missing)}. "
+                    f"Write it with numpy.savez(path, {', '.join(f'{key}=...' for key in needed)}).",
                 )
             return {key: file[key] for key in keys if key in file.files}
     except FileNotFoundError as error:
-        raise DatasetError(f"{path}: must be an npz file, got no file there. Mend dataset.path.") from error
+        raise DatasetError("own-file-missing", f"There is no file {path}. Correct dataset.path.") from error
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        # numpy's own text may quote the file, which is private: only its kind is passed on.
+        # numpy's message may quote the file, which is private, so only its class is reported.
         raise DatasetError(
-            f"{path}: must be an npz file of plain arrays without pickled objects, could not be read "
-            f"({type(error).__name__}). Write it with numpy.savez."
+            "own-file-format",
+            f"{path} is not an npz file of plain arrays without pickled objects ({type(error).__name__}). Write it "
+            "with numpy.savez.",
         ) from error
 
 
 def _classes(path: Path, arrays: Arrays) -> int:
-    """Number of labels: as declared in the file, else from the TEST labels, which are public in this version."""
+    """Return the number of labels, as declared in the file or else from the TEST labels, which are public."""
     declared = arrays.get("classes")
     if declared is not None:
         if declared.shape != () or declared.dtype.kind not in "iu" or not int(declared) >= 2:
-            raise DatasetError(f"{path}: classes must be one integer of at least 2. Write classes=10 in numpy.savez.")
+            raise DatasetError(
+                "own-file-arrays", f"{path}: `classes` must be one integer of at least 2, for example classes=10."
+            )
         return int(declared)
     labels = arrays["y_test"]
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.size == 0:
-        raise DatasetError(f"{path}: y_test must be a vector of integer labels counting from 0")
+        raise DatasetError("own-file-arrays", f"{path}: `y_test` must be a vector of integer labels from 0 on.")
     return max(2, int(labels.max()) + 1)
 
 
 def user_info(request: DatasetRequest) -> DatasetInfo:
-    """Return what is public about the user's file: shapes, and the size that the request declares.
+    """Return the public facts about the user's file: shapes, and the size that the request declares.
 
     Raises:
-        DatasetError: no file, another format, or no public size.
+        DatasetError: there is no file, no public size, or the format is another.
     """
     if request.path is None:
-        raise DatasetError(f"data set {request.name} needs dataset.path, got none")
+        raise DatasetError("own-file-missing", f"The data set {request.name} needs `dataset.path`.")
     users = request.public_users if request.unit == "user" else None
     size = request.public_size
     if size is None and users is not None:
         size = users * request.records_per_user
     if isinstance(size, bool) or not isinstance(size, int) or not size >= 1:
         raise DatasetError(
-            f"data set {request.name} needs dataset.public_size, a PUBLIC number of training records, got {size}. "
-            "It sets the sample rate; the exact size of the file is private and is not used."
+            "public-size-missing",
+            f"{request.name} needs `dataset.public_size`, a PUBLIC number of training records (got {size}). It sets "
+            "the sample rate; the exact size of the file is private and is not used.",
         )
     path = Path(request.path).expanduser().absolute()
     arrays = _read(path, ("x_test", "y_test", "classes"), needed=_KEYS if users is None else (*_KEYS, "user_train"))
@@ -98,10 +105,10 @@ def user_info(request: DatasetRequest) -> DatasetInfo:
 
 
 def read_raw(info: DatasetInfo) -> Arrays:
-    """Return the four arrays of the user's file as they are stored, and those of its users where it has them.
+    """Return the four arrays of the user's file as stored, and those of its users if any.
 
     Raises:
-        DatasetError: no file, or another format.
+        DatasetError: there is no file, or its format is another.
     """
     return _read(Path(info.path or ""), (*_KEYS, *_USERS))
 
@@ -111,12 +118,12 @@ def read_user(info: DatasetInfo) -> Arrays:
 
     Where users are protected there is `user_train` too.
 
-    A TRAINING record that no model could take must not decide whether the trials run, which analysts see, so it is
-    fixed by itself: what is not finite becomes 0, and a record whose label is out of range is left out; so is one of a
-    user who is in `user_test`, for a user is on one side. Nothing is said of it, for that would tell of the record.
+    An invalid TRAINING record must not decide whether the trials run, which analysts see. So it is handled alone:
+    values that are not finite become 0, and a record is left out if its label is out of range or its user is in
+    `user_test`, because a user is on one side. Nothing is reported, because that would reveal the record.
 
     Raises:
-        DatasetError: shapes or types that no model could take, or a test record like that.
+        DatasetError: shapes, types or a test record are invalid.
     """
     import numpy as np
 
@@ -126,10 +133,11 @@ def read_user(info: DatasetInfo) -> Arrays:
     for part in ("train", "test"):
         x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
         if y.ndim != 1 or y.dtype.kind not in "iu":
-            raise DatasetError(f"{path}: y_{part} must be a vector of integer labels counting from 0")
+            raise DatasetError("own-file-arrays", f"{path}: `y_{part}` must be a vector of integer labels from 0 on.")
         if x.ndim < 2 or x.dtype.kind not in "fiub" or len(x) != len(y) or tuple(x.shape[1:]) != info.input_shape:
             raise DatasetError(
-                f"{path}: x_{part} must be numbers, one row for each of y_{part}, rows of shape {info.input_shape}"
+                "own-file-arrays",
+                f"{path}: `x_{part}` must hold numbers, one row of shape {info.input_shape} for each of y_{part}.",
             )
         x, labelled = _inputs(x), (y >= 0) & (y < info.classes)
         finite = np.isfinite(x)
@@ -137,30 +145,34 @@ def read_user(info: DatasetInfo) -> Arrays:
             kept = labelled
             if users is not None and others is not None:
                 kept = labelled & ~np.isin(users.astype(str), others.astype(str))
-            # Nothing is said of it: whether there is such a training record is a private bit, and a terminal shows it.
+            # Nothing is reported: whether there is such a training record is private.
             x, y = np.where(finite, x, np.float32(0))[kept], y[kept]
             if users is not None:
                 arrays["user_train"] = users[kept]
         elif not labelled.all():
             raise DatasetError(
-                f"{path}: the labels of y_test must lie in 0 to {info.classes - 1}. Declare classes=... in the file "
-                "when the test labels do not show all of them."
+                "own-file-arrays",
+                f"{path}: `y_test` must hold labels from 0 to {info.classes - 1}. Declare classes=... in the file if "
+                "some classes are missing from the test labels.",
             )
         elif not finite.all():
-            raise DatasetError(f"{path}: x_test must hold finite numbers. Fill in what is missing with a constant.")
+            raise DatasetError(
+                "own-file-arrays", f"{path}: `x_test` must hold finite numbers. Replace missing ones by a constant."
+            )
         arrays[f"x_{part}"], arrays[f"y_{part}"] = x, y.astype(np.int64)
     return arrays
 
 
 def _users(path: Path, arrays: Arrays) -> tuple[np.ndarray, np.ndarray | None]:
-    """Whose the training records are, and whose the test records, as far as that is told."""
+    """Return the users of the training records, and those of the test records or None."""
     for part in ("train", "test"):
         users = arrays.get(f"user_{part}")
         if users is None and part == "test":
             continue
         if users is None or users.dtype.kind not in "iuU" or users.shape != arrays[f"y_{part}"].shape[:1]:
             raise DatasetError(
-                f"{path}: user_{part} must be a vector of whole numbers or strings, one for each of y_{part}"
+                "own-file-arrays",
+                f"{path}: `user_{part}` must be a vector of integers or strings, one for each of y_{part}.",
             )
     return arrays["user_train"], arrays.get("user_test")
 

@@ -1,1 +1,1 @@
-"""The private step: objective, per-sample gradients, clip, noise, post-processing, update; a module for each."""
+"""Private step: objective, per-sample gradients, clip, noise, post-processing, update; one module each."""

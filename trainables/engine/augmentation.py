@@ -1,11 +1,10 @@
 """Augmentation: random views of each image, whose gradients are averaged before the clip (De et al. 2022).
 
-The randomness is the SECRET generator's. A view must not tell which records are in the batch, and draws are handed out
-in the order of the batch: with one record more, all those behind it get the draws of their neighbours. Were the stream
-public, that would be seen: the gradients of up to B records would change at once, by up to 2C each, where the noise is
-scaled to C. With a secret stream the draws of the other records can be taken as the same in both worlds, because they
-are independent and equally distributed in both; then the batches differ by one record, and the average over the draws
-is no easier to tell apart than the worst of them.
+The randomness comes from the SECRET generator. Draws are used in the order of the batch, so one record more shifts the
+draws of all later ones. With a public stream this would be visible: the gradients of up to B records would change at
+once, by up to 2C each, while the noise is scaled to C. With a secret stream the draws of the other records can be taken
+as the same for both neighbouring batches, because they are independent and equally distributed in both. Then the
+batches differ by one record, and the average over the draws is no easier to tell apart than the worst draw.
 """
 
 from __future__ import annotations
@@ -27,12 +26,11 @@ PADDING: Final = 4
 
 @dataclass(frozen=True, kw_only=True)
 class RandomViews:
-    """Random crops and horizontal flips of images, each view drawn by itself.
+    """Random crops and horizontal flips of images, drawn independently for each view.
 
-    A crop has the size of the image and is taken from the image with PADDING reflected pixels on each side (De et al.
-    reflect too), every place being equally likely. An image of at most PADDING pixels in a direction has fewer to
-    reflect: there the padding is one pixel less than its size. What a view shows is a function of its own image and of
-    its own draws, and how many numbers are drawn depends on B alone.
+    A crop has the size of the image and a uniformly random position in the image with PADDING reflected pixels on each
+    side, as in De et al. An image of at most PADDING pixels in a direction is padded by one pixel less than its size
+    there. A view depends only on its own image and its own draws, and the number of draws only on B.
 
     Attributes:
         crop: whether a view is a random crop.
@@ -45,26 +43,27 @@ class RandomViews:
     copies: int = 1
 
     def __call__(self, inputs: Tensor, generator: Generator) -> Tensor:
-        """The views of all samples.
+        """Return the views of all samples.
 
         Args:
             inputs: images of shape (B, channels, height, width); B may be 0.
-            generator: secret; see this module's first lines.
+            generator: secret; see the module.
 
         Returns:
             Shape (B * copies, channels, height, width), sample-major.
 
         Raises:
-            HyperparameterError: the inputs are no images.
+            HyperparameterError: the inputs are not images.
         """
         if inputs.ndim != 4:
             raise HyperparameterError(
-                "augmentation takes images of shape (channels, height, width); got inputs of shape "
-                f"{tuple(inputs.shape[1:])}: write none"
+                "augmentation-needs-images",
+                "Augmentation needs images of shape (channels, height, width), but inputs have the shape "
+                f"{tuple(inputs.shape[1:])}. Write none.",
             )
         count, channels, height, width = inputs.shape
         top, left = (min(PADDING, size - 1) if self.crop else 0 for size in (height, width))
-        # The mirror of a crop is a crop of the mirror: with both laid out, a view is one look-up.
+        # The mirror of a crop is a crop of the mirror, so with both stored a view is one look-up.
         sides = torch.stack([inputs, inputs.flip(3)], 1) if self.flip else inputs[:, None]
         padded = nn.functional.pad(sides.flatten(0, 1), (left, left, top, top), mode="reflect")
         crops = padded.view(count, sides.shape[1], channels, height + 2 * top, width + 2 * left)
@@ -80,7 +79,7 @@ class RandomViews:
 
 
 def random_views(kind: str, *, copies: int) -> RandomViews | None:
-    """The views that a hyperparameter names; None for 'none', where a record is taken as it is.
+    """Return the views for a value of the hyper-parameter; None for 'none'.
 
     Args:
         kind: 'none', 'flip', 'crop' or 'crop_flip'.
@@ -92,5 +91,5 @@ def random_views(kind: str, *, copies: int) -> RandomViews | None:
 
 
 def _place(uniform: Tensor, places: int) -> Tensor:
-    """A place of 0, ..., places - 1 for each number of [0, 1)."""
+    """Return a place of 0, ..., places - 1 for each number of [0, 1)."""
     return (uniform * places).long().clamp_(max=places - 1)  # the product may be rounded up to `places`

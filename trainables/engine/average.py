@@ -1,4 +1,4 @@
-"""The exponential moving average of the weights: post-processing of what was released, so it is free."""
+"""Exponential moving average of the weights; it is free because it is post-processing of released weights."""
 
 from __future__ import annotations
 
@@ -7,30 +7,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables.errors import HyperparameterError
+from trainables.checks import refuse_illegal
 
 __all__ = ["WeightAverage"]
 
 
 class WeightAverage:
-    """ā ← d_t ā + (1 - d_t) θ_t with d_t = min(decay, (1 + t) / (10 + t)), t = 0, 1, … (De et al. 2022).
+    """Average ā ← d_t ā + (1 - d_t) θ_t with d_t = min(decay, (1 + t) / (10 + t)), t = 0, 1, … (De et al. 2022).
 
-    The warm-up lets go of the first weights: until t is about 9 / (1 - decay), the average reaches over a share of the
-    steps that were taken, and not over 1 / (1 - decay) steps that never were.
+    The warm-up forgets the first weights: until t is about 9 / (1 - decay), the average covers a fraction of the steps
+    taken, and not 1 / (1 - decay) steps.
 
     Attributes:
         decay: d, in [0, 1); 0 is the last weights themselves.
-        updates: t, how many weights have entered.
+        updates: t, the number of weights in it.
 
     Raises:
-        HyperparameterError: decay is out of its range.
+        HyperparameterError: decay is illegal.
     """
 
     def __init__(self, like: Tensor, *, decay: float) -> None:
-        if not 0 <= decay < 1:
-            raise HyperparameterError(
-                f"the decay of the weight average must be at least 0 and below 1; got {decay!r}; 0.999 is usual"
-            )
+        refuse_illegal("ema_decay", decay)
         self.decay = decay
         self.updates = 0
         # In float64: with a decay of 0.9999 a step adds 1e-4 of a difference, which float32 would round away.
@@ -38,7 +35,7 @@ class WeightAverage:
         self._dtype = like.dtype
 
     def update(self, theta: Tensor) -> None:
-        """Takes in the weights after one more step.
+        """Add the weights after one more step.
 
         Args:
             theta: θ, shape (d,).
@@ -48,14 +45,14 @@ class WeightAverage:
         self.updates += 1
 
     def value(self) -> Tensor:
-        """The average, shape (d,), in the dtype of the weights; before the first update, what it was made like."""
+        """Return the average, shape (d,), in the dtype of the weights; before the first update the initial weights."""
         return self._average.to(self._dtype, copy=True)
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain values and one tensor from which the average continues bit for bit."""
+        """Return the state from which the average continues bit for bit."""
         return {"updates": self.updates, "average": self._average.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues a stored average."""
+        """Continue a stored average."""
         self.updates = state["updates"]
         self._average = state["average"].to(self._average, copy=True)

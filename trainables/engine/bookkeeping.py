@@ -1,8 +1,9 @@
-"""Per-sample gradients by book-keeping: one forward and one backward pass a point, for models of known layers.
+"""Per-sample gradients by book-keeping: one forward and one backward pass per point, for models of known layers.
 
-Hooks note what goes into each layer that has parameters and what comes out of it. The backward pass then asks for the
-gradients by those outputs only, never by a parameter: samples do not mix, so each row is one sample's own. From the two
-each layer gets its per-sample norms and, once the clip is known, its weighted sum, with no second backward pass.
+Hooks record the inputs and outputs of each layer that has parameters. The backward pass then computes the gradients by
+those outputs only, never by a parameter: samples do not mix, so each row belongs to one sample. From inputs and output
+gradients each layer gets its per-sample norms and, once the clip is known, its weighted sum, with no second backward
+pass.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class UnknownLayerError(Exception):
-    """A layer is used in a way that hooks do not see rightly."""
+    """A use of a layer that hooks cannot follow. Internal: `per_sample_source` then tries torch.func."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class LayerGroup:
     Attributes:
         layer: the module.
         names: its trainable parameters: name in the layer -> name in the layout.
-        make: makes its collector.
+        make: creates its collector.
     """
 
     layer: nn.Module
@@ -51,7 +52,7 @@ class LayerGroup:
 
 @dataclass(frozen=True)
 class ModelGradients:
-    """The gradients of a chunk, layer by layer.
+    """Gradients of a chunk, layer by layer.
 
     Attributes:
         layers: (gradients of a layer, its names).
@@ -62,7 +63,7 @@ class ModelGradients:
     layout: Layout
 
     def group_norms(self) -> Tensor:
-        """‖g_i‖₂ within each group, shape (G, B), float64."""
+        """Return ‖g_i‖₂ within each group, shape (G, B), float64."""
         squares: dict[str, Tensor] = {group: torch.zeros(0) for group in self.layout.groups}
         for gradients, names in self.layers:
             group, square = _group(names), gradients.squared_norms()
@@ -70,7 +71,7 @@ class ModelGradients:
         return torch.stack(list(squares.values())).sqrt()
 
     def add_weighted_sum(self, total: Tensor, factors: Tensor, *, block: int | None) -> None:
-        """Layer by layer."""
+        """Add the weighted sum, layer by layer."""
         of_group = dict(zip(dict.fromkeys(self.layout.groups), factors, strict=True))
         usable = factors > 0
         kept = None if bool(usable.all()) else usable.all(0)
@@ -83,16 +84,16 @@ class ModelGradients:
 
 @dataclass(frozen=True, eq=False)
 class BookkeepingSource:
-    """Per-sample gradients of a model whose every parameter belongs to a hooked layer.
+    """Source of the per-sample gradients of a model whose parameters all belong to hooked layers.
 
     Attributes:
-        module: the model; its own parameters are not used, the points are.
+        module: the model; the parameters of the points are used instead of its own.
         layout: its trainable parameters.
         layers: as `layers_of` finds them.
         loss: the sum of the samples' losses.
-        chunk_bytes: about what a chunk may take; it changes the speed, and the rounding within its bound.
-        guard: whether layers hand on copies of their outputs, for models that change them in place (`out += x`).
-        autocast: None, or the dtype of the passes (mixed precision); norms and sums are never taken in it.
+        chunk_bytes: about the memory of a chunk; it changes the speed, and the rounding within its bound.
+        guard: whether layers pass on copies of their outputs, for models that change them in place (`out += x`).
+        autocast: None, or the dtype of the passes (mixed precision); norms and sums never use it.
     """
 
     module: nn.Module
@@ -105,7 +106,7 @@ class BookkeepingSource:
     _sizes: dict[tuple[int, int, torch.Size], int] = field(default_factory=dict, init=False)
 
     def chunks(self, points: Points, inputs: Tensor, targets: Tensor, *, copies: int = 1) -> Iterator[ModelGradients]:
-        """The gradients of the whole batch, a chunk of samples at a time."""
+        """Yield the gradients of the whole batch, a chunk of samples at a time."""
         if len(targets) == 0:
             return
         if inputs.dim() == 4:
@@ -144,7 +145,7 @@ class BookkeepingSource:
     def _pass(
         self, views: Mapping[str, Tensor], x: Tensor, y: Tensor, scale: float, first: list[list[Tensor]]
     ) -> list[list[Call]]:
-        """One forward and backward pass: the calls of each layer, in order."""
+        """Run one forward and backward pass, and return the calls of each layer in order."""
         seen: list[list[tuple[Tensor, Tensor]]] = [[] for _ in self.layers]
         versions: list[tuple[Tensor, int]] = []
         places = {group.layer: place for place, group in enumerate(self.layers)}
@@ -187,7 +188,7 @@ class BookkeepingSource:
         ]
 
     def _chunk_size(self, points: Points, inputs: Tensor, targets: Tensor, copies: int) -> int:
-        """How many samples fit, from a pass of one; what it looks at is shapes, which are public."""
+        """Return how many samples fit, from a pass of one; it uses shapes only, which are public."""
         key = (len(points), copies, inputs.shape[1:])
         if key not in self._sizes:
             views = self.layout.views(points.centre)
@@ -204,9 +205,9 @@ class BookkeepingSource:
 
 
 def layers_of(module: nn.Module, layout: Layout) -> tuple[LayerGroup, ...]:
-    """The layers to hook, so that every trainable parameter belongs to exactly one of them.
+    """Return the layers to hook; every trainable parameter belongs to exactly one of them.
 
-    A layer without a rule goes by torch.func, one sample at a time, and the log says so.
+    A layer without a rule uses torch.func, one sample at a time, with a warning in the log.
 
     Raises:
         UnknownLayerError: a parameter is shared between modules, or belongs to a module that holds further layers.
@@ -234,7 +235,7 @@ def layers_of(module: nn.Module, layout: Layout) -> tuple[LayerGroup, ...]:
         rule = rule_for(layer) if len(names) == len(own) else None
         if rule is None and any(True for _ in layer.children()):
             raise UnknownLayerError(
-                f"{prefix or 'the model'} ({type(layer).__name__}) has parameters beside its layers"
+                f"{prefix or 'the model'} ({type(layer).__name__}) has parameters next to its layers"
             )
         if rule is None:
             _say_once(type(layer).__name__)
@@ -248,23 +249,23 @@ def layers_of(module: nn.Module, layout: Layout) -> tuple[LayerGroup, ...]:
 def _one_in_one_out(
     layer: nn.Module, arguments: tuple[object, ...], keywords: Mapping[str, object], output: object
 ) -> tuple[Tensor, Tensor]:
-    """The tensor that went into a layer and the one that came out; all else that a layer may take is not kept.
+    """Return the input tensor and the output tensor of a layer.
 
     Raises:
-        UnknownLayerError: there is more, or less.
+        UnknownLayerError: the layer has another number or kind of inputs or outputs.
     """
-    taken = arguments[:1] if isinstance(layer, LinearTap) else arguments  # a tap is given its parameters as well
+    taken = arguments[:1] if isinstance(layer, LinearTap) else arguments  # a tap also gets its parameters
     kind = type(layer).__name__
     if keywords or len(taken) != 1 or not isinstance(taken[0], Tensor):
-        raise UnknownLayerError(f"{kind} is called with more or other than one tensor by its place")
+        raise UnknownLayerError(f"{kind} is not called with exactly one positional tensor")
     if not isinstance(output, Tensor):
-        raise UnknownLayerError(f"{kind} gives a {type(output).__name__} and not one tensor")
+        raise UnknownLayerError(f"{kind} returns a {type(output).__name__} instead of one tensor")
     return taken[0], output
 
 
 @cache
 def _say_once(kind: str) -> None:
-    _LOG.warning("%s has no rule of its own here: its per-sample gradients are taken one by one, which is slower", kind)
+    _LOG.warning("%s has no rule of its own: its per-sample gradients are computed one by one, which is slower", kind)
 
 
 def _group(names: Mapping[str, str]) -> str:
@@ -272,21 +273,21 @@ def _group(names: Mapping[str, str]) -> str:
 
 
 def _channels_last(images: Tensor) -> Tensor:
-    """Pooling and convolution take half of the time on a CPU when the channels lie together."""
+    """Store the channels together: pooling and convolution on a CPU then take half of the time."""
     if images.shape[1] > 1:
         return images.contiguous(memory_format=torch.channels_last)
     height, width = images.shape[2:]
-    # Of one channel both orders are the same numbers; the strides tell torch which to go on with.
+    # With one channel both orders are the same numbers; the strides tell torch which one to continue with.
     return images.contiguous().as_strided(images.shape, (height * width, 1, width, 1))
 
 
 def _as(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """Mixed precision ends here; numbers of rows of an embedding stay whole."""
+    """Convert from mixed precision; row numbers of an embedding stay integers."""
     return values.to(dtype) if values.is_floating_point() else values
 
 
 def _same(inputs: Tensor, known: Tensor) -> bool:
-    """Whether a layer sees at this point what it saw at the first."""
+    """Return whether the input of a layer at this point equals that at the first."""
     if inputs.shape != known.shape:
         return False
     return (inputs.data_ptr() == known.data_ptr() and inputs.stride() == known.stride()) or torch.equal(inputs, known)

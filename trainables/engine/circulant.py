@@ -1,12 +1,12 @@
-"""The inverse of the cyclic matrix A_σ of Laplacian smoothing, exact in O(d) on a CPU and by FFT elsewhere.
+"""Inverse of the cyclic matrix A_σ of Laplacian smoothing, exact in O(d) on a CPU and by FFT elsewhere.
 
-A_σ = I - σL has the first row (1 + 2σ, -σ, 0, …, 0, -σ). Its inverse is a geometric kernel that runs both ways round
-the circle: with ω = e^-θ the smaller root of ω + 1/ω = 2 + 1/σ, entry (i, j) is
+A_σ = I - σL has the first row (1 + 2σ, -σ, 0, …, 0, -σ). Its inverse is a geometric kernel in both directions of the
+circle: with ω = e^-θ the smaller root of ω + 1/ω = 2 + 1/σ, entry (i, j) is
 
     (ω^|i-j| + ω^(d-|i-j|)) / ((1 - ω^d) √(4σ + 1)).
 
-So a vector that is cut into blocks is smoothed inside each block by one small matrix, and all that a block needs of the
-rest is two numbers: what decays into it from the left and from the right. Nothing is truncated, whatever σ and d are.
+So a vector is cut into blocks, and each is smoothed by one small matrix. Of the rest a block needs only two numbers,
+the carries that decay into it from the left and from the right. Nothing is truncated, for any σ and d.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ __all__ = ["laplacian_eigenvalues", "solve_into"]
 
 _Array = np.ndarray[Any, np.dtype[np.floating[Any]]]
 
-# Block length: the smallest product a BLAS does well; longer blocks cost more arithmetic, shorter ones more carries.
+# Block length: the smallest fast product of a BLAS; longer blocks cost more arithmetic, shorter ones more carries.
 _BLOCK = 16
 # Numbers smoothed at a time: a stretch, its result and its carries stay in the second-level cache.
 _STRETCH = 262_144
 # Up to this length one dense product is cheaper than blocks.
 _DENSE = 128
-# What has decayed by e^-41 cannot be seen in a float64, nor what has by e^-21 in a float32.
+# A decay by e^-41 is below the last digit of a float64, one by e^-21 below that of a float32.
 _FORGOTTEN = {np.dtype(np.float64): 41.0, np.dtype(np.float32): 21.0}
-# Up to so many blocks within that reach, their carries are added one by one, in the precision of the vector.
+# With up to so many blocks within that reach, carries are added one by one, in the precision of the vector.
 _FEW = 6
-# From here on A_σ⁻¹ v is the mean of v in every digit of a float64, for any length that fits a memory.
+# From this σ on, A_σ⁻¹ v is the mean of v in every digit of a float64, for any length that fits in memory.
 _MEAN_ONLY = 1e60
 
 
 def solve_into(target: Tensor, vector: Tensor, sigma: float) -> None:
-    """Writes A_σ⁻¹ v into `target`.
+    """Write A_σ⁻¹ v into `target`.
 
     Args:
         target: shape (d,), like `vector`; not the same memory.
@@ -59,7 +59,7 @@ def solve_into(target: Tensor, vector: Tensor, sigma: float) -> None:
 
 
 def laplacian_eigenvalues(size: int, sigma: float) -> Tensor:
-    """The first d // 2 + 1 eigenvalues of A_σ, 1 + 2σ - 2σ cos(2πk/d), float64; the others mirror them."""
+    """Return the first d // 2 + 1 eigenvalues of A_σ, 1 + 2σ - 2σ cos(2πk/d), float64; the others mirror them."""
     frequencies = torch.arange(size // 2 + 1, dtype=torch.float64) / size
     # The half angle keeps the digits that 1 - cos loses at low frequencies.
     return 1.0 + sigma * (2.0 * torch.sin(torch.pi * frequencies)).square()
@@ -72,7 +72,7 @@ def _spectrum(size: int, sigma: float, dtype: torch.dtype, device: torch.device)
 
 @lru_cache(maxsize=64)
 def _dense(size: int, sigma: float, dtype: torch.dtype) -> Tensor:
-    """A_σ⁻¹ itself, shape (d, d)."""
+    """Return A_σ⁻¹ as a matrix, shape (d, d)."""
     decay, height = _decay_and_height(sigma)
     index = torch.arange(size, dtype=torch.float64)
     distance = (index[:, None] - index).abs()
@@ -81,20 +81,20 @@ def _dense(size: int, sigma: float, dtype: torch.dtype) -> Tensor:
 
 
 def _decay_and_height(sigma: float) -> tuple[float, float]:
-    """θ = -log ω and 1 / √(4σ + 1); θ by asinh, because ω itself rounds to 1 for a large σ."""
+    """Return θ = -log ω and 1 / √(4σ + 1); θ by asinh, because ω itself rounds to 1 for a large σ."""
     sigma = min(sigma, _MEAN_ONLY)
     return 2.0 * math.asinh(0.5 / math.sqrt(sigma)), 1.0 / math.sqrt(4.0 * sigma + 1.0)
 
 
 @dataclass(frozen=True, eq=False)
 class _Blocks:
-    """What the blocks of every vector share under one σ.
+    """Constants of the blocks of every vector for one σ.
 
     Attributes:
         decay: θ.
         kernel: ω^|i-j| / √(4σ + 1) inside a block, shape (block, block).
-        wings: ω^(i+1) and ω^(block-i): how a carry from the left and from the right dies out, shape (2, block).
-        fading: ω^(i+1) for as long as it can be seen, at most a stretch.
+        wings: ω^(i+1) and ω^(block-i): the decay of a carry from the left and from the right, shape (2, block).
+        fading: ω^(i+1) down to the last digit, at most a stretch.
     """
 
     decay: float
@@ -105,7 +105,7 @@ class _Blocks:
     @staticmethod
     @lru_cache(maxsize=64)
     def of(sigma: float, dtype: torch.dtype) -> _Blocks:
-        """The blocks of σ, made once."""
+        """Return the cached blocks of σ."""
         decay, height = _decay_and_height(sigma)
         index = torch.arange(_BLOCK, dtype=torch.float64)
         kernel = height * torch.exp(-decay * (index[:, None] - index).abs())
@@ -116,14 +116,14 @@ class _Blocks:
 
 
 def _solve_circle(target: Tensor, vector: Tensor, blocks: _Blocks) -> None:
-    """Smooths stretches of the circle as if nothing surrounded them, then sends their ends round it, both ways."""
+    """Smooth stretches of the circle alone, then add the carries of the others in both directions."""
     size = len(vector)
     starts = range(0, size, _STRETCH)
     for start in starts:
         _solve_stretch(target[start : start + _STRETCH], vector[start : start + _STRETCH], blocks)
     smoothed = target.numpy()
     stretches = [smoothed[start : start + _STRETCH] for start in starts]
-    # The last number of a smoothed stretch is what it sends to the right, the first one what it sends to the left.
+    # The last number of a smoothed stretch is its carry to the right, the first one its carry to the left.
     lengths = [len(stretch) for stretch in stretches]
     from_left = _round_the_circle(lengths, [float(stretch[-1]) for stretch in stretches], blocks.decay)
     from_right = _round_the_circle(lengths[::-1], [float(stretch[0]) for stretch in stretches[::-1]], blocks.decay)
@@ -134,11 +134,11 @@ def _solve_circle(target: Tensor, vector: Tensor, blocks: _Blocks) -> None:
 
 
 def _round_the_circle(lengths: list[int], sent: list[float], decay: float) -> list[float]:
-    """What arrives at each stretch, in the order of travel.
+    """Return the carry that arrives at each stretch, in the direction of travel.
 
     Args:
         lengths: length of each stretch; together they are the circle.
-        sent: what leaves a stretch at its far end when nothing arrives at it.
+        sent: the carry of each stretch alone.
         decay: θ.
     """
     arriving = 0.0
@@ -153,9 +153,9 @@ def _round_the_circle(lengths: list[int], sent: list[float], decay: float) -> li
 
 
 def _solve_stretch(target: Tensor, vector: Tensor, blocks: _Blocks) -> None:
-    """Smooths inside each block, then adds what the others send into it; what is left over is one shorter block.
+    """Smooth inside each block, then add the carries of the others; the rest is one shorter block.
 
-    The carries are numpy's: many operations on few numbers, where a call must be cheap.
+    The carries use numpy, which is faster for many operations on few numbers.
     """
     count, rest = divmod(vector.numel(), _BLOCK)
     if rest:
@@ -165,8 +165,8 @@ def _solve_stretch(target: Tensor, vector: Tensor, blocks: _Blocks) -> None:
     whole = target[: count * _BLOCK].view(count, _BLOCK)
     torch.mm(vector[: count * _BLOCK].view(count, _BLOCK), blocks.kernel, out=whole)
     smoothed = whole.numpy()
-    # The way to the left is the way to the right in the reversed order, so both are rows of one recursion. The shorter
-    # block is the last one on the way to the right and the first one on the way to the left.
+    # To the left is to the right in reversed order, so both are rows of one recursion. The shorter block is the last
+    # one on the way to the right and the first one on the way to the left.
     few = blocks.decay * _BLOCK * _FEW >= _FORGOTTEN[smoothed.dtype]
     sent = np.zeros((2, count + 1), dtype=smoothed.dtype if few else np.float64)
     sent[0, :-1], sent[1, 1:] = smoothed[:, -1], smoothed[::-1, 0]
@@ -181,9 +181,9 @@ def _solve_stretch(target: Tensor, vector: Tensor, blocks: _Blocks) -> None:
 
 
 def _scan(sent: _Array, decay: float) -> _Array:
-    """r_0 = 0 and r_(k+1) = e^-decay r_k + s_k along the rows: (rows, P) to (rows, P + 1).
+    """Return r_0 = 0 and r_(k+1) = e^-decay r_k + s_k along the rows: (rows, P) to (rows, P + 1).
 
-    Far reaches are cut into blocks once more: inside a block by one small matrix, across blocks by this function.
+    Long reaches are cut into blocks again: one small matrix inside a block, this function across blocks.
     """
     rows, count = sent.shape
     received = np.zeros((rows, count + 1), dtype=sent.dtype)
@@ -207,6 +207,6 @@ def _scan(sent: _Array, decay: float) -> _Array:
 
 @lru_cache(maxsize=64)
 def _triangle(size: int, decay: float) -> _Array:
-    """e^(-decay (j - i)) for j ≥ i, else 0."""
+    """Return e^(-decay (j - i)) for j ≥ i, else 0."""
     index = np.arange(size)
     return np.triu(np.exp(-decay * np.maximum(index - index[:, None], 0)))

@@ -1,8 +1,8 @@
 """Gaussians from random 64-bit words by Box-Muller in float64, in chunks that stay in the second-level cache.
 
-Resolution, which is what floating-point attacks on noise look at (Mironov 2012): a radius comes from 52 bits of a word
-of its own and an angle from all 64 bits of another, and nothing is rounded below float64. A float32 grid therefore
-appears only when the noised sum is rounded, where it belongs to the sum and tells nothing of the generator. That is a
+Resolution, which floating-point attacks on noise exploit (Mironov 2012): a radius comes from 52 bits of a word of its
+own and an angle from all 64 bits of another, and nothing is rounded below float64. A float32 grid therefore appears
+only when the noised sum is rounded, where it belongs to the sum and reveals nothing of the generator. This is a
 mitigation and no proof: float64 has gaps too. The largest radius is √(2·52·ln 2) = 8.49; a true Gaussian pair is longer
 with probability 2⁻⁵².
 """
@@ -24,14 +24,14 @@ Numbers = np.ndarray[Any, np.dtype[np.float64]]
 # Gaussians made at a time. The scratch memory, 64 bytes for each two of them, is one megabyte.
 _CHUNK = 32_768
 
-# A word is eight bytes of the stream, the first one the lowest, on every machine.
+# A word is eight bytes of the stream, lowest byte first, on every machine.
 _WORD, _FRACTION = np.dtype("<u8"), np.dtype("<f8")
 # The twelve lowest bits of a word are dropped, and the rest is the fraction of a float64 in [1, 2).
 _DROPPED = np.uint64(12)
 _ONE = np.uint64(0x3FF0_0000_0000_0000)
-# An angle is a sector, looked up, and a rest of at most half a sector in either direction, where two terms of each
-# series are exact: the thirteen lowest bits of a word choose the sector. (One of them is also the rest's last, 2⁻⁶⁵ of
-# a turn.)
+# An angle is a sector from a table and a rest of at most half a sector in either direction, where two terms of each
+# series are exact. The thirteen lowest bits of a word choose the sector. (One of them is also the last bit of the rest,
+# 2⁻⁶⁵ of a turn.)
 _SECTORS = 8192
 _LOWEST = np.uint64(_SECTORS - 1)
 _SECTOR = 2.0 * math.pi / _SECTORS
@@ -45,13 +45,13 @@ _SIN_1, _SIN_3 = _SECTOR, -(_SECTOR**3) / 6.0
 
 
 class BoxMuller:
-    """Makes Gaussians in memory that it keeps: what is asked for anew at every step costs more to map than to fill."""
+    """Source of Gaussians in reused memory, because mapping new memory at every step costs more than filling it."""
 
     def __init__(self) -> None:
         self._scratch = np.empty(0)
 
     def chunks(self, fill: Callable[[Words], None], size: int, scale: float = 1.0) -> Iterator[tuple[slice, Numbers]]:
-        """`size` independent numbers of N(0, scale²).
+        """Yield `size` independent numbers of N(0, scale²), in chunks.
 
         Args:
             fill: overwrites an array with the next random words.
@@ -59,7 +59,7 @@ class BoxMuller:
             scale: their standard deviation.
 
         Yields:
-            Where a chunk begins and ends, and its numbers, which the next chunk overwrites.
+            The slice of a chunk, and its numbers, which the next chunk overwrites.
         """
         most = 4 * min(_CHUNK, size + 1)
         if len(self._scratch) < most:
@@ -70,13 +70,13 @@ class BoxMuller:
 
 
 def _gaussians(fill: Callable[[Words], None], scratch: Numbers, pairs: int, scale: float) -> Numbers:
-    """Two Gaussians a pair, neighbours in the scratch memory, of which a pair needs eight numbers."""
+    """Return two Gaussians per pair, next to each other; a pair needs eight numbers of scratch memory."""
     words = scratch[: 2 * pairs].view(_WORD)
     fractions = scratch[: 2 * pairs].view(_FRACTION)
     radius, rest = fractions[:pairs], fractions[pairs:]
     square, cosine = scratch[2 * pairs : 3 * pairs], scratch[3 * pairs : 4 * pairs]
     turn, made = scratch[4 * pairs : 8 * pairs].view(np.complex128).reshape(2, pairs)
-    sector = square.view(np.int64)  # looked up before the square is taken
+    sector = square.view(np.int64)  # used before the square is computed
     fill(words)
     np.bitwise_and(words[pairs:], _LOWEST, out=square.view(np.uint64))
     np.take(_MIDDLES, sector, out=made, mode="clip")
@@ -87,7 +87,7 @@ def _gaussians(fill: Callable[[Words], None], scratch: Numbers, pairs: int, scal
     np.log(radius, out=radius)
     np.multiply(radius, -2.0, out=radius)
     np.sqrt(radius, out=radius)
-    # The rest of the angle in sectors, [-½, ½); its sine ends in `square`. The scale rides on the coefficients.
+    # The rest of the angle in sectors, [-½, ½); its sine ends in `square`. The coefficients contain the scale.
     np.subtract(rest, 1.5, out=rest)
     np.multiply(rest, rest, out=square)
     np.multiply(square, _COS_2 * scale, out=cosine)
@@ -102,7 +102,7 @@ def _gaussians(fill: Callable[[Words], None], scratch: Numbers, pairs: int, scal
 
 
 def from_words(words: Tensor) -> Tensor:
-    """The same Gaussians by torch, for words that lie on an accelerator.
+    """Return the same Gaussians by torch, for words on an accelerator.
 
     Args:
         words: int64 of an even length: first the words of the radii, then those of the angles.

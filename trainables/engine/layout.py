@@ -1,4 +1,4 @@
-"""The parameters of a module as ONE flat vector: what the clip, the noise and the update work on."""
+"""Parameters of a module as ONE flat vector, on which clip, noise and update work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Layout:
     """Names and shapes of the trainable parameters, in the order of the module.
 
     Attributes:
-        names: as `module.named_parameters()` gives them; a tied parameter stands once, a frozen one not at all.
+        names: as in `module.named_parameters()`; a tied parameter occurs once, a frozen one not at all.
         shapes: of the same parameters.
     """
 
@@ -25,7 +25,7 @@ class Layout:
 
     @classmethod
     def of(cls, module: nn.Module) -> Layout:
-        """The layout of a module's trainable parameters."""
+        """Return the layout of a module's trainable parameters."""
         named = [(name, parameter.shape) for name, parameter in module.named_parameters() if parameter.requires_grad]
         return cls(names=tuple(name for name, _ in named), shapes=tuple(shape for _, shape in named))
 
@@ -41,21 +41,21 @@ class Layout:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """For each parameter the name of the module that it belongs to: what per-layer clipping takes together."""
+        """For each parameter the name of its module: per-layer clipping clips these groups."""
         return tuple(name.rpartition(".")[0] for name in self.names)
 
     def flatten(self, module: nn.Module) -> Tensor:
-        """A copy of the module's parameters, shape (d,)."""
+        """Return a copy of the module's parameters, shape (d,)."""
         named = dict(module.named_parameters())
         return flat([named[name].detach() for name in self.names])
 
     def views(self, theta: Tensor) -> dict[str, Tensor]:
-        """Each parameter as a view of the vector `theta` of shape (d,)."""
+        """Return each parameter as a view of the vector `theta` of shape (d,)."""
         parts = torch.split(theta, list(self.sizes))
         return {name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)}
 
     def write(self, theta: Tensor, module: nn.Module) -> None:
-        """Copies the vector `theta` of shape (d,) into the module's parameters."""
+        """Copy the vector `theta` of shape (d,) into the module's parameters."""
         named = dict(module.named_parameters())
         with torch.no_grad():
             for name, view in self.views(theta).items():
@@ -63,5 +63,5 @@ class Layout:
 
 
 def flat(parts: Iterable[Tensor]) -> Tensor:
-    """The entries of all parts, one after the other."""
+    """Return the entries of all parts, one after the other."""
     return torch.cat([part.reshape(-1) for part in parts])

@@ -24,13 +24,13 @@ __all__ = ["LinearStackSource", "is_linear_stack"]
 # Activations that keep each sample, and each entry, to itself.
 _POINTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.Identity)
 
-# Parameters of so many points are made and used at a time: more calls on small models, no more memory on large ones.
+# Memory for the parameters of the points of one pass: several points of a small model, one of a large model.
 _STACK_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True)
 class _Record:
-    """One linear layer in the passes so far, each entry (k, B·copies, width), or (B·copies, width) for one point."""
+    """One linear layer in the passes so far; each entry is (k, B·copies, width), or (B·copies, width) for one point."""
 
     inputs: list[Tensor]
     deltas: list[Tensor]
@@ -39,14 +39,9 @@ class _Record:
 
 @dataclass(frozen=True)
 class LinearStackSource:
-    """For a module that `is_linear_stack` accepts.
+    """Source for a module that `is_linear_stack` accepts.
 
-    Attributes:
-        module: the model; its own parameters are not used, the points are.
-        layout: its parameters.
-        loss: the sum of the samples' losses.
-        chunk_bytes: about what a chunk may take; it changes the speed, and the rounding within its bound.
-        stack_bytes: how many points go together; likewise.
+    `stack_bytes` is the memory for the points of one pass; the other attributes are those of `BookkeepingSource`.
     """
 
     module: nn.Sequential
@@ -56,7 +51,7 @@ class LinearStackSource:
     stack_bytes: int = _STACK_BYTES
 
     def chunks(self, points: Points, inputs: Tensor, targets: Tensor, *, copies: int = 1) -> Iterator[ModelGradients]:
-        """The gradients of the whole batch, a chunk of samples at a time."""
+        """Yield the gradients of the whole batch, a chunk of samples at a time."""
         if len(targets) == 0:
             return
         rows = copies * even_chunk(max(1, self.chunk_bytes // self._bytes_of_a_sample(len(points), copies)))
@@ -64,7 +59,7 @@ class LinearStackSource:
             yield self._chunk(points, x, y, copies)
 
     def points_at_once(self, points: Points) -> int:
-        """How many of the points share a pass."""
+        """Return how many of the points share a pass."""
         return max(1, self.stack_bytes // (points.centre.numel() * points.centre.element_size()))
 
     @cached_property
@@ -96,7 +91,7 @@ class LinearStackSource:
     def _pass(
         self, theta: Tensor, rows: Tensor, labels: Tensor, scale: float, records: list[_Record], *, keep_outputs: bool
     ) -> None:
-        """Forward and backward at the points of `theta`, shape (k, d), all at once; one has no axis of its own."""
+        """Run forward and backward at all points of `theta`, shape (k, d), at once; a single point has no axis."""
         parameters = iter(torch.split(theta, list(self.layout.sizes), dim=1))
         count, hidden = len(theta), rows
         inputs: list[Tensor] = []
@@ -110,12 +105,12 @@ class LinearStackSource:
             bias = next(parameters) if layer.bias is not None else None
             hidden = _first(hidden, weight, bias) if not outputs else _inner(hidden, weight, bias)
             if not outputs:
-                hidden.requires_grad_()  # what lies before the first layer needs no gradient
+                hidden.requires_grad_()  # nothing before the first layer needs a gradient
             outputs.append(hidden)
         loss = self.loss(hidden.flatten(0, -2), labels.repeat(count) if count > 1 else labels)
         deltas = torch.autograd.grad(loss if scale == 1 else loss * scale, outputs)
         for place, record in enumerate(records):
-            if place == 0:  # its input is the sample itself at all points, so the K outer products are one
+            if place == 0:  # its input is the sample at all points, so the K outer products are one
                 delta = deltas[0].sum(0) if count > 1 else deltas[0]
                 record.inputs[:] = [rows]
                 record.deltas[:] = [delta if not record.deltas else record.deltas[0] + delta]
@@ -147,21 +142,21 @@ class LinearStackSource:
 
 
 def _first(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """The first layer at all points: one product, since they share its input. (k, B, out), or (B, out) for one."""
+    """Apply the first layer at all points in one product, since they share its input: (k, B, out), or (B, out)."""
     count, width, _ = weight.shape
     together = nn.functional.linear(rows, weight.flatten(0, 1), None if bias is None else bias.flatten())
     return together if count == 1 else together.view(len(rows), count, width).transpose(0, 1).contiguous()
 
 
 def _inner(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """A further layer, each point with its own input."""
+    """Apply a further layer, each point with its own input."""
     if len(weight) == 1:
         return nn.functional.linear(hidden, weight[0], None if bias is None else bias[0])
     return hidden @ weight.mT if bias is None else torch.baddbmm(bias[:, None], hidden, weight.mT)
 
 
 def _by_sample(parts: list[Tensor], samples: int) -> Tensor:
-    """Points and copies of a sample side by side: (B, positions, width)."""
+    """Return points and copies of a sample next to each other: (B, positions, width)."""
     if len(parts) == 1 and parts[0].dim() == 2:
         return parts[0].view(samples, -1, parts[0].shape[-1])
     whole = torch.cat([part if part.dim() == 3 else part[None] for part in parts])
@@ -170,7 +165,7 @@ def _by_sample(parts: list[Tensor], samples: int) -> Tensor:
 
 
 def is_linear_stack(module: nn.Module) -> bool:
-    """Whether it is flatten, then distinct trainable linear layers and pointwise activations."""
+    """Return whether it is flatten, then distinct trainable linear layers and pointwise activations."""
     if type(module) is not nn.Sequential or len(module) < 2:
         return False
     flatten, *rest = module

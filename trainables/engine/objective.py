@@ -1,4 +1,4 @@
-"""Stage 1, the objective: at which points the loss is taken. DPLIS smooths it with public randomness."""
+"""Stage 1, the objective: the points at which the loss is evaluated. DPLIS smooths it with public randomness."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ __all__ = ["Objective", "Plain", "Points", "Smoothed"]
 
 @dataclass(frozen=True, kw_only=True)
 class Points:
-    """Where the loss is taken: a sample's gradient is `scale` · (sum over the points) + `decay` · `centre`.
+    """Points of the loss: a sample's gradient is `scale` · (sum over the points) + `decay` · `centre`.
 
-    The perturbed parameters are made when they are asked for, and the same each time, so that K of them need not be
-    held at once.
+    The perturbed parameters are computed on request, the same at each request, so that K of them need not be kept.
 
     Attributes:
         centre: θ, shape (d,).
         scale: 1/K for a mean, 1 for a sum.
-        seeds: one a perturbed point; none means the centre alone.
+        seeds: one per perturbed point; empty for the centre alone.
         spread: standard deviation of the perturbations, per coordinate.
-        decay: λ of weight decay before the clip, which knows nothing of the perturbations.
+        decay: λ of weight decay before the clip, which ignores the perturbations.
     """
 
     centre: Tensor
@@ -33,20 +32,20 @@ class Points:
     decay: float = 0.0
 
     def __len__(self) -> int:
-        """K."""
+        """Return K."""
         return max(len(self.seeds), 1)
 
     @property
     def at_centre(self) -> bool:
-        """Whether the loss is taken at θ itself and nowhere else."""
+        """Whether the loss is evaluated at θ itself and nowhere else."""
         return not self.seeds
 
     def theta(self, index: int) -> Tensor:
-        """The parameters of one point, shape (d,)."""
+        """Return the parameters of one point, shape (d,)."""
         return self.stacked(index, index + 1)[0]
 
     def stacked(self, start: int, stop: int) -> Tensor:
-        """The parameters of some points in a row, shape (stop - start, d)."""
+        """Return the parameters of consecutive points, shape (stop - start, d)."""
         if not self.seeds:
             return self.centre[None]
         if self.spread == 0:
@@ -59,14 +58,14 @@ class Points:
 
 
 class Objective(Protocol):
-    """Chooses the points; sees no record."""
+    """Choice of the points, without any record."""
 
     def points(self, theta: Tensor, *, noise_scale: float, public: torch.Generator) -> Points:
-        """The points of one step.
+        """Return the points of one step.
 
         Args:
             theta: the parameters, shape (d,).
-            noise_scale: standard deviation per coordinate of what the step's noise adds to the parameters,
+            noise_scale: standard deviation per coordinate that the step's noise adds to the parameters,
                 learning rate · noise_multiplier · C / b.
             public: data-independent randomness that need not be secret.
         """
@@ -75,19 +74,19 @@ class Objective(Protocol):
 
 @dataclass(frozen=True)
 class Plain:
-    """The loss itself, at θ."""
+    """Plain loss at θ."""
 
     def points(self, theta: Tensor, *, noise_scale: float, public: torch.Generator) -> Points:
-        """One point, θ; nothing is drawn."""
+        """Return one point, θ; nothing is drawn."""
         del noise_scale, public
         return Points(centre=theta)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Smoothed:
-    """DPLIS (equation 6): L(θ) → (1/K) Σ_j L(θ + R·(η/b)·ν_j), ν_j ~ N(0, noise_multiplier²·C²·I).
+    """Smoothed loss of DPLIS (equation 6): L(θ) → (1/K) Σ_j L(θ + R·(η/b)·ν_j), ν_j ~ N(0, noise_multiplier²·C²·I).
 
-    η is the scheduled rate of the step. One ν_j serves all samples of the batch, so before the clip each sample's
+    η is the scheduled rate of the step. All samples of the batch share each ν_j, so before the clip each sample's
     gradient still depends on that sample alone.
 
     Attributes:
@@ -101,7 +100,7 @@ class Smoothed:
     reduction: str = "mean"
 
     def points(self, theta: Tensor, *, noise_scale: float, public: torch.Generator) -> Points:
-        """θ + R · noise_scale · z_j with z_j ~ N(0, I) of `public`, j = 1..K."""
+        """Return θ + R · noise_scale · z_j with z_j ~ N(0, I) of `public`, j = 1..K."""
         seeds = torch.randint(2**63 - 1, (self.samples,), generator=public)
         return Points(
             centre=theta,

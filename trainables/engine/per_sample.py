@@ -1,4 +1,4 @@
-"""Stage 2, per-sample gradients: of every sample by itself, in chunks, as something that can be measured and summed."""
+"""Stage 2, per-sample gradients: in chunks, as objects that can be measured and summed."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ __all__ = [
 ]
 
 IGNORED: Final = -100
-# Kernels round a row otherwise in a batch of few rows than in one of many, and a rounding of 1e-7 can turn a ReLU or a
-# maximum, and with it another record's whole gradient. So a pass has a multiple of so many samples, some of which only
-# fill it; on the CPUs that this was tried on, a row is then rounded alike wherever it stands and whatever is beside it.
-ROWS: Final = 16
-"""A label that adds nothing to the loss or to a gradient: it fills up a sample that has fewer copies than others."""
+"""Label that adds nothing to the loss or to a gradient; it fills up a sample with fewer copies than others."""
 
-# What the per-sample gradients of one chunk may take, in bytes.
+# Kernels round a row differently in batches of few and of many rows, and a rounding of 1e-7 can switch a ReLU or a
+# maximum, and with it another record's whole gradient. So a pass has a multiple of ROWS samples, some of which only
+# fill it. On the tested CPUs a row is then rounded in the same way at every place and next to any other rows.
+ROWS: Final = 16
+
+# Memory of the per-sample gradients of one chunk, in bytes.
 CHUNK_BYTES = 256 * 2**20
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -43,27 +44,27 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Σ_i of the cross-entropy of row i, from logits of shape (B, classes) and labels of shape (B,); IGNORED adds 0."""
+    """Return the summed cross-entropy of logits of shape (B, classes) and labels of shape (B,); IGNORED adds 0."""
     return nn.functional.cross_entropy(outputs, targets, reduction="sum", ignore_index=IGNORED)
 
 
 def even_chunk(samples: int) -> int:
-    """The largest chunk of at most `samples` that leaves no short one over from a multiple of ROWS."""
+    """Return the largest chunk of at most `samples` that divides, or is a multiple of, ROWS."""
     return samples // ROWS * ROWS if samples >= ROWS else 1 << (samples.bit_length() - 1)
 
 
 class PerSampleGradients(Protocol):
-    """The gradients g_i, each one vector over ALL parameters, of the B samples of one chunk.
+    """Gradients g_i of the B samples of one chunk, each one vector over ALL parameters.
 
-    A group is the parameters of one module; there are G of them, in the order in which they first occur.
+    A group is the parameters of one module; there are G of them, in the order of their first occurrence.
     """
 
     def group_norms(self) -> Tensor:
-        """‖g_i‖₂ within each group, shape (G, B), float64."""
+        """Return ‖g_i‖₂ within each group, shape (G, B), float64."""
         ...
 
     def add_weighted_sum(self, total: Tensor, factors: Tensor, *, block: int | None) -> None:
-        """Adds Σ_i of g_i, each group multiplied by its factor, to `total`.
+        """Add Σ_i of g_i, each group multiplied by its factor, to `total`.
 
         Args:
             total: shape (d,), float64 unless there are blocks.
@@ -74,17 +75,17 @@ class PerSampleGradients(Protocol):
 
 
 class PerSampleSource(Protocol):
-    """Computes the per-sample gradients of one model and one loss."""
+    """Source of the per-sample gradients of one model and one loss."""
 
     def chunks(
         self, points: Points, inputs: Tensor, targets: Tensor, *, copies: int = 1
     ) -> Iterator[PerSampleGradients]:
-        """The gradients of the whole batch, a chunk of samples at a time; nothing for an empty batch.
+        """Yield the gradients of the whole batch, a chunk of samples at a time; nothing for an empty batch.
 
         Args:
-            points: where the loss is taken.
-            inputs: shape (B·copies, *input_shape), the copies of a sample side by side; its gradient is the sum of
-                theirs divided by `copies`, also where some are IGNORED.
+            points: where the loss is evaluated.
+            inputs: shape (B·copies, *input_shape), the copies of a sample next to each other; its gradient is the
+                sum of theirs divided by `copies`, even if some are IGNORED.
             targets: shape (B·copies, ...), in the same order.
             copies: of each sample: augmented views of one record, or the records of one user.
         """
@@ -93,7 +94,7 @@ class PerSampleSource(Protocol):
 
 @dataclass(frozen=True)
 class DenseGradients:
-    """Per-sample gradients as they are.
+    """Per-sample gradients as tensors.
 
     Attributes:
         parts: for each parameter a tensor of shape (B, *shape).
@@ -104,7 +105,7 @@ class DenseGradients:
     groups: tuple[str, ...]
 
     def group_norms(self) -> Tensor:
-        """‖g_i‖₂ within each group, shape (G, B), float64."""
+        """Return ‖g_i‖₂ within each group, shape (G, B), float64."""
         squares: dict[str, Tensor] = {}
         for group, part in zip(self.groups, self.parts, strict=True):
             square = row_squares(part)
@@ -112,7 +113,7 @@ class DenseGradients:
         return torch.stack(list(squares.values())).sqrt()
 
     def add_weighted_sum(self, total: Tensor, factors: Tensor, *, block: int | None) -> None:
-        """Parameter by parameter."""
+        """Add the weighted sum, parameter by parameter."""
         of_group = dict(zip(dict.fromkeys(self.groups), factors, strict=True))
         kept = (factors > 0).all(0)
         parts = self.parts if bool(kept.all()) else tuple(zeroed(part, kept) for part in self.parts)
@@ -123,14 +124,9 @@ class DenseGradients:
 
 @dataclass(frozen=True)
 class TorchFuncSource:
-    """vmap(grad) over samples, for any model in which one sample is computed by itself.
+    """Source by vmap(grad) over samples, for any model that computes each sample by itself.
 
-    Attributes:
-        module: the model; its own parameters are not used, the points are.
-        layout: its trainable parameters.
-        loss: of one sample when it is given a batch of one.
-        chunk_bytes: memory of the per-sample gradients of a chunk; it changes the speed, and the rounding within its
-            bound.
+    The attributes are those of `BookkeepingSource`; `loss` is that of one sample for a batch of one.
     """
 
     module: nn.Module
@@ -139,8 +135,8 @@ class TorchFuncSource:
     chunk_bytes: int = CHUNK_BYTES
 
     def chunks(self, points: Points, inputs: Tensor, targets: Tensor, *, copies: int = 1) -> Iterator[DenseGradients]:
-        """The gradients of the whole batch, a chunk of samples at a time."""
-        # A chunk is held twice while the next point's gradients are added to it, and once more by the backward pass.
+        """Yield the gradients of the whole batch, a chunk of samples at a time."""
+        # A chunk is in memory twice while gradients of the next point are added, and once more in the backward pass.
         size = even_chunk(max(1, self.chunk_bytes // (3 * self.layout.dimension * points.centre.element_size())))
         per_sample = vmap(grad(self._loss_of_one), in_dims=(None, 0, 0))
         decay = self.layout.views(points.decay * points.centre) if points.decay else {}
@@ -151,7 +147,7 @@ class TorchFuncSource:
             total: dict[str, Tensor] = {}
             for index in range(len(points)):
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # operations without a rule for batches: the log has said "slower"
+                    warnings.simplefilter("ignore")  # the log has already warned of operations without a batching rule
                     found = per_sample(self.layout.views(points.theta(index)), x, y)
                 for name, part in found.items():
                     if name in total:

@@ -1,7 +1,7 @@
-"""Where noise and Poisson sampling come from: a secret generator keyed by the operating system, and a seeded one.
+"""Generators of noise and Poisson sampling: a secret one keyed by the operating system, and a seeded one.
 
 The secret one is AES-256 in counter mode with fast key erasure (Bernstein 2017): every request first replaces the key,
-so whoever reads a checkpoint learns nothing of the noise that was drawn before it.
+so a checkpoint reveals nothing about earlier noise.
 """
 
 from __future__ import annotations
@@ -18,42 +18,43 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from torch import Tensor
 
 from trainables.engine.gaussian import BoxMuller, Words, from_words
+from trainables.errors import TrainableError
 
 __all__ = ["Generator", "SecureGenerator", "SeededGenerator", "WordGenerator"]
 
 _KEY_BYTES = 32
-# AES in counter mode adds its key stream to a text; a text of zeros leaves the stream itself.
+# AES in counter mode adds its key stream to a text; with a text of zeros the result is the stream.
 _ZEROS = memoryview(bytes(2**18))
 
 
 class Generator(Protocol):
-    """Randomness as the private step needs it."""
+    """Randomness of the private step."""
 
     def uniform(self, size: int) -> Tensor:
-        """`size` numbers of [0, 1) as multiples of 2⁻⁵³, float64, on the CPU."""
+        """Return `size` numbers of [0, 1) as multiples of 2⁻⁵³, float64, on the CPU."""
         ...
 
     def add_normal(self, total: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
-        """`total` plus as many Gaussians of standard deviation `scale`, a new tensor of `dtype` where `total` lies."""
+        """Return `total` plus Gaussians of standard deviation `scale`: a new tensor of `dtype` on the same device."""
         ...
 
     def rekey(self) -> None:
-        """Makes what follows independent of what was drawn or stored, where the generator is secret."""
+        """Make all later draws of a secret generator independent of earlier and stored ones."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain values from which the stream continues bit for bit."""
+        """Return the state from which the stream continues bit for bit."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues a stored stream."""
+        """Continue a stored stream."""
         ...
 
 
 class WordGenerator(ABC):
-    """Uniforms and Gaussians from random 64-bit words; a subclass says where the words come from.
+    """Uniforms and Gaussians from random 64-bit words, which a subclass supplies.
 
-    Not for two threads at once: they would share the scratch memory, and with it their noise.
+    Not thread-safe: two threads would share the scratch memory, and with it their noise.
     """
 
     def __init__(self) -> None:
@@ -61,10 +62,10 @@ class WordGenerator(ABC):
 
     @abstractmethod
     def _request(self) -> Callable[[Words], None]:
-        """Begins a request: what overwrites an array with the next independent uniform words, again and again."""
+        """Begin a request, and return a function that fills an array with the next independent uniform words."""
 
     def uniform(self, size: int) -> Tensor:
-        """`size` numbers of [0, 1) as multiples of 2⁻⁵³, float64, on the CPU."""
+        """Return `size` numbers of [0, 1) as multiples of 2⁻⁵³, float64, on the CPU."""
         numbers = np.empty(size)
         words = numbers.view("<u8")
         self._request()(words)
@@ -73,7 +74,7 @@ class WordGenerator(ABC):
         return torch.from_numpy(numbers)
 
     def normal(self, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        """`size` standard Gaussians, computed in float64 and rounded to `dtype`, on the CPU."""
+        """Return `size` standard Gaussians, computed in float64 and rounded to `dtype`, on the CPU."""
         numbers = torch.empty(size, dtype=dtype)
         target = numbers.numpy()
         for part, made in self._gaussians.chunks(self._request(), size):
@@ -81,15 +82,15 @@ class WordGenerator(ABC):
         return numbers
 
     def add_normal(self, total: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
-        """`total` plus as many Gaussians of standard deviation `scale`, a new tensor of `dtype` where `total` lies.
+        """Return `total` plus Gaussians of standard deviation `scale`: a new tensor of `dtype` on the same device.
 
-        The sum is taken in float64 and rounded once, to `dtype`. On a CPU the noise alone never exists as
-        a whole; for an accelerator the words are drawn here, and what is made of them is made there.
+        The sum is computed in float64 and rounded once, to `dtype`. On a CPU the noise alone never exists as a whole.
+        For an accelerator the words are drawn on the CPU, and the Gaussians are computed on the accelerator.
 
         Args:
             total: shape (d,).
             scale: standard deviation; 0 draws as many words as any other.
-            dtype: of what is returned.
+            dtype: of the result.
         """
         size = total.numel()
         if total.device.type != "cpu":
@@ -105,23 +106,23 @@ class WordGenerator(ABC):
 
 
 class SecureGenerator(WordGenerator):
-    """The secret generator of private runs. It takes no seed: its key comes from the operating system.
+    """Secret generator of private runs. It takes no seed: its key comes from the operating system.
 
     Args:
-        key: 32 secret bytes that came from there before, for a stream that nobody saw and that is drawn again.
+        key: 32 secret bytes of the operating system, to repeat a stream that nobody saw.
     """
 
     def __init__(self, key: bytes | None = None) -> None:
         super().__init__()
         if key is not None and len(key) != _KEY_BYTES:
-            raise ValueError(f"a key must be {_KEY_BYTES} bytes, got {len(key)}")
+            raise TrainableError("generator-key-invalid", f"The key must have {_KEY_BYTES} bytes (got {len(key)}).")
         self._key = secrets.token_bytes(_KEY_BYTES) if key is None else key
         self._process = os.getpid()
 
     def _request(self) -> Callable[[Words], None]:
         if self._process != os.getpid():  # a forked child must not repeat its parent's noise
             self.rekey()
-        # A constant counter start is right here, because a key serves one request only.
+        # The counter may start at a constant, because a key serves one request only.
         cipher = Cipher(algorithms.AES256(self._key), modes.CTR(bytes(16))).encryptor()
         self._key = cipher.update(bytes(_KEY_BYTES))
 
@@ -134,22 +135,22 @@ class SecureGenerator(WordGenerator):
         return fill
 
     def rekey(self) -> None:
-        """A new key from the operating system."""
+        """Take a new key from the operating system."""
         self._key = secrets.token_bytes(_KEY_BYTES)
         self._process = os.getpid()
 
     def state_dict(self) -> dict[str, Any]:
-        """The key of the NEXT request. Secret: it foretells the noise to come, and nothing of the noise before."""
+        """Return the key of the NEXT request. Secret: it determines later noise, but reveals no earlier noise."""
         return {"key": torch.frombuffer(bytearray(self._key), dtype=torch.uint8)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues a stored stream."""
+        """Continue a stored stream."""
         self._key = state["key"].numpy().tobytes()
         self._process = os.getpid()
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled or copied: two generators with one key would give two steps the same noise."""
-        raise TypeError("the secret generator must not be pickled or copied: its noise would be used twice")
+        raise TypeError("The secret generator must not be pickled or copied: its noise would be used twice.")
 
 
 class SeededGenerator(WordGenerator):
@@ -166,10 +167,10 @@ class SeededGenerator(WordGenerator):
         return fill
 
     def rekey(self) -> None:
-        """Nothing: a seeded run repeats its noise on purpose."""
+        """Do nothing: a seeded run repeats its noise on purpose."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The counter and the buffer of Philox as whole numbers."""
+        """Return the counter and the buffer of Philox as integers."""
         state = self._bits.state
         words = {name: [int(word) for word in state["state"][name]] for name in ("counter", "key")}
         return {
@@ -179,7 +180,7 @@ class SeededGenerator(WordGenerator):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues a stored stream."""
+        """Continue a stored stream."""
         counter, key = (np.array(state[name], dtype=np.uint64) for name in ("counter", "key"))
         self._bits.state = {
             "bit_generator": "Philox",

@@ -1,4 +1,4 @@
-"""Learning-rate schedules: what multiplies the rate at each step. Free for the accountant; no torch."""
+"""Learning-rate schedules: the factor of the rate at each step. They cost no privacy. No torch."""
 
 from __future__ import annotations
 
@@ -7,26 +7,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from search_spaces.schedules import CONDITIONAL, WARMUP, kind_of
+from trainables.checks import refuse_illegal, value_problem
 from trainables.errors import HyperparameterError
 
-__all__ = ["SCHEDULE_KEYS", "SCHEDULE_KINDS", "ScheduleSettings", "factor"]
+__all__ = ["SCHEDULE_KEYS", "SCHEDULE_KINDS", "ScheduleSettings", "rate_factor"]
 
-WARMUP_KEY: Final = "schedule.warmup"
-
-# Flat trial key -> (the kind it belongs to, the field of ScheduleSettings). Warm-up is a prefix of every kind.
 SCHEDULE_KEYS: Final[Mapping[str, tuple[str | None, str]]] = {
-    WARMUP_KEY: (None, "warmup"),
-    "schedule.step.factor": ("step", "step_factor"),
-    "schedule.step.every": ("step", "step_every"),
-    "schedule.inverse_time.decay": ("inverse_time", "inverse_time_decay"),
-    "schedule.exponential.final": ("exponential", "exponential_final"),
-    "schedule.cosine.final": ("cosine", "cosine_final"),
+    parameter.name: (kind_of(parameter.name), parameter.name.removeprefix("schedule.").replace(".", "_"))
+    for parameter in (WARMUP, *CONDITIONAL)
 }
+"""Flat key of a trial → (the kind it belongs to, the field of ScheduleSettings). Every kind may have a warm-up."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleSettings:
-    """Which schedule, and its parameters; those of another kind than `kind` are not used.
+    """One schedule with its parameters; those of other kinds are not used.
 
     Attributes:
         kind: one of SCHEDULE_KINDS.
@@ -38,7 +34,7 @@ class ScheduleSettings:
         cosine_final: factor reached at the end, in [0, 1].
 
     Raises:
-        HyperparameterError: the kind is unknown, or a number is not finite or out of its range.
+        HyperparameterError: the kind is unknown, or a number is illegal.
     """
 
     kind: str = "constant"
@@ -50,32 +46,19 @@ class ScheduleSettings:
     cosine_final: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.kind not in SCHEDULE_KINDS:
-            raise HyperparameterError(f"schedule must be one of {', '.join(SCHEDULE_KINDS)}; got {self.kind!r}")
-        # Every comparison is written so that NaN and infinity fail it.
-        rules = (
-            (0 <= self.warmup < 1, WARMUP_KEY, "in [0, 1)", self.warmup),
-            (0 < self.step_factor <= 1, "schedule.step.factor", "in (0, 1]", self.step_factor),
-            (0 < self.step_every <= 1, "schedule.step.every", "in (0, 1]", self.step_every),
-            (
-                0 <= self.inverse_time_decay < math.inf,
-                "schedule.inverse_time.decay",
-                "finite and at least 0",
-                self.inverse_time_decay,
-            ),
-            (0 < self.exponential_final <= 1, "schedule.exponential.final", "in (0, 1]", self.exponential_final),
-            (0 <= self.cosine_final <= 1, "schedule.cosine.final", "in [0, 1]", self.cosine_final),
-        )
-        problems = [f"{name} must be {rule}; got {value!r}" for holds, name, rule, value in rules if not holds]
+        refuse_illegal("schedule", self.kind)
+        problems = [
+            problem for key, (_, name) in SCHEDULE_KEYS.items() if (problem := value_problem(key, getattr(self, name)))
+        ]
         if problems:
-            raise HyperparameterError("\n".join(problems))
+            raise HyperparameterError.of(problems)
 
 
-def factor(settings: ScheduleSettings, step: int, total_steps: int) -> float:
-    """What multiplies the learning rate at one step.
+def rate_factor(settings: ScheduleSettings, step: int, total_steps: int) -> float:
+    """Return the factor of the learning rate at one step.
 
     Warm-up takes the first w = ceil(warmup · total_steps) steps, rising as (step + 1) / (w + 1); the schedule proper
-    then runs over the steps that are left, from factor 1.
+    then runs over the remaining steps, from factor 1.
 
     Args:
         settings: the schedule.

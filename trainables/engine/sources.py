@@ -1,4 +1,4 @@
-"""Which way to per-sample gradients a model goes: the fastest that is exact, and checked before a record is seen."""
+"""Choice of the source of per-sample gradients: the fastest exact one, checked before any record is read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trainables.errors import GateError
 __all__ = ["per_sample_source"]
 
 _LOG = logging.getLogger(__name__)
-# Structure is what is checked: a wrong rule is off by far more, rounding in float32 by far less.
+# The error of a wrong rule is far larger, rounding in float32 is far smaller.
 _TOLERANCE: Final = 1e-3
 
 
@@ -34,19 +34,18 @@ def per_sample_source(
     loss: Loss = cross_entropy,
     autocast: torch.dtype | None = None,
 ) -> PerSampleSource:
-    """The source of a model: stacked linear layers, book-keeping, or torch.func, in this order.
+    """Return the source of a model: stacked linear layers, book-keeping, or torch.func, in this order.
 
     Args:
         module: the model.
         layout: of its parameters.
-        example: a few PUBLIC inputs, shape (N, *input_shape): what the book-keeping finds on them is compared with
-            autograd, one sample at a time, so that a model it misunderstands is never trained with it. None leaves this
-            out, for models that are known.
+        example: a few PUBLIC inputs, shape (N, *input_shape), on which the source is compared with autograd, one sample
+            at a time, so that no model is trained with wrong gradients. None skips this, for known models.
         loss: the sum of the samples' losses.
         autocast: None, or the dtype of mixed precision.
 
     Raises:
-        GateError: none of them reproduces autograd on the example.
+        GateError: none of them agrees with autograd on the example.
     """
     if autocast is None and isinstance(module, nn.Sequential) and is_linear_stack(module):
         return LinearStackSource(module, layout, loss)
@@ -62,12 +61,15 @@ def per_sample_source(
                 if example is None or _holds(replace(source, loss=_probe, autocast=None), module, layout, example):
                     return source
             except (UnknownLayerError, RuntimeError, ValueError, IndexError) as error:
-                # torch has words of its own for changes in place, and for a first axis that is not the samples'
+                # torch's own errors for changes in place, and for a first axis that is not the samples
                 reason = str(error).partition("\n")[0]
     except UnknownLayerError as error:
         reason = str(error)
     if autocast is not None:
-        raise GateError(f"mixed precision needs layers that are known, and in {name} {reason}: take float32")
+        raise GateError(
+            "mixed-precision-unsupported",
+            f"Mixed precision needs known layers, but in {name} {reason}. Use precision: float32.",
+        )
     fallback = TorchFuncSource(unrolled(module), layout, loss)
     try:
         right = example is None or _holds(replace(fallback, loss=_probe), module, layout, example)
@@ -75,36 +77,37 @@ def per_sample_source(
         right, reason = False, f"{reason}; {str(error).partition(chr(10))[0]}"
     if not right:
         raise GateError(
-            f"per-sample gradients of {name} cannot be had, neither in one pass nor one by one ({reason}): "
-            "a model must compute every sample by itself, and the same at every call"
+            "gradients-not-per-sample",
+            f"The per-sample gradients of {name} cannot be computed, neither in one pass nor one by one ({reason}). A "
+            "model must compute every sample by itself, in the same way at every call.",
         )
-    _LOG.warning("%s goes sample by sample through torch.func, which is slower: %s", name, reason)
+    _LOG.warning("%s is trained sample by sample through torch.func, which is slower: %s", name, reason)
     return fallback
 
 
 def _refuse_decisions(module: nn.Module, example: Tensor) -> None:
-    """Refuses a model that asks what is in a batch before it goes on (`if x.max() > 1`): one record decides for all.
+    """Refuse a model that branches on the content of a batch (`if x.max() > 1`), where one record decides for all.
 
     Raises:
-        UnknownLayerError: in torch.func's own words.
+        UnknownLayerError: with the message of torch.func.
     """
     try:
         with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an operation without a rule for batches is slower there, and right
+            warnings.simplefilter("ignore")  # operations without a batching rule are slower but correct
             vmap(lambda one: module(one[None])[0])(example)
     except RuntimeError as error:
         raise UnknownLayerError(str(error).partition("\n")[0]) from error
 
 
 def _probe(outputs: Tensor, targets: Tensor) -> Tensor:
-    """A loss for outputs of any shape."""
+    """Return a loss of outputs of any shape."""
     return (outputs * targets).sum()
 
 
 def _holds(source: BookkeepingSource | TorchFuncSource, module: nn.Module, layout: Layout, example: Tensor) -> bool:
-    """Whether norms and sums of the source are those of autograd, one public sample at a time.
+    """Return whether norms and sums of the source agree with autograd, one public sample at a time.
 
-    At two points and at one, and with weight decay, so that all that is added up or taken from the outputs is seen.
+    The check uses two points and one, and weight decay, so that every code path is covered.
     """
     theta = layout.flatten(module)
     two = Points(centre=theta, scale=0.5, seeds=(1, 2), spread=1e-3, decay=0.5)
@@ -139,7 +142,7 @@ def _holds_at(
 
 
 def _gradient(module: nn.Module, layout: Layout, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """By autograd, shape (d,), float64."""
+    """Return the gradient by autograd, shape (d,), float64."""
     leaf = theta.clone().requires_grad_()
     with torch.enable_grad():
         loss = _probe(functional_call(module, layout.views(leaf), (x,)), y)

@@ -1,21 +1,23 @@
-"""One private step: the five stages in their order, under one immutable owner of everything that privacy depends on."""
+"""One private step: the five stages in order; one immutable `Mechanism` holds everything that privacy depends on."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import inf
-from typing import Protocol
+from typing import Final, Protocol
 
 import torch
 from torch import Tensor
 
+from search_spaces import Limits, Words
+from trainables.checks import value_problem
 from trainables.engine.clip import CLIPPINGS, clipped_sum, stretch
 from trainables.engine.noise import add_noise
 from trainables.engine.objective import Objective, Plain
 from trainables.engine.per_sample import IGNORED, ROWS, PerSampleSource
 from trainables.engine.postprocess import Identity, Postprocess
 from trainables.engine.random import Generator
-from trainables.engine.sampling import poisson_batch, records_of
+from trainables.engine.sampling import poisson_batch, user_records
 from trainables.engine.sums import blocks_for, full_float32
 from trainables.engine.update import Update, decoupled_decay
 from trainables.errors import GateError, HyperparameterError
@@ -23,9 +25,18 @@ from trainables.errors import GateError, HyperparameterError
 __all__ = ["Augmentation", "Mechanism", "PrivateStep", "Stages"]
 
 
+_LEGAL: Final[Mapping[str, Limits | Words]] = {
+    "sample_rate": Limits(high=1.0, low_open=True),
+    "noise_multiplier": Limits(),
+    "max_grad_norm": Limits(low_open=True),
+    "expected_batch_size": Limits(low_open=True),
+    "clipping": Words(CLIPPINGS),
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Mechanism:
-    """The Poisson-subsampled Gaussian mechanism of a step; nothing outside it holds a rate, a clip or a noise scale.
+    """Poisson-subsampled Gaussian mechanism of a step, with its rate, clip and noise scale.
 
     Formal guarantee: with add/remove-one adjacency of samples, a step is a Gaussian mechanism of noise_multiplier times
     its sensitivity max_grad_norm, subsampled at sample_rate. What it divides by is public. Where a sum is rounded, the
@@ -33,14 +44,14 @@ class Mechanism:
     user with all records that are used of them. Nothing here knows batches that were drawn in another way.
 
     Attributes:
-        sample_rate: probability with which a sample enters a batch by itself, in (0, 1].
+        sample_rate: probability with which each sample independently enters a batch, in (0, 1].
         noise_multiplier: standard deviation of the noise divided by max_grad_norm; 0 is not private.
         max_grad_norm: clipping norm C.
-        expected_batch_size: b, what the noised sum is divided by, whatever the batch.
-        clipping: how each sample is brought to length C, one of CLIPPINGS; the sensitivity is C in each.
+        expected_batch_size: b, by which the noised sum is divided, for every batch.
+        clipping: how each sample is clipped to length C, one of CLIPPINGS; the sensitivity is C in each.
 
     Raises:
-        HyperparameterError: a number is not finite or out of its range.
+        HyperparameterError: a value is illegal.
     """
 
     sample_rate: float
@@ -50,21 +61,13 @@ class Mechanism:
     clipping: str = "flat"
 
     def __post_init__(self) -> None:
-        # Every comparison is written so that NaN and infinity fail it.
-        rules = (
-            (0 < self.sample_rate <= 1, "sample_rate must be in (0, 1]", self.sample_rate),
-            (0 <= self.noise_multiplier < inf, "noise_multiplier must be finite and at least 0", self.noise_multiplier),
-            (0 < self.max_grad_norm < inf, "max_grad_norm must be finite and greater than 0", self.max_grad_norm),
-            (
-                0 < self.expected_batch_size < inf,
-                "expected_batch_size must be finite and greater than 0",
-                self.expected_batch_size,
-            ),
-            (self.clipping in CLIPPINGS, f"clipping must be one of {', '.join(CLIPPINGS)}", self.clipping),
-        )
-        problems = [f"{rule}; got {value!r}" for holds, rule, value in rules if not holds]
+        problems = [
+            problem
+            for name, legal in _LEGAL.items()
+            if (problem := value_problem(name, getattr(self, name), legal)) is not None
+        ]
         if problems:
-            raise HyperparameterError("\n".join(problems))
+            raise HyperparameterError.of(problems)
 
     @property
     def noise_scale(self) -> float:
@@ -77,23 +80,23 @@ class Augmentation(Protocol):
 
     @property
     def copies(self) -> int:
-        """M, copies of each sample."""
+        """M, the copies of each sample."""
         ...
 
     def __call__(self, inputs: Tensor, generator: Generator) -> Tensor:
-        """Inputs of shape (B, *input_shape) as (B·copies, *input_shape), the copies of a sample side by side."""
+        """Return (B·copies, *input_shape) from (B, *input_shape), the copies of a sample next to each other."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stages:
-    """What a method changes, stage by stage; the defaults are DP-SGD. All of it is free for the accountant.
+    """Changes of a method, stage by stage; the defaults are DP-SGD. None of them costs privacy.
 
     Attributes:
         objective: before the clip, from public randomness only.
-        later: (step, objective) each: what takes its place from that step on, rising. Fixed before the first step.
-        augmentation: before the clip too, from SECRET randomness: with a public stream a record more or less would
-            shift the copies of all others. None leaves the records as they are.
+        later: (step, objective) pairs with rising steps: the objective from that step on. Fixed before the first step.
+        augmentation: before the clip too, from SECRET randomness: with a public stream one record more or less would
+            shift the copies of all others. None for no augmentation.
         weight_decay_before_clipping: λ of g_i ← g_i + λθ.
         postprocess: after the noise.
         decoupled_weight_decay: λ of θ ← (1 - ηλ)θ - ηg̃.
@@ -107,16 +110,16 @@ class Stages:
     decoupled_weight_decay: float = 0.0
 
     def objective_at(self, step: int) -> Objective:
-        """The objective of the step before which `step` steps were taken."""
+        """Return the objective after `step` steps."""
         return next((objective for start, objective in reversed(self.later) if start <= step), self.objective)
 
 
 class PrivateStep:
-    """Takes private steps; charging for them is its caller's, and comes before.
+    """Private steps; the caller charges for each one before it is taken.
 
     Attributes:
-        noise_draws: how often noise was added; equals the steps taken, and the ledger's count is compared with it. It
-            says which objective a step has.
+        noise_draws: how often noise was added. It equals the number of steps, is compared with the ledger's count, and
+            selects the objective of a step.
     """
 
     def __init__(
@@ -139,20 +142,20 @@ class PrivateStep:
 
     @property
     def mechanism(self) -> Mechanism:
-        """What a step is, for privacy; it does not change."""
+        """The mechanism of every step; it does not change."""
         return self._mechanism
 
     def take(
         self, theta: Tensor, inputs: Tensor, targets: Tensor, *, learning_rate: float, users: Tensor | None = None
     ) -> Tensor:
-        """Draws a batch, privatises its gradient, and moves the parameters.
+        """Draw a batch, privatise its gradient, and update the parameters.
 
         Args:
             theta: θ, shape (d,).
             inputs: ALL training inputs, shape (n, *input_shape).
-            targets: their labels, shape (n, ...); of int64, shape (n,), where there are users.
+            targets: their labels, shape (n, ...); int64 of shape (n,) with users.
             learning_rate: η of this step.
-            users: numbers of each user's records, shape (U, m), -1 where a user has fewer than m: then a sample is a
+            users: indices of each user's records, shape (U, m), -1 where a user has fewer than m; a sample is then a
                 user. None: a sample is a record.
 
         Returns:
@@ -160,7 +163,7 @@ class PrivateStep:
         """
         samples = inputs if users is None else users
         batch = poisson_batch(self._secret, len(samples), self.mechanism.sample_rate).to(inputs.device)
-        rows, missing = (batch, None) if users is None else records_of(users, batch)
+        rows, missing = (batch, None) if users is None else user_records(users, batch)
         x, y = inputs.index_select(0, rows), targets.index_select(0, rows)
         if missing is not None:
             y.masked_fill_(missing, IGNORED)
@@ -174,19 +177,19 @@ class PrivateStep:
     def private_gradient(
         self, theta: Tensor, inputs: Tensor, targets: Tensor, *, learning_rate: float, records_per_sample: int = 1
     ) -> Tensor:
-        """g̃ = (1/b)(Σ_i ḡ_i + N(0, noise_multiplier²·C²·I)) of a batch that was not drawn here, b its EXPECTED size.
+        """Return g̃ = (1/b)(Σ_i ḡ_i + N(0, noise_multiplier²·C²·I)) of a given batch with EXPECTED size b.
 
-        Such a batch (shuffled, of fixed size, chosen in any way) is no Poisson sample, so nothing is amplified by it:
-        the sample_rate must say 1.
+        Such a batch (shuffled, of fixed size, chosen in any way) is no Poisson sample and amplifies nothing, so
+        sample_rate must be 1.
 
         Args:
             theta: θ, shape (d,).
-            inputs: the batch, shape (B·m, *input_shape), a sample's records side by side; B may be 0, and then this is
-                noise alone.
+            inputs: the batch, shape (B·m, *input_shape), a sample's records next to each other; for B = 0 the result
+                is noise.
             targets: shape (B·m, ...).
             learning_rate: η, which scales DPLIS' perturbations.
-            records_per_sample: m, public: a sample's gradient is the sum of its records' divided by m, whether or not
-                some are IGNORED.
+            records_per_sample: m, public: a sample's gradient is the sum over its records divided by m, even if some
+                are IGNORED.
 
         Returns:
             Shape (d,).
@@ -196,8 +199,9 @@ class PrivateStep:
         """
         if self.mechanism.sample_rate != 1:
             raise GateError(
-                "a batch that the step did not draw has no sampling rate, for it may be shuffled or of a fixed size; "
-                f"got sample_rate {self.mechanism.sample_rate!r}: let take() draw the batch, or account for rate 1"
+                "subsample-claimed",
+                f"`sample_rate` is {self.mechanism.sample_rate!r}, but this batch was not drawn by the step: it may be "
+                "shuffled or of fixed size. Let take() draw the batch, or use sample_rate 1.",
             )
         return self._gradient(
             theta, inputs, targets, learning_rate=learning_rate, records_per_sample=records_per_sample
@@ -219,7 +223,7 @@ class PrivateStep:
             inputs, views = stages.augmentation(inputs, self._secret), stages.augmentation.copies
             targets, copies = targets.repeat_interleave(views, 0), copies * views
         counted, fill = samples, -samples % ROWS if samples else 0
-        if fill:  # with the first sample again and again: any other might be one that no model could take
+        if fill:  # with copies of the first sample; any other input might be invalid for the model
             inputs, targets = (
                 torch.cat([each, each[:copies].repeat(fill, *[1] * (each.ndim - 1))]) for each in (inputs, targets)
             )
@@ -234,7 +238,7 @@ class PrivateStep:
             counted=counted,
             block=blocks.rows(samples, stretch=stretch(points, c, clipping=mechanism.clipping)) if blocks else None,
         )
-        # The noise covers what rounding may add to the sensitivity, so that the claim needs no exception.
+        # The noise covers what rounding may add to the sensitivity, so the guarantee needs no exception.
         deviation = mechanism.noise_scale * (1.0 + blocks.slack if blocks else 1.0)
         noised = add_noise(clipped, standard_deviation=deviation, generator=self._secret, dtype=theta.dtype)
         self.noise_draws += 1

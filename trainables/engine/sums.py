@@ -1,17 +1,17 @@
-"""Sums over samples whose rounding is accounted for: in float64, or in blocks of float32 with a proven bound.
+"""Sums over samples with bounded rounding: in float64, or in blocks of float32 with a proven bound.
 
-What the noise must cover is by how much one record moves the sum as it is COMPUTED. In plain float32 that can be many
-times C: once the sum is large, small terms are rounded away, and one record decides for all others whether they are
-(Casacuberta et al. 2022). In float64 the same effect is below 1e-6 C for a million records.
+The noise must cover the change of the sum, as COMPUTED, by one record. In plain float32 that can be many times C: once
+the sum is large, small terms are rounded away, and one record decides whether that happens to the others (Casacuberta
+et al. 2022). In float64 the same effect is below 1e-6 C for a million records.
 
-Products cost twice as much in float64, and reading and writing too. So small batches are summed in float32, in blocks
-of m samples that are added up one after the other. Let u = 2⁻²⁴ and every term of the sum be at most C long. Whatever
-the order of the additions within a block, and were it another for each entry, a term passes at most m - 1 additions
+Products cost twice as much in float64, and so do reads and writes. So small batches are summed in float32, in blocks of
+m samples that are added one after the other. Let u = 2⁻²⁴ and every term of the sum be at most C long. For any order of
+the additions within a block, even a different one for each entry, a term passes at most m - 1 additions
 there, three products (the factor rounded, then two), and the additions of the ⌈B/m⌉ blocks, each of which errs by a
 part u of its result. With five more for what is added apart (weight decay), B records err by at most u·(m + B/m +
 8)·B·C (Higham 2002, section 4.2), and two neighbouring batches differ by at most C + u·(m + B/m + 8)·(2B + 1)·C. m is
 chosen so that this is below (1 + slack)·C, and the noise is made larger by that factor. The bound needs that a sample
-is ONE term of the sum; where it is several, which may be longer than what they come to, float64 is used.
+is ONE term of the sum; for several terms, which may be longer than their sum, float64 is used.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 
 _LEAST_ROWS: Final = 64
 _LARGE_DIMENSION: Final = 2**16
-_CACHED_ENTRIES: Final = 2**18  # what is made at a time, so that it stays in a cache and takes no memory
+_CACHED_ENTRIES: Final = 2**18  # computed at a time, so that they stay in a cache
 _GPU_ENTRIES: Final = 2**27
 _UNIT: Final = 2.0**-24
 _NORM_BLOCK: Final = 64
@@ -51,22 +51,22 @@ _LOST_SQUARE: Final = 2.0**-126
 
 @dataclass(frozen=True)
 class Blocks:
-    """A sum in blocks of float32.
+    """Sum in blocks of float32.
 
     Attributes:
-        slack: by what part of C rounding may add to the sensitivity.
-        largest_batch: expected batch size up to which they are used; for larger ones blocks would be too short to pay.
+        slack: fraction of C that rounding may add to the sensitivity.
+        largest_batch: largest expected batch size; larger ones would need blocks too short to be faster.
     """
 
     slack: float
     largest_batch: int
 
     def rows(self, batch_size: int, *, stretch: float = 1.0) -> int | None:
-        """The m for a batch of this size, or None where float64 must be used.
+        """Return m for a batch of this size, or None where float64 must be used.
 
         Args:
-            batch_size: B as it was drawn. Two neighbouring batches may get different answers: both errors are bounded.
-            stretch: how many times C the terms of the sum may be long, at least 1; it must depend on no record.
+            batch_size: B as drawn. Two neighbouring batches may get different results; both errors are bounded.
+            stretch: largest length of the terms of the sum in units of C, at least 1; it must depend on no record.
         """
         if not 1.0 <= stretch < inf:
             return None
@@ -76,43 +76,43 @@ class Blocks:
 
 
 LARGE: Final = Blocks(slack=2.0**-7, largest_batch=800)
-"""For large models, where every further block is another pass over all parameters."""
+"""Blocks of large models, where each further block is another pass over all parameters."""
 
 SMALL: Final = Blocks(slack=2.0**-8, largest_batch=400)
-"""For small models, where it costs little: shorter blocks, and half of the slack."""
+"""Blocks of small models: shorter ones cost little, and halve the slack."""
 
 
 def blocks_for(dtype: torch.dtype, *, dimension: int, expected_batch_size: float) -> Blocks | None:
-    """How a model's gradients are summed, None for float64; a public decision, since the noise depends on it.
+    """Return how a model's gradients are summed, None for float64; public, because the noise depends on it.
 
     Args:
         dtype: of the parameters.
         dimension: d.
-        expected_batch_size: b. Larger batches would need blocks so small that float64 is faster.
+        expected_batch_size: b.
     """
     blocks = LARGE if dimension >= _LARGE_DIMENSION else SMALL
     return blocks if dtype == torch.float32 and expected_batch_size <= blocks.largest_batch else None
 
 
 def full_float32() -> None:
-    """Products in all of float32's digits: on a GPU torch may shorten them, and the bounds of rounding are for IEEE."""
+    """Use all digits of float32 in products: torch may shorten them on a GPU, but the rounding bounds are for IEEE."""
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
 
 
 def in_cache(rows: int, width: int, device: torch.device) -> Iterator[slice]:
-    """Slices of `rows` rows of `width` numbers, each of which stays in a cache; on a GPU, far larger ones."""
+    """Return slices of `rows` rows of `width` numbers, each small enough for a cache; far larger ones on a GPU."""
     at_once = max(1, (_CACHED_ENTRIES if device.type == "cpu" else _GPU_ENTRIES) // max(1, width))
     return (slice(start, min(start + at_once, rows)) for start in range(0, rows, at_once))
 
 
 def add_weighted_rows(total: Tensor, weights: Tensor, rows: Tensor, *, block: int | None) -> None:
-    """Adds Σ_i weights_i · rows_i to `total`.
+    """Add Σ_i weights_i · rows_i to `total`.
 
     Args:
         total: shape (p,), float64 unless there are blocks.
         weights: shape (B,), float64.
-        rows: shape (B, p): ONE term a sample.
+        rows: shape (B, p): ONE term per sample.
         block: samples of a float32 block, or None for float64.
     """
     if block is None or rows.dtype == torch.float64:
@@ -127,15 +127,15 @@ def add_weighted_rows(total: Tensor, weights: Tensor, rows: Tensor, *, block: in
 
 
 def add_weighted_outer(total: Tensor, weights: Tensor, left: Tensor, right: Tensor, *, block: int | None) -> None:
-    """Adds Σ_i weights_i Σ_p left_ip right_ipᵀ to `total`.
+    """Add Σ_i weights_i Σ_p left_ip right_ipᵀ to `total`.
 
     Args:
         total: shape (a, b), float64 unless there are blocks.
         weights: shape (B,), float64.
         left: shape (B, P, a).
         right: shape (B, P, b).
-        block: samples of a float32 block, or None for float64. With more than one position it is float64 in any case:
-            the terms of one sample may be longer than their sum.
+        block: samples of a float32 block, or None for float64. Several positions always use float64, because the terms
+            of one sample may be longer than their sum.
     """
     if block is None or left.shape[1] != 1 or left.dtype == torch.float64:
         exact = _exact(total)
@@ -145,7 +145,7 @@ def add_weighted_outer(total: Tensor, weights: Tensor, left: Tensor, right: Tens
         _put(exact, total)
         return
     scaled, rows = weights.to(left.dtype)[:, None] * left[:, 0], right[:, 0]
-    # What is denormal has few digits, may be rounded up by half of itself, and meets entries of up to 10³⁸.
+    # Denormal numbers have few digits, may be rounded up by half, and are multiplied by entries of up to 10³⁸.
     scaled = torch.nn.functional.hardshrink(scaled, torch.finfo(scaled.dtype).tiny)
     for start in range(0, len(rows), block):
         lefts, rights = scaled[start : start + block], rows[start : start + block]
@@ -154,7 +154,7 @@ def add_weighted_outer(total: Tensor, weights: Tensor, left: Tensor, right: Tens
 
 
 def add_looked_up(total: Tensor, weights: Tensor, rows: Tensor, values: Tensor) -> None:
-    """Adds Σ_i weights_i · values_ip to the row rows_ip of `total`, over all positions p, in float64.
+    """Add Σ_i weights_i · values_ip to the row rows_ip of `total`, over all positions p, in float64.
 
     Args:
         total: shape (V, width).
@@ -168,7 +168,7 @@ def add_looked_up(total: Tensor, weights: Tensor, rows: Tensor, values: Tensor) 
 
 
 def _exact(total: Tensor) -> Tensor:
-    """Where to add in float64: the total itself, or zeros that `_put` brings there."""
+    """Return where to add in float64: the total itself, or zeros that `_put` adds to it."""
     return total if total.dtype == torch.float64 else torch.zeros_like(total, dtype=torch.float64)
 
 
@@ -178,11 +178,11 @@ def _put(exact: Tensor, total: Tensor) -> None:
 
 
 def row_squares(rows: Tensor) -> Tensor:
-    """‖row‖² of each row, never too small: a norm that comes out too small is a clip that lets too much through.
+    """Return ‖row‖² of each row, never too small, because with too small a norm the clip lets too much through.
 
-    One float32 accumulator over millions of entries loses the small ones. So blocks of 64 entries are taken in float32,
-    which errs by at most 64·2⁻²⁴ of their squares, and by 2⁻¹²⁶ each where a square is denormal or lost. Both are made
-    up for; what the blocks come to is added in float64.
+    One float32 accumulator over millions of entries loses the small ones. So blocks of 64 entries are summed in
+    float32, with an error of at most 64·2⁻²⁴ of their squares, and 2⁻¹²⁶ for each square that is denormal or lost. Both
+    bounds are added, and the blocks are summed in float64.
 
     Args:
         rows: shape (B, ...).
@@ -203,13 +203,13 @@ def row_squares(rows: Tensor) -> Tensor:
 
 
 def not_negative(squares: Tensor) -> Tensor:
-    """What rounding brought below 0 is 0; what overflowed is NaN, and so no norm."""
+    """Return the squares with 0 for negative ones, which come from rounding, and NaN for those that overflowed."""
     return torch.where(squares.isfinite(), squares.clamp(min=0.0), torch.nan)
 
 
 @cache
 def _partition(width: int) -> tuple[int, int]:
-    """(entries that go by blocks, length of a block): without a rest where the width has a divisor that will do."""
+    """Return (entries in blocks, length of a block), without a rest if the width has a suitable divisor."""
     for block in range(_NORM_BLOCK, _NORM_BLOCK // 4, -1):
         if width % block == 0:
             return width, block

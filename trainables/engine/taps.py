@@ -1,4 +1,4 @@
-"""A place where a parameter meets the data, inside a module that uses it in its own way: what hooks can see."""
+"""Taps: submodules that multiply a parameter with the data, inside modules that hooks cannot follow."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ __all__ = ["LinearTap"]
 
 
 class LinearTap(nn.Module):
-    """The product x Wᵀ + b with parameters that belong to the module around it; it may be called many times a pass.
+    """Product x Wᵀ + b with parameters of the parent module; it may be called many times in a pass.
 
     Attributes:
-        weight_name: name of W in the module around this one.
-        bias_name: name of b there; None where there is none.
+        weight_name: name of W in the parent.
+        bias_name: name of b there, or None.
     """
 
     def __init__(self, weight_name: str, bias_name: str | None = None) -> None:
@@ -21,7 +21,7 @@ class LinearTap(nn.Module):
         self.bias_name = bias_name
 
     def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        """The product x Wᵀ + b.
+        """Return x Wᵀ + b.
 
         Args:
             x: shape (B, ..., in).

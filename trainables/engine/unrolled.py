@@ -1,4 +1,4 @@
-"""Recurrent and attention layers rewritten so that each use of a parameter is a product that a hook can see."""
+"""Recurrent and attention layers, rewritten so that a hook sees each product with a parameter."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _REWRITTEN: dict[type[nn.Module], type[nn.Module]] = {
 
 
 def unrolled(module: nn.Module) -> nn.Module:
-    """A copy in which every LSTM, GRU, RNN and MultiheadAttention is rewritten; the module itself when it has none.
+    """Return a copy in which every LSTM, GRU, RNN and MultiheadAttention is rewritten, or a module without them itself.
 
-    The copy computes the same outputs. Its parameters have the same names in the same order, and are the very tensors
-    of the original, as its buffers are: only the code that uses them differs. Each use passes through a LinearTap, or
-    through the nn.Linear that was there before (`out_proj` of attention).
+    The copy computes the same outputs. It shares the parameters and buffers of the original, with the same names in the
+    same order; only the code that uses them differs. Each use passes through a LinearTap, or through the original
+    nn.Linear (`out_proj` of attention).
 
-    A layer that is more than torch's own is left as it is: a subclass, or one whose parameters were rewritten
-    (weight_norm). So whoever relies on the taps must still look for parameters that no tap uses.
+    Subclasses of these layers and layers with rewritten parameters (weight_norm) are not changed. So the caller must
+    still look for parameters that no tap uses.
 
     Args:
         module: the model; it is not changed.
 
     Raises:
-        GateError: naming every layer with dropout of its own.
+        GateError: it names every layer that has dropout.
     """
     layers = {name: layer for name, layer in module.named_modules() if _taps(layer)}
     problems = [problem for name, layer in layers.items() if (problem := dropout_problem(name, layer))]
     if problems:
-        raise GateError("\n".join(problems))
+        raise GateError.of(problems)
     if not layers:
         return module
     own = {id(tensor): tensor for tensor in chain(module.parameters(), module.buffers())}
@@ -52,24 +52,24 @@ def unrolled(module: nn.Module) -> nn.Module:
 
 
 def _rewrite(layer: nn.Module) -> None:
-    """Gives a layer of the copy its taps and the forward pass that uses them."""
+    """Give a layer of the copy its taps and the forward pass that uses them."""
     if isinstance(layer, nn.TransformerEncoder):
-        # In evaluation mode it would hand nested tensors to its layers, whose attention is then not ours.
+        # In evaluation mode it would pass nested tensors to its layers, which then use another attention than ours.
         layer.use_nested_tensor = False
     if not (taps := _taps(layer)):
         return
-    # The layer stays the object it was, as torch's own parametrizations do it: whoever refers to it, by a second name
-    # or from a list, finds the rewritten one, with all its attributes.
+    # The layer stays the same object, as in torch's own parametrizations, so every reference to it, by a second name or
+    # from a list, gets the rewritten one with all its attributes.
     layer.__class__ = _REWRITTEN[type(layer)]
     for name, tap in taps.items():
         layer.add_module(name, tap)
     if isinstance(layer, nn.MultiheadAttention):
-        # In evaluation mode nn.TransformerEncoderLayer computes the attention itself, past our layer, if this is true.
+        # If this is true, nn.TransformerEncoderLayer in evaluation mode computes the attention without our layer.
         layer._qkv_same_embed_dim = False
 
 
 def _taps(layer: nn.Module) -> dict[str, LinearTap]:
-    """The taps by name that see each parameter of the layer; none for a layer that is not rewritten."""
+    """Return the taps by name, one for each use of a parameter; none for a layer that is not rewritten."""
     if type(layer) not in _REWRITTEN:
         return {}
     taps: dict[str, LinearTap] = {}
@@ -81,10 +81,10 @@ def _taps(layer: nn.Module) -> dict[str, LinearTap]:
     return taps if seen == {name for name, _ in layer.named_parameters(recurse=False)} else {}
 
 
-def dropout_problem(name: str, layer: nn.Module) -> str | None:
-    """What is wrong with a layer that drops something, and the fix; None when it drops nothing."""
+def dropout_problem(name: str, layer: nn.Module) -> tuple[str, str] | None:
+    """Return the code and message for a layer with dropout above 0; None for any other."""
     if isinstance(layer, nn.RNNBase):
-        # Between the layers of a stack: a single layer has no such place, whatever it was told.
+        # Dropout acts between the layers of a stack, so a single layer has none.
         option, probability = "dropout", layer.dropout if layer.num_layers > 1 else 0.0
     elif isinstance(layer, nn.MultiheadAttention):
         option, probability = "dropout", layer.dropout
@@ -94,9 +94,10 @@ def dropout_problem(name: str, layer: nn.Module) -> str | None:
         return None
     if probability == 0:
         return None
-    # A layer of torch's own (a TransformerEncoderLayer) hands its `dropout` to the nn.Dropout inside it.
-    fix = "set dropout=0" if option == "dropout" else "leave it out, or set dropout=0 in the layer that holds it"
+    # A layer such as TransformerEncoderLayer passes its `dropout` to the nn.Dropout inside it.
+    fix = "Set dropout=0" if option == "dropout" else "Remove it, or set dropout=0 in the layer that contains it"
     return (
-        f"layer {name!r} is {type(layer).__name__} with {option}={probability}, which draws from a generator that no "
-        f"checkpoint holds: {fix}"
+        "layer-draws-random",
+        f"Layer {name!r} is {type(layer).__name__} with {option}={probability}, which draws from a generator that no "
+        f"checkpoint holds. {fix}.",
     )

@@ -1,4 +1,4 @@
-"""Multi-head attention through taps; the samples come first at every tap."""
+"""Multi-head attention through taps; the samples are the first axis at every tap."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _Three = tuple[Tensor, Tensor, Tensor]
 
 
 def attention_taps(layer: nn.MultiheadAttention) -> dict[str, LinearTap]:
-    """Taps for the projections into the heads; the one out of them is an nn.Linear already.
+    """Return the taps for the projections into the heads; the one out of them is an nn.Linear already.
 
-    Where query, key and value have weights of their own, they still share one bias vector. Such a bias, and those
-    that stand for one more key and value, are seen as a weight of one column that meets the input 1.
+    Query, key and value with separate weights still share one bias vector. Such a bias, and the learned extra key and
+    value, are treated as a weight of one column with the input 1.
     """
     bias_name = None if layer.in_proj_bias is None else "in_proj_bias"
     taps = {}
@@ -56,10 +56,10 @@ class UnrolledMultiheadAttention(nn.MultiheadAttention):
         average_attn_weights: bool = True,  # noqa: FBT001, FBT002
         is_causal: bool = False,  # noqa: FBT001, FBT002
     ) -> tuple[Tensor, Tensor | None]:
-        """(output, attention weights or None), in torch's shapes and with torch's meaning of the arguments."""
+        """Return (output, attention weights or None); shapes and arguments are those of torch."""
         if is_causal and attn_mask is None:
-            raise ValueError("is_causal only says that attn_mask is causal; attn_mask is None: give the mask as well")
-        # By identity, so that what was one tensor stays one and is projected once.
+            raise GateError("attention-mask-missing", "is_causal only describes attn_mask, which is None. Pass it too.")
+        # By identity, so that one tensor stays one and is projected once.
         batch_first = {id(x): x if self.batch_first else x.transpose(0, 1) for x in (query, key, value)}
         inputs = batch_first[id(query)], batch_first[id(key)], batch_first[id(value)]
         _check_batch(*inputs)
@@ -78,9 +78,9 @@ class UnrolledMultiheadAttention(nn.MultiheadAttention):
         return output if self.batch_first else output.transpose(0, 1), weights
 
     def _projected(self, inputs: _Three) -> _Three:
-        """Queries, keys and values, each of shape (B, length, embed_dim)."""
+        """Return queries, keys and values, each of shape (B, length, embed_dim)."""
         if self.in_proj_weight is not None:
-            # Every distinct input meets the whole packed weight. What is not used of it gets the gradient zero: exact.
+            # Every distinct input is multiplied by the whole packed weight; the unused parts get the gradient 0.
             packed: dict[int, tuple[Tensor, ...]] = {}
             for x in inputs:
                 if id(x) not in packed:
@@ -96,7 +96,7 @@ class UnrolledMultiheadAttention(nn.MultiheadAttention):
         return query + shifts[0], key + shifts[1], value + shifts[2]
 
     def _with_extra_keys(self, query: Tensor, key: Tensor, value: Tensor) -> _Three:
-        """The same, with the learned key and value behind the others, and then with zeros behind them."""
+        """Append the learned key and value, and then zeros."""
         if self.bias_k is not None and self.bias_v is not None:
             key = torch.cat([key, self.tap_bias_k(_ones(query), self.bias_k.view(-1, 1))], dim=1)
             value = torch.cat([value, self.tap_bias_v(_ones(query), self.bias_v.view(-1, 1))], dim=1)
@@ -105,11 +105,11 @@ class UnrolledMultiheadAttention(nn.MultiheadAttention):
         return query, key, value
 
     def _by_head(self, x: Tensor) -> Tensor:
-        """Shape (B, length, embed_dim) as (B, heads, length, head_dim)."""
+        """Return shape (B, length, embed_dim) as (B, heads, length, head_dim)."""
         return x.view(*x.shape[:2], self.num_heads, self.head_dim).transpose(1, 2)
 
     def _mask(self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor) -> Tensor | None:
-        """What is added to the scores: it broadcasts to (B, heads, queries, keys); None where nothing is."""
+        """Return the mask to add to the scores, which broadcasts to (B, heads, queries, keys); None for no mask."""
         masks = []
         if attn_mask is not None:
             if attn_mask.dim() == 3:
@@ -124,12 +124,12 @@ class UnrolledMultiheadAttention(nn.MultiheadAttention):
 
 
 def _ones(like: Tensor) -> Tensor:
-    """What a bias meets that is seen as a weight: 1 for each sample, shape (B, 1, 1)."""
+    """Return the input of a bias that is treated as a weight: 1 for each sample, shape (B, 1, 1)."""
     return like.new_ones((len(like), 1, 1))
 
 
 def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """A Boolean mask as numbers to add: −∞ where it is true."""
+    """Return a Boolean mask as numbers to add: −∞ where it is true."""
     if mask.dtype != torch.bool:
         return mask
     return torch.zeros_like(mask, dtype=dtype).masked_fill(mask, float("-inf"))
@@ -141,7 +141,7 @@ def _attention_weights(query: Tensor, key: Tensor, mask: Tensor | None) -> Tenso
 
 
 def _check_batch(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Refuses what has no axis of samples where the taps expect it."""
+    """Refuse inputs without an axis of samples where the taps expect it."""
     shapes = [tuple(x.shape) if not x.is_nested else "nested" for x in (query, key, value)]
     if any(len(shape) != 3 or shape == "nested" for shape in shapes):
         problem = "three axes"
@@ -150,6 +150,7 @@ def _check_batch(query: Tensor, key: Tensor, value: Tensor) -> None:
     else:
         return
     raise GateError(
-        f"query, key and value of attention must have {problem}, or the clip could not tell the samples apart; got "
-        f"shapes {', '.join(map(str, shapes))} (batch, length, features): give every sample its own row of each"
+        "samples-axis-missing",
+        f"Query, key and value of attention must have {problem}, or the samples cannot be clipped one by one (got "
+        f"shapes {', '.join(map(str, shapes))} for (batch, length, features)). Give every sample its own row of each.",
     )

@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN, one time step after another, through taps; the samples come first at every tap."""
+"""LSTM, GRU and RNN, step by step through taps; the samples are the first axis at every tap."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from trainables.errors import GateError
 __all__ = ["UnrolledGRU", "UnrolledLSTM", "UnrolledRNN", "recurrent_taps"]
 
 _Products = Mapping[str, Callable[[Tensor], Tensor]]
-"""By kind: the product with the weight of one layer and direction, through its tap."""
+"""Kind → the product with the weight of one layer and direction, through its tap."""
 
 _State = tuple[Tensor, ...]
-"""What a layer carries from step to step, each of shape (B, ·): the hidden state and, in an LSTM, the cell."""
+"""State between steps, each of shape (B, ·): the hidden state and, in an LSTM, the cell."""
 
 
 def recurrent_taps(layer: nn.RNNBase) -> dict[str, LinearTap]:
-    """For each layer and direction a tap for the input, one for the hidden state, one for an LSTM's projection."""
+    """Return taps for input, hidden state and an LSTM's projection, for each layer and direction."""
     taps = {}
     for place in _places(layer):
         for kind in _kinds(layer):
@@ -34,7 +34,7 @@ class UnrolledLSTM(nn.LSTM):
     """nn.LSTM with the taps of `recurrent_taps`."""
 
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> Any:  # type: ignore[override]  # noqa: ANN401 - as torch's
-        """(output, (h_n, c_n)), in torch's shapes."""
+        """Return (output, (h_n, c_n)), in torch's shapes."""
         _check_batch(self, input)
         hidden, cell = self.get_expected_hidden_size(input, None), self.get_expected_cell_size(input, None)
         if hx is None:
@@ -56,7 +56,7 @@ class UnrolledGRU(nn.GRU):
     """nn.GRU with the taps of `recurrent_taps`."""
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Any:  # type: ignore[override]  # noqa: ANN401 - as torch's
-        """(output, h_n), in torch's shapes."""
+        """Return (output, h_n), in torch's shapes."""
         return _forward_of_one_state(self, input, hx, self._step)
 
     def _step(self, products: _Products, gates: Tensor, state: _State) -> _State:
@@ -72,7 +72,7 @@ class UnrolledRNN(nn.RNN):
     """nn.RNN with the taps of `recurrent_taps`."""
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Any:  # type: ignore[override]  # noqa: ANN401 - as torch's
-        """(output, h_n), in torch's shapes."""
+        """Return (output, h_n), in torch's shapes."""
         return _forward_of_one_state(self, input, hx, self._step)
 
     def _step(self, products: _Products, gates: Tensor, state: _State) -> _State:
@@ -94,13 +94,13 @@ def _forward_of_one_state(layer: nn.RNNBase, inputs: Tensor, hx: Tensor | None, 
 
 
 def _unroll(layer: nn.RNNBase, inputs: Tensor, states: _State, step: _Step) -> tuple[Tensor, _State]:
-    """Runs every layer in every direction over the whole sequence.
+    """Run every layer in every direction over the whole sequence.
 
     Args:
-        layer: whose taps and parameters are used.
+        layer: with the taps and parameters.
         inputs: shape (B, T, in), or (T, B, in) when the layer is not batch_first.
         states: before the first step, each of shape (layers · directions, B, ·).
-        step: the layer's own step.
+        step: of the kind of the layer.
 
     Returns:
         The outputs of the last layer, as `inputs`, and the states after the last step, as `states`.
@@ -123,7 +123,7 @@ def _one_direction(
 ) -> tuple[Tensor, _State]:
     products = {kind: _product(layer, kind, place) for kind in _kinds(layer)}
     order = -1 if place.endswith("_reverse") else 1
-    # unbind and not an index per step: the gradient of T indices would be T tensors of the whole sequence.
+    # unbind instead of an index per step: the gradient of T indices would be T tensors of the whole sequence.
     gates = products["ih"](sequence).unbind(1)
     outputs = []
     for gate in gates[::order]:
@@ -133,7 +133,7 @@ def _one_direction(
 
 
 def _places(layer: nn.RNNBase) -> Iterator[str]:
-    """The endings of torch's parameter names, in the order in which torch numbers the states."""
+    """Yield the suffixes of torch's parameter names, in torch's order of the states."""
     for number in range(layer.num_layers):
         yield f"_l{number}"
         if layer.bidirectional:
@@ -141,7 +141,7 @@ def _places(layer: nn.RNNBase) -> Iterator[str]:
 
 
 def _kinds(layer: nn.RNNBase) -> tuple[str, ...]:
-    """What torch's parameter names tell apart: the product with the input, the hidden state, an LSTM's projection."""
+    """Return the kinds in torch's parameter names: products with input, hidden state and an LSTM's projection."""
     return ("ih", "hh", "hr") if layer.proj_size > 0 else ("ih", "hh")
 
 
@@ -152,12 +152,13 @@ def _product(layer: nn.RNNBase, kind: str, place: str) -> Callable[[Tensor], Ten
 
 
 def _check_batch(layer: nn.RNNBase, inputs: object) -> None:
-    """Refuses what has no axis of samples where the taps expect it."""
+    """Refuse inputs without an axis of samples where the taps expect it."""
     if isinstance(inputs, Tensor) and inputs.dim() == 3:
         return
     what = f"shape {tuple(inputs.shape)}" if isinstance(inputs, Tensor) else type(inputs).__name__
     axes = "(batch, time, features)" if layer.batch_first else "(time, batch, features)"
     raise GateError(
-        f"a recurrent layer takes one tensor of shape {axes}, or the clip could not tell the samples apart; got "
-        f"{what}: pad the sequences, and give a single one a batch axis of length 1"
+        "samples-axis-missing",
+        f"A recurrent layer takes one tensor of shape {axes}, or samples cannot be clipped one by one (got {what}). "
+        "Pad the sequences, and give a single one a batch axis of length 1.",
     )

@@ -1,4 +1,4 @@
-"""The update: SGD with momentum or Adam on the noised direction, with decoupled weight decay where it is asked for."""
+"""Update: SGD with momentum or Adam on the noised direction, with optional decoupled weight decay."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ __all__ = ["Adam", "Sgd", "Update", "decoupled_decay"]
 
 
 class Update(Protocol):
-    """An optimizer over one flat vector."""
+    """Optimizer over one flat vector."""
 
     def direction(self, gradient: Tensor) -> Tensor:
-        """What is subtracted from θ, before the learning rate; shape (d,)."""
+        """Return the direction that is subtracted from θ, before the learning rate; shape (d,)."""
         ...
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Its memory."""
+        """Return its state."""
         ...
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Takes a stored memory back."""
+        """Restore a stored state."""
         ...
 
 
 class Sgd:
-    """v ← m·v + g̃, and v is the direction (torch.optim.SGD's momentum, without dampening)."""
+    """SGD with momentum, v ← m·v + g̃, where v is the direction (as torch.optim.SGD, without dampening)."""
 
     def __init__(self, like: Tensor, *, momentum: float = 0.0) -> None:
         self._momentum = momentum
         self._velocity = torch.zeros_like(like) if momentum else None
 
     def direction(self, gradient: Tensor) -> Tensor:
-        """The velocity after this gradient."""
+        """Return the velocity after this gradient."""
         if self._velocity is None:
             return gradient
         self._velocity = torch.add(gradient, self._velocity, alpha=self._momentum)
         return self._velocity
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The velocity; nothing without momentum."""
+        """Return the velocity; nothing without momentum."""
         return {} if self._velocity is None else {"velocity": self._velocity}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Takes a stored velocity back."""
+        """Restore a stored velocity."""
         if self._velocity is not None:
             self._velocity = state["velocity"].to(self._velocity)
 
 
 class Adam:
-    """Kingma & Ba 2015, with the constants of torch.optim.Adam."""
+    """Adam (Kingma & Ba 2015), with the constants of torch.optim.Adam."""
 
     MEAN_DECAY = 0.9
     SQUARE_DECAY = 0.999
@@ -64,7 +64,7 @@ class Adam:
         self._count = 0
 
     def direction(self, gradient: Tensor) -> Tensor:
-        """The bias-corrected mean over the root of the bias-corrected mean square."""
+        """Return the bias-corrected mean over the root of the bias-corrected mean square."""
         self._count += 1
         self._mean = self.MEAN_DECAY * self._mean + (1 - self.MEAN_DECAY) * gradient
         self._square = self.SQUARE_DECAY * self._square + (1 - self.SQUARE_DECAY) * gradient**2
@@ -73,18 +73,18 @@ class Adam:
         return mean / (square.sqrt() + self.FLOOR)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Both moments and the count of steps."""
+        """Return both moments and the number of steps."""
         return {"mean": self._mean, "square": self._square, "count": torch.tensor(self._count)}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Takes stored moments back."""
+        """Restore stored moments."""
         self._mean = state["mean"].to(self._mean)
         self._square = state["square"].to(self._square)
         self._count = int(state["count"])
 
 
 def decoupled_decay(theta: Tensor, direction: Tensor, *, learning_rate: float, weight_decay: float) -> Tensor:
-    """θ ← (1 - ηλ)·θ - η·direction; λ = 0 is the plain update.
+    """Return (1 - ηλ)·θ - η·direction, which is the plain update for λ = 0.
 
     Args:
         theta: θ, shape (d,).

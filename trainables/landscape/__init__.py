@@ -1,7 +1,7 @@
-"""How flat the loss is around a model: its (C_ε, A)-sharpness, and slices along random directions. PUBLIC records only.
+"""Loss landscape around a model: (C_ε, A)-sharpness, and slices along random directions. PUBLIC records only.
 
 Formal guarantee: none. What is computed here is an exact function of the records that are given, and no noise covers
-it. A private training record must never get here; `tuner.runner.landscape` is the door that sees to it.
+it. A private training record must never get here; `tuner.runner.landscape` ensures that.
 """
 
 from __future__ import annotations

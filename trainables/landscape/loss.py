@@ -1,4 +1,4 @@
-"""The mean loss over PUBLIC records as a function of the parameter vector, in double precision, with its gradient."""
+"""Mean loss over PUBLIC records as a function of the parameter vector, in double precision, with its gradient."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from trainables.engine.layout import Layout
-from trainables.errors import DatasetError, HyperparameterError, TrainableError
+from trainables.errors import DatasetError, TrainableError
 
-__all__ = ["PublicLoss", "Score", "check_at_least"]
+__all__ = ["PublicLoss", "Score"]
 
 
 @dataclass(frozen=True)
 class Score:
-    """How the model does on the records with some parameters.
+    """Scores on the records at one parameter vector.
 
     Attributes:
         loss: mean cross-entropy.
-        accuracy: part of the records whose largest logit is the right one, in [0, 1]; NaN when the loss is.
+        accuracy: fraction of the records whose largest logit is right; NaN when the loss is.
     """
 
     loss: float
@@ -32,16 +32,16 @@ class Score:
 
 
 class PublicLoss:
-    """L(θ), the mean cross-entropy over records, and its gradient. No noise is added: the records must be PUBLIC.
+    """Mean cross-entropy L(θ) over records, and its gradient. No noise is added: the records must be PUBLIC.
 
-    The model is copied, set to double precision and left alone. Sums over records are taken chunk by chunk in double
-    precision, so that the size of a chunk changes nothing but rounding.
+    A copy of the model in double precision is used. Records are summed chunk by chunk in double precision, so the size
+    of a chunk changes only rounding.
 
     Args:
-        module: the model, on the device where it is to be computed.
+        module: the model, on the device of the computation.
         inputs: records, shape (n, *shape).
         targets: their labels, shape (n,).
-        chunk: records that are put through the model at once.
+        chunk: records per forward pass.
 
     Raises:
         DatasetError: there is no record.
@@ -51,16 +51,17 @@ class PublicLoss:
     def __init__(self, module: nn.Module, inputs: Tensor, targets: Tensor, *, chunk: int = 2048) -> None:
         if not (len(inputs) == len(targets) and len(inputs) > 0):
             raise DatasetError(
-                f"a loss needs at least one record and a label for each, got {len(inputs)} records and "
-                f"{len(targets)} labels"
+                "records-empty",
+                f"The loss needs at least one record and a label for each (got {len(inputs)} records and "
+                f"{len(targets)} labels).",
             )
         self._module = copy.deepcopy(module).double().eval()
         self.layout = Layout.of(self._module)
         self.theta = self.layout.flatten(self._module)
         if not bool(self.theta.isfinite().all()):
-            raise TrainableError("the parameters of a model must be finite to be looked around, got one that is not")
+            raise TrainableError("parameters-not-finite", "The model has a parameter that is not finite.")
         device = self.theta.device
-        # The numbers of words are whole, and stay so.
+        # Word numbers stay integers.
         self._inputs = (inputs.double() if inputs.is_floating_point() else inputs).to(device)
         self._targets = targets.to(device)
         self._chunk = chunk
@@ -70,7 +71,7 @@ class PublicLoss:
         return len(self._targets)
 
     def score(self, theta: Tensor) -> Score:
-        """Loss and accuracy at `theta`, shape (d,)."""
+        """Return loss and accuracy at `theta`, shape (d,)."""
         loss, correct = 0.0, 0
         with torch.no_grad():
             for logits, targets in self._logits(theta):
@@ -80,11 +81,11 @@ class PublicLoss:
         return Score(loss=mean, accuracy=nan if isnan(mean) else correct / len(self))
 
     def loss(self, theta: Tensor) -> float:
-        """L at `theta`, shape (d,)."""
+        """Return L at `theta`, shape (d,)."""
         return self.score(theta).loss
 
     def gradient(self, theta: Tensor) -> Tensor:
-        """The gradient of L at `theta`, shape (d,)."""
+        """Return the gradient of L at `theta`, shape (d,)."""
         point = theta.detach().requires_grad_()
         total = torch.zeros_like(theta)
         for logits, targets in self._logits(point):
@@ -97,13 +98,3 @@ class PublicLoss:
         chunks = (torch.split(each, self._chunk) for each in (self._inputs, self._targets))
         for inputs, targets in zip(*chunks, strict=True):
             yield functional_call(self._module, views, (inputs,)), targets
-
-
-def check_at_least(name: str, value: int, least: int) -> None:
-    """Refuse a count that is too small, or NaN.
-
-    Raises:
-        HyperparameterError: it is.
-    """
-    if not value >= least:
-        raise HyperparameterError(f"{name} must be at least {least}; got {value!r}")

@@ -1,33 +1,35 @@
-"""(C_ε, A)-sharpness: how far the loss over PUBLIC records rises within a small box around the parameters."""
+"""(C_ε, A)-sharpness: the rise of the loss over PUBLIC records within a small box around the parameters."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import isfinite
 
 import torch
 from torch import Tensor, nn
 
-from trainables.errors import HyperparameterError, TrainableError
-from trainables.landscape.loss import PublicLoss, check_at_least
+from search_spaces import Limits
+from trainables.checks import refuse_illegal
+from trainables.errors import TrainableError
+from trainables.landscape.loss import PublicLoss
 
 __all__ = ["Sharpness", "check_box", "sharpness"]
 
-_HALVINGS = 12  # of a step that does not raise the loss; 1/4096 of the box is as good as no step
-_SUFFICIENT = 1e-4  # part of the rise that the gradient promises, below which a step is halved (Armijo)
+_HALVINGS = 12  # of a step that does not raise the loss; 1/4096 of the box is no step
+_SUFFICIENT = 1e-4  # part of the rise that the gradient predicts, below which a step is halved (Armijo)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sharpness:
-    """What was found in the box around θ.
+    """Result of the search in the box around θ.
 
     Attributes:
         value: (highest − loss) / (1 + loss) · 100, a LOWER bound of the sharpness, as `highest` is of the maximum.
         loss: L(θ).
-        highest: the largest loss that was met in the box.
-        by_start: the sharpness that each start alone gives, θ first; how far they differ tells how hard the search was.
+        highest: the largest loss that was found in the box.
+        by_start: the sharpness from each start alone, θ first; large differences show a hard search.
         radius: ε_s of the box.
-        iterations: gradient steps allowed to a start.
+        iterations: gradient steps of each start.
         seed: public, of the random starts.
     """
 
@@ -51,7 +53,7 @@ def sharpness(
     seed: int = 0,
     chunk: int = 2048,
 ) -> Sharpness:
-    """(C_ε, A)-sharpness with A = I (Keskar et al. 2017; DPLIS, definition 5), of the mean cross-entropy.
+    """Return the (C_ε, A)-sharpness with A = I (Keskar et al. 2017; DPLIS, definition 5), of the mean cross-entropy.
 
     100 · (max L(θ+z) − L(θ)) / (1 + L(θ)) over the box |z_i| ≤ ε_s (|θ_i| + 1). The maximum over a box in so many
     dimensions cannot be computed. It is searched by conditional gradient ascent (Frank-Wolfe): towards the corner of
@@ -59,17 +61,17 @@ def sharpness(
     sharpness and is never negative. It is the same in every run.
 
     Args:
-        module: the model; it is left as it is.
+        module: the model; it is not changed.
         inputs: PUBLIC records, shape (n, *shape).
         targets: their labels, shape (n,).
         radius: ε_s; 0 is the single point θ.
         iterations: gradient steps of one start.
-        restarts: starts at random corners of the box, besides the one at θ, where the gradient may vanish.
+        restarts: starts at random corners of the box, in addition to θ, where the gradient may vanish.
         seed: public, of those corners.
-        chunk: records that are put through the model at once; it bounds the memory.
+        chunk: records per forward pass; it bounds the memory.
 
     Raises:
-        HyperparameterError: a number is out of its range.
+        HyperparameterError: a number is illegal.
         DatasetError: there is no record.
         TrainableError: a parameter, or the loss, is not finite.
     """
@@ -79,7 +81,7 @@ def sharpness(
     reach = radius * (theta.abs() + 1)
     base = loss.loss(theta)
     if not isfinite(base):
-        raise TrainableError(f"the loss must be finite at the model itself to be looked around, got {base}")
+        raise TrainableError("parameters-not-finite", f"The loss at the model itself is not finite (got {base}).")
     generator = torch.Generator().manual_seed(seed)
     tops = []
     for start in range(1 + restarts):
@@ -102,15 +104,14 @@ def sharpness(
 
 
 def check_box(radius: float, *, iterations: int, restarts: int) -> None:
-    """Refuse what `sharpness` cannot search.
+    """Refuse settings that `sharpness` cannot use.
 
     Raises:
-        HyperparameterError: a number is out of its range.
+        HyperparameterError: a number is illegal.
     """
-    if not 0 <= radius < inf:
-        raise HyperparameterError(f"radius must be finite and at least 0; got {radius!r}")
-    check_at_least("iterations", iterations, 1)
-    check_at_least("restarts", restarts, 0)
+    refuse_illegal("radius", radius, Limits())
+    refuse_illegal("iterations", iterations, Limits(low=1, integer=True))
+    refuse_illegal("restarts", restarts, Limits(integer=True))
 
 
 def _random_signs(like: Tensor, generator: torch.Generator) -> Tensor:
@@ -118,11 +119,11 @@ def _random_signs(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _climb(loss: PublicLoss, theta: Tensor, start: Tensor, reach: Tensor, *, iterations: int) -> float:
-    """The largest loss met on the way up from θ + start, never leaving the box."""
+    """Return the largest loss found while climbing from θ + start within the box."""
     z, height = start, loss.loss(theta + start)
     for _ in range(iterations):
         gradient = loss.gradient(theta + z)
-        # Where the loss is flat in a coordinate, no corner is better than where we are.
+        # Where the loss is flat in a coordinate, stay.
         towards = torch.where(gradient == 0, z, gradient.sign() * reach) - z
         promised = float(gradient @ towards)
         if not promised > 0:
@@ -133,7 +134,7 @@ def _climb(loss: PublicLoss, theta: Tensor, start: Tensor, reach: Tensor, *, ite
                 break
         else:
             break
-        if not there > height:  # less than the last digit
+        if not there > height:  # the rise is below the last digit
             break
         z, height = z + step * towards, there
     return height

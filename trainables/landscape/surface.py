@@ -1,26 +1,27 @@
-"""Slices through the loss over PUBLIC records, along random directions with the norm of the model's own filters."""
+"""Slices through the loss over PUBLIC records, along random directions with the norms of the model's filters."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 
 import torch
 from torch import Tensor, nn
 
+from search_spaces import Limits
+from trainables.checks import refuse_illegal
 from trainables.engine.layout import Layout, flat
 from trainables.errors import HyperparameterError
-from trainables.landscape.loss import PublicLoss, check_at_least
+from trainables.landscape.loss import PublicLoss
 
 __all__ = ["LossSurface", "check_grid", "filter_normalised", "loss_surface"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LossSurface:
-    """The loss on a grid around θ.
+    """Loss on a grid around θ.
 
     Attributes:
-        coordinates: α of the grid points, rising, shape (points,); the middle one is 0 and stands for θ.
+        coordinates: α of the grid points, rising, shape (points,); the middle one is 0, which is θ.
         losses: L(θ + Σ_k α_k d_k), shape (points,) for one direction, (points, points) for two, the first one first.
         accuracies: accuracy at the same points.
         seed: public, of the directions.
@@ -43,20 +44,20 @@ def loss_surface(
     seed: int = 0,
     chunk: int = 2048,
 ) -> LossSurface:
-    """Loss and accuracy along one or two filter-normalised random directions (Li et al. 2018; DPLIS, section 5.4).
+    """Return loss and accuracy along one or two filter-normalised random directions (Li et al. 2018; DPLIS, 5.4).
 
     Args:
-        module: the model; it is left as it is.
+        module: the model; it is not changed.
         inputs: PUBLIC records, shape (n, *shape).
         targets: their labels, shape (n,).
         extent: the grid spans α in [−extent, extent]; 0.8 is that of the DPLIS paper.
         points: grid points along one direction; an odd number, so that θ is one of them.
         dimensions: 1 for a line, 2 for a plane.
-        seed: public; models of the same shape are cut along the same Gaussians, each scaled to its own filters.
-        chunk: records that are put through the model at once.
+        seed: public; models of the same shape get the same Gaussians, each scaled to its own filters.
+        chunk: records per forward pass.
 
     Raises:
-        HyperparameterError: a number is out of its range, or the model has no weight with filters.
+        HyperparameterError: a number is illegal, or the model has no weight with filters.
         DatasetError: there is no record.
     """
     check_grid(extent, points=points, dimensions=dimensions)
@@ -68,7 +69,9 @@ def loss_surface(
     ]
     if not all(bool(direction.any()) for direction in directions):
         raise HyperparameterError(
-            "a slice needs a weight of two dimensions or more that is not zero everywhere; this model has none"
+            "filters-missing",
+            "The model has no weight with two or more dimensions that is not zero everywhere, so no direction can be "
+            "scaled to its filters.",
         )
     half = points // 2
     coordinates = torch.arange(-half, half + 1, dtype=torch.float64) * (extent / half)  # 0 is exactly 0
@@ -86,26 +89,26 @@ def loss_surface(
 
 
 def check_grid(extent: float, *, points: int, dimensions: int) -> None:
-    """Refuse a grid that `loss_surface` cannot cut.
+    """Refuse settings that `loss_surface` cannot use.
 
     Raises:
-        HyperparameterError: a number is out of its range.
+        HyperparameterError: a number is illegal.
     """
-    if not 0 < extent < inf:
-        raise HyperparameterError(f"extent must be finite and greater than 0; got {extent!r}")
-    check_at_least("points", points, 3)
+    refuse_illegal("extent", extent, Limits(low_open=True))
+    refuse_illegal("points", points, Limits(low=3, integer=True))
+    refuse_illegal("dimensions", dimensions, Limits(low=1, high=2, integer=True))
     if points % 2 == 0:
-        raise HyperparameterError(f"points must be odd, so that the model itself is one of them; got {points}")
-    if dimensions not in (1, 2):
-        raise HyperparameterError(f"dimensions must be 1 or 2; got {dimensions!r}")
+        raise HyperparameterError(
+            "value-illegal", f"`points` must be odd, so that the model itself is one of them (got {points})."
+        )
 
 
 def filter_normalised(direction: Tensor, theta: Tensor, layout: Layout) -> Tensor:
-    """The direction with every filter scaled to the norm of the model's own: d_f ‖θ_f‖ / ‖d_f‖.
+    """Return the direction with every filter scaled to the norm of the model's own: d_f ‖θ_f‖ / ‖d_f‖.
 
     A filter is one output's weights: a row of a linear layer, a channel of a convolution. Biases and the weights of
-    normalisation layers have none; as in the plots of Li et al. they are not moved. The DPLIS paper prints the factor
-    upside down and means this one: "the same norm as the corresponding filter".
+    normalisation layers have none and do not move, as in the plots of Li et al. The DPLIS paper prints the inverse
+    factor but means this one: "the same norm as the corresponding filter".
 
     Args:
         direction: shape (d,).

@@ -1,15 +1,28 @@
-"""DP-SGD (Abadi et al. 2016): no stage is changed, save for the augmentation that every method may have."""
+"""DP-SGD (Abadi et al. 2016): no stage is changed."""
 
 from __future__ import annotations
 
-from trainables.engine.augmentation import random_views
-from trainables.engine.layout import Layout
-from trainables.engine.step import Stages
-from trainables.hyperparameters import DPSGD
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainables.hyperparameters import Hyperparameters, Method
+
+if TYPE_CHECKING:
+    from trainables.engine.layout import Layout
+    from trainables.engine.step import Stages
+
+__all__ = ["DPSGD", "METHOD"]
 
 
-def stages(hyperparameters: DPSGD, _layout: Layout) -> Stages:
-    """The defaults."""
-    return Stages(
-        augmentation=random_views(hyperparameters.augmentation, copies=hyperparameters.augmentation_multiplicity)
-    )
+@dataclass(frozen=True, kw_only=True)
+class DPSGD(Hyperparameters):
+    """Hyper-parameters of DP-SGD."""
+
+
+def _changes(_hyperparameters: DPSGD, _layout: Layout) -> Stages:
+    from trainables.engine.step import Stages
+
+    return Stages()
+
+
+METHOD = Method(DPSGD, _changes)

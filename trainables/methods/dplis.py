@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from trainables.engine.augmentation import random_views
-from trainables.engine.layout import Layout
-from trainables.engine.objective import Objective, Plain, Smoothed
-from trainables.engine.step import Stages
-from trainables.hyperparameters import DPLIS
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainables.hyperparameters import Hyperparameters, Method
 from trainables.promotion import Promotion
 
+if TYPE_CHECKING:
+    from trainables.engine.layout import Layout
+    from trainables.engine.objective import Objective
+    from trainables.engine.step import Stages
 
-def stages(hyperparameters: DPLIS, _layout: Layout) -> Stages:
-    """DP-SGD on the smoothed loss."""
-    (_, first), *later = objectives(hyperparameters)
-    return Stages(
-        objective=first,
-        later=tuple(later),
-        augmentation=random_views(hyperparameters.augmentation, copies=hyperparameters.augmentation_multiplicity),
-    )
+__all__ = ["DPLIS", "METHOD", "objectives"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DPLIS(Hyperparameters):
+    """Hyper-parameters of DPLIS: the loss is smoothed over K weight perturbations of strength R.
+
+    Attributes:
+        smoothing_radius: R; 0 is no perturbation.
+        smoothing_samples: K: one number, or levels that are reached at given steps.
+        smoothing_reduction: 'mean' is the paper's equation 6; 'sum' is the authors' code, which never divides by K.
+    """
+
+    smoothing_radius: float = 10.0
+    smoothing_samples: int | Promotion = 10
+    smoothing_reduction: str = "mean"
 
 
 def objectives(hyperparameters: DPLIS) -> tuple[tuple[int, Objective], ...]:
-    """The smoothed loss of each K, with the step from which it holds; one from step 0 on where K does not rise."""
+    """Return the smoothed loss of each K with its first step; only one, from step 0 on, where K is one number."""
     samples = hyperparameters.smoothing_samples
     if not isinstance(samples, Promotion):
         return ((0, _objective(hyperparameters, samples)),)
@@ -32,7 +43,9 @@ def objectives(hyperparameters: DPLIS) -> tuple[tuple[int, Objective], ...]:
 
 
 def _objective(hyperparameters: DPLIS, samples: int) -> Objective:
-    """The smoothed loss; R = 0 with the mean (or with K = 1) is the plain one, at the cost of one pass and not of K."""
+    """Return the smoothed loss. R = 0 with the mean (or K = 1) is the plain loss, which takes one pass and not K."""
+    from trainables.engine.objective import Plain, Smoothed
+
     mean = hyperparameters.smoothing_reduction == "mean" or samples == 1
     if hyperparameters.smoothing_radius == 0 and mean:
         return Plain()
@@ -41,3 +54,13 @@ def _objective(hyperparameters: DPLIS, samples: int) -> Objective:
         samples=samples,
         reduction=hyperparameters.smoothing_reduction,
     )
+
+
+def _changes(hyperparameters: DPLIS, _layout: Layout) -> Stages:
+    from trainables.engine.step import Stages
+
+    (_, first), *later = objectives(hyperparameters)
+    return Stages(objective=first, later=tuple(later))
+
+
+METHOD = Method(DPLIS, _changes)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 import tuner
-from search_spaces.domains import show
+from search_spaces.domains import as_yaml
 from tuner.errors import ExperimentError, InputError, Problem
 from tuner.experiment import yamlfile
 from tuner.experiment.gates import GATES, Draft
@@ -178,7 +178,7 @@ def _gate(document: Document, draft: Draft, malformed: set[yamlfile.Path]) -> li
             continue
         for finding in gate.check(draft):
             path = finding.path
-            value = finding.value or document.spelled(path) or show(_value(draft.experiment, path))
+            value = finding.value or document.spelled(path) or as_yaml(_value(draft.experiment, path))
             found.append(_problem(document, finding.code, path, finding.rule, value, finding.fix))
     return found
 

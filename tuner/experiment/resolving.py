@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import MISSING, fields
 
-from search_spaces import Categorical, Domain, Fixed, Scalar, SearchSpace, parameters_of
+from search_spaces import Categorical, Domain, Fixed, Scalar, SearchSpace, method_parameters
 from search_spaces.schedules import kind_of
 from trainables.engine.schedules import SCHEDULE_KEYS, ScheduleSettings
-from trainables.hyperparameters import HYPERPARAMETERS
+from trainables.methods import METHODS
 
 __all__ = ["hyperparameter_defaults", "with_defaults"]
 
@@ -38,10 +38,12 @@ def hyperparameter_defaults(method: str) -> dict[str, Scalar]:
         KeyError: there is no such method.
     """
     settings = ScheduleSettings()
-    values = {each.name: each.default for each in fields(HYPERPARAMETERS[method]) if each.default is not MISSING}
+    values = {
+        each.name: each.default for each in fields(METHODS[method].hyperparameters) if each.default is not MISSING
+    }
     values["schedule"] = settings.kind
     values |= {key: getattr(settings, name) for key, (_, name) in SCHEDULE_KEYS.items()}
-    return {name: values[name] for name, parameter in parameters_of(method).items() if not parameter.priced}
+    return {name: values[name] for name, parameter in method_parameters(method).items() if not parameter.priced}
 
 
 def _options(domain: Domain) -> tuple[Scalar, ...]:

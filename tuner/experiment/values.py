@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from search_spaces import PARAMETERS, DomainError, parse_declared
-from search_spaces.domains import is_number, show
+from search_spaces.domains import as_yaml, is_number
 
 __all__ = [
     "NOISES",
@@ -48,7 +48,7 @@ def one_value(name: str) -> BeforeValidator:
     def check(value: object) -> object:
         if isinstance(value, Mapping | list):
             rule = "must be one value: domains to search are in search.space"
-            raise broken("domain-outside-space", rule, f"Write search.space.{name}: {show(value)}.")
+            raise broken("domain-outside-space", rule, f"Write search.space.{name}: {as_yaml(value)}.")
         return value
 
     return BeforeValidator(check)
@@ -60,7 +60,7 @@ def _noise(value: object) -> object:
         try:
             parameter.check(parse_declared(value)[0])
         except DomainError as error:
-            raise broken(getattr(error, "code", "space-invalid"), error.rule, error.fix) from error
+            raise broken(error.code, error.rule, error.fix) from error
         return dict(value)
     low, high = NOISES
     if value == "auto" or (is_number(value) and (value == 0 or low <= value <= high)):  # 0 is for studies

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel
 
-from search_spaces.domains import show
+from search_spaces.domains import as_yaml
 from tuner.experiment.model import Experiment
 from tuner.experiment.sections import Component
 
@@ -119,7 +119,7 @@ def _defaults(model: type[BaseModel], path: tuple[str, ...] = ()) -> dict[tuple[
             if field.annotation is not Component:
                 found |= _defaults(field.annotation, (*path, name))
         elif isinstance(value, str | int | float):
-            found[*path, key] = f"{key}: {value if isinstance(value, str) else show(value)}"
+            found[*path, key] = f"{key}: {value if isinstance(value, str) else as_yaml(value)}"
     return found
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from search_spaces.domains import show
+from search_spaces.domains import as_yaml
 from tuner.errors import Problem
 
 __all__ = ["Document", "Path", "dump", "parse"]
@@ -70,7 +70,7 @@ class Document:
             if not inside and not (isinstance(value, list) and isinstance(key, int) and key < len(value)):
                 return None
             value = value[key]
-        return show(value)
+        return as_yaml(value)
 
     def _known(self, path: Path) -> Path:
         for option in reversed(self._options):
@@ -119,7 +119,7 @@ class Document:
             if not isinstance(below, dict):
                 at = ".".join(map(str, path[: depth + 1]))
                 rule = f"{at} is a value, not a section"
-                self.refuse("override-invalid", path, rule, show(below), f"Set {at} itself.", where=where)
+                self.refuse("override-invalid", path, rule, as_yaml(below), f"Set {at} itself.", where=where)
                 return
             section = below
         section[str(path[-1])] = inner.values

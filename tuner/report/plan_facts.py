@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from search_spaces.domains import Categorical, show
+from search_spaces.domains import Categorical, as_yaml
 from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed
 from tuner.privacy.card.claims import guarantee_words
 from tuner.report.facts import dataset_line
@@ -212,10 +212,10 @@ def _batches(plan: Plan) -> Iterator[tuple[str, str]]:
 
 def _among(domain: Domain) -> str:
     if isinstance(domain, Categorical):
-        *others, last = map(show, domain.options)
+        *others, last = map(as_yaml, domain.options)
         return f"{', '.join(others)} or {last}" if others else last
     low, *_, high = domain.grid(2)
-    return f"{show(low)} to {show(high)}"
+    return f"{as_yaml(low)} to {as_yaml(high)}"
 
 
 def _searched(plan: Plan) -> tuple[str, str]:

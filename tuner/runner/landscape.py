@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tuner
-from trainables.data import check_present, info, load
+from trainables.data import check_present, info, load_records
 from tuner.errors import InputError
 from tuner.export.exported_models import (
     Exported,
@@ -102,7 +102,7 @@ def landscape_command(
     about = info(request)
     # Build all models before measuring the first one, so that a broken one is reported at once.
     modules = [export.module(input_shape=about.input_shape, classes=about.classes) for export in exports]
-    splits = load(request)
+    splits = load_records(request)
     held = {"validation": (splits.x_validation, splits.y_validation), "test": (splits.x_test, splits.y_test)}
     inputs, targets = (_spread(each, options.records) for each in held[options.split])
     labels = _labels(exports)

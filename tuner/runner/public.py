@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainables.data import check_present, info, same_records
+from trainables.data import check_present, info, share_records
 from tuner.errors import InputError, TunerError
 from tuner.experiment import load_experiment
 from tuner.files import write_text
@@ -129,7 +129,7 @@ def _on_public_records(prepared: ReadySearch, options: RunOptions) -> ReadySearc
             f"{about.input_shape} in {about.classes} classes, the private records have {private.input_shape} in "
             f"{private.classes}. Choose another data set.",
         )
-    if same_records(request, prepared.request):
+    if share_records(request, prepared.request):
         raise InputError(
             "public-records-private",
             f"`search.public` holds the same records as the private data set {private.name} (got {about.name}). "

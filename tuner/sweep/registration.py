@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainables.data import fingerprint, users_fingerprint
+from trainables.data import records_fingerprint, users_fingerprint
 from tuner.errors import BudgetRefusedError, LedgerError, TunerError
 from tuner.experiment import load_experiment
 from tuner.sweep.folder import read_json
@@ -62,7 +62,7 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
         validation=plan.validation_filter,
         validation_claim=plan.validation_claim,
         unit=plan.unit,
-        fingerprint=fingerprint(prepared.request),
+        fingerprint=records_fingerprint(prepared.request),
         details={
             "experiment": plan.name,
             "method": plan.method,
@@ -155,7 +155,7 @@ def hold_to_ledger(state: SearchState, experiment: Experiment, plan: Plan, *, re
             ),
         ),
         "the records": (
-            (fingerprint(request), users_fingerprint(request)),
+            (records_fingerprint(request), users_fingerprint(request)),
             (state.fingerprint, state.details.get("users")),
         ),
     }

@@ -191,11 +191,11 @@ def require_trained(model: Path, spec: TrainingSpec) -> None:
     """
     import torch
 
-    from trainables.spec import fingerprint
+    from trainables.spec import spec_fingerprint
 
     try:
         state = torch.load(model, weights_only=True, map_location="cpu")
-        own = (state["spec"], state["step"]) == (fingerprint(spec), spec.steps)
+        own = (state["spec"], state["step"]) == (spec_fingerprint(spec), spec.steps)
     except Exception as error:
         raise TunerError(
             "checkpoint-unreadable",

@@ -102,7 +102,7 @@ def test_a_data_set_that_was_divided_stays_divided(divided: Ledger) -> None:
         divided.revoke("digits", user)
     with raises_code(BudgetRefusedError, "no-share"):
         open_search(divided, "m", 0.5, user="mallory", step_cap=1, mechanism=CHEAP)
-    with raises_code(LedgerError, "uncoded"):
+    with raises_code(LedgerError, "share-not-found"):
         divided.revoke("digits", "mallory")
 
 
@@ -232,7 +232,7 @@ def test_the_control_sweeps_that_do_not_see_each_other_both_start(
 def test_the_same_records_are_divided_among_the_same_users(ledger: Ledger) -> None:
     """Two hundred users of seven records each, and every record as a user: a total of both covers nobody."""
     open_search(ledger, "first", unit="user", fingerprint="f", details={"users": "of seven"})
-    with raises_code(BudgetRefusedError, "uncoded"):
+    with raises_code(BudgetRefusedError, "users-differ"):
         open_search(ledger, "second", unit="user", fingerprint="f", details={"users": "each one"})
     assert [search.search for search in ledger.dataset_state("digits").searches] == ["first"]
     open_search(ledger, "again", unit="user", fingerprint="f", details={"users": "of seven"})

@@ -17,11 +17,11 @@ from trainables.data import (
     DatasetRequest,
     budget_owner,
     check_present,
-    fingerprint,
     info,
-    load,
+    load_records,
     loading,
-    same_records,
+    records_fingerprint,
+    share_records,
 )
 from trainables.errors import DatasetError
 
@@ -92,18 +92,18 @@ def test_every_shipped_set_keeps_the_contract_and_is_recognised(
     assert loading.content_sha256(found) == DATASETS[name].content_sha256
     assert loading.records_sha256(found) == DATASETS[name].records_sha256
     own = DatasetRequest(name=name)
-    assert fingerprint(saved(tmp_path, found)) == fingerprint(own)
-    assert same_records(saved(tmp_path, found), own)
+    assert records_fingerprint(saved(tmp_path, found)) == records_fingerprint(own)
+    assert share_records(saved(tmp_path, found), own)
     assert budget_owner(saved(tmp_path, found)) == budget_owner(own) == DATASETS[name].budget_owner
     moved = shuffled(found)
     del found
     assert loading.content_sha256(moved) != DATASETS[name].content_sha256, "the control: it is not the same file"
-    assert fingerprint(saved(tmp_path, moved)) == fingerprint(own)
+    assert records_fingerprint(saved(tmp_path, moved)) == records_fingerprint(own)
 
 
 def check_contract(name: str, request: DatasetRequest) -> None:
     known = info(request)
-    splits = load(request)
+    splits = load_records(request)
     for part in ("train", "validation", "test"):
         x, y = getattr(splits, f"x_{part}"), getattr(splits, f"y_{part}")
         assert (x.dtype, y.dtype) == (torch.float32, torch.int64)
@@ -126,13 +126,13 @@ def check_contract(name: str, request: DatasetRequest) -> None:
 
 
 def test_what_ledgers_hold_of_shipped_sets_stays() -> None:
-    assert {name: fingerprint(DatasetRequest(name=name)) for name in HELD} == HELD
+    assert {name: records_fingerprint(DatasetRequest(name=name)) for name in HELD} == HELD
 
 
 @pytest.mark.data
 def test_a_copy_with_other_types_shapes_or_test_records_is_known(data_dir: Path, tmp_path: Path) -> None:
     digits = loading.read_arrays(DATASETS["digits"], data_dir)
-    own = fingerprint(DatasetRequest(name="digits"))
+    own = records_fingerprint(DatasetRequest(name="digits"))
     for change in (
         {"x_train": digits["x_train"].astype(np.float64)},
         {"y_train": digits["y_train"].astype(np.uint8)},
@@ -140,20 +140,20 @@ def test_a_copy_with_other_types_shapes_or_test_records_is_known(data_dir: Path,
         {"x_train": digits["x_train"].reshape(-1, 64)},
         {"x_train": np.where(digits["x_train"] == 0, np.float32(-0.0), digits["x_train"])},
     ):
-        assert fingerprint(saved(tmp_path, {**digits, **change})) == own
+        assert records_fingerprint(saved(tmp_path, {**digits, **change})) == own
     # What is not noticed, and said so in docs/modes.md: one record changed, added or left out.
     brighter = digits["x_train"].copy()
     brighter[0] += 0.5
-    assert fingerprint(saved(tmp_path, {**digits, "x_train": brighter})) != own
+    assert records_fingerprint(saved(tmp_path, {**digits, "x_train": brighter})) != own
     fewer = {"x_train": digits["x_train"][1:], "y_train": digits["y_train"][1:]}
-    assert fingerprint(saved(tmp_path, {**digits, **fewer})) != own
+    assert records_fingerprint(saved(tmp_path, {**digits, **fewer})) != own
 
 
 def test_records_of_ones_own_are_the_same_in_another_order(arrays: Arrays, tmp_path: Path) -> None:
     one, other = saved(tmp_path, arrays), saved(tmp_path, shuffled(arrays), "other")
-    assert fingerprint(one) != fingerprint(other)
-    assert same_records(one, other)
-    assert same_records(one, replace(one, name="alias"))
+    assert records_fingerprint(one) != records_fingerprint(other)
+    assert share_records(one, other)
+    assert share_records(one, replace(one, name="alias"))
     assert (budget_owner(one), budget_owner(other)) == ("mine", "other")
 
 
@@ -170,7 +170,7 @@ def test_others_are_others(arrays: Arrays, tmp_path: Path, what: str) -> None:
         changed |= {key: changed[key][1:] for key in ("x_train", "y_train")}
     else:
         changed["y_train"] = arrays["y_train"]
-    assert not same_records(saved(tmp_path, arrays), saved(tmp_path, changed, "other"))
+    assert not share_records(saved(tmp_path, arrays), saved(tmp_path, changed, "other"))
 
 
 @pytest.mark.parametrize(
@@ -185,4 +185,4 @@ def test_others_are_others(arrays: Arrays, tmp_path: Path, what: str) -> None:
 def test_records_that_none_could_train_on_are_the_same_as_none(arrays: Arrays, tmp_path: Path, wrong: Arrays) -> None:
     assert loading.records_sha256({**arrays, **wrong}) == ""
     one, other = saved(tmp_path, {**arrays, **wrong}), saved(tmp_path, {**shuffled(arrays), **wrong}, "other")
-    assert same_records(one, other) is (fingerprint(one) == fingerprint(other))
+    assert share_records(one, other) is (records_fingerprint(one) == records_fingerprint(other))

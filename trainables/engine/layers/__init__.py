@@ -1,4 +1,4 @@
-"""The layers that the book-keeping knows, each with the way to its per-sample gradients."""
+"""Layers of the book-keeping, each with the rule for its per-sample gradients."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ RULES: Final[Mapping[type[nn.Module], tuple[MakeCollector, Callable[[Any], bool]
     nn.RMSNorm: (rms_norm, None),
     nn.GroupNorm: (group_norm, None),
 }
-"""Layer type -> (how to collect, when that is right: None means always). A subclass may compute something else."""
+"""Layer type -> (collector, condition; None means always). Subclasses are not included: they may compute otherwise."""
 
 
 def rule_for(layer: nn.Module) -> MakeCollector | None:
-    """How a layer of exactly this type is collected, None where nobody wrote it down."""
+    """Return the collector of a layer of exactly this type, or None where there is no rule."""
     make, applies = RULES.get(type(layer), (None, None))
     return make if applies is None or applies(layer) else None

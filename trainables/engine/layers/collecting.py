@@ -1,4 +1,4 @@
-"""Collects the factors of a layer's gradient point by point, or adds their products up as it goes."""
+"""Collectors of the factors of a layer's gradient, point by point, or of the sum of their products."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["OuterCollector", "factored_decay"]
 
 
 class OuterCollector:
-    """Of one layer and one chunk.
+    """Collector for one layer and one chunk.
 
     Args:
         geometry: of the layer.
@@ -37,7 +37,7 @@ class OuterCollector:
         self._bias: Tensor | None = None
 
     def add(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> None:
-        """Keeps or multiplies the factors of what changes from point to point; adds the rest up."""
+        """Keep or multiply the factors that change from point to point; add the others up."""
         weight = parameters[self._geometry.weight]
         self._shape = self._geometry.columns(weight).shape
         if self._factored is None:
@@ -53,7 +53,7 @@ class OuterCollector:
                 self._fixed[index] = (left.clone(), call.inputs)
 
     def finish(self, decay: Decay | None) -> LayerGradients:
-        """The factors side by side, or the sum of their products."""
+        """Return the factors of all points, or the sum of their products."""
         for left, inputs in self._fixed.values():
             self._put(left, inputs)
         if not self._factored:
@@ -66,7 +66,7 @@ class OuterCollector:
         return replace(factored, decay=factored_decay(factored, decay, outputs))
 
     def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
-        """Factors of all points, twice as wide while a norm is taken; or written-out gradients."""
+        """Return the size of the factors of all points, doubled while a norm is computed, or of explicit gradients."""
         weight = parameters[self._geometry.weight]
         positions, factored = self._positions(calls, weight), self._choose(calls, parameters)
         width, inputs = self._geometry.columns(weight).shape
@@ -75,7 +75,7 @@ class OuterCollector:
         return (3 * positions * (inputs + width) + 2 * positions**2) * self._work.samples
 
     def _positions(self, calls: Sequence[Call], weight: Tensor) -> int:
-        """Of one sample, over all calls and points."""
+        """Return the number of positions of one sample, over all calls and points."""
         sizes = [call.deltas.numel() * (1 if call.fixed else self._work.points) for call in calls]
         return sum(sizes) // max(1, len(self._geometry.columns(weight)) * self._work.samples)
 
@@ -98,7 +98,7 @@ class OuterCollector:
             self._weight = left.new_empty(samples * groups, width // groups, columns)
             self._bias = left.new_zeros(samples, width)
         self._bias += left.sum(1)
-        # Some samples at a time: patches are many times the input, and together they fit no cache.
+        # Some samples at a time, because patches are many times the input and do not fit a cache together.
         copies = len(inputs) // samples
         for part in in_cache(samples, left.shape[1] * self._shape[1] * groups, left.device):
             right = self._geometry.right(prepared[part.start * copies : part.stop * copies], part.stop - part.start)
@@ -109,7 +109,7 @@ class OuterCollector:
     def _parts(self, decay: Decay | None) -> dict[str, Tensor]:
         geometry = self._geometry
         if self._weight is None or self._bias is None:
-            raise RuntimeError("a collector was finished before any call was added")
+            raise RuntimeError("A collector was finished before any call was added.")
         parts = {geometry.weight: self._weight.view(self._work.samples, *self._shape)}
         if geometry.bias is not None:
             parts[geometry.bias] = self._bias
@@ -121,12 +121,12 @@ class OuterCollector:
 
 
 def factored_decay(factored: Factored, decay: Decay, outputs: Tensor | None) -> FactoredDecay:
-    """⟨g_i, θ⟩ = Σ_p dz_ip · (W a_ip + b), with no product of its own where the loss was taken at θ.
+    """Return ⟨g_i, θ⟩ = Σ_p dz_ip · (W a_ip + b), without a further product if the loss was evaluated at θ.
 
     Args:
         factored: the gradients without decay.
         decay: λ and θ.
-        outputs: W a + b at θ, shape (B, P, out), where they are at hand.
+        outputs: W a + b at θ, shape (B, P, out), if known.
     """
     geometry, (left, right) = factored.geometry, (factored.left, factored.right)
     columns = geometry.columns(decay.centre[geometry.weight])
@@ -148,7 +148,7 @@ def factored_decay(factored: Factored, decay: Decay, outputs: Tensor | None) -> 
 
 
 def _squares(values: Tensor) -> Tensor:
-    """‖·‖² of each position, shape (B, P), float64."""
+    """Return ‖·‖² of each position, shape (B, P), float64."""
     return row_squares(values.flatten(0, 1)).view(values.shape[:2])
 
 
@@ -157,7 +157,7 @@ def _joined(parts: list[Tensor]) -> Tensor:
 
 
 def _split(values: Tensor, groups: int) -> Tensor:
-    """(B, P, groups · width) as (B · groups, P, width)."""
+    """Return (B, P, groups · width) as (B · groups, P, width)."""
     if groups == 1:
         return values
     samples, positions, width = values.shape

@@ -1,4 +1,4 @@
-"""nn.Conv1d and nn.Conv2d: linear maps of patches, whatever the stride, padding, dilation and groups."""
+"""nn.Conv1d and nn.Conv2d as linear maps of patches, for any stride, padding, dilation and groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["convolution", "is_plain_convolution"]
 
 @dataclass(frozen=True, kw_only=True)
 class ConvolutionGeometry(Geometry):
-    """The positions are those of the output; a patch lists the kernel's places first and the channels last.
+    """Geometry of a convolution: positions are those of the output; a patch has the channels last.
 
     Attributes:
         kernel: (height, width); a one-dimensional convolution has height 1.
@@ -30,18 +30,18 @@ class ConvolutionGeometry(Geometry):
     padding: tuple[int, int, int, int]
 
     def left(self, values: Tensor, samples: int) -> Tensor:
-        """(B, positions, out) from (B·copies, out, ...)."""
+        """Return (B, positions, out) from (B·copies, out, ...)."""
         return by_sample(values.movedim(1, -1), samples)
 
     def prepared(self, inputs: Tensor) -> Tensor:
-        """Padded, (B·copies, height, width, channels): with the channels last, what a patch copies lies together."""
+        """Return the padded inputs, (B·copies, height, width, channels): with channels last, patches are contiguous."""
         images = inputs if inputs.dim() == 4 else inputs[:, :, None]
         if any(self.padding):
             images = nn.functional.pad(images, self.padding)
         return images.movedim(1, -1).contiguous()
 
     def right(self, prepared: Tensor, samples: int) -> Tensor:
-        """The patches: (B, positions, groups · height · width · channels of a group)."""
+        """Return the patches: (B, positions, groups · height · width · channels of a group)."""
         images = prepared
         batch, height, width, channels = images.shape
         (rows, columns), (down, across), (far, wide) = self.kernel, self.stride, self.dilation
@@ -56,21 +56,21 @@ class ConvolutionGeometry(Geometry):
         return by_sample(patches.reshape(batch, places[0] * places[1], -1), samples)
 
     def columns(self, weight: Tensor) -> Tensor:
-        """(out, height · width · channels of a group)."""
+        """Return the weight as (out, height · width · channels of a group)."""
         return weight.movedim(1, -1).reshape(len(weight), -1)
 
     def add_columns(self, total: Tensor, columns: Tensor) -> None:
-        """Back in the order (out, channels of a group, height, width)."""
+        """Add in the order (out, channels of a group, height, width)."""
         total += columns.view(len(columns), *self.kernel, -1).movedim(-1, 1).reshape(total.shape)
 
 
 def is_plain_convolution(layer: nn.Conv1d | nn.Conv2d) -> bool:
-    """Whether the patches are what the layer sees: it pads with zeros."""
+    """Return whether the layer pads with zeros, so that the patches are its inputs."""
     return layer.padding_mode == "zeros"
 
 
 def convolution(layer: nn.Conv1d | nn.Conv2d, work: Work) -> OuterCollector:
-    """A collector for a convolution that `is_plain_convolution`."""
+    """Return a collector for a convolution that `is_plain_convolution` accepts."""
     dilation, kernel, stride = (_pair(each) for each in (layer.dilation, layer.kernel_size, layer.stride))
     geometry = ConvolutionGeometry(
         bias=None if layer.bias is None else "bias",
@@ -93,7 +93,7 @@ def _padding(
     if isinstance(layer.padding, str):
         if layer.padding == "valid":
             return 0, 0, 0, 0
-        # As torch does it: an odd zero goes behind.
+        # As in torch, an odd zero is added at the end.
         total = [wide * (size - 1) for size, wide in zip(kernel, dilation, strict=True)]
         top, left = (each // 2 for each in total)
         return left, total[1] - left, top, total[0] - top

@@ -1,4 +1,4 @@
-"""nn.Embedding: a gradient that touches the rows a sample looked up, and no other."""
+"""nn.Embedding: the gradient of a sample is zero except in the rows that it looked up."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["EmbeddingCollector", "is_plain_embedding", "prefer_pairs"]
 
 @dataclass(frozen=True)
 class LookedUp:
-    """Gradients of the rows that were looked up.
+    """Gradients of the looked-up rows.
 
     Attributes:
-        rows: their numbers, shape (B, P).
-        deltas: gradients by what was looked up, shape (B, P, width); zero where the row is padding.
-        size: number of rows that there are, V.
+        rows: their indices, shape (B, P).
+        deltas: gradients by the looked-up values, shape (B, P, width); zero for padding rows.
+        size: V, the number of rows.
         decay: weight decay before the clip, if any.
     """
 
@@ -32,7 +32,7 @@ class LookedUp:
     decay: Decay | None
 
     def squared_norms(self) -> Tensor:
-        """‖g_i‖² = Σ_{p,q} [row_p = row_q] dz_p · dz_q, shape (B,), float64."""
+        """Return ‖g_i‖² = Σ_{p,q} [row_p = row_q] dz_p · dz_q, shape (B,), float64."""
         deltas = self.deltas.double()
         if prefer_pairs(self.rows.shape[1], self.size):
             same = (self.rows[:, :, None] == self.rows[:, None, :]).double()
@@ -49,7 +49,7 @@ class LookedUp:
         return not_negative(squares + self.decay.strength * (2.0 * products + self.decay.strength * theta))
 
     def _squares_of_sums(self, deltas: Tensor) -> Tensor:
-        """From each row's sum, and a bound of its rounding: where the terms cancel, that is all that is left of it."""
+        """Return ‖g_i‖² from the sum of each row, plus a bound of its rounding, which dominates if the terms cancel."""
         samples, positions, width = deltas.shape
         squares = deltas.new_empty(samples)
         for part in in_cache(samples, self.size * width, deltas.device):
@@ -61,19 +61,19 @@ class LookedUp:
         return not_negative(squares.sqrt_().add_(longest, alpha=terms * torch.finfo(torch.float64).eps).square_())
 
     def add_weighted_sum(self, totals: Mapping[str, Tensor], weights: Tensor, *, block: int | None) -> None:
-        """Row by row."""
+        """Add the weighted sum, row by row."""
         del block  # a row may be looked up several times by one sample
         add_looked_up(totals["weight"], weights, self.rows, self.deltas)
         if self.decay is not None:
             totals["weight"].add_(self.decay.centre["weight"], alpha=float(weights.sum()) * self.decay.strength)
 
     def masked(self, kept: Tensor) -> LookedUp:
-        """With zeros."""
+        """Return the same with zeros where `kept` is False."""
         return replace(self, deltas=zeroed(self.deltas, kept))
 
 
 class EmbeddingCollector:
-    """Of one embedding and one chunk."""
+    """Collector for one embedding and one chunk."""
 
     def __init__(self, layer: nn.Embedding, work: Work) -> None:
         self._layer = layer
@@ -83,7 +83,7 @@ class EmbeddingCollector:
         self._deltas: list[Tensor] = []
 
     def add(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> None:
-        """What was looked up, and the gradients by it."""
+        """Add the looked-up rows and the gradients by them."""
         del parameters
         for index, call in enumerate(calls):
             rows = call.inputs.reshape(self._work.samples, -1)
@@ -97,7 +97,7 @@ class EmbeddingCollector:
                 self._fixed[index] = (rows, deltas.clone())
 
     def finish(self, decay: Decay | None) -> LayerGradients:
-        """All lookups side by side."""
+        """Return all lookups together."""
         rows = torch.cat([*(rows for rows, _ in self._fixed.values()), *self._rows], dim=1)
         deltas = torch.cat([*(deltas for _, deltas in self._fixed.values()), *self._deltas], dim=1)
         if self._layer.padding_idx is not None:
@@ -105,7 +105,7 @@ class EmbeddingCollector:
         return LookedUp(rows, deltas, self._layer.num_embeddings, decay)
 
     def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
-        """The looked-up gradients, twice as wide while a norm is taken, and what it is taken of."""
+        """Return the size of the looked-up gradients, doubled while a norm is computed, and of its terms."""
         width = parameters["weight"].shape[1]
         points = [1 if call.fixed else self._work.points for call in calls]
         positions = sum(call.inputs.numel() * k for call, k in zip(calls, points, strict=True)) // self._work.samples
@@ -115,7 +115,7 @@ class EmbeddingCollector:
 
 
 def prefer_pairs(positions: int, size: int) -> bool:
-    """Whether comparing every lookup of a sample with every other is cheaper than a sum for every row that there is.
+    """Return whether comparing all pairs of lookups of a sample is cheaper than a sum for every row.
 
     Args:
         positions: lookups of one sample, over all points and copies.
@@ -125,5 +125,5 @@ def prefer_pairs(positions: int, size: int) -> bool:
 
 
 def is_plain_embedding(layer: nn.Embedding) -> bool:
-    """Whether its gradient is the sum over the lookups: no renormalising, no scaling by how often a row occurs."""
+    """Return whether its gradient is the sum over the lookups: no renormalising, no scaling by frequency."""
     return layer.max_norm is None and not layer.scale_grad_by_freq and not layer.sparse

@@ -16,43 +16,43 @@ __all__ = ["linear", "linear_tap"]
 
 @dataclass(frozen=True)
 class LinearGeometry(Geometry):
-    """z = W a + b at every position."""
+    """Geometry of z = W a + b at every position."""
 
     in_order: bool = True
 
     def right(self, prepared: Tensor, samples: int) -> Tensor:
-        """(B, positions, in)."""
+        """Return the inputs as (B, positions, in)."""
         return by_sample(prepared, samples)
 
     def columns(self, weight: Tensor) -> Tensor:
-        """The weight itself."""
+        """Return the weight."""
         return weight
 
     def add_columns(self, total: Tensor, columns: Tensor) -> None:
-        """As they are."""
+        """Add them."""
         total += columns
 
 
 @dataclass(frozen=True)
 class TapGeometry(LinearGeometry):
-    """The same, with a parameter that is no matrix seen as one column: a bias that meets the input 1."""
+    """Geometry of a tap: a parameter that is not a matrix is one column, as of a bias with the input 1."""
 
     in_order: bool = False
 
     def columns(self, weight: Tensor) -> Tensor:
-        """(out, in)."""
+        """Return the weight as (out, in)."""
         return weight if weight.dim() == 2 else weight.reshape(-1, 1)
 
     def add_columns(self, total: Tensor, columns: Tensor) -> None:
-        """In the parameter's own shape."""
+        """Add in the parameter's own shape."""
         total += columns.view(total.shape)
 
 
 def linear(layer: nn.Linear, work: Work) -> OuterCollector:
-    """A collector for nn.Linear."""
+    """Return a collector for nn.Linear."""
     return OuterCollector(LinearGeometry(bias=None if layer.bias is None else "bias"), work)
 
 
 def linear_tap(layer: LinearTap, work: Work) -> OuterCollector:
-    """A collector for a product inside another module, whose parameters go by their names there."""
+    """Return a collector for a product in another module, with the names of the parameters there."""
     return OuterCollector(TapGeometry(weight=layer.weight_name, bias=layer.bias_name), work)

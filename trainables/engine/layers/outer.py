@@ -1,9 +1,9 @@
 """Layers whose gradient is a sum of outer products: linear maps and, on patches of their input, convolutions.
 
-The gradient of sample i by the weight is Σ_p dz_ip a_ipᵀ over its positions p: those of a sequence or an image, of the
-copies of the sample, and of the K points of a smoothed loss. Its squared norm is Σ_{p,q} (dz_ip·dz_iq)(a_ip·a_iq + 1),
+The gradient of sample i by the weight is Σ_p dz_ip a_ipᵀ over its positions p: of a sequence or an image, of the copies
+of the sample, and of the K points of a smoothed loss. Its squared norm is Σ_{p,q} (dz_ip·dz_iq)(a_ip·a_iq + 1),
 the 1 where there is a bias (the Gram form, or ghost norm: Goodfellow 2015, Li et al. 2022), and a weighted sum over
-samples is one matrix product (book-keeping: Bu et al. 2023). Or the products are written out for each sample.
+samples is one matrix product (book-keeping: Bu et al. 2023). The alternative is to compute the products per sample.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from trainables.engine.sums import add_weighted_outer, in_cache, not_negative, r
 
 __all__ = ["Factored", "FactoredDecay", "Geometry", "WrittenOut", "gram_squares", "prefer_factors", "written_out"]
 
-# What one entry of a written-out gradient costs to write, to measure and to sum, in multiply-adds of a matrix product;
-# and how much slower a product is in float64. `python -m benchmarks.engine` shows whether they choose right.
+# The cost to write, measure and sum one entry of an explicit gradient, in multiply-adds of a matrix product; and the
+# slowdown of a product in float64. `python -m benchmarks.engine` shows whether the choice is right.
 _ENTRY_COST = 60
 _DOUBLE_COST = 2
 
 
 def prefer_factors(positions: int, inputs: int, outputs: int) -> bool:
-    """Whether the Gram form is expected to be cheaper than written-out gradients.
+    """Return whether the Gram form is expected to be cheaper than explicit gradients.
 
     Args:
         positions: of one sample, over all points and copies.
@@ -42,12 +42,12 @@ def prefer_factors(positions: int, inputs: int, outputs: int) -> bool:
 
 
 def gram_squares(left: Tensor, right: Tensor, width: int) -> Tensor:
-    """Σ_{p,q} left_pq · right_pq plus a bound of its rounding: where the terms cancel, that is all that is left of it.
+    """Return Σ_{p,q} left_pq · right_pq plus a bound of its rounding, which dominates if the terms cancel.
 
     Args:
         left: Gram matrices, shape (B, P, P), float64.
         right: Gram matrices, shape (B, P, P), float64.
-        width: how many products an entry of the one and an entry of the other are sums of.
+        width: number of products in the sums of an entry of each together.
 
     Returns:
         Shape (B,).
@@ -59,13 +59,13 @@ def gram_squares(left: Tensor, right: Tensor, width: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Geometry(ABC):
-    """How a layer's calls become factors.
+    """Conversion of a layer's calls to factors.
 
     Attributes:
         weight: name of the weight in the layer.
         bias: name of the bias, None where there is none.
         groups: of a convolution; the output channels of a group see its input channels only.
-        in_order: whether `columns` is the weight as it is.
+        in_order: whether `columns` returns the weight unchanged.
     """
 
     weight: str = "weight"
@@ -74,24 +74,24 @@ class Geometry(ABC):
     in_order: bool = False
 
     def left(self, values: Tensor, samples: int) -> Tensor:
-        """Outputs or their gradients as dz, (B, positions, out)."""
+        """Return outputs or their gradients as dz, (B, positions, out)."""
         return by_sample(values, samples)
 
     def prepared(self, inputs: Tensor) -> Tensor:
-        """Inputs as `right` takes them, for as many samples as there are; the inputs themselves, or a padded copy."""
+        """Return the inputs for `right`, padded if necessary, for any number of samples."""
         return inputs
 
     @abstractmethod
     def right(self, prepared: Tensor, samples: int) -> Tensor:
-        """Prepared inputs as a, (B, positions, groups · in)."""
+        """Return prepared inputs as a, (B, positions, groups · in)."""
 
     @abstractmethod
     def columns(self, weight: Tensor) -> Tensor:
-        """The weight as (out, in), in the order of `right`."""
+        """Return the weight as (out, in), in the order of `right`."""
 
     @abstractmethod
     def add_columns(self, total: Tensor, columns: Tensor) -> None:
-        """Adds a gradient (out, in) to a total of the weight's own shape."""
+        """Add a gradient (out, in) to a total of the weight's own shape."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ class FactoredDecay:
         strength: λ.
         centre: θ of the layer, by name.
         squares: ‖g_i‖², shape (B,), float64.
-        products: ⟨g_i, θ⟩ plus a bound of its rounding, shape (B,), float64: with much cancellation a norm without it
-            could come out far too small.
+        products: ⟨g_i, θ⟩ plus a bound of its rounding, shape (B,), float64: without the bound, cancellation could make
+            a norm far too small.
     """
 
     strength: float
@@ -112,7 +112,7 @@ class FactoredDecay:
     products: Tensor
 
     def squared_norms(self) -> Tensor:
-        """‖g_i + λθ‖², shape (B,)."""
+        """Return ‖g_i + λθ‖², shape (B,)."""
         square = torch.stack([value.double().square().sum() for value in self.centre.values()]).sum()
         return not_negative(self.squares + self.strength * (2.0 * self.products + self.strength * square))
 
@@ -134,7 +134,7 @@ class Factored:
     decay: FactoredDecay | None = None
 
     def squared_norms(self) -> Tensor:
-        """Shape (B,), float64: a Gram form subtracts, and float32 would let too much through."""
+        """Return ‖g_i‖², shape (B,), float64: a Gram form subtracts, and float32 would clip too little."""
         if self.decay is not None:
             return self.decay.squared_norms()
         bias = float(self.geometry.bias is not None)
@@ -148,7 +148,7 @@ class Factored:
         return squares
 
     def add_weighted_sum(self, totals: Mapping[str, Tensor], weights: Tensor, *, block: int | None) -> None:
-        """One product for the weight, with no gradient of any sample written out."""
+        """Add the weighted sum by one product for the weight, with no gradient of a single sample."""
         geometry, total = self.geometry, totals[self.geometry.weight]
         if geometry.in_order:
             add_weighted_outer(total, weights, self.left, self.right, block=block)
@@ -165,7 +165,7 @@ class Factored:
                 totals[name].add_(centre, alpha=scale)
 
     def masked(self, kept: Tensor) -> Factored:
-        """With zeros."""
+        """Return the same with zeros where `kept` is False."""
         return replace(self, left=zeroed(self.left, kept), right=zeroed(self.right, kept))
 
 
@@ -182,23 +182,23 @@ class WrittenOut:
     geometry: Geometry
 
     def squared_norms(self) -> Tensor:
-        """Shape (B,), float64."""
+        """Return ‖g_i‖², shape (B,), float64."""
         return self.gradients.squared_norms()
 
     def add_weighted_sum(self, totals: Mapping[str, Tensor], weights: Tensor, *, block: int | None) -> None:
-        """In the parameters' own order."""
+        """Add the weighted sum in the parameters' own order."""
         name = self.geometry.weight
         columns = torch.zeros_like(self.geometry.columns(totals[name]))
         self.gradients.add_weighted_sum({**totals, name: columns}, weights, block=block)
         self.geometry.add_columns(totals[name], columns)
 
     def masked(self, kept: Tensor) -> WrittenOut:
-        """With zeros."""
+        """Return the same with zeros where `kept` is False."""
         return replace(self, gradients=self.gradients.masked(kept))
 
 
 def written_out(factored: Factored, decay: Decay | None) -> WrittenOut:
-    """The products of a linear map's factors, summed over each sample's positions: cheaper where these are many.
+    """Return the products of a linear map's factors, summed over each sample's positions: cheaper if these are many.
 
     Args:
         factored: without decay.

@@ -1,4 +1,4 @@
-"""Layers with few parameters, and layers nobody wrote a rule for: their per-sample gradients are written out."""
+"""Layers with few parameters, and layers without a rule: their per-sample gradients are computed explicitly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PerSample = Callable[[Call, Mapping[str, Tensor]], dict[str, Tensor]]
 
 
 class ExplicitCollector:
-    """Adds per-sample gradients over calls, copies and points."""
+    """Collector that adds per-sample gradients over calls, copies and points."""
 
     def __init__(self, per_sample: PerSample, work: Work) -> None:
         self._per_sample = per_sample
@@ -24,27 +24,27 @@ class ExplicitCollector:
         self._parts: dict[str, Tensor] = {}
 
     def add(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> None:
-        """The sum so far."""
+        """Add the gradients of these calls."""
         for call in calls:
             for name, part in self._per_sample(call, parameters).items():
                 part = part.view(self._work.samples, -1, *part.shape[1:]).sum(1)  # over the copies
                 self._parts[name] = self._parts[name].add_(part) if name in self._parts else part
 
     def finish(self, decay: Decay | None) -> LayerGradients:
-        """The sums, with weight decay."""
+        """Return the sums, with weight decay."""
         if decay is not None:
             for name, part in self._parts.items():
                 part.add_(decay.centre[name], alpha=decay.strength)
         return Explicit(self._parts)
 
     def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
-        """The gradients of one call, with a copy, and their sum."""
+        """Return the size of the gradients of one call, of a copy, and of their sum."""
         copies = max((len(call.inputs) for call in calls), default=0)
         return sum(value.numel() for value in parameters.values()) * (2 * copies + self._work.samples)
 
 
 def layer_norm(layer: nn.LayerNorm, work: Work) -> ExplicitCollector:
-    """For z = weight · x̂ + bias, x̂ normalised over the last axes."""
+    """Return a collector for z = weight · x̂ + bias, x̂ normalised over the last axes."""
     axes = len(layer.normalized_shape)
 
     def per_sample(call: Call, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -55,7 +55,7 @@ def layer_norm(layer: nn.LayerNorm, work: Work) -> ExplicitCollector:
 
 
 def rms_norm(layer: nn.RMSNorm, work: Work) -> ExplicitCollector:
-    """For z = weight · x̂, x̂ divided by its root mean square over the last axes."""
+    """Return a collector for z = weight · x̂, x̂ divided by its root mean square over the last axes."""
     axes = len(layer.normalized_shape)
 
     def per_sample(call: Call, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -66,7 +66,7 @@ def rms_norm(layer: nn.RMSNorm, work: Work) -> ExplicitCollector:
 
 
 def group_norm(layer: nn.GroupNorm, work: Work) -> ExplicitCollector:
-    """For z = weight · x̂ + bias, x̂ normalised within groups of channels of one sample."""
+    """Return a collector for z = weight · x̂ + bias, x̂ normalised within groups of channels of a sample."""
 
     def per_sample(call: Call, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
         normal = nn.functional.group_norm(call.inputs, layer.num_groups, eps=layer.eps)
@@ -76,7 +76,7 @@ def group_norm(layer: nn.GroupNorm, work: Work) -> ExplicitCollector:
 
 
 def any_layer(layer: nn.Module, work: Work) -> ExplicitCollector:
-    """One sample at a time by torch.func, as Opacus' functorch mode does: for a layer that takes one tensor."""
+    """Return a collector by torch.func for any layer of one tensor, as in Opacus' functorch mode."""
 
     def per_sample(call: Call, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
         def inner(parameters: dict[str, Tensor], x: Tensor, delta: Tensor) -> Tensor:
@@ -94,7 +94,7 @@ def any_layer(layer: nn.Module, work: Work) -> ExplicitCollector:
 def _scale_and_shift(
     normal: Tensor, deltas: Tensor, parameters: Mapping[str, Tensor], *, keep: int
 ) -> dict[str, Tensor]:
-    """Gradients of z = weight · x̂ + bias over the last `keep` axes, shape (B·copies, *those axes)."""
+    """Return the gradients of z = weight · x̂ + bias over the last `keep` axes, shape (B·copies, *those axes)."""
     between = tuple(range(1, deltas.dim() - keep))
     found = {"weight": normal * deltas, "bias": deltas}
     return {name: found[name].sum(between) if between else found[name].clone() for name in parameters if name in found}

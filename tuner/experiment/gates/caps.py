@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from search_spaces import Categorical, Fixed
-from search_spaces.domains import show
+from search_spaces.domains import as_yaml
 from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
 from tuner.experiment.values import NOISES
 
@@ -30,7 +30,7 @@ def priced(draft: Draft) -> Iterator[GateFinding]:
     for name, (domain, path) in draft.priced.items():
         if isinstance(domain, Fixed):
             rule = f"{name} affects the budget: one value of it is a setting of the whole search"
-            fix = f"Write {_PRICED_AT[name]}: {show(domain.value)}."
+            fix = f"Write {_PRICED_AT[name]}: {as_yaml(domain.value)}."
             yield GateFinding("priced-value-fixed", path, rule, fix)
         elif accounting == "public":
             rule = f"{name} affects the budget, and the noise of the private run is calibrated for one value of it"
@@ -38,7 +38,7 @@ def priced(draft: Draft) -> Iterator[GateFinding]:
             yield GateFinding("priced-with-public", path, rule, fix)
         elif accounting == "selection" and not isinstance(domain, Categorical):
             rule = f"{name} affects the budget, and a sealed search needs finitely many configurations: write a choice"
-            fix = f"Write {{choice: [{', '.join(map(show, domain.grid(3)))}]}}."
+            fix = f"Write {{choice: [{', '.join(map(as_yaml, domain.grid(3)))}]}}."
             yield GateFinding("priced-range-sealed", path, rule, fix)
 
 
@@ -52,7 +52,7 @@ def noise_once(draft: Draft) -> Iterator[GateFinding]:
             "search.space.noise_multiplier",
             "noise_multiplier must be given once",
             "Leave privacy.noise_multiplier out where it is searched.",
-            f"{show(space['noise_multiplier'])}, and {show(noise)} in privacy",
+            f"{as_yaml(space['noise_multiplier'])}, and {as_yaml(noise)} in privacy",
         )
 
 
@@ -64,7 +64,7 @@ def noise_range(draft: Draft) -> Iterator[GateFinding]:
     wrong = [] if domain is None else [value for value in domain.grid(2) if not low <= float(value) <= high]
     if wrong:
         rule = f"every noise_multiplier must be from {low:g} to {high:g}"
-        yield GateFinding("value-out-of-range", path, rule, "Write values near 1.0.", ", ".join(map(show, wrong)))
+        yield GateFinding("value-out-of-range", path, rule, "Write values near 1.0.", ", ".join(map(as_yaml, wrong)))
 
 
 @gate(*_NEEDS, "privacy.cap")

@@ -19,7 +19,7 @@ from search_spaces import (
 )
 from trainables.data import public_train_size
 from trainables.errors import DatasetError
-from trainables.hyperparameters import HYPERPARAMETERS
+from trainables.methods import METHODS
 from tuner.experiment.model import Experiment
 from tuner.experiment.resolving import with_defaults
 from tuner.experiment.yamlfile import Path
@@ -61,7 +61,7 @@ class Draft:
 
     def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
-        self.method = method if (method := experiment.trainable.method) in HYPERPARAMETERS else None
+        self.method = method if (method := experiment.trainable.method) in METHODS else None
         noise = experiment.privacy.noise_multiplier
         self._moved: dict[str, object] = {"noise_multiplier": noise} if isinstance(noise, Mapping) else {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from search_spaces.domains import show
+from search_spaces.domains import as_yaml
 from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
 
 __all__ = ["PRIVACY_GATES"]
@@ -41,7 +41,7 @@ def epsilons(draft: Draft) -> Iterator[GateFinding]:
     for key, epsilon in given.items():
         if epsilon is not None and not low <= epsilon <= high:
             rule = f"must be from {low:g} to {high:g}: smaller values are never reported, larger ones protect nobody"
-            yield GateFinding("value-out-of-range", key, rule, "Write for example 8.", show(epsilon))
+            yield GateFinding("value-out-of-range", key, rule, "Write for example 8.", as_yaml(epsilon))
 
 
 @gate("privacy.accountant")

@@ -67,8 +67,9 @@ def space(draft: Draft) -> Iterator[GateFinding]:
     """Require parameters of the method, with domains that can be searched."""
     if isinstance(draft.parsed, SpaceError):
         for problem in draft.parsed.problems:
-            code = getattr(problem, "code", "space-invalid")
-            yield GateFinding(code, ("search", "space", *problem.path), problem.rule, problem.fix, problem.value)
+            yield GateFinding(
+                problem.code, ("search", "space", *problem.path), problem.rule, problem.fix, problem.value
+            )
 
 
 @gate("search.space", "dataset")

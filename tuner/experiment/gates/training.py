@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from trainables.hyperparameters import HYPERPARAMETERS
+from trainables.methods import METHODS
 from trainables.model_names import ACTIVATIONS, MODELS, NORMALIZATIONS
 from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
 from tuner.experiment.wording import nearest
@@ -20,9 +20,7 @@ def names(draft: Draft) -> Iterator[GateFinding]:
     """Require a known method, model and activation."""
     trainable = draft.experiment.trainable
     if draft.method is None:
-        yield GateFinding(
-            "method-unknown", "trainable.method", "unknown method", nearest(trainable.method, HYPERPARAMETERS)
-        )
+        yield GateFinding("method-unknown", "trainable.method", "unknown method", nearest(trainable.method, METHODS))
     if trainable.model not in MODELS and not _USER_MODEL.match(trainable.model):
         fix = nearest(trainable.model, MODELS) + " Write your own model as package.module:function."
         yield GateFinding("model-unknown", "trainable.model", "unknown model", fix)

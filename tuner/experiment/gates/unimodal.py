@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from search_spaces import PARAMETERS
-from search_spaces.domains import UNIMODAL, is_number
+from search_spaces.domain_parsing import UNIMODAL
+from search_spaces.domains import is_number
 from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
 from tuner.experiment.model import Experiment
 from tuner.study.names import PRUNERS, SAMPLERS, canonical_pruner, canonical_sampler

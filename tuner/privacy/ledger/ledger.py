@@ -406,8 +406,8 @@ def _require_same_users(state: DatasetState | None, fingerprint: str | None, use
         if other.fingerprint == fingerprint and None not in {known, users} and known != users:
             raise BudgetRefusedError(
                 "users-differ",
-                f"{search!r} divides the records of {other.dataset!r} among other users than {other.search!r}, so no claim "
-                "covers both. Use the same user column.",
+                f"{search!r} divides the records of {other.dataset!r} among other users than {other.search!r}, so no "
+                "claim covers both. Use the same user column.",
             )
 
 

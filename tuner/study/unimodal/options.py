@@ -8,7 +8,7 @@ from math import sqrt
 from typing import Final
 
 from search_spaces import Categorical, Domain, Fixed, SearchSpace
-from search_spaces.domains import is_number, show
+from search_spaces.domains import as_yaml, is_number
 from tuner.errors import InputError
 from tuner.study import names
 
@@ -138,7 +138,7 @@ def check_options(kind: str, options: Mapping[str, object]) -> None:
         InputError: one or more options have such a value.
     """
     found = [
-        f"The {kind} 'unimodal': {each.rule} (got {show(options[each.option])}). {each.fix}".strip()
+        f"The {kind} 'unimodal': {each.rule} (got {as_yaml(options[each.option])}). {each.fix}".strip()
         for each in option_problems(options)
     ]
     if found:
