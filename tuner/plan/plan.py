@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from trainables.data import DatasetRequest
     from tuner.experiment import Experiment
 
-__all__ = ["Plan", "Promotion", "make_plan", "plan_from", "rung_steps", "steps_per_trial"]
+__all__ = ["Plan", "PromotedLevels", "make_plan", "plan_from", "rung_steps", "steps_per_trial"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Promotion:
+class PromotedLevels:
     """A parameter that rises within every trial.
 
     Attributes:
@@ -101,7 +101,7 @@ class Plan:
     epochs: float | None
     free: tuple[str, ...]
     priced: Mapping[str, Domain]
-    promoted: Mapping[str, Promotion]
+    promoted: Mapping[str, PromotedLevels]
     trials: int
     trials_that_fit: int
     trials_at_most: int | None
@@ -252,7 +252,7 @@ def plan_from(values: Mapping[str, Any], *, trials: int) -> Plan:
             free=tuple(plain.pop("free")),
             priced={name: parse_domain(spec) for name, spec in plain.pop("priced").items()},
             promoted={
-                name: Promotion(levels=tuple(each["levels"]), from_step=tuple(each["from_step"]))
+                name: PromotedLevels(levels=tuple(each["levels"]), from_step=tuple(each["from_step"]))
                 for name, each in plain.pop("promoted").items()
             },
             training_filter=from_body(plain.pop("training_filter")),
@@ -326,7 +326,7 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
         free=tuple(space.free),
         priced=dict(asked.searched),
         promoted={
-            name: Promotion(levels=tuple(levels), from_step=tuple(level_steps(len(levels), rungs)))
+            name: PromotedLevels(levels=tuple(levels), from_step=tuple(level_steps(len(levels), rungs)))
             for name, levels in space.promoted.items()
         },
         trials=search.trials,

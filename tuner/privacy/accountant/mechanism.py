@@ -12,7 +12,7 @@ from tuner.errors import InputError
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-__all__ = ["SampledGaussian", "is_number", "require_delta", "require_epsilon", "require_steps"]
+__all__ = ["SampledGaussian", "is_real_number", "require_delta", "require_epsilon", "require_steps"]
 
 
 @dataclass(frozen=True, order=True)
@@ -36,13 +36,15 @@ class SampledGaussian:
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        if not (is_number(self.sample_rate) and 0 < self.sample_rate <= 1):
+        if not (is_real_number(self.sample_rate) and 0 < self.sample_rate <= 1):
             raise InputError(
                 "sample-rate-out-of-range",
                 f"The sample rate must be above 0 and at most 1 (got {self.sample_rate!r}). "
                 "Choose a batch size between 1 and the public number of training records.",
             )
-        if not (is_number(self.noise_multiplier) and isfinite(self.noise_multiplier) and self.noise_multiplier > 0):
+        if not (
+            is_real_number(self.noise_multiplier) and isfinite(self.noise_multiplier) and self.noise_multiplier > 0
+        ):
             raise InputError(
                 "noise-out-of-range",
                 f"The noise multiplier must be finite and above 0 (got {self.noise_multiplier!r}). "
@@ -105,7 +107,7 @@ def require_epsilon(epsilon: float, *, name: str = "epsilon") -> None:
     Raises:
         InputError: `epsilon` is not finite and positive.
     """
-    if not (is_number(epsilon) and isfinite(epsilon) and epsilon > 0):
+    if not (is_real_number(epsilon) and isfinite(epsilon) and epsilon > 0):
         raise InputError("epsilon-out-of-range", f"`{name}` must be finite and above 0, such as 1.0 (got {epsilon!r}).")
 
 
@@ -115,13 +117,13 @@ def require_delta(delta: float, *, name: str = "delta") -> None:
     Raises:
         InputError: `delta` is not in (0, 1).
     """
-    if not (is_number(delta) and 0 < delta < 1):
+    if not (is_real_number(delta) and 0 < delta < 1):
         raise InputError(
             "delta-out-of-range",
             f"`{name}` must be above 0 and below 1 (got {delta!r}). Write less than 1/n for n records, such as 1e-6.",
         )
 
 
-def is_number(value: object) -> bool:
+def is_real_number(value: object) -> bool:
     """Return whether a value is an int or a float, and no bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -7,7 +7,7 @@ from math import exp, inf, isfinite, log, log1p
 from typing import Any
 
 from tuner.errors import InputError
-from tuner.privacy.accountant.mechanism import SampledGaussian, is_number, require_delta
+from tuner.privacy.accountant.mechanism import SampledGaussian, is_real_number, require_delta
 
 __all__ = ["ORDERS", "ORDER_RANGE", "divergence", "epsilon_of_divergence", "require_order"]
 
@@ -65,7 +65,7 @@ def require_order(order: float) -> None:
         InputError: the order is out of range.
     """
     low, high = ORDER_RANGE
-    if not (is_number(order) and low <= order <= high):
+    if not (is_real_number(order) and low <= order <= high):
         raise InputError(
             "order-out-of-range", f"A Rényi order must be from {low} to {high:g}, such as 8 (got {order!r})."
         )

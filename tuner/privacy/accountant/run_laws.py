@@ -11,7 +11,7 @@ from math import ceil, exp, expm1, fsum, inf, isfinite, lgamma, log, log1p
 from typing import Any
 
 from tuner.errors import InputError
-from tuner.privacy.accountant.mechanism import is_number, require_steps
+from tuner.privacy.accountant.mechanism import is_real_number, require_steps
 
 __all__ = ["LAWS", "POISSON_MEAN", "RunLaw"]
 
@@ -57,7 +57,7 @@ class RunLaw:
                 "run-law-unknown",
                 f"The law of the number of runs must be one of {', '.join(LAWS)} (got {self.name!r}).",
             )
-        if not (is_number(self.mean) and isfinite(self.mean)):
+        if not (is_real_number(self.mean) and isfinite(self.mean)):
             raise InputError(
                 "run-mean-out-of-range", f"The mean number of runs must be finite, such as 20 (got {self.mean!r})."
             )
@@ -92,12 +92,12 @@ class RunLaw:
         given = self.shape
         if self.name != "negative_binomial":
             own = _SHAPES[self.name]
-            if given is not None and not (is_number(given) and given == own):
+            if given is not None and not (is_real_number(given) and given == own):
                 raise InputError(
                     "run-shape-out-of-range", f"The shape of {self.name} is {own!r} (got {given!r}). Leave it out."
                 )
             return own
-        if not (is_number(given) and isfinite(given) and given > -1):  # type: ignore[arg-type, operator]
+        if not (is_real_number(given) and isfinite(given) and given > -1):  # type: ignore[arg-type, operator]
             raise InputError(
                 "run-shape-out-of-range",
                 f"The shape of negative_binomial must be finite and above -1 (got {given!r}).",
@@ -165,7 +165,7 @@ class RunLaw:
         Raises:
             InputError: `probability` is not in [0, 1).
         """
-        if not (is_number(probability) and 0 <= probability < 1):
+        if not (is_real_number(probability) and 0 <= probability < 1):
             raise InputError(
                 "probability-out-of-range",
                 f"The probability of a quantile must be at least 0 and below 1, such as 0.9 (got {probability!r}).",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from math import exp
 from typing import Any
 
-from tuner.privacy.accountant.filters import Sealed
 from tuner.privacy.card.sections.section import CardSection, Field, Subject
 from tuner.privacy.card.text import plain
 from tuner.privacy.card.wording import MODES, UNITS
@@ -53,16 +51,7 @@ def _value(subject: Subject) -> dict[str, Any]:
 
 
 def _law(found: SearchState) -> str | dict[str, Any]:
-    sealed = found.filter
-    if not isinstance(sealed, Sealed):
-        return "not applicable: the number of trials is open and charged"
-    tail = sealed.law.tail(sealed.at_most)
-    return {
-        **sealed.law.body(),
-        "at_most": sealed.at_most,
-        "probability_of_more": tail,
-        "delta_of_truncation": (1 + exp(min(found.epsilon, 700.0))) * tail,
-    }
+    return found.filter.law_facts(found.epsilon) or "not applicable: the number of trials is open and charged"
 
 
 CLAIM = CardSection(

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from tuner.errors import VerificationError
-from tuner.privacy.accountant.filters import Filter, Sealed
+from tuner.privacy.accountant.filters import Filter
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import epsilon
 from tuner.privacy.card.own_words import CardFacts
@@ -56,7 +56,7 @@ class Subject:
             VerificationError: the ledger has no such run.
         """
         found, name = self.search, self.search.search
-        if isinstance(found.filter, Sealed):
+        if found.charged_whole:
             if not found.begun:
                 raise _not_charged(f"The sealed search {name!r} never began, so none of its runs was charged.")
             run = self.facts.winner_run
@@ -74,9 +74,9 @@ class Subject:
         return epsilon(*self.winner, self.search.delta)
 
 
-def _may_make(filter: Sealed, run: tuple[SampledGaussian, int]) -> bool:
+def _may_make(filter: Filter, run: tuple[SampledGaussian, int]) -> bool:
     """Whether a run was charged: the ledger has the longest of each mechanism, which pays for shorter ones."""
-    return any(run[0] == mechanism and 1 <= run[1] <= most for mechanism, most in filter.runs)
+    return any(run[0] == mechanism and 1 <= run[1] <= most for mechanism, most in filter.charged_runs)
 
 
 def _not_charged(said: str) -> VerificationError:
