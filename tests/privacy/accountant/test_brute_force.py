@@ -7,8 +7,6 @@ from math import exp, log
 
 import numpy as np
 import pytest
-from tuner.privacy.laws import RunLaw
-from tuner.privacy.selection import poisson_shift, shift_of
 
 from benchmarks.budget.enumeration import (
     FAULTS,
@@ -21,6 +19,8 @@ from benchmarks.budget.enumeration import (
     worst_adaptive,
 )
 from benchmarks.budget.sealed import _best, _winner, profile_of
+from tuner.privacy.accountant.run_laws import RunLaw
+from tuner.privacy.accountant.selection import poisson_shift, shift_of
 
 COIN = Discrete((0.6, 0.4), (0.3, 0.7))
 DIE = Discrete((0.5, 0.3, 0.2), (0.2, 0.3, 0.5))

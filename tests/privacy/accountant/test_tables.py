@@ -6,11 +6,11 @@ from math import exp
 
 import numpy as np
 import pytest
-from tuner.privacy.accounting import epsilon
-from tuner.privacy.events import SampledGaussian
 
 from benchmarks.budget import published
 from benchmarks.budget.published import Row, rows, shuffled_epsilon
+from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.accountant.pld import epsilon
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from card_fakes import KINDS, MECHANISM, charged
+from card_fakes import KINDS, MECHANISM, OTHER, SCORES, charged
+from ledgers import lease
 
 from tuner.errors import VerificationError
 from tuner.privacy.accountant.filters import CouponBook, Sealed
+from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.card.card import card_hash, card_text, issue_card, parse_card
 from tuner.privacy.card.page import render_markdown
@@ -81,7 +83,7 @@ def test_an_honest_card_is_verified(ledger: Ledger, kind: str) -> None:
 def test_it_still_holds_when_the_search_continues(ledger: Ledger, issued: dict[str, Any]) -> None:
     ledger.reopen_search("first")
     ledger.reserve("first", "c", 10)
-    ledger.lease("first", "c", 10)
+    lease(ledger, "first", "c", 10)
     assert check_card(card_text(issued), ledger).ok
 
 
@@ -299,23 +301,39 @@ def test_the_entries_are_counted_again_by_another_program(ledger: Ledger) -> Non
     assert searches["first"].steps("training") == [(0.05, 2.0, 180)]
     assert searches["first"].steps("validation") == [(1.0, 60.0, 8)]
     assert (float(epsilon), float(delta)) == (4.0, 1e-5)
-    more = [*entries, ("lease", {"search": "first", "trial": "a", "steps": 821, "pool": "training"})]
-    assert recount(more)[0]["first"].steps("training") == [(0.05, 2.0, 1001)]
-    with pytest.raises(ValueError, match="no mechanism"):
-        recount([*entries, ("lease", {"search": "first", "trial": "new", "steps": 1, "pool": "training"})])
+    assert recount([*entries, _leased(821)])[0]["first"].steps("training") == [(0.05, 2.0, 1001)]
 
 
-def _lease(steps: int, pool: str = "training") -> tuple[str, dict[str, Any]]:
-    return "lease", {"search": "first", "trial": "a", "steps": steps, "pool": pool}
+def _leased(
+    steps: int, mechanism: SampledGaussian = MECHANISM, *, trial: str = "a", pool: str = "training"
+) -> tuple[str, dict[str, Any]]:
+    body = {"search": "first", "trial": trial, "steps": steps, "pool": pool, "mechanism": mechanism.body()}
+    return "lease", body
+
+
+@pytest.mark.parametrize(
+    "lease_entry",
+    [_leased(1, OTHER), _leased(1, trial="new"), _leased(1, pool="validation")],
+    ids=["another mechanism", "another trial", "another pool"],
+)
+def test_a_lease_of_a_mechanism_that_was_not_reserved_is_found_by_the_second_count(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, lease_entry: tuple[str, dict[str, Any]]
+) -> None:
+    card = issue_card(ledger, charged(ledger, "validation"))
+    entries = [(entry.kind, entry.data) for entry, _ in ledger.entries("digits")]
+    with pytest.raises(ValueError, match=r"'(a|new)'"):
+        recount([*entries, lease_entry])
+    monkeypatch.setattr(second_opinion, "recount", lambda entries: recount([*entries, lease_entry]))
+    assert check_card(card, ledger).answer == "no"
 
 
 @pytest.mark.parametrize(
     ("kind", "extra", "name"),
     [
-        ("total_steps", _lease(821), "cap of training"),
-        ("coupon_book", _lease(121), "cap of training"),
-        ("fixed_order", _lease(10**6), "cap of training"),
-        ("validation", _lease(33, "validation"), "cap of validation"),
+        ("total_steps", _leased(821), "cap of training"),
+        ("coupon_book", _leased(121), "cap of training"),
+        ("fixed_order", _leased(10**6), "cap of training"),
+        ("validation", _leased(33, SCORES, pool="validation"), "cap of validation"),
         ("sealed", ("begin", {"search": "first"}), "cap of training"),
         ("total_steps", ("open_search", None), "data set's total, recounted"),
     ],

@@ -12,6 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 from card_fakes import FACTS, KINDS, charged, open_first
+from ledgers import lease
 
 from tuner.privacy.accountant.filters import CouponBook
 from tuner.privacy.card.card import card_hash, card_text, issue_card
@@ -207,7 +208,7 @@ def test_a_card_names_the_method_the_model_and_the_split_of_its_search(ledger: L
     split = {"set": "digits", "fraction": 0.2, "seed": 5}
     open_first(ledger, details={"method": "dpsgd", "model": "resnet", "split": split}, **KINDS["total_steps"])
     ledger.reserve("first", "a", 10)
-    ledger.lease("first", "a", 10)
+    lease(ledger, "first", "a", 10)
     card = issue_card(ledger, FACTS)
     assert (card["configuration"]["method"], card["configuration"]["model"]) == ("dpsgd", "resnet")
     assert card["validation"]["key"] == split
