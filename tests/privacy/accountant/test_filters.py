@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import exp, log
 
 import numpy as np
@@ -12,9 +13,9 @@ from ledgers import MECHANISM, lease, left_steps
 from benchmarks.budget.enumeration import Discrete, DiscreteOrder, exhausting, worst_adaptive
 from tuner.errors import BudgetRefusedError, InputError, LedgerError
 from tuner.privacy.accountant.calibration import best_order
-from tuner.privacy.accountant.filters import FixedOrder, TotalSteps
+from tuner.privacy.accountant.filters import UNITS, FixedOrder, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.accountant.rdp import ORDERS
+from tuner.privacy.accountant.rdp import ORDERS, divergence
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.search_budget import LedgerCharge
 
@@ -115,6 +116,15 @@ def test_the_filter_of_steps_counts_units_that_have_no_rounding() -> None:
     assert filter.units({STEP: 10, other: most + 1}) > filter.budget
     assert filter.left({STEP: 10, other: most}, other) == 0
     assert filter.left({STEP: 10**9}, other) == 0
+
+
+@pytest.mark.parametrize("order", [1.5, 8.0, 60.0])
+@pytest.mark.parametrize("mechanism", [STEP, SampledGaussian(0.01, 1.3), SampledGaussian(1e-6, 50.0)])
+def test_a_price_is_the_divergence_rounded_up_to_a_whole_unit(mechanism: SampledGaussian, order: float) -> None:
+    exact = Fraction(divergence(mechanism, order)) * UNITS
+    for price in (FixedOrder(order, 10**15).price(mechanism), TotalSteps(mechanism, 1).units_at(order)):
+        assert price is not None
+        assert exact <= price < exact + 1
 
 
 def test_the_best_order_loses_little_to_the_composition_and_a_bad_one_much() -> None:

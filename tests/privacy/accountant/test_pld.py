@@ -107,6 +107,24 @@ def test_zero_only_for_no_steps() -> None:
     assert epsilon(hidden, 1, 1e-2) == accounting.EPSILON_FLOOR
 
 
+def claims(parts: list[tuple[SampledGaussian, int]], delta: float) -> list[float]:
+    """ε of the same steps by every function that reads one."""
+    alone = [epsilon(*parts[0], delta)] if len(parts) == 1 else []
+    return [*alone, epsilon_composed(parts, delta), *epsilon_curve(parts, [delta])]
+
+
+@pytest.mark.parametrize("parts", [[(CIFAR, 2000)], [(CIFAR, 1000), (SampledGaussian(0.01, 1.3), 1000)]])
+def test_the_rounding_margin_is_taken_from_delta_and_nothing_is_claimed_near_it(
+    parts: list[tuple[SampledGaussian, int]],
+) -> None:
+    margin = 1e-13 + 5e-15 * 2000
+    distribution, _ = composed(parts)
+    for claimed in claims(parts, 2.5 * margin):
+        assert distribution.get_delta_for_epsilon(claimed) <= 1.5 * margin * (1 + 1e-6)
+    for delta in (0.5, 1.0, 1.5, 1.99):
+        assert set(claims(parts, delta * margin)) == {inf}
+
+
 def test_hopeless_is_infinite_not_small() -> None:
     assert epsilon(SampledGaussian(1.0, 0.01), 1000, 1e-5) == inf
     assert epsilon(CIFAR, 7006, 1e-14) == inf

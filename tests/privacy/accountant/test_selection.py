@@ -207,6 +207,15 @@ def test_renyi_counts_where_it_is_the_less() -> None:
     assert delta_selection(GEOMETRIC, run, found, at_most=UNCUT) <= 1e-11
 
 
+def test_renyi_has_no_proof_for_a_sampler_that_learns() -> None:
+    run, ratio = ((SampledGaussian(1.0, 40.0), 1000),), (0.99, 1.01)
+    assert epsilon_selection(GEOMETRIC, run, 1e-11, at_most=UNCUT) < inf, "by Rényi divergence alone"
+    assert epsilon_selection(GEOMETRIC, run, 1e-11, at_most=UNCUT, ratio=ratio) == inf
+    bounds = selection._bounds(GEOMETRIC, RUNS, ratio)
+    by_profile = bounds.shift.shift + profile(CIFAR, 2000).epsilon(1e-5 / bounds.shift.factor)
+    assert epsilon_selection(GEOMETRIC, RUNS, 1e-5, at_most=UNCUT, ratio=ratio) == pytest.approx(by_profile, rel=1e-6)
+
+
 @pytest.mark.parametrize("law", [GEOMETRIC, LOGARITHMIC, HEAVY], ids=str)
 def test_selection_costs_more_than_one_run_and_less_than_all(law: RunLaw) -> None:
     found = epsilon_selection(law, RUNS, 1e-5, at_most=UNCUT)

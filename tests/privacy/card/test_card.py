@@ -325,6 +325,17 @@ def test_a_winner_without_steps_gets_no_card(ledger: Ledger, issued: dict[str, A
         build_card(replace(FACTS, search="z"), state=ledger.dataset_state("digits"))
 
 
+def test_a_winner_that_reserved_and_leased_nothing_gets_no_card(ledger: Ledger, issued: dict[str, Any]) -> None:
+    ledger.reopen_search("first")
+    ledger.reserve("first", "c", 10)
+    with raises_code(VerificationError, "card-run-not-charged"):
+        issue_card(ledger, replace(FACTS, winner="c"))
+    ledger.settle("first", "c", 0)
+    with raises_code(VerificationError, "card-run-not-charged"):
+        issue_card(ledger, replace(FACTS, winner="c"))
+    assert issue_card(ledger, FACTS)["winner"]["steps"] == 120
+
+
 @pytest.mark.parametrize(
     "bad",
     [

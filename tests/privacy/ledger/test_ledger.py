@@ -112,7 +112,7 @@ def test_caps_must_be_finite_and_positive(ledger: Ledger, value: float) -> None:
 
 
 def test_details_must_be_finite_json(ledger: Ledger) -> None:
-    with raises_code(InputError, "ledger-not-found"):
+    with raises_code(InputError, "not-plain-json"):
         open_search(ledger, "bad", details={"x": nan})
     assert ledger.datasets() == ()
 

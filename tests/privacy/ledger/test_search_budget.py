@@ -162,7 +162,7 @@ def test_what_one_run_cost_is_of_its_own_mechanism(scored: SearchBudget) -> None
     scored.reserve("b", asked(MECHANISM, 10))
     assert scored.trial_epsilon("a", 20) == accounting.epsilon(CHEAP, 20, 1e-5)
     assert scored.trial_epsilon("b", 10) == accounting.epsilon(MECHANISM, 10, 1e-5)
-    with raises_code(LedgerError, "mechanism-not-named"):
+    with raises_code(LedgerError, "mechanism-not-single"):
         scored.trial_epsilon("unknown", 1)
     with pytest.raises(InputError):
         scored.trial_epsilon("a", -1)
@@ -179,7 +179,7 @@ def test_steps_of_several_trials_are_composed_each_with_its_own_mechanism(scored
     more = scored.steps_epsilon({"a": 30, "b": 12})
     assert more == accounting.epsilon_composed([(CHEAP, 30), (MECHANISM, 12)], 1e-5)
     assert more > scored.view().epsilon_spent
-    with raises_code(LedgerError, "mechanism-not-named"):
+    with raises_code(LedgerError, "mechanism-not-single"):
         scored.steps_epsilon({"a": 15, "unknown": 1})
     with pytest.raises(InputError):
         scored.steps_epsilon({"a": -1})
@@ -237,6 +237,17 @@ def test_a_trial_releases_the_scores_that_were_reserved_for_it(
     open_budget.reserve("a", Ask(5))
     with raises_code(LedgerError, "pool-unknown"):
         open_budget.charge_for("a").release(noise=3.0)
+
+
+@pytest.mark.parametrize("protected", [True, False])
+def test_a_trial_protects_its_scores_exactly_where_the_ledger_says_so(ledger: Ledger, *, protected: bool) -> None:
+    """A trial that draws scores without noise asks for no lease, so no other check would notice."""
+    scores = {"validation": TotalSteps(RELEASE, 6), "validation_claim": (1.0, 1e-6)} if protected else {}
+    open_search(ledger, "s", **scores)
+    budget = SearchBudget(ledger, "s")
+    budget.check_scores(protected=protected)
+    with raises_code(LedgerError, "mechanism-not-reserved"):
+        budget.check_scores(protected=not protected)
 
 
 def test_a_trial_that_was_cut_off_is_told_so(ledger: Ledger, search: str) -> None:
