@@ -15,7 +15,7 @@ import yaml
 from command_fakes import STEPS, Tune
 from optuna.distributions import FloatDistribution
 from optuna.study import Study
-from optuna.trial import TrialStatus, create_trial
+from optuna.trial import TrialState, create_trial
 from sealed_fakes import sealed
 
 from trainables.training import PrivateTraining
@@ -73,7 +73,7 @@ def study(
         parameters = {RADIUS: radius}
         made.add_trial(
             create_trial(
-                state=TrialStatus.COMPLETE,
+                state=TrialState.COMPLETE,
                 value=score,
                 params=parameters,
                 distributions={RADIUS: FloatDistribution(0.0, 100.0)},

@@ -345,6 +345,8 @@ def test_a_winner_that_reserved_and_leased_nothing_gets_no_card(ledger: Ledger, 
         {"max_grad_norm": nan},
         {"versions": {"torch": "certified by the authority"}},
         {"parameters": {"learning_rate": nan}},
+        {"parameters": {"smoothing_samples": {"promote": [1, "certified"]}}},
+        {"parameters": {"smoothing_samples": {"promote": [1, 3], "note": "certified"}}},
         {"sampler": "tpe, which is certified"},
         {"files": {"model.safetensors": "abc"}},
     ],
@@ -354,6 +356,12 @@ def test_an_own_word_that_does_not_fit_never_enters_a_card(
 ) -> None:
     with raises_code(VerificationError, "card-own-words"):
         build_card(replace(FACTS, **bad), state=ledger.dataset_state("digits"))
+
+
+def test_a_card_takes_a_parameter_that_rises_within_a_trial(ledger: Ledger, issued: dict[str, Any]) -> None:
+    parameters = {"smoothing_samples": {"promote": [1, 3]}}
+    card = build_card(replace(FACTS, parameters=parameters), state=ledger.dataset_state("digits"))
+    assert card["configuration"]["parameters"] == parameters
 
 
 def test_a_public_size_that_is_not_that_of_the_rate_is_refused(ledger: Ledger, issued: dict[str, Any]) -> None:

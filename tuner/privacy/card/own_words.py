@@ -108,8 +108,16 @@ def _is_word(value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", value) is not None
 
 
+def _is_promotion(value: object) -> bool:
+    """Tell whether a value is a parameter that rises within a trial, such as {promote: [1, 3]}."""
+    if not (isinstance(value, Mapping) and set(value) == {"promote"}):
+        return False
+    levels = value["promote"]
+    return isinstance(levels, list | tuple) and bool(levels) and all(_is_count(level) for level in levels)
+
+
 def _is_setting(value: object) -> bool:
-    return value is None or isinstance(value, bool | str) or _is_number(value)
+    return value is None or isinstance(value, bool | str) or _is_number(value) or _is_promotion(value)
 
 
 def _is_version(value: object) -> bool:
