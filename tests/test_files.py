@@ -1,13 +1,26 @@
-"""A write leaves the old file or the new one."""
+"""A write leaves the old file or the new one; locks end with their process and can be taken while others look."""
 
 from __future__ import annotations
 
+import fcntl
 import stat
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from tuner.files import replacing, write_json, write_text
+from tuner.files import file_lock, is_locked, replacing, take_lock, write_json, write_text
+
+HOLDER = """
+import sys
+from pathlib import Path
+from tuner.files import take_lock
+lock = take_lock(Path(sys.argv[1]))
+print("held", flush=True)
+sys.stdin.read()
+"""
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
@@ -25,3 +38,54 @@ def test_a_new_file_has_its_mode(tmp_path: Path) -> None:
     write_text(tmp_path / "secret", "ε", mode=0o600)
     assert (tmp_path / "secret").read_text(encoding="utf-8") == "ε"
     assert stat.S_IMODE((tmp_path / "secret").stat().st_mode) == 0o600
+
+
+def test_a_lock_ends_with_the_process_that_holds_it(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    assert not is_locked(path)
+    assert not path.exists()
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    assert is_locked(path)
+    assert take_lock(path) is None
+    holder.kill()
+    holder.communicate()
+    assert not is_locked(path)
+    lock = take_lock(path)
+    assert lock is not None
+    lock.release()
+
+
+def test_a_lock_that_others_look_at_can_be_taken(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    path.touch()
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            is_locked(path)
+
+    lookers = [threading.Thread(target=look) for _ in range(2)]
+    for looker in lookers:
+        looker.start()
+    try:
+        for _ in range(50):
+            lock = take_lock(path)
+            assert lock is not None
+            lock.release()
+    finally:
+        done.set()
+        for looker in lookers:
+            looker.join()
+
+
+def test_a_lock_is_never_a_file_that_outlives_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", missing)
+    with pytest.raises(OSError, match="not implemented"):
+        file_lock(tmp_path / "lock").acquire()
