@@ -171,7 +171,7 @@ def test_a_share_lets_its_user_in_up_to_it_and_nobody_else(tune: Tune) -> None:
     assert "tune budget grant digits" in refused.err
     assert tune.sweeps == []
 
-    assert "only who has" not in tune("budget", "grant", "digits", ME, "--epsilon", "9", "--delta", "1e-5").out
+    assert "only users with a share" not in tune("budget", "grant", "digits", ME, "--epsilon", "9", "--delta", "1e-5").out
     tune("run", file, "--local", "--quiet")
     assert "[share-exceeded]" in tune("run", file, "--local", code=3).err
     (shown,) = tune("budget", "show", "digits", "--json").json["datasets"]
@@ -211,8 +211,8 @@ def test_a_share_lets_its_user_in_up_to_it_and_nobody_else(tune: Tune) -> None:
         (("report", "digits", "--out", "no/such/folder/a.html"), 2, "[output-path-invalid]"),
         (("report", "digits", "--out", "."), 2, "[output-path-invalid]"),
         (("report", "digits"), 2, "--out"),
-        (("set", "", "--epsilon", "1", "--delta", "1e-5"), 2, "[name-invalid]"),
-        (("set", "a\udcff", "--epsilon", "1", "--delta", "1e-5"), 2, "[name-invalid]"),
+        (("set", "", "--epsilon", "1", "--delta", "1e-5"), 2, "[ledger-name-invalid]"),
+        (("set", "a\udcff", "--epsilon", "1", "--delta", "1e-5"), 2, "[ledger-name-invalid]"),
         (("set", "digits", "--epsilon", "1", "--delta", "1"), 2, "delta"),
         (("set", "digits", "--epsilon", "much", "--delta", "1e-5"), 2, "much"),
     ],
@@ -354,7 +354,9 @@ def test_every_command_works_on_a_ledger_in_postgresql(bare: Tune, postgres: Pos
     bare("budget", "report", "digits", "--out", "a.html", *where)
     assert postgres.admin in Path("a.html").read_text()
     bare("budget", "revoke", "digits", postgres.admin, *where)
-    assert "no password" in bare("budget", "--ledger", "postgresql://me:secret@h/db", code=2).err
+    refused = bare("budget", "--ledger", "postgresql://me:secret@h/db", code=2)
+    assert "[ledger-url-password]" in refused.err
+    assert "secret" not in refused.err
     assert "Check that the server runs" in bare("budget", "--ledger", "postgresql://me@127.0.0.1:9/db", code=1).err
 
 
