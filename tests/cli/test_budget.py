@@ -171,7 +171,9 @@ def test_a_share_lets_its_user_in_up_to_it_and_nobody_else(tune: Tune) -> None:
     assert "tune budget grant digits" in refused.err
     assert tune.sweeps == []
 
-    assert "only users with a share" not in tune("budget", "grant", "digits", ME, "--epsilon", "9", "--delta", "1e-5").out
+    assert (
+        "only users with a share" not in tune("budget", "grant", "digits", ME, "--epsilon", "9", "--delta", "1e-5").out
+    )
     tune("run", file, "--local", "--quiet")
     assert "[share-exceeded]" in tune("run", file, "--local", code=3).err
     (shown,) = tune("budget", "show", "digits", "--json").json["datasets"]

@@ -298,14 +298,14 @@ def test_records_have_one_budget_whatever_they_are_called(own: Tune) -> None:
 # 3. and 4. What is exported, and what is claimed.
 
 
-def add_to_study(sweep: SweepFolder, trial: str, *, steps: int, state: optuna.trial.TrialStatus, score: float) -> None:
+def add_to_study(sweep: SweepFolder, trial: str, *, steps: int, state: optuna.trial.TrialState, score: float) -> None:
     experiment = load_experiment(sweep.experiment)
     study = open_sweep_study(sweep, experiment, plan_from(read_json(sweep.plan), trials=experiment.search.trials))
     attributes: dict[str, Any] = {TRIAL_ID: trial, PARAMETERS: {"learning_rate": 0.5}, STEPS_TAKEN: steps}
     study.add_trial(
         create_trial(
             state=state,
-            value=score if state == optuna.trial.TrialStatus.COMPLETE else None,
+            value=score if state == optuna.trial.TrialState.COMPLETE else None,
             user_attrs={**attributes, OUTCOME: state.name.lower()},
             intermediate_values={steps: score},
         )
@@ -323,7 +323,7 @@ def test_a_study_with_steps_that_were_not_charged_is_not_exported(
         sweep,
         trial,
         steps=STEPS + 1 if known else 1,
-        state=optuna.trial.TrialStatus[state],
+        state=optuna.trial.TrialState[state],
         score=0.01,  # it wins nothing, and yet was seen
     )
     said = refused(charged, scored, "export", "tiny")
