@@ -55,7 +55,7 @@ def test_a_mechanism_must_be_named_where_there_are_several_and_stays(ledger: Led
         ledger.reserve("s", "a", 1, mechanism=MECHANISM)
     ledger.reserve("s", "a", 1)  # its own
     assert ledger.search_state("s").trials["a"].mechanism == CHEAP
-    with raises_code(LedgerError, "mechanism-not-named"):
+    with raises_code(LedgerError, "mechanism-not-single"):
         _ = ledger.search_state("s").mechanism
 
 
