@@ -88,7 +88,7 @@ def test_a_cap_that_is_no_budget_is_refused_before_there_is_a_ledger(bare: Tune,
 
 
 def test_the_budget_of_no_ledger_is_no_empty_budget(bare: Tune) -> None:
-    assert "[ledger-not-found]" in bare("budget", code=2).err
+    assert "[no-ledger]" in bare("budget", code=2).err
     assert not (bare.folder / "runs").exists(), "looking makes nothing"
 
 
@@ -241,7 +241,7 @@ def test_wrong_words_get_one_clear_error_and_change_nothing(
     ],
 )
 def test_only_set_makes_a_ledger(bare: Tune, words: tuple[str, ...]) -> None:
-    assert "[ledger-not-found]" in bare("budget", *words, code=2).err
+    assert "[no-ledger]" in bare("budget", *words, code=2).err
     assert list(bare.folder.iterdir()) == []
 
 
@@ -347,7 +347,7 @@ def test_the_ledger_may_be_named_before_or_after_the_command(bare: Tune) -> None
 def test_every_command_works_on_a_ledger_in_postgresql(bare: Tune, postgres: PostgresServer) -> None:
     url = postgres.emptied()
     where = ("--ledger", url)
-    assert "[ledger-not-found]" in bare("budget", "show", *where, code=2).err
+    assert "[no-ledger]" in bare("budget", "show", *where, code=2).err
     bare(*SET, *where)
     bare("budget", "grant", "digits", postgres.admin, "--epsilon", "2", "--delta", "1e-5", *where)
     assert Ledger.open(url).user() == postgres.admin
