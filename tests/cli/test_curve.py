@@ -191,7 +191,7 @@ class Budget:
         from tuner.errors import LedgerError
 
         if not self.knows_all and set(steps) - set(self.charged):
-            raise LedgerError("one mechanism")
+            raise LedgerError("mechanism-not-single", "one mechanism")
         return 0.01 * sum(steps.values())
 
 

@@ -226,7 +226,7 @@ def test_a_start_that_fails_in_its_ledger_can_go_on(tune: Tune, monkeypatch: pyt
     from tuner.errors import TunerError
 
     def breaks(*_: object, **__: object) -> None:
-        raise TunerError("the study cannot be read")
+        raise TunerError("study-unreadable", "the study cannot be read")
 
     with monkeypatch.context() as patch:
         patch.setattr(tuner.runner.composition, "open_sweep_study", breaks)

@@ -195,7 +195,7 @@ def test_a_failure_tells_its_kind_and_no_word_more(tune: Tune, monkeypatch: pyte
 
 def test_a_refusal_at_the_beginning_is_told_as_it_is(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
     def unreadable(*_: object) -> None:
-        raise LedgerError("the ledger cannot be written")
+        raise LedgerError("ledger-unavailable", "the ledger cannot be written")
 
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "begin_sealed", unreadable)

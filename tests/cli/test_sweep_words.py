@@ -194,7 +194,7 @@ def test_it_is_told_that_ray_is_started(tune: Tune, monkeypatch: pytest.MonkeyPa
     from tuner.errors import TunerError
 
     def fails(*_: object, **__: object) -> None:
-        raise TunerError("no")
+        raise TunerError("internal-error", "no")
 
     monkeypatch.setattr(tuner.runner.composition, "run_trials", fails)
     assert "starting Ray …" in tune("run", tune.write(), code=1).out

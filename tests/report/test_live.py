@@ -159,7 +159,7 @@ class Counted:
 
     def __call__(self) -> object:
         if self.broken:
-            raise LedgerError("locked")
+            raise LedgerError("ledger-busy", "locked")
         self.readings += 1
         return budget(spent=self.readings)
 

@@ -280,7 +280,7 @@ def answer_lost(ledger: Ledger) -> Iterator[None]:
     def failing() -> Iterator[Any]:
         with writing() as connection:
             yield connection
-        raise LedgerError("the answer was lost")
+        raise LedgerError("ledger-unavailable", "the answer was lost")
 
     store.writing = failing  # type: ignore[method-assign]
     try:
@@ -298,7 +298,7 @@ def commit_lost(ledger: Ledger) -> Iterator[None]:
     def failing() -> Iterator[Any]:
         with writing() as connection:
             yield connection
-            raise LedgerError("the disk is gone")
+            raise LedgerError("ledger-unavailable", "the disk is gone")
 
     store.writing = failing  # type: ignore[method-assign]
     try:
