@@ -137,7 +137,7 @@ def test_a_finished_sweep_takes_more_trials(tune: Tune) -> None:
         ("privacy.epsilon=9", "privacy.epsilon"),
         ("privacy.noise_multiplier=1.5", "privacy.noise_multiplier"),
         ("trainable.batch_size=64", "trainable.batch_size"),
-        ("search.space.learning_rate=0.5", "search.space.learning_rate"),
+        ("search.space.learning_rate={uniform: [0.1, 0.2]}", "search.space.learning_rate"),
         ("ledger=sqlite:///other.db", "ledger"),
         ("seed=3", "seed"),
     ],
@@ -146,6 +146,7 @@ def test_a_sweep_goes_on_as_it_was_started(look: Tune, change: str, key: str) ->
     before = look.entries
     for words in (("resume", "tiny"), ("run", "tiny.yaml", "--resume")):
         error = look(*words, "--local", "--set", change, code=2).err
+        assert "[resume-changes-setting]" in error
         assert key in error
     assert look.entries == before
 
@@ -168,12 +169,12 @@ def test_a_sweep_whose_ledger_is_gone_does_not_start_another(tune: Tune) -> None
     ledger = tune.folder / "runs" / "ledger.db"
     ledger.rename(ledger.with_name("away.db"))
     error = tune("resume", "tiny", "--local", "--set", "search.trials=2", code=1).err
-    assert "ledger" in error
+    assert "[ledger-not-found]" in error
     assert not ledger.exists()
     # Another ledger at its place does not know the sweep, and does not learn of it.
     tune("budget", "set", "digits", "--epsilon", "50", "--delta", "1e-4")
     error = tune("resume", "tiny", "--local", "--set", "search.trials=2", code=1).err
-    assert "does not know" in error
+    assert "[search-not-in-ledger]" in error
     assert tune.entries == ["cap"]
 
 
@@ -206,7 +207,7 @@ def test_a_start_that_was_cut_off_goes_on_once(tune: Tune, monkeypatch: pytest.M
 def test_a_folder_that_was_half_made_hides_no_sweep(tune: Tune) -> None:
     file = tune.write(search__trials=1)
     error = tune("run", file, "--resume", "--local", code=2).err
-    assert "tiny" in error
+    assert "[sweep-not-found]" in error
     tune("run", file, "--local", "--quiet")
     real = tune.sweeps[0]
     half = sweeps.create(tune.folder / "runs", "tiny")

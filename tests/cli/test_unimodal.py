@@ -133,6 +133,7 @@ def test_a_killed_sweep_goes_on_and_is_settled(tune: Tune) -> None:
 def test_a_file_without_such_a_parameter_is_refused_with_its_line(tune: Tune, command: str) -> None:
     norm: dict[str, object] = {"log_uniform": [0.1, 10.0]}
     said = tune(command, write(tune, search__space={"max_grad_norm": norm}), code=2)
-    assert "search.sampler: the unimodal sampler needs a searched range" in said.err
+    assert "[unimodal-parameter-missing]" in said.err
+    assert "search.sampler" in said.err
     assert "tiny.yaml:" in said.err
     tune(command, write(tune, search__space={"max_grad_norm": {**norm, "unimodal": True}}))
