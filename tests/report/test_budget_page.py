@@ -126,7 +126,8 @@ def test_the_chart_draws_what_was_committed_when() -> None:
     from matplotlib.dates import date2num
 
     figure = budget_chart(POINTS, until="2026-03-09 09:00:00")
-    days = [float(date2num(START + timedelta(days=day))) for day in (0, 2, 7)]
+    end_of_the_day = (START + timedelta(days=8)).replace(hour=0)
+    days = [float(date2num(moment)) for moment in (START, START + timedelta(days=2), end_of_the_day)]
     drawn = list(series(figure).values())
     assert drawn == [list(zip(days, (0.0, 2.0, 2.0), strict=True)), [(day, 8.0) for day in days]]
     assert {"ε", "time (UTC)", "cap"} <= set(texts(figure))

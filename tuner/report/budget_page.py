@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tuner.figures import PURPLE, RED, new_figure, styled
@@ -65,7 +65,8 @@ def budget_chart(points: Sequence[Point], *, until: str) -> Figure | None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 
     made = datetime.strptime(until, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
-    end = max(made, points[-1].moment)
+    # The end of that day: sealed searches have no finer time, and two pages of one day look alike.
+    end = max(made.replace(hour=0, minute=0, second=0) + timedelta(days=1), points[-1].moment)
     figure = new_figure(*WIDE)
     axes = figure.add_subplot(xlabel="time (UTC)", ylabel="ε")
     times = date2num([*(point.moment for point in points), end])
