@@ -91,7 +91,7 @@ def test_the_gaussian_mechanism_is_exact(mu: float, epsilon: float) -> None:
 
 @pytest.mark.parametrize(("noise", "epsilon"), [(14.06, 0.5), (7.46, 1.0), (3.99, 2.0), (2.16, 4.0), (1.20, 8.0)])
 def test_published_noise_of_the_gaussian_mechanism(noise: float, epsilon: float) -> None:
-    """Sensitivity 2 at δ = 1e-5; privacy.md §7, from Balle & Wang 2018."""
+    """Sensitivity 2 at δ = 1e-5, from Balle & Wang 2018."""
     found = epsilon_ranges_of_steps([(1.0, noise / 2, 1)], [1e-5])[0]
     assert found.low == pytest.approx(epsilon, rel=3e-3)
     assert found.high == pytest.approx(found.low, rel=1e-6)

@@ -127,7 +127,7 @@ def test_a_law_whose_tail_is_too_long_is_not_summed() -> None:
     ],
 )
 def test_published_prices_of_a_sealed_search(steps: int, name: str, epsilon: float) -> None:
-    """The table of privacy.md §2, which was computed by another program."""
+    """The published table, which was computed by another program."""
     runs = [{"sample_rate": RATE, "noise_multiplier": 1.1, "steps": steps}]
     (found,) = epsilon_ranges(sealed(name, runs=runs), [1e-5])
     digits = 2 if epsilon < 5 else 1
