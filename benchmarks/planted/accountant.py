@@ -1,0 +1,90 @@
+"""Faults in the accountant: each makes a claim smaller than what holds, or accepts what has no claim."""
+
+from __future__ import annotations
+
+from benchmarks.planted.fault import Fault
+
+__all__ = ["FAULTS"]
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(
+        name="optimistic-discretisation",
+        breaks="losses are rounded down on the grid, so ε is a lower bound",
+        file="tuner/privacy/accountant/pld.py",
+        old="pessimistic_estimate=True,",
+        new="pessimistic_estimate=False,",
+        test="tests/privacy/accountant/test_pld.py::test_full_batch_is_the_analytic_gaussian",
+    ),
+    Fault(
+        name="rounding-margin-too-small",
+        breaks="the rounding of the convolution is not taken out of δ",
+        file="tuner/privacy/accountant/pld.py",
+        old="_ROUNDING, _ROUNDING_ONCE = 5e-15, 1e-13",
+        new="_ROUNDING, _ROUNDING_ONCE = 5e-17, 1e-15",
+        test="tests/privacy/accountant/test_pld.py::test_rounding_margin_is_twice_what_an_80_bit_fft_shows",
+    ),
+    Fault(
+        name="hopeless-costs-nothing",
+        breaks="where no grid is of use ε is 0 and not infinite",
+        file="tuner/privacy/accountant/pld.py",
+        old="    if not isfinite(grid):\n        return inf\n    margin",
+        new="    if not isfinite(grid):\n        return 0.0\n    margin",
+        test="tests/privacy/accountant/test_pld.py::test_hopeless_is_infinite_not_small",
+    ),
+    Fault(
+        name="nan-noise-accepted",
+        breaks="the accountant takes NaN as a noise multiplier, for which libraries answer ε = 0",
+        file="tuner/privacy/accountant/mechanism.py",
+        old="isfinite(self.noise_multiplier) and self.noise_multiplier > 0)",
+        new="not self.noise_multiplier <= 0)",
+        test="tests/privacy/accountant/test_pld.py::test_noise_must_be_a_positive_number",
+    ),
+    Fault(
+        name="nan-delta-accepted",
+        breaks="NaN is taken for a δ, and no comparison with it fails",
+        file="tuner/privacy/accountant/mechanism.py",
+        old="if not (_is_number(delta) and 0 < delta < 1):",
+        new="if not _is_number(delta) or delta <= 0 or delta >= 1:",
+        test="tests/privacy/accountant/test_pld.py::test_delta_must_be_a_probability",
+    ),
+    Fault(
+        name="renyi-term-forgotten",
+        breaks="the first term of the Rényi divergence of a sampled step is left out",
+        file="tuner/privacy/accountant/rdp.py",
+        old="i = np.arange(2, order + 1, dtype=float)",
+        new="i = np.arange(3, order + 1, dtype=float)",
+        test="tests/privacy/accountant/test_rdp.py::test_is_an_upper_bound_within_two_parts_in_a_billion",
+    ),
+    Fault(
+        name="order-without-its-factor",
+        breaks="a filter at one order leaves the factor of the order out when it converts to ε",
+        file="tuner/privacy/accountant/rdp.py",
+        old="log1p(-1 / order), -(log(delta) + log(order)) / (order - 1))",
+        new="log1p(-1 / order), -(log(delta) + 2 * log(order)) / (order - 1))",
+        test="tests/privacy/accountant/test_rdp.py::test_conversion_is_the_librarys_rounded_up",
+    ),
+    Fault(
+        name="filter-larger-than-its-claim",
+        breaks="a filter at one order holds more divergence than its (ε, δ) allows",
+        file="tuner/privacy/accountant/filters.py",
+        old="(log(delta) + log(order)) / (order - 1))\n        divergence",
+        new="log(order) / (order - 1))\n        divergence",
+        test="tests/privacy/ledger/test_ledger_pools.py::test_a_filter_claims_at_most_what_it_was_made_for",
+    ),
+    Fault(
+        name="coupons-never-used-up",
+        breaks="the quota of a coupon book is given out again and again",
+        file="tuner/privacy/accountant/filters.py",
+        old="dict(self.quotas).get(mechanism, 0) - used.get(mechanism, 0)",
+        new="dict(self.quotas).get(mechanism, 0)",
+        test="tests/privacy/ledger/test_ledger_pools.py::test_a_coupon_book_holds_each_quota",
+    ),
+    Fault(
+        name="odometer-forgets-one-side",
+        breaks="a record that trained in one search and validated in another is counted once",
+        file="tuner/privacy/ledger/odometer.py",
+        old='if len(splits) == 1 and splits != {"null"}:',
+        new="if splits:",
+        test="tests/privacy/ledger/test_odometer.py::test_sides_add_up_where_the_searches_split_otherwise",
+    ),
+)

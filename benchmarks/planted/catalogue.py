@@ -1,0 +1,20 @@
+"""Every planted fault, from all parts of the catalogue."""
+
+from __future__ import annotations
+
+from benchmarks.planted import accountant, ledger, search, selection, sharing, step, training, verification
+from benchmarks.planted.fault import Fault
+
+__all__ = ["FAULTS"]
+
+FAULTS: tuple[Fault, ...] = (
+    *step.FAULTS,
+    *training.FAULTS,
+    *sharing.FAULTS,
+    *accountant.FAULTS,
+    *selection.FAULTS,
+    *ledger.FAULTS,
+    *verification.FAULTS,
+    *search.FAULTS,
+)
+"""In the order in which a reader meets the code: from the private step to what leaves a search."""

@@ -1,0 +1,50 @@
+"""Faults in how records are split and who they belong to: splits, users, bounds, and copies of known data sets."""
+
+from __future__ import annotations
+
+from benchmarks.planted.fault import Fault
+
+__all__ = ["FAULTS"]
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(
+        name="split-by-place",
+        breaks="removing a row moves all records behind it to the other side of the split",
+        file="trainables/data/loading.py",
+        old="        held = aside_by_content(x, y, fraction=fraction, key=key)",
+        new="        held = aside(len(y), fraction=fraction, key=key)",
+        test="tests/trainables/data/test_data.py::test_removing_a_record_moves_no_other_of_a_users_file",
+    ),
+    Fault(
+        name="users-records-on-both-sides",
+        breaks="a protected user both trains and validates",
+        file="trainables/data/loading.py",
+        old="        held = aside_by_user(users, fraction=fraction, key=key)",
+        new="        held = aside_by_content(x, y, fraction=fraction, key=key)",
+        test="tests/trainables/data/test_users.py::test_validation_records_are_those_of_whole_users",
+    ),
+    Fault(
+        name="user-bound-ignored",
+        breaks="a user contributes more records than the bound that is claimed",
+        file="trainables/data/loading.py",
+        old="most, key = request.records_per_user,",
+        new="most, key = 2 * request.records_per_user,",
+        test="tests/trainables/data/test_users.py::test_a_file_with_users_is_loaded_user_by_user",
+    ),
+    Fault(
+        name="test-users-train",
+        breaks="a user of the test set trains as well",
+        file="trainables/data/user.py",
+        old="kept = labelled & ~np.isin(users.astype(str), others.astype(str))",
+        new="kept = labelled",
+        test="tests/trainables/data/test_users.py::test_a_user_of_the_test_is_none_of_the_training",
+    ),
+    Fault(
+        name="copy-of-a-shipped-set-has-its-own-budget",
+        breaks="the same records under another name get a second budget",
+        file="trainables/data/__init__.py",
+        old="    return copied, content",
+        new="    return None, content",
+        test="tests/trainables/data/test_shipped.py::test_a_copy_with_other_types_shapes_or_test_records_is_known",
+    ),
+)

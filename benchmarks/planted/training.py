@@ -1,0 +1,75 @@
+"""Faults in a trial's training: charging before drawing, restored noise, protected scores, a worker's gates."""
+
+from __future__ import annotations
+
+from benchmarks.planted.fault import Fault
+
+__all__ = ["FAULTS"]
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(
+        name="lease-after-draw",
+        breaks="steps are taken before they are charged, and a crash leaves them uncharged",
+        file="trainables/training.py",
+        old="            self._charge.lease(leased)  # durable before the first of these batches is drawn\n"
+        "            for _ in range(leased):\n",
+        new="            for _ in (n for n in range(leased) if n + 1 < leased or not self._charge.lease(leased)):\n",
+        test="tests/trainables/test_training.py::test_every_lease_comes_before_its_steps",
+    ),
+    Fault(
+        name="fewer-steps-leased-than-taken",
+        breaks="one step of every lease is never charged",
+        file="trainables/training.py",
+        old="self._charge.lease(leased)",
+        new="self._charge.lease(max(leased - 1, 1))",
+        test="tests/trainables/test_training.py::test_every_lease_comes_before_its_steps",
+    ),
+    Fault(
+        name="restored-steps-repeat-their-noise",
+        breaks="a restored training takes other steps under noise that may be out already",
+        file="trainables/training.py",
+        old='if lost or state["spec"]',
+        new='if state["spec"]',
+        test="tests/trainables/test_training.py::test_repeated_steps_get_fresh_noise_and_are_paid",
+    ),
+    Fault(
+        name="training-records-scored",
+        breaks="a score on training records leaves without any charge",
+        file="trainables/training.py",
+        old='if split not in ("validation", "test"):',
+        new='if split not in ("validation", "test", "train"):',
+        test="tests/trainables/test_training.py::test_training_records_are_never_scored",
+    ),
+    Fault(
+        name="protected-score-not-charged",
+        breaks="a protected score is drawn and told without a charge",
+        file="trainables/training.py",
+        old="        self._charge.release(1)  # durable",
+        new="        self._charge.released()  # durable",
+        test="tests/trainables/test_protected.py::test_every_score_is_charged_once_and_before_it_is_computed",
+    ),
+    Fault(
+        name="protected-score-over-the-true-size",
+        breaks="a protected score is divided by the true number of validation records, which is private",
+        file="trainables/training.py",
+        old="return float(noised) / self._protected_size",
+        new='return float(noised) / max(len(self._records["validation"][1]), 1)',
+        test="tests/trainables/test_protected.py::test_a_score_is_divided_by_the_public_size",
+    ),
+    Fault(
+        name="user-counts-with-all-records",
+        breaks="a user with many records moves a protected score by more than 1",
+        file="trainables/scoring.py",
+        old="minlength=len(records)) * _PARTS // records",
+        new="minlength=len(records)) * _PARTS",
+        test="tests/trainables/test_protected.py::test_one_user_more_adds_at_most_one_however_many_records",
+    ),
+    Fault(
+        name="worker-accepts-seeded-noise",
+        breaks="a private training draws noise from a known seed",
+        file="trainables/spec.py",
+        old="    if spec.noise_seed is not None:",
+        new="    if spec.noise_seed == 0:",
+        test="tests/trainables/test_training.py::test_gates",
+    ),
+)

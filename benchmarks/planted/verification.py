@@ -1,0 +1,122 @@
+"""Faults in the privacy card and in its verification: numbers that are not recomputed, words that are not held."""
+
+from __future__ import annotations
+
+from benchmarks.planted.fault import Fault
+
+__all__ = ["FAULTS"]
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(
+        name="second-opinion-is-the-first",
+        breaks="the second accountant uses the code of the first, so that one fault hides in both",
+        file="tuner/privacy/verify/accountant/one_step.py",
+        old="import numpy.typing as npt\n",
+        new="import numpy.typing as npt\n\nfrom tuner.privacy import accounting as _accounting  # noqa: F401\n",
+        test="tests/privacy/verify/test_independent.py::test_it_shares_no_code_with_the_accountant_of_the_claim",
+    ),
+    Fault(
+        name="lower-claim-confirmed",
+        breaks="a claim that is smaller than what holds is confirmed",
+        file="tuner/privacy/verify/accountant/bounds.py",
+        old="    if claimed < low * (1 - 1e-9):",
+        new="    if claimed < low * 0.5:",
+        test="tests/privacy/verify/test_independent.py::test_a_wrong_claim_is_answered_no",
+    ),
+    Fault(
+        name="not-confirmed-is-a-yes",
+        breaks="what could not be recomputed is answered by yes",
+        file="tuner/privacy/verify/verify.py",
+        old="return bool(self.checks) and all(check.ok for check in self.checks)",
+        new="return bool(self.checks) and all(check.ok is not False for check in self.checks)",
+        test="tests/privacy/verify/test_verify.py::test_what_is_too_large_for_it_is_not_confirmed",
+    ),
+    Fault(
+        name="chain-not-verified",
+        breaks="a card is confirmed on a ledger whose entries were changed",
+        file="tuner/privacy/verify/verify.py",
+        old="        ledger.verify_chain()\n",
+        new="        ledger.datasets()\n",
+        test="tests/privacy/verify/test_verify.py::test_a_changed_ledger_is_refused",
+    ),
+    Fault(
+        name="numbers-not-recomputed",
+        breaks="one section of the card is not compared with the ledger",
+        file="tuner/privacy/verify/verify.py",
+        old="for name, value in expected.items() for found in",
+        new='for name, value in expected.items() if name != "claim" for found in',
+        test="tests/privacy/verify/test_verify.py::test_a_forged_field_of_any_mode_is_a_no",
+    ),
+    Fault(
+        name="words-not-compared",
+        breaks="assumptions and warnings may be taken out of a card",
+        file="tuner/privacy/verify/verify.py",
+        old="        ok=not stated,",
+        new="        ok=True,",
+        test="tests/privacy/verify/test_verify_stated.py::test_a_forged_word_is_named",
+    ),
+    Fault(
+        name="cap-not-checked-by-the-second-accountant",
+        breaks="the claim of a cap is confirmed by the accountant that made it alone",
+        file="tuner/privacy/verify/verify.py",
+        old="    yield _check(name, pool.epsilon_at_cap, at_cap)\n",
+        new="    yield _check(name, at_cap.high, at_cap)\n",
+        test="tests/privacy/verify/test_verify.py::test_an_accountant_that_errs_twice_alike_is_found_out",
+    ),
+    Fault(
+        name="exported-files-not-compared",
+        breaks="a card is confirmed next to a model that it was not issued for",
+        file="tuner/privacy/verify/stated.py",
+        old="        elif there == digest:",
+        new="        elif there:",
+        test="tests/privacy/verify/test_verify_stated.py::test_what_lies_beside_a_card_is_what_it_was_issued_for",
+    ),
+    Fault(
+        name="card-for-a-seeded-study",
+        breaks="a study with known noise gets a privacy card",
+        file="tuner/privacy/card/card.py",
+        old="    if not facts.private:\n",
+        new="    if not facts.search:\n",
+        test="tests/privacy/card/test_card.py::test_a_study_with_a_seed_gets_no_card",
+    ),
+    Fault(
+        name="epsilon-rounded-down-for-export",
+        breaks="the exported file states a smaller ε than its run costs",
+        file="tuner/export/package.py",
+        old="    return math.ceil(epsilon * scale) / scale",
+        new="    return math.floor(epsilon * scale) / scale",
+        test="tests/cli/test_export.py::test_the_exported_file_trains_again_as_a_charge_of_its_own",
+    ),
+    Fault(
+        name="model-without-a-hash",
+        breaks="the card does not name the exported model, so another one may be put next to it",
+        file="tuner/export/package.py",
+        old="for name in (_MODEL, _EXPERIMENT)}",
+        new="for name in (_EXPERIMENT,)}",
+        test="tests/cli/test_export.py::test_a_card_is_for_the_files_that_were_exported_with_it",
+    ),
+    Fault(
+        name="uncharged-steps-exported",
+        breaks="a model with steps that were not charged is exported with a card",
+        file="tuner/export/package.py",
+        old="    if leased < steps:\n",
+        new="    if leased < 0:\n",
+        test="tests/cli/test_held_to_ledger.py::test_a_study_with_steps_that_were_not_charged_is_not_exported",
+    ),
+    Fault(
+        name="files-not-held-to-the-ledger",
+        breaks="a sweep whose files were changed goes on and is exported under its old claim",
+        file="tuner/sweep/registration.py",
+        old="        if now != charged:\n",
+        new="        if now is None:\n",
+        test="tests/cli/test_held_to_ledger.py::test_a_sweep_whose_files_are_others_neither_goes_on_nor_is_exported",
+    ),
+    Fault(
+        name="checkpoint-exported",
+        breaks="the exported model holds the key of noise to come",
+        file="tuner/export/package.py",
+        old="    _write_model(training, out / _MODEL)",
+        new="    (out / _MODEL).write_bytes(best.checkpoint.read_bytes())",
+        test="tests/cli/test_export.py::test_nothing_of_the_secret_generator_leaves",
+    ),
+)
