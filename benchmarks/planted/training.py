@@ -11,17 +11,12 @@ FAULTS: tuple[Fault, ...] = (
         name="lease-after-draw",
         breaks="steps are taken before they are charged, and a crash leaves them uncharged",
         file="trainables/training.py",
-        old="            self._charge.lease(leased)  # durable before the first of these batches is drawn\n"
+        old="            self._charge.lease(leased, sample_rate=used.sample_rate, "
+        "noise_multiplier=used.noise_multiplier)\n"
         "            for _ in range(leased):\n",
-        new="            for _ in (n for n in range(leased) if n + 1 < leased or not self._charge.lease(leased)):\n",
-        test="tests/trainables/test_training.py::test_every_lease_comes_before_its_steps",
-    ),
-    Fault(
-        name="fewer-steps-leased-than-taken",
-        breaks="one step of every lease is never charged",
-        file="trainables/training.py",
-        old="self._charge.lease(leased)",
-        new="self._charge.lease(max(leased - 1, 1))",
+        new='            pay = {"sample_rate": used.sample_rate, "noise_multiplier": used.noise_multiplier}\n'
+        "            for _ in (n for n in range(leased) if n + 1 < leased or not "
+        "self._charge.lease(leased, **pay)):\n",
         test="tests/trainables/test_training.py::test_every_lease_comes_before_its_steps",
     ),
     Fault(
@@ -44,7 +39,7 @@ FAULTS: tuple[Fault, ...] = (
         name="protected-score-not-charged",
         breaks="a protected score is drawn and told without a charge",
         file="trainables/training.py",
-        old="        self._charge.release(1)  # durable",
+        old="        self._charge.release(noise=noise)  # durable",
         new="        self._charge.released()  # durable",
         test="tests/trainables/test_protected.py::test_every_score_is_charged_once_and_before_it_is_computed",
     ),
@@ -54,7 +49,7 @@ FAULTS: tuple[Fault, ...] = (
         file="trainables/training.py",
         old="return float(noised) / self._protected_size",
         new='return float(noised) / max(len(self._records["validation"][1]), 1)',
-        test="tests/trainables/test_protected.py::test_a_score_is_divided_by_the_public_size",
+        test="tests/trainables/test_protected.py::test_a_released_score_has_its_law",
     ),
     Fault(
         name="user-counts-with-all-records",

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.planted.catalogue import FAULTS
 from benchmarks.planted.fault import Fault, NotPlantableError, planted_text
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_every_fault_can_be_planted_and_has_its_test() -> None:
