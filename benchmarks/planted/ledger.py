@@ -58,7 +58,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="trial-changes-its-mechanism",
-        breaks="a trial reserves cheap steps and takes dear ones",
+        breaks="a trial that reserved cheap steps reserves dear ones at the same price",
         file="tuner/privacy/ledger/rules.py",
         old="if before.mechanism not in {None, mechanism}:",
         new="if before.mechanism is mechanism:",
@@ -66,7 +66,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="leased-other-than-reserved",
-        breaks="a trial takes dear steps though it reserved cheap ones",
+        breaks="a trial leases dear steps though it reserved cheap ones",
         file="tuner/privacy/ledger/rules.py",
         old="    if mechanism != before.mechanism:\n",
         new="    if before.mechanism is None:\n",
