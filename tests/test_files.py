@@ -89,3 +89,13 @@ def test_a_lock_is_never_a_file_that_outlives_its_process(tmp_path: Path, monkey
     monkeypatch.setattr(fcntl, "flock", missing)
     with pytest.raises(OSError, match="not implemented"):
         file_lock(tmp_path / "lock").acquire()
+
+
+def test_who_looks_neither_hides_a_lock_from_others_nor_needs_to_write(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.lock"
+    with file_lock(path):
+        pass
+    path.chmod(0o444)
+    with path.open() as other:
+        fcntl.flock(other, fcntl.LOCK_SH)  # as another process that looks at this moment
+        assert not is_locked(path)

@@ -6,6 +6,7 @@ The lock library is imported when a lock is used, so that `tune doctor` runs whe
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -76,17 +77,21 @@ def take_lock(path: Path) -> FileLock | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether a process holds the lock now. A process that takes it at this moment still gets it."""
-    from filelock import Timeout
+    """Return whether a process holds the lock now.
 
-    if not path.exists():
-        return False
-    lock = file_lock(path)
+    A shared lock on a file that is opened for reading: several processes can look at once, a reader needs no right to
+    write, and a process that takes the lock at this moment still gets it.
+    """
     try:
-        lock.acquire(blocking=False)
-    except Timeout:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
-    lock.release()
+    finally:
+        os.close(descriptor)
     return False
 
 

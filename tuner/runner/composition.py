@@ -219,6 +219,7 @@ def _execute(
     driver: StudyDriver, sweep: SweepFolder, prepared: ReadySearch, budget: SearchBudget | None, options: RunOptions
 ) -> Stop:
     from trainables.charge import Charge, NoCharge
+    from tuner.privacy.accountant.mechanism import SampledGaussian
 
     def spec_for(suggestion: Suggestion) -> object:
         spec = training_spec(
@@ -229,6 +230,7 @@ def _execute(
             number=suggestion.number,
         )
         if budget is not None:
+            budget.check_mechanism(suggestion.trial_id, SampledGaussian(spec.sample_rate, spec.noise_multiplier))
             budget.check_scores(protected=spec.score_noise is not None)
         return spec
 

@@ -250,6 +250,15 @@ def test_a_trial_protects_its_scores_exactly_where_the_ledger_says_so(ledger: Le
         budget.check_scores(protected=not protected)
 
 
+def test_a_trial_trains_what_it_reserved(ledger: Ledger, search: str) -> None:
+    budget = SearchBudget(ledger, search)
+    budget.reserve("a", Ask(5))
+    budget.check_mechanism("a", MECHANISM)
+    for trial, mechanism in (("a", CHEAP), ("never reserved", MECHANISM)):
+        with raises_code(LedgerError, "mechanism-not-reserved"):
+            budget.check_mechanism(trial, mechanism)
+
+
 def test_a_trial_that_was_cut_off_is_told_so(ledger: Ledger, search: str) -> None:
     """So that it leases less at a time; a reservation before its first lease is no restart."""
     budget = SearchBudget(ledger, search)

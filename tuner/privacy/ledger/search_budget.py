@@ -137,6 +137,23 @@ class SearchBudget:
                 f"and {'inside' if protected else 'outside'} it in a trial. Please report this as a bug.",
             )
 
+    def check_mechanism(self, trial: str, mechanism: SampledGaussian) -> None:
+        """Refuse a trial that is about to train with another mechanism than it reserved, before anything starts.
+
+        The ledger refuses such a lease too; here the whole search stops, instead of one trial that fails.
+
+        Raises:
+            LedgerError: the trial reserved another mechanism, or nothing.
+        """
+        known = self._ledger.search_state(self.search).trials.get(trial)
+        reserved = None if known is None else known.mechanism
+        if reserved != mechanism:
+            raise LedgerError(
+                "mechanism-not-reserved",
+                f"Trial {trial!r} of {self.search!r} reserved {reserved!r} and would train {mechanism!r}. Please "
+                "report this as a bug.",
+            )
+
     def charge_for(self, trial: str) -> LedgerCharge:
         """Return the charge from which the training of a trial leases its steps and scores; picklable."""
         return LedgerCharge(self._ledger.url, self.search, trial)

@@ -56,8 +56,18 @@ class Sqlite(Backend):
         self.url = f"sqlite:///{self._path}"
 
     def exists(self) -> bool:
-        """Return whether the file exists."""
-        return self._path.exists()
+        """Return whether the file exists.
+
+        Raises:
+            LedgerError: its folder cannot be searched.
+        """
+        try:
+            return self._path.exists()
+        except OSError as error:
+            raise LedgerError(
+                "ledger-not-readable",
+                f"The ledger {self._path} cannot be opened ({error.strerror}). Give this user access to its folder.",
+            ) from error
 
     def create(self) -> None:
         """Create an empty ledger under a temporary name and link it into place: nobody ever sees half a ledger."""
