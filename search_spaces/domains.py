@@ -314,7 +314,7 @@ class Promoted:
         return _is_integer(value) and value in self.levels
 
     def to_spec(self) -> dict[str, list[int]]:
-        """Return the form for an experiment file, which is also the value of a trial."""
+        """Return the domain as an experiment file writes it. A trial uses the same form as its value."""
         return {PROMOTE: list(self.levels)}
 
     def grid(self, points: int) -> list[Scalar]:

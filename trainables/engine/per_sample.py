@@ -113,7 +113,7 @@ class DenseGradients:
         return torch.stack(list(squares.values())).sqrt()
 
     def add_weighted_sum(self, total: Tensor, factors: Tensor, *, block: int | None) -> None:
-        """Add the weighted sum, parameter by parameter."""
+        """Add the weighted sum of the per-sample gradients to `total`, one parameter at a time."""
         of_group = dict(zip(dict.fromkeys(self.groups), factors, strict=True))
         kept = (factors > 0).all(0)
         parts = self.parts if bool(kept.all()) else tuple(zeroed(part, kept) for part in self.parts)

@@ -144,7 +144,7 @@ class SecureGenerator(WordGenerator):
         return {"key": torch.frombuffer(bytearray(self._key), dtype=torch.uint8)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue a stored stream."""
+        """Restore the generator from `state`, so that its stream continues."""
         self._key = state["key"].numpy().tobytes()
         self._process = os.getpid()
 

@@ -146,7 +146,7 @@ def _validate(document: Document) -> tuple[Experiment, set[yamlfile.Path], list[
 
 
 def _remove(values: dict[str, Any], path: yamlfile.Path) -> yamlfile.Path:
-    """Remove the malformed value and return its place: the last key of ``path`` that the file has."""
+    """Remove the malformed value. Return the longest prefix of `path` that exists in the file."""
     at: Any = values
     for depth, key in enumerate(path):
         below = at.get(str(key)) if isinstance(at, dict) else None

@@ -99,7 +99,11 @@ def search_facts(experiment: Experiment) -> tuple[tuple[str, str], ...]:
         if scales:
             product = " × ".join((name, *scales))
             facts.append(
-                ("modelled", f"{product}, an absolute standard deviation: {name} compares only where the rest is equal")
+                (
+                    "modelled",
+                    f"{product}, an absolute standard deviation: "
+                    f"values of {name} alone are comparable only if the rest is equal",
+                )
             )
     if canonical_sampler(search.sampler.name) == "unimodal":
         from tuner.study.unimodal.inference.beliefs import Rules
@@ -124,8 +128,8 @@ def plan_warnings(plan: Plan) -> tuple[str, ...]:
         )
     if plan.private and plan.trials_that_fit == 0:
         found.append(
-            "no trial of the most expensive configuration fits the budget: narrow the search space, or the sampler "
-            "draws configurations that cannot run"
+            "no trial of the most expensive configuration fits the budget, so the sampler may draw "
+            "configurations that cannot run: narrow the search space"
         )
     return tuple(found)
 
@@ -168,7 +172,7 @@ def _trials(plan: Plan) -> Iterator[tuple[str, str]]:
             f"{public.name} ({public.train_size} training records, declared public): "
             f"{plural(plan.trials, 'trial')}, nothing charged",
         )
-        yield "then", f"the best of them once on {plan.dataset}"
+        yield "then", f"the best configuration is trained once on {plan.dataset}"
         yield "steps", f"{plan.steps_per_trial} each, {rungs}"
         return
     least, most = plan.trials_that_fit, plan.trials_at_most
@@ -292,7 +296,7 @@ def _cost(plan: Plan) -> Iterator[tuple[str, str]]:
                 f"{facts.price_without_ratio:.3g} times one run",
             )
         return
-    of = "the charged run" if plan.public is not None else "one trial" if not plan.priced else "the dearest trial"
+    of = "the charged run" if plan.public is not None else "one trial" if not plan.priced else "the costliest trial"
     yield f"ε of {of}", f"{plan.epsilon_trial:.6g}"
     if plan.public is None:
         yield "ε of all planned", f"{plan.epsilon_planned:.6g}"

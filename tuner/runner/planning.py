@@ -148,7 +148,7 @@ def _checked(name: str, overrides: Sequence[str]) -> CheckedFile:
 
 
 def _set_cap(prepared: ReadySearch) -> str:
-    """Return the command that sets the cap of the records, in the ledger that the file names."""
+    """Return the command that sets the data set's cap in the experiment file's ledger."""
     url = prepared.experiment.ledger
     where = "" if url == _LEDGER else f" --ledger {shlex.quote(url)}"
     return f"tune budget set {shlex.quote(prepared.owner)} --epsilon E --delta D{where}"

@@ -210,7 +210,7 @@ def check_model(prepared: ReadySearch) -> None:
 
 @contextmanager
 def running_own_model(prepared: ReadySearch) -> Iterator[None]:
-    """Report errors of the user's own model code, which runs here on public inputs, as errors of the file.
+    """Run the user's model code on public inputs, and report its errors at their place in the experiment file.
 
     Raises:
         InputError: the code raised an error that is not one of ours.

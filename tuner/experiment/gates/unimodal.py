@@ -41,7 +41,7 @@ def options(draft: Draft) -> Iterator[GateFinding]:
 
 @gate(*_CHOSEN)
 def tolerances(draft: Draft) -> Iterator[GateFinding]:
-    """Require one tolerance of sampler and pruner."""
+    """Require the same tolerance for the sampler and the pruner."""
     search = draft.experiment.search
     given = [part.options.get("tolerance") for part in (search.sampler, search.pruner)]
     if len(_kinds(draft.experiment)) == 2 and None not in given and given[0] != given[1]:

@@ -138,7 +138,7 @@ def _ulp(value: Decimal) -> Decimal:
 
 
 def round_up(value: float) -> Decimal:
-    """Return the least number of five significant digits that is not below `value`."""
+    """Return `value`, rounded up to five significant digits."""
     exact = Decimal(value)
     return exact.quantize(_ulp(exact), rounding=ROUND_UP)
 

@@ -52,25 +52,25 @@ __all__ = [
 ]
 
 EPSILON_FLOOR = 1e-6
-"""The least ε that is claimed for any step at all. It matters where δ alone covers the loss."""
+"""Smallest ε claimed for one or more steps. It applies where δ alone covers the loss."""
 
 MAX_STEPS = 2_000_000
-"""More steps are refused: the margin for the rounding of double precision was measured up to here."""
+"""Largest number of steps accepted: the margin for double-precision rounding was measured up to it."""
 
 _ROUNDING, _ROUNDING_ONCE = 5e-15, 1e-13
 _STEP_POINTS, _COMPOSED_POINTS = 2**17, 2**20
 _FINEST, _COARSEST, _USELESS = 2.0**-24, 2.0**-10, 2.0**-3
 _LITTLE_NOISE, _MUCH_NOISE = 1e-3, 1e100
-"""Below the first no grid is useful, above the second every grid is the finest; both squares fit in doubles."""
+"""Noise below the first has no useful grid; noise above the second gets the finest. Both squares fit in doubles."""
 
 
 def interval(mechanism: SampledGaussian, steps: int) -> float:
     """Return the grid of losses on which `steps` steps are composed: a power of two, see part 3 above.
 
-    It follows the spread of one step's loss, because the relative error of ε goes as (interval / spread)² / 12 and a
-    fixed interval is both too coarse for much noise and needlessly fine for little. Many steps or a long tail make it
-    coarser, so that a value costs a second and not an hour; every term grows with sample_rate and steps and falls
-    with noise.
+    The interval scales with the spread of one step's loss, because the relative error of ε is about
+    (interval / spread)² / 12. A fixed interval would be too coarse for much noise and needlessly fine for little.
+    Many steps or a long tail make it coarser, so that one value takes a second, not an hour. Every term grows with
+    sample_rate and steps, and falls with noise.
 
     Returns:
         The interval, or `math.inf` where ε would be in the hundreds and no grid that fits in memory is useful.
@@ -145,7 +145,7 @@ def epsilon_composed(parts: Iterable[tuple[SampledGaussian, int]], delta: float,
     Args:
         parts: pairs of mechanism and steps; equal mechanisms are added up, and 0 steps are left out.
         delta: in (0, 1).
-        coarser: grid of losses, in intervals of a claim; above 1 the result is found sooner, and larger.
+        coarser: interval of the grid, as a multiple of a claim's; above 1 is faster and gives a larger ε.
 
     Returns:
         ε; 0.0 only where there are no steps at all.
@@ -215,7 +215,7 @@ def discretisation_error(mechanism: SampledGaussian, steps: int, delta: float) -
     """Return how far `epsilon` may be above the true ε because of its grid.
 
     The error on a grid h is between linear and quadratic in h, so going from h to 2h adds at least the error at h.
-    An estimate from above, with 1e-9 for rounding; not a proof.
+    The estimate errs upwards and includes 1e-9 for rounding; it is not a proof.
     """
     if steps == 0:
         return 0.0
@@ -227,7 +227,7 @@ def discretisation_error(mechanism: SampledGaussian, steps: int, delta: float) -
 def max_steps(mechanism: SampledGaussian, *, epsilon: float, delta: float) -> int:
     """Return the largest number of steps whose ε at `delta` is at most `epsilon`.
 
-    Exact at the edge: it fits, and one more step does not (unless it is `MAX_STEPS`). 0 where not even one step fits.
+    The result fits, and one more step does not (unless it is `MAX_STEPS`). It is 0 if not even one step fits.
 
     Args:
         mechanism: of each step.

@@ -106,8 +106,8 @@ class RunLaw:
         if given > largest or 0 < abs(given) < least:  # type: ignore[operator, arg-type]
             raise InputError(
                 "run-shape-out-of-range",
-                f"The shape of negative_binomial must be at most {largest:g}, and either 0 or at least {least:g} from "
-                f"it (got {given!r}): double precision is too coarse for others. "
+                f"The shape of negative_binomial must be at most {largest:g}, and either 0 or at least {least:g} in "
+                f"absolute value (got {given!r}): double precision is too coarse for other values. "
                 f"Write {f'{largest:g}' if abs(given) > 1 else '0'}.",  # type: ignore[arg-type]
             )
         return float(given)  # type: ignore[arg-type]
@@ -181,7 +181,7 @@ class RunLaw:
         if not tail > _LEAST_TAIL:
             raise InputError(
                 "probability-out-of-range",
-                f"The law of the number of runs can be cut off at a tail above {_LEAST_TAIL:g} (got {tail!r}). "
+                f"The law of the number of runs must be cut off at a tail above {_LEAST_TAIL:g} (got {tail!r}). "
                 "Lower privacy.epsilon.",
             )
         low, high = -1, 1

@@ -167,7 +167,7 @@ def profile(mechanism: SampledGaussian, steps: int, *, coarser: int = 1) -> Prof
     Args:
         mechanism: of each step.
         steps: at least 1.
-        coarser: grid of losses, in intervals of a claim; above 1 the result is found sooner, and larger.
+        coarser: interval of the grid, as a multiple of a claim's; above 1 is faster and gives a larger δ.
     """
     return Profile(mechanism, steps, coarser=coarser)
 
@@ -221,7 +221,7 @@ def _cut(law: RunLaw, epsilon: float, at_most: int) -> float:
 
 
 def at_most_for(law: RunLaw, *, epsilon: float, delta: float) -> int:
-    """Return where to cut the law off: the least number of runs at which the cut takes at most 1 % of `delta`.
+    """Return the least number of runs at which cutting off the law adds at most 1 % of `delta`.
 
     Args:
         law: of the number of runs.
@@ -237,8 +237,8 @@ def at_most_for(law: RunLaw, *, epsilon: float, delta: float) -> int:
     if not epsilon <= largest:
         raise InputError(
             "epsilon-too-large",
-            f"With a hidden number of runs, ε must be at most {largest:.0f} at δ = {delta!r} (got {epsilon!r}): above, "
-            "double precision is too coarse to cut off the law of that number. Lower privacy.epsilon.",
+            f"With a hidden number of runs, ε must be at most {largest:.0f} at δ = {delta!r} (got {epsilon!r}): above "
+            "that, double precision cannot represent the cut-off. Lower privacy.epsilon.",
         )
     return max(law.least_cut(_TRUNCATION_SHARE * delta / (1 + exp(epsilon))), 1)
 
@@ -269,7 +269,7 @@ def calibrate_selection(
     require_epsilon(epsilon)
     require_delta(delta)
     if not menu:
-        raise InputError("menu-empty", "Noise is calibrated for the steps of one run, and the menu has none.")
+        raise InputError("menu-empty", "The menu is empty. Give at least one (sample_rate, steps) of a run.")
 
     def cost(noise: float, *, coarser: int = 1) -> float:
         runs = tuple((SampledGaussian(rate, noise), steps) for rate, steps in menu)

@@ -191,7 +191,7 @@ def share_lines(state: DatasetState) -> list[ShareLine]:
 
 
 def room(allowed: float, committed: float) -> float:
-    """Return what is left of `allowed`, in the decimals that people wrote; 0 where more is committed."""
+    """Return `allowed` minus `committed` in exact decimal arithmetic, or 0 if more is committed."""
     return max(float(exact_sum(allowed, -committed)), 0.0)
 
 

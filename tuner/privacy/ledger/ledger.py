@@ -1,4 +1,4 @@
-"""The ledger of a data set's privacy: reserve, lease, settle. A step is charged, durably, before it is taken."""
+"""Privacy ledger of a data set: reserve, lease and settle steps. Each step is charged durably before it is taken."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Ledger:
-    """What was allowed and charged, over all searches, on every data set of one ledger.
+    """Ledger of the caps and charges of all searches, for each of its data sets.
 
     Formal guarantees:
-        What the trials of a search have leased, with what they are promised, is at every moment something that its
-        filter admits, whatever dies, whenever, and however many processes write: each admission reads and writes in
-        one immediate transaction. The claim of the filter is at most the search's (ε, δ), checked when it is opened.
-        The searches of a data set, chosen adaptively and running at once, keep its cap (`admission.admit`), and those
-        of a user the user's share. A failed write charges nothing or, when only its answer was lost, too much.
+        The steps that a search's trials have leased and reserved are at all times admitted by its filter. This holds
+        after any crash and with any number of writers, because each admission reads and writes in one immediate
+        transaction. The filter's claim is at most the search's (ε, δ), checked when the search is opened. Searches of
+        a data set, chosen adaptively and running at once, together stay within its cap (`admission.admit`), and
+        those of a user within the user's share. A failed write charges nothing, or too much if only the confirmation
+        of its commit was lost.
 
     Use `Ledger.open`. Safe across threads and processes; each process opens it by URL.
     """
@@ -43,8 +44,8 @@ class Ledger:
 
         Args:
             url: `sqlite:///runs/ledger.db`, or `postgresql://user@host/database`.
-            create: make it when there is none. A worker says False: it must never start afresh. So does who only
-                looks; a file or folder that cannot be written is then enough, if SQLite can read it.
+            create: create the ledger if there is none. Workers pass False: they must never start an empty ledger.
+                Readers pass False too: read-only access is then enough, if SQLite can read the file.
 
         Raises:
             InputError: the URL is of no ledger.
@@ -55,7 +56,7 @@ class Ledger:
 
     @staticmethod
     def exists(url: str) -> bool:
-        """Whether there is a ledger at `url`; looking does not make one.
+        """Return whether a ledger exists at `url`, without creating one.
 
         Raises:
             InputError: the URL is of no ledger.
@@ -64,7 +65,7 @@ class Ledger:
 
     @property
     def url(self) -> str:
-        """Absolute: what another process opens."""
+        """Absolute URL, with which another process opens the ledger."""
         return self._chain.store.url
 
     @property
@@ -82,9 +83,9 @@ class Ledger:
     # What owners and sweeps write.
 
     def set_cap(self, dataset: str, epsilon: float, delta: float, *, order: float | None = None) -> None:
-        """Set what all searches on `dataset` together may spend; the history of caps stays.
+        """Set the cap on what all searches on `dataset` may spend together; earlier caps stay in the history.
 
-        It may be below what is committed: then nothing more starts. What runs on a reservation finishes.
+        The cap may be below what is committed: then nothing more is admitted, but steps already reserved may be taken.
 
         Args:
             dataset: owner of the budget.
@@ -106,7 +107,7 @@ class Ledger:
             write(dataset, "cap", body)
 
     def grant(self, dataset: str, user: str, epsilon: float, delta: float) -> None:
-        """Set one user's share of the data set's cap. From the first share on, who has none can start nothing.
+        """Set one user's share of the data set's cap. Once any share is set, users without one cannot start a search.
 
         It may be below what the user's searches have committed: then they start nothing more.
 
@@ -210,7 +211,7 @@ class Ledger:
     def begin_sealed(self, search: str) -> None:
         """Charge a sealed search as a whole, before its first run, and close it: nothing more is entered of it.
 
-        Once: what was cut off goes on and is not begun again.
+        A search is begun only once: an interrupted one is resumed.
 
         Raises:
             BudgetRefusedError: the owner has lowered the cap or the share below what is committed.
@@ -308,14 +309,14 @@ class Ledger:
                 write(state.dataset, "settle", {"search": search, "trial": trial, "steps_taken": steps_taken})
 
     def close_search(self, search: str) -> None:
-        """Nothing more can be charged. A search that charged nothing then counts 0 against the data set."""
+        """Close a search to further charges. One that charged nothing then counts 0 against the data set."""
         with self._chain.write() as write:
             state = require_search(write.states, search)
             if state.status == "open":
                 write(state.dataset, "close_search", {"search": search})
 
     def reopen_search(self, search: str) -> None:
-        """Let a closed search go on under its old cap; an open one is left as it is.
+        """Reopen a closed search under its old cap; leave an open one unchanged.
 
         Raises:
             BudgetRefusedError: it counted 0 and its cap no longer fits the data set's or its user's share.
@@ -363,7 +364,7 @@ class Ledger:
         return tuple(sorted(self._chain.read()))
 
     def state_at(self, dataset: str, seq: int) -> DatasetState:
-        """The data set as it stood right after its entry `seq`: what a card was issued on."""
+        """Return the state of the data set right after its entry `seq`, for example when a card was issued."""
         before = [state for entry, state in self.entries(dataset) if entry.seq <= seq]
         return before[-1] if before else DatasetState(dataset=dataset)
 
@@ -400,7 +401,7 @@ def _require_fit(filter: Filter, epsilon: float, delta: float, whose: str) -> No
 
 
 def _require_same_users(state: DatasetState | None, fingerprint: str | None, users: object, search: str) -> None:
-    """The same records divided among other users protect other users: no total covers both."""
+    """Refuse to divide the same records among different users than another search does: no total covers both."""
     for other in state.searches if state and fingerprint is not None else ():
         known = other.details.get("users")
         if other.fingerprint == fingerprint and None not in {known, users} and known != users:
@@ -412,7 +413,7 @@ def _require_same_users(state: DatasetState | None, fingerprint: str | None, use
 
 
 def _priced(pool: PoolState, trial: str, mechanism: SampledGaussian | None) -> dict[str, Any]:
-    """The mechanism of a reservation, and what one step of it costs, noted so that all machines count alike."""
+    """Return a reservation's mechanism and price per step, stored so that all machines compute the same totals."""
     before = pool.trials.get(trial)
     if mechanism is None:
         mechanism = before.mechanism if before else pool.filter.only_mechanism

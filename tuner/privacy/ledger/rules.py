@@ -69,7 +69,7 @@ def checked_state_after(states: Mapping[str, DatasetState], entry: Entry) -> Dat
 
 
 def state_after(states: Mapping[str, DatasetState], entry: Entry) -> DatasetState:
-    """Return the data set after one more entry, if the rules allow it.
+    """Return the state of the data set after `entry`, if the rules allow the entry.
 
     Only whole numbers and decimals are added up here, and prices are noted in the entries, so every machine computes
     the same state from the same ledger.

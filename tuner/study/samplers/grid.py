@@ -64,7 +64,7 @@ class GridPointSampler(IndependentSampler):
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:  # noqa: ANN401 - Optuna's signature
-        """Return the point's value of one parameter."""
+        """Return the value of one parameter at the trial's grid point."""
         return self._points[trial.number % len(self._points)][param_name]
 
 

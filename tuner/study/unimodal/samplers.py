@@ -29,7 +29,7 @@ __all__ = ["UnimodalSamplers"]
 
 
 class UnimodalSamplers(BaseSampler, StudySampler):
-    """One `UnimodalSampler` for each parameter; each is the base of the next.
+    """Chain of one `UnimodalSampler` per parameter; each wraps the previous one.
 
     Args:
         parameters: in the order in which they are asked for.

@@ -259,7 +259,7 @@ class FixedParts(Filter):
         return sum(steps for _, steps in self.parts)
 
     def claim(self, delta: float) -> float:
-        """Return ε at `delta` of all steps composed; `math.inf` where nothing is claimed."""
+        """Return ε at `delta` of all steps composed, or `math.inf` if no finite bound can be given."""
         return epsilon_composed(self.parts, delta)
 
     def claims(self, deltas: Sequence[float]) -> Sequence[float]:

@@ -49,7 +49,7 @@ class TotalSteps(FixedParts):
         return max(self.step_cap - tally.steps, 0) if mechanism == self.mechanism else 0
 
     def discretisation_error(self, delta: float) -> float:
-        """Return how far the claim may be above the true ε because of its grid: an estimate from above."""
+        """Return an estimate, erring upwards, of how much the grid inflates the claimed ε."""
         return pld.discretisation_error(self.mechanism, self.step_cap, delta)
 
     def share(self, used: Used, *, units: int) -> float:

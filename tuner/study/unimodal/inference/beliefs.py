@@ -21,7 +21,7 @@ __all__ = ["Beliefs", "Rules", "believe"]
 Array = NDArray[np.float64]
 
 _FINE: Final = 4
-"""Factor on the number of curves when a search may end: asked after every report, few curves would end it by chance."""
+"""Factor on the number of curves when a search may end: with few, repeated checks would end it by chance."""
 
 _ROUGH: Final = 0.1
 """Largest error of a probability from few curves; several times its standard error."""
@@ -183,7 +183,7 @@ class Beliefs:
 
     @property
     def _runs(self) -> frozenset[int]:
-        """Trials whose own luck matters where runs are judged: the running ones, and the best that ended."""
+        """Trials whose records are not merged when runs are compared: the running ones and the best finished one."""
         if not self.rules.runs:
             return frozenset()
         ends = [(record.score, -record.trial) for record in self.seen.records if record.fraction == 1]

@@ -59,7 +59,7 @@ _MEAN: Final = 30.0
 """Deviation of a rung's mean, in amplitudes: so large that the mean is free."""
 
 FAR: Final = 15.0
-"""Tolerances below the best score of a rung beyond which the distance does not matter."""
+"""Largest distance of a score below the best of its rung, in tolerances; larger distances are limited to it."""
 
 FAR_OF_RUNS: Final = 60.0
 """The same where runs are compared: a run may lead by more than `FAR` by luck alone."""

@@ -133,8 +133,8 @@ class CurvePicture:
             return ""
         instead = f" The search continues without the assumption, pruning by {self.fallback}." if self.fallback else ""
         return (
-            f"Not unimodal in {self.parameter}: of a curve with one top the complete trials would put it above "
-            f"{_number(self.above)} and below {_number(self.below)}, which is no place (level "
+            f"Not unimodal in {self.parameter}: if the curve had one top, the complete trials would put it above "
+            f"{_number(self.above)} and below {_number(self.below)}, which is impossible (level "
             f"{_percent(self.level)} over all looks).{instead or ' The search continues without the assumption.'}"
         )
 
@@ -147,8 +147,8 @@ class CurvePicture:
         best = self.point(self.best)
         if best is not None and self.near is not None:
             said.append(
-                f"By the curve trial {best.trial} ({self.parameter} = {_number(best.value)}) is the best of the "
-                f"complete ones: within {_number(self.tolerance)} of the best there is with probability {self.chance}."
+                f"By the curve, trial {best.trial} ({self.parameter} = {_number(best.value)}) is the best "
+                f"complete one: it is within {_number(self.tolerance)} of the optimum with probability {self.chance}."
             )
         elif self.points:
             said.append("No trial is complete yet.")
