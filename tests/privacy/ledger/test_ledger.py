@@ -111,9 +111,10 @@ def test_caps_must_be_finite_and_positive(ledger: Ledger, value: float) -> None:
     assert ledger.datasets() == ()
 
 
-def test_details_must_be_finite_json(ledger: Ledger) -> None:
+@pytest.mark.parametrize("value", [nan, inf])
+def test_details_must_be_finite_json(ledger: Ledger, value: float) -> None:
     with raises_code(InputError, "not-plain-json"):
-        open_search(ledger, "bad", details={"x": nan})
+        open_search(ledger, "bad", details={"x": value})
     assert ledger.datasets() == ()
 
 
