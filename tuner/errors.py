@@ -123,6 +123,6 @@ class TrackingError(TunerError):
 
 
 class SweepInterrupted(TunerError):  # noqa: N818 - an interruption by the user is not an error
-    """The user stopped the sweep. Everything charged stays charged; ``--resume`` goes on."""
+    """The user stopped the sweep. Everything charged stays charged; `tune resume` continues."""
 
     exit_code = 130

@@ -58,7 +58,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="refused-lease-takes-the-step",
-        breaks="the executor goes on with a trial whose charge was refused",
+        breaks="the executor continues a trial whose charge was refused",
         file="trainables/rungs.py",
         old="            self._training = self._make(self._spec, self._charge)",
         new="            self._charge.lease = lambda steps: None\n"
@@ -123,7 +123,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="settings-of-the-claim-not-hashed",
-        breaks="a sweep goes on with other noise than its claim was made for",
+        breaks="a sweep resumes with other noise than its claim was made for",
         file="tuner/sweep/settings.py",
         old='MAY_CHANGE = ("search.trials",',
         new='MAY_CHANGE = ("privacy.", "search.trials",',
