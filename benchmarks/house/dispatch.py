@@ -3,7 +3,7 @@
 A file dispatches when it does one of these:
 
 - It compares a kind (==, !=, in, not in, is, is not), or matches it with `case`. A kind is its string ("coupon_book"),
-  the same word as a constant (COUPON_BOOK), a class of that kind, or the `kind` or `name` of such a class. A class has
+  the same word as a constant (COUPON_BOOK), a class of that kind, or the `kind` or `name` of either. A class has
   a kind when its body sets `kind` or `name` to the kind's string.
 - It passes such a class to `isinstance` or `issubclass`.
 - It writes a dictionary with two kinds or more among its keys.
@@ -12,7 +12,8 @@ A file dispatches when it does one of these:
   is such a test too.
 
 The kinds of a filter are "total_steps", "coupon_book", "fixed_order" and "sealed"; those of a mode are "composition",
-"selection" and "public". A type that lists kinds, a default value, and passing a kind or a flag on are not dispatch.
+"selection" and "public". A type that lists kinds, a default value, passing a kind or a flag on, and asking an object
+for what it says of its own kind (`mode.runs_hidden`, `filter.charged_whole`) are not dispatch.
 """
 
 from __future__ import annotations
@@ -70,9 +71,11 @@ class _Kinds:
             case ast.BinOp(left=left, op=ast.BitOr(), right=right):
                 return self._has(left) or self._has(right)
             case ast.Attribute(value=owner, attr="kind" | "name"):
-                return _name(owner) in self.classes
-        name = _name(node)
-        return _text(node) in self.strings or name in self.classes or (name.isupper() and name.lower() in self.strings)
+                return self._names_kind(_name(owner))
+        return _text(node) in self.strings or self._names_kind(_name(node))
+
+    def _names_kind(self, name: str) -> bool:
+        return name in self.classes or (name.isupper() and name.lower() in self.strings)
 
 
 def _kinds(sources: list[Source], strings: frozenset[str]) -> _Kinds:

@@ -20,6 +20,7 @@ from tuner.privacy.ledger.ledger import Ledger
 from tuner.study.types import TrialStatus, TrialView
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import SweepFolder
+from tuner.privacy.modes import SELECTION
 from tuner.sweep.sealed import SealedRuns, read_winner, release
 
 # -- what can be seen ----------------------------------------------------------------------------------------------
@@ -232,7 +233,7 @@ def tied(names: str) -> list[TrialView]:
 
 
 def test_a_tie_is_broken_by_a_secret_and_not_by_the_order(tmp_path: Path) -> None:
-    sweep = sweeps.create(tmp_path, "tied", sealed=True)
+    sweep = sweeps.create(tmp_path, "tied", mode=SELECTION)
     for name in "abcd":
         place = sweep.trials / name / "checkpoint"
         place.mkdir(parents=True)

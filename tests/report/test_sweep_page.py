@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from report_fakes import budget, budget_of_units, budget_with_scores, picture, report, row, spending_of
 
 from tuner.report.pages import write_page
+from tuner.privacy.modes import SELECTION
 from tuner.report.sweep_page import sweep_page
 
 NASTY = """<script>alert(1)</script> & "quotes" 'too'"""
@@ -123,7 +124,7 @@ def test_the_winner_by_the_curve_is_named_with_the_best_score() -> None:
 def test_a_sealed_search_shows_nothing_but_its_winner() -> None:
     winner = row(0, 0.87, parameters={"learning_rate": 0.3}, curve=())
     others = {"curves": (picture(),), "spending": spending_of([row(0), row(1)]), "not_started": 3}
-    page = sweep_page(report(winner, sealed=True, **others))
+    page = sweep_page(report(winner, accounting=SELECTION, **others))
     words = words_of(page)
     assert "0.87" in words
     assert "learning_rate 0.3" in words
@@ -135,7 +136,7 @@ def test_a_sealed_search_shows_nothing_but_its_winner() -> None:
 
 @pytest.mark.parametrize(("state", "may_come"), [("running", True), ("interrupted", True), ("done", False)])
 def test_a_sealed_search_without_a_winner_says_whether_one_may_come(state: str, *, may_come: bool) -> None:
-    words = words_of(sweep_page(report(state=state, sealed=True)))
+    words = words_of(sweep_page(report(state=state, accounting=SELECTION)))
     assert ("winner not released yet" in words) is may_come
     assert ("no winner" in words) is not may_come
 

@@ -9,6 +9,7 @@ import pytest
 from report_fakes import budget_of_units, budget_with_scores, report, row
 from rich.console import Console, RenderableType
 
+from tuner.privacy.modes import SELECTION
 from tuner.report.text import PlanTable, PlanText, console, plan_panel, summary
 
 
@@ -147,12 +148,12 @@ def test_a_pipe_is_wide_and_a_terminal_is_what_it_is(monkeypatch: pytest.MonkeyP
 
 
 def test_a_sealed_summary_begins_with_how_it_ended() -> None:
-    lines = shown(summary(report(row(0, 0.87), sealed=True, score_error=0.0831))).splitlines()
+    lines = shown(summary(report(row(0, 0.87), accounting=SELECTION, score_error=0.0831))).splitlines()
     assert "ended as" in lines[1]
     assert "winner" in lines[2]
     assert "0.87 ± 0.083" in lines[2]
     assert "whole search" not in " ".join(lines)
-    assert "winner not released yet" in shown(summary(report(sealed=True, state="interrupted")))
+    assert "winner not released yet" in shown(summary(report(accounting=SELECTION, state="interrupted")))
 
 
 def test_candidates_that_did_not_fit_are_told() -> None:

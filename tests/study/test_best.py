@@ -17,6 +17,7 @@ from tuner.report.sweep_report import SweepReport, TrialRow
 from tuner.study.best import best_score, best_trial
 from tuner.study.types import TrialStatus, TrialView
 from tuner.sweep import folder as sweeps
+from tuner.privacy.modes import SELECTION
 from tuner.sweep.sealed import SealedRuns, release
 
 CASES: list[tuple[tuple[float | None, ...], int | None, int | None]] = [
@@ -86,7 +87,7 @@ def test_all_views_name_the_same_trial_in_whatever_order_trials_end(
 def test_a_sealed_search_differs_only_in_ties(
     tmp_path: Path, scores: tuple[float | None, ...], largest: int | None, _smallest: int | None
 ) -> None:
-    sweep = sweeps.create(tmp_path, "sealed", sealed=True)
+    sweep = sweeps.create(tmp_path, "sealed", mode=SELECTION)
     for number in range(len(scores)):
         place = sweep.trials / f"t{number}" / "checkpoint"
         place.mkdir(parents=True)

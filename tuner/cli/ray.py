@@ -62,7 +62,7 @@ def _list_experiments(folder: Path, callback: Callable[..., Any], values: dict[s
     """Show Ray only the folders that are experiments; it takes every folder for one, MLflow's artifacts too."""
     from tuner.sweep.folder import list_sweeps
 
-    ours = {sweep.root: sweep.is_sealed for sweep in list_sweeps(folder)}
+    ours = {sweep.root: sweep.hides_runs for sweep in list_sweeps(folder)}
     theirs = {path.resolve() for path in folder.iterdir() if path.is_dir() and any(path.rglob("experiment_state-*"))}
     with tempfile.TemporaryDirectory() as shown:
         for root in ours.keys() | theirs:

@@ -39,14 +39,14 @@ class ExecutorSettings:
         cpus_per_trial: CPUs of one trial.
         gpus_per_trial: GPUs of one trial.
         address: address of a running cluster; None for this machine.
-        sealed: whether to hide the executor's own logs from other accounts, and remove them at the end.
+        hide_logs: whether to hide the executor's own logs from other accounts, and remove them at the end.
     """
 
     concurrent_trials: int = 1
     cpus_per_trial: float = 1
     gpus_per_trial: float = 0
     address: str | None = None
-    sealed: bool = False
+    hide_logs: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

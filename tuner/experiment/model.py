@@ -23,6 +23,7 @@ from tuner.experiment.sections import (
 )
 from tuner.experiment.values import Seed, Word, broken
 from tuner.experiment.yamlfile import dump
+from tuner.privacy.modes import MODES, Mode
 
 __all__ = ["Experiment"]
 
@@ -122,6 +123,15 @@ class Experiment(Section):
         return resolved
 
     @property
+    def mode(self) -> Mode:
+        """The accounting mode.
+
+        Raises:
+            KeyError: the mode of an experiment that was not loaded is unknown.
+        """
+        return MODES[self.privacy.accounting]
+
+    @property
     def priced(self) -> dict[str, Domain]:
         """The domains of searched parameters that affect the budget."""
         return {name: domain for name, domain in self.space.parameters if name in self.space.priced}
@@ -147,14 +157,14 @@ class Experiment(Section):
         Raises:
             InputError: the experiment has no public records.
         """
-        public = self.search.public
-        if public is None:
+        declared = self.search.public
+        if declared is None:
             raise InputError("public-data-missing", "This experiment has no public records. Add search.public.")
         return DatasetRequest(
-            name=public.name,
+            name=declared.name,
             data_dir=str(data_folder(data_dir)),
-            path=_absolute(public.path),
-            public_size=public.public_size,
+            path=_absolute(declared.path),
+            public_size=declared.public_size,
             validation_fraction=self.dataset.validation.fraction,
             split_seed=self.dataset.validation.split_seed,
         )

@@ -75,7 +75,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
             f"{sweep.id} is not private (`privacy.private: false`) and cannot be exported: its noise was seeded, "
             "so nothing protects the records in its model. Run it again with `private: true`.",
         )
-    if plan.accounting == "public":
+    if plan.mode.searches_public:
         raise InputError(
             "sweep-not-private",
             f"{sweep.id} searched on public records and cannot be exported. Export its charged run.",
@@ -86,7 +86,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         state = sweep.read_status().get("state")
         fix = (
             ""
-            if plan.accounting == "selection"
+            if plan.mode.runs_hidden
             else " (add --set search.trials=N with the number of started trials to start no new one)"
         )
         raise InputError(
@@ -150,16 +150,17 @@ def _facts(
     from tuner.privacy.accountant.mechanism import SampledGaussian
     from tuner.privacy.card.own_words import CardFacts
 
-    shape, sealed = plan.shape_of(best.parameters), plan.accounting == "selection"
+    shape = plan.shape_of(best.parameters)
     if shape.sample_rate is None or shape.noise_multiplier is None:
         raise TunerError(
             "internal-error",
             f"The private trial {best.id} has no sample rate or no noise multiplier. Please report this.",
         )
+    run = (SampledGaussian(shape.sample_rate, shape.noise_multiplier), shape.steps)
     return CardFacts(
         search=sweep.id,
         winner=best.id,
-        winner_run=(SampledGaussian(shape.sample_rate, shape.noise_multiplier), shape.steps) if sealed else None,
+        winner_run=run if plan.mode.runs_hidden else None,
         parameters=dict(best.parameters),
         max_grad_norm=max_grad_norm,
         public_size=plan.train_size,
@@ -212,7 +213,7 @@ def _load(experiment: Experiment, request: DatasetRequest, plan: Plan, best: Exp
     spec = training_spec(
         experiment, request, plan, parameters=dict(best.parameters), number=best.number or 0, seed=best.seed
     )
-    if plan.accounting == "selection":
+    if plan.mode.runs_hidden:
         require_trained(best.checkpoint, spec)  # the file with its settings is outside `sealed/` and can be edited
     training = PrivateTraining(spec, NoFurtherCharge())
     training.load(best.checkpoint)

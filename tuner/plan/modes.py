@@ -1,19 +1,20 @@
-"""Plans of sealed searches, of searches on public data, and of protected scores. Nothing is read or run."""
+"""Plans of each accounting mode, and of protected scores. Nothing is read or run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import exp
 from typing import TYPE_CHECKING
 
 from trainables.data import public_train_size, public_validation_size
 from tuner.errors import BudgetRefusedError
-from tuner.plan.caps import ChosenFilter, refuse_run
+from tuner.plan.caps import ChosenFilter, compose, refuse_run
 from tuner.privacy.accountant.filters import Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import calibrate_noise, epsilon, max_steps
 from tuner.privacy.accountant.run_laws import RunLaw
+from tuner.privacy.modes import COMPOSITION, PUBLIC, SELECTION
 from tuner.study.names import canonical_sampler
 from tuner.study.samplers.ratio import ratio_of
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.plan.shapes import Choices
 
-__all__ = ["PublicData", "ScorePlan", "SealedFacts", "plan_public", "plan_scores", "plan_sealed", "public_data"]
+__all__ = ["PLANNERS", "PlannedMode", "PublicData", "ScorePlan", "SealedFacts", "plan_scores"]
 
 _QUANTILES = (("50", 0.5), ("90", 0.9), ("99", 0.99))
 
@@ -82,6 +83,21 @@ class PublicData:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlannedMode:
+    """The filter of a search, with what only its mode knows.
+
+    Attributes:
+        chosen: the filter.
+        selection: the compute and the price of a sealed search.
+        public: the public records of a search on public data.
+    """
+
+    chosen: ChosenFilter
+    selection: SealedFacts | None = None
+    public: PublicData | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ScorePlan:
     """The protected scores: their budget and their noise.
 
@@ -113,7 +129,20 @@ class ScorePlan:
         return TotalSteps(SampledGaussian(1.0, self.noise), self.releases)
 
 
-def plan_sealed(experiment: Experiment, choices: Choices) -> ChosenFilter:
+def _plan_composition(experiment: Experiment, choices: Choices) -> PlannedMode:
+    privacy = experiment.privacy
+    chosen = compose(
+        choices,
+        trials=experiment.search.trials,
+        epsilon=privacy.epsilon,
+        delta=privacy.delta,
+        cap=privacy.cap,
+        order=privacy.order,
+    )
+    return PlannedMode(chosen=chosen)
+
+
+def _plan_sealed(experiment: Experiment, choices: Choices) -> PlannedMode:
     """Plan a sealed search: its law, its cut-off and the noise of every run.
 
     Raises:
@@ -145,7 +174,8 @@ def plan_sealed(experiment: Experiment, choices: Choices) -> ChosenFilter:
             f"{privacy.epsilon:g}. Raise noise_multiplier (or write auto), lower search.trials or trainable.epochs, or "
             "raise privacy.epsilon.",
         )
-    return ChosenFilter(sealed, choices, "charged as a whole when it begins, because its number of runs is hidden")
+    chosen = ChosenFilter(sealed, choices, "charged as a whole when it begins, because its number of runs is hidden")
+    return PlannedMode(chosen=chosen, selection=SealedFacts.of(sealed, claim=claim, delta=privacy.delta))
 
 
 def _ratio(experiment: Experiment) -> tuple[float, float]:
@@ -156,7 +186,7 @@ def _ratio(experiment: Experiment) -> tuple[float, float]:
     return ratio.low, ratio.high
 
 
-def plan_public(experiment: Experiment, choices: Choices) -> ChosenFilter:
+def _plan_public(experiment: Experiment, choices: Choices) -> PlannedMode:
     """Plan the one private run after a search on public data.
 
     Raises:
@@ -169,18 +199,24 @@ def plan_public(experiment: Experiment, choices: Choices) -> ChosenFilter:
             sample_rate=choice.sample_rate, steps=choice.longest, epsilon=privacy.epsilon, delta=privacy.delta
         )
         choices = choices.with_noise(noise)
-        return ChosenFilter(TotalSteps(choices.menu[0].mechanism, choice.longest), choices, reason)
-    steps = max_steps(choice.mechanism, epsilon=privacy.epsilon, delta=privacy.delta)
-    if steps < choice.longest:
-        raise refuse_run(choice.mechanism, choice.longest, privacy.epsilon, privacy.delta)
-    return ChosenFilter(TotalSteps(choice.mechanism, steps), choices, reason)
-
-
-def public_data(experiment: Experiment) -> PublicData:
-    """Return the public records on which a search runs."""
+        filter = TotalSteps(choices.menu[0].mechanism, choice.longest)
+    else:
+        steps = max_steps(choice.mechanism, epsilon=privacy.epsilon, delta=privacy.delta)
+        if steps < choice.longest:
+            raise refuse_run(choice.mechanism, choice.longest, privacy.epsilon, privacy.delta)
+        filter = TotalSteps(choice.mechanism, steps)
     request = experiment.public_request()
     size = public_train_size(request)
-    return PublicData(name=request.name, train_size=size, sample_rate=experiment.trainable.batch_size / size)
+    public = PublicData(name=request.name, train_size=size, sample_rate=experiment.trainable.batch_size / size)
+    return PlannedMode(chosen=ChosenFilter(filter, choices, reason), public=public)
+
+
+PLANNERS: Mapping[str, Callable[[Experiment, Choices], PlannedMode]] = {
+    COMPOSITION.name: _plan_composition,
+    SELECTION.name: _plan_sealed,
+    PUBLIC.name: _plan_public,
+}
+"""The function that plans each mode, by the mode's name. It raises `BudgetRefusedError` if no run fits the budget."""
 
 
 def plan_scores(experiment: Experiment, request: DatasetRequest, *, planned: int, spare: int) -> ScorePlan | None:

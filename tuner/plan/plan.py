@@ -5,25 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from search_spaces import Domain, parse_domain
 from trainables.data import public_train_size
 from tuner.errors import TunerError
-from tuner.plan.caps import Alternative, ChosenFilter, compose
-from tuner.plan.modes import (
-    PublicData,
-    ScorePlan,
-    SealedFacts,
-    plan_public,
-    plan_scores,
-    plan_sealed,
-    public_data,
-)
+from tuner.plan.caps import Alternative
+from tuner.plan.modes import PLANNERS, PublicData, ScorePlan, SealedFacts, plan_scores
 from tuner.plan.shapes import Choice, Choices, rung_steps, steps_per_trial
-from tuner.privacy.accountant.filters import Filter, Sealed, from_body
+from tuner.privacy.accountant.filters import Filter, from_body
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import epsilon
+from tuner.privacy.modes import MODES, Mode
 from tuner.study.promotion import check_promotion, level_steps
 from tuner.study.types import TrialShape
 
@@ -156,8 +149,13 @@ class Plan:
 
     @property
     def private_trials(self) -> int:
-        """Trials on the private records: one after a search on public data, else all (on average, where sealed)."""
-        return 1 if self.accounting == "public" else self.trials
+        """Trials on the private records; their mean if the number of runs is hidden."""
+        return self.mode.private_trials(self.trials)
+
+    @property
+    def mode(self) -> Mode:
+        """The accounting mode."""
+        return MODES[self.accounting]
 
     @cached_property
     def choices(self) -> Choices:
@@ -207,12 +205,12 @@ class Plan:
 
     def with_trials(self, trials: int) -> Plan:
         """Return this plan for another number of trials: noise, steps and cap stay as they are."""
-        private = 1 if self.accounting == "public" else trials
+        private = self.mode.private_trials(trials)
         least, most = self.training_filter.trials_that_fit(self.choices.menu, private)
         return replace(
             self,
             trials=trials,
-            trials_that_fit=trials if self.accounting == "public" else least,
+            trials_that_fit=trials if self.mode.searches_public else least,
             trials_at_most=most if most != least else None,
             epsilon_planned=self.training_filter.epsilon_of_planned(self.choices.menu, private, self.delta),
         )
@@ -227,11 +225,12 @@ class Plan:
             "promoted": {name: asdict(promotion) for name, promotion in self.promoted.items()},
             "training_filter": self.training_filter.body(),
             "alternatives": [asdict(each) for each in self.alternatives],
-            "validation": None if self.validation is None else asdict(self.validation),
-            "selection": None if self.selection is None else asdict(self.selection),
-            "public": None if self.public is None else asdict(self.public),
+            **{name: None if (part := getattr(self, name)) is None else asdict(part) for name, _ in _PARTS},
         }
 
+
+_PARTS = (("validation", ScorePlan), ("selection", SealedFacts), ("public", PublicData))
+"""Parts of a plan that some searches have."""
 
 _DERIVED = ("cap", "step_cap")
 """Values of the JSON that follow from the filter; a stored plan must agree with them."""
@@ -246,6 +245,8 @@ def plan_from(values: Mapping[str, Any], *, trials: int) -> Plan:
     plain = dict(values)
     try:
         derived = {name: plain.pop(name) for name in _DERIVED}
+        for name, part in _PARTS:
+            plain[name] = None if plain[name] is None else part(**plain[name])
         plan = Plan(
             nominal=SampledGaussian(plain.pop("sample_rate"), plain.pop("noise_multiplier")),
             rungs=tuple(plain.pop("rungs")),
@@ -257,9 +258,6 @@ def plan_from(values: Mapping[str, Any], *, trials: int) -> Plan:
             },
             training_filter=from_body(plain.pop("training_filter")),
             alternatives=tuple(Alternative(**each) for each in plain.pop("alternatives")),
-            validation=_part(ScorePlan, plain.pop("validation")),
-            selection=_part(SealedFacts, plain.pop("selection")),
-            public=_part(PublicData, plain.pop("public")),
             **plain,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -268,13 +266,6 @@ def plan_from(values: Mapping[str, Any], *, trials: int) -> Plan:
         if value != getattr(plan, name):
             raise _unreadable(f"{name} is {value!r}, and its filter has {getattr(plan, name)!r}")
     return plan.with_trials(trials)
-
-
-_Part = TypeVar("_Part", ScorePlan, SealedFacts, PublicData)
-
-
-def _part(kind: type[_Part], values: Mapping[str, Any] | None) -> _Part | None:
-    return None if values is None else kind(**values)
 
 
 def _unreadable(why: str) -> TunerError:
@@ -298,13 +289,13 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
     train_size = public_train_size(request)
     privacy, search, space = experiment.privacy, experiment.search, experiment.space
     asked = Choices.of(experiment, train_size)
-    chosen = _choose_filter(experiment, asked)
-    filter, choices = chosen.filter, chosen.choices
+    planned = PLANNERS[privacy.accounting](experiment, asked)
+    chosen, filter, choices = planned.chosen, planned.chosen.filter, planned.chosen.choices
     batch_size, steps, noise = choices.nominal
     rungs = rung_steps(search.rungs, steps)
     check_promotion(space, rungs, shortest=min(choice.shortest for choice in choices.menu))
-    public = privacy.accounting == "public"
-    trials = 1 if public else search.trials
+    mode = experiment.mode
+    trials = mode.private_trials(search.trials)
     claim = filter.claim(privacy.delta)
     least, most = filter.trials_that_fit(choices.menu, trials)
     spare = experiment.resources.concurrent_trials
@@ -330,7 +321,7 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
             for name, levels in space.promoted.items()
         },
         trials=search.trials,
-        trials_that_fit=search.trials if public else least,
+        trials_that_fit=search.trials if mode.searches_public else least,
         trials_at_most=most if most != least else None,
         epsilon=privacy.epsilon,
         delta=privacy.delta,
@@ -341,24 +332,6 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
         cap_reason=chosen.reason,
         alternatives=chosen.alternatives,
         validation=plan_scores(experiment, request, planned=trials * len(rungs), spare=spare),
-        selection=(SealedFacts.of(filter, claim=claim, delta=privacy.delta) if isinstance(filter, Sealed) else None),
-        public=public_data(experiment) if public else None,
+        selection=planned.selection,
+        public=planned.public,
     )
-
-
-def _choose_filter(experiment: Experiment, asked: Choices) -> ChosenFilter:
-    privacy = experiment.privacy
-    match privacy.accounting:
-        case "selection":
-            return plan_sealed(experiment, asked)
-        case "public":
-            return plan_public(experiment, asked)
-        case _:
-            return compose(
-                asked,
-                trials=experiment.search.trials,
-                epsilon=privacy.epsilon,
-                delta=privacy.delta,
-                cap=privacy.cap,
-                order=privacy.order,
-            )

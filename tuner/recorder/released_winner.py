@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from tuner.privacy.card.claims import guarantee_words
+from tuner.privacy.modes import SELECTION
 from tuner.recorder.history import read_history
 from tuner.recorder.recorder import SweepInfo
 from tuner.recorder.records import Clock, artifact_record, flatten, metrics_record, privacy_unit
@@ -76,7 +77,7 @@ def _claim(sweep: SweepInfo) -> str:
         return sweep.claim
     validation = dataset.get("validation", {}) if isinstance(dataset, Mapping) else {}
     words = guarantee_words(
-        *cap, sealed=True, unit=privacy_unit(sweep.settings), protected=bool(validation.get("protected", False))
+        *cap, mode=SELECTION, unit=privacy_unit(sweep.settings), protected=bool(validation.get("protected", False))
     )
     return f"**Privacy budget.** {words} The search was sealed: of all its runs, these pages show one."
 

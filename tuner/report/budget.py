@@ -248,7 +248,7 @@ def _dataset(state: DatasetState) -> dict[str, Any]:
 
     cap = state.cap
     halves = 1 if cap is None or cap.order is None else 2
-    sealed = any(search.charged_whole for search in state.searches)
+    hides_runs = any(search.charged_whole for search in state.searches)
     return {
         "dataset": state.dataset,
         "summary": dataset_line(state),
@@ -277,7 +277,7 @@ def _dataset(state: DatasetState) -> dict[str, Any]:
             {**asdict(line), "validation": _pair(line.validation)} for line in search_lines(state)
         ],
         # How the chain grows would reveal when a sealed search ended, and so how many runs it made.
-        "entries": None if sealed else state.seq,
+        "entries": None if hides_runs else state.seq,
         "head": state.head,
     }  # fmt: skip
 

@@ -46,7 +46,7 @@ def budget_page(values: Values, points: Sequence[Point]) -> str:
         shares=[_share_cells(share) for share in values["shares"]],
         all_revoked=not any(share["granted"] and share["granted"]["epsilon"] for share in values["shares"]),
         searches=[_search_cells(search) for search in values["searches"]],
-        any_sealed=any(search["status"] == "sealed" for search in values["searches"]),
+        any_sealed=any(search["trials"] is None for search in values["searches"]),
         history=[_history_cells(line) for line in values["history"]],
         ledger=_ledger_facts(values),
     )
@@ -128,8 +128,8 @@ def _amount_cells(amounts: Amounts | None) -> list[str]:
 
 
 def _search_cells(search: Values) -> list[str]:
-    sealed = search["status"] == "sealed"
-    how = "sealed selection; nothing else is shown" if sealed else f"{search['mode']}: {search['cap_text']}"
+    hidden = search["trials"] is None
+    how = "sealed selection; nothing else is shown" if hidden else f"{search['mode']}: {search['cap_text']}"
     if search["validation"] is not None:
         how += f"; validation ε = {search['validation']['epsilon']:g}, δ = {search['validation']['delta']:g}"
     if not search["counts"]:
@@ -142,7 +142,7 @@ def _search_cells(search: Values) -> list[str]:
         f"{search['delta']:g}",
         search["opened"],
         search["status"],
-        "–" if sealed else str(search["trials"]),
+        "–" if hidden else str(search["trials"]),
         how,
     ]
 

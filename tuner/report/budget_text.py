@@ -85,7 +85,7 @@ def _search_text(search: dict[str, Any]) -> str:
     )
     if search["validation"] is not None:
         text += f" (validation {_said(search['validation'])})"
-    if search["status"] == "sealed":
+    if search["trials"] is None:
         return f"{text}  opened {search['opened']}; nothing else of it is shown"
     steps = f"{search['steps_spent']} of {search['step_cap']}" if search["step_cap"] else str(search["steps_spent"])
     note = "" if search["counts"] else "  (took no step: counts 0)"

@@ -87,16 +87,16 @@ def next_commands(sweep: SweepFolder, *, has_best: bool, state: str = "done") ->
 
 def on_public(plan: Plan) -> Plan:
     """Return the plan of the search on public records: the same steps and noise at the rate their number gives."""
-    public = plan.public
-    if public is None:
+    records = plan.public
+    if records is None:
         raise TunerError(
             "plan-incomplete", "The plan of this public search does not name its public records. Restore plan.json."
         )
     return replace(
         plan,
-        dataset=public.name,
-        train_size=public.train_size,
-        nominal=replace(plan.nominal, sample_rate=public.sample_rate),
+        dataset=records.name,
+        train_size=records.train_size,
+        nominal=replace(plan.nominal, sample_rate=records.sample_rate),
         validation=None,
     )
 
@@ -152,13 +152,13 @@ def sweep_report(
     if state not in RUNNING:
         rows = tuple(replace(row, state=CUT_OFF) if row.state == "running" else row for row in rows)
     searched_on: list[tuple[str, str]] = []
-    if plan.accounting == "public":
+    if plan.mode.searches_public:
         plan = on_public(plan)
         searched_on = [("searched on", f"{plan.dataset} (declared public)")]
     noise = "searched" if "noise_multiplier" in plan.priced else f"{plan.nominal.noise_multiplier:g}"
     rate = "searched" if "batch_size" in plan.priced else f"{plan.nominal.sample_rate:.6g}"
     cap = f", cap {plan.cap.replace('_', ' ') if plan.step_cap is None else plan.step_cap}"
-    if plan.accounting != "composition":  # in the other modes the cap does not count steps of all runs
+    if not plan.mode.caps:  # the cap does not count the steps of all runs
         cap = ""
     facts = [
         *searched_on,
@@ -191,6 +191,7 @@ def sweep_report(
         experiment=sweep.experiment.read_text(),
         searched=plan.searched,
         claim=claim,
+        accounting=plan.mode,
         unit=plan.unit,
         score_error=error,
         scales={name: _scale(domain) for name, domain in experiment.space.parameters if name in plan.searched},
@@ -245,4 +246,4 @@ def sealed_report(
         card=card,
         card_picture=card_picture,
     )
-    return replace(report, sealed=True, winner_lost=winner is None and not sweep.is_sealed)
+    return replace(report, winner_lost=winner is None and not sweep.hides_runs)

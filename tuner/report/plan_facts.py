@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from search_spaces.domains import Categorical, as_yaml
-from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed
+from tuner.privacy.accountant.filters import CouponBook, FixedOrder
 from tuner.privacy.card.claims import guarantee_words
 from tuner.report.facts import dataset_line
+from tuner.report.plan_modes import MODE_ROWS
 from tuner.report.text import PlanTable, PlanText
 from tuner.report.wording import format_value, plural
 from tuner.study.names import canonical_sampler
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from search_spaces import Domain
     from tuner.experiment import Experiment
     from tuner.plan.comparison import ModeRow
-    from tuner.plan.modes import SealedFacts
     from tuner.plan.plan import Plan
     from tuner.privacy.ledger.state import DatasetState
 
@@ -30,9 +30,6 @@ _WHEN_SURE = {
     "stop": "stop: the search ends when a complete trial is almost certainly near the best, and keeps the rest",
     "replicate": "replicate: the two best configurations are run again, to tell them apart",
 }
-
-_RUNGS = " (its rungs, where it is scored)"
-"""Explains reports by the name that the file and the warnings use."""
 
 
 def plan_text(
@@ -60,7 +57,8 @@ def plan_text(
         set_cap: the command that sets the data set's cap, shown if it has none; empty to leave it out.
         search: result of `search_facts`.
     """
-    facts = [("file", source), ("trains", _trains(plan)), *_trials(plan), *_batches(plan), _searched(plan)]
+    rows = MODE_ROWS[plan.accounting]
+    facts = [("file", source), ("trains", _trains(plan)), *rows.trials(plan), *_batches(plan), _searched(plan)]
     facts += [*_promoted(plan), *search]
     facts += list(_scores(plan))
     if not plan.private:
@@ -70,7 +68,7 @@ def plan_text(
             sentence="NOT PRIVATE: privacy.private is false. Nothing is charged and nothing is claimed.",
             warnings=tuple(warnings),
         )
-    facts += [*_cap(plan), *_cost(plan)]
+    facts += [*_cap(plan), *rows.cost(plan)]
     if dataset is not None:
         facts.append(("data set so far", dataset_line(dataset)))
         facts += list(_share(dataset, user))
@@ -156,45 +154,6 @@ def _units(plan: Plan) -> str:
 
 def _trains(plan: Plan) -> str:
     return f"{plan.method}, {plan.model} on {plan.dataset} ({plan.train_size} {_units(plan)}, public)"
-
-
-def _trials(plan: Plan) -> Iterator[tuple[str, str]]:
-    few = len(plan.rungs) <= 10
-    rungs = f"reports at {', '.join(map(str, plan.rungs))}" if few else f"{len(plan.rungs)} reports"
-    rungs += _RUNGS
-    if isinstance(sealed := plan.training_filter, Sealed) and plan.selection is not None:
-        yield from _runs(plan, sealed, plan.selection, rungs)
-        return
-    if plan.public is not None:
-        public = plan.public
-        yield (
-            "searches on",
-            f"{public.name} ({public.train_size} training records, declared public): "
-            f"{plural(plan.trials, 'trial')}, nothing charged",
-        )
-        yield "then", f"the best configuration is trained once on {plan.dataset}"
-        yield "steps", f"{plan.steps_per_trial} each, {rungs}"
-        return
-    least, most = plan.trials_that_fit, plan.trials_at_most
-    fit = f"{least}" if most is None else f"{least} to {most}, by what they choose,"
-    yield "trials", f"{plan.trials} asked for, {fit} fit when none is pruned"
-    shortest = min((choice.shortest for choice in plan.choices.menu), default=plan.steps_per_trial)
-    each = f"{plan.steps_per_trial}" if shortest == plan.steps_per_trial else f"{shortest} to {plan.steps_per_trial}"
-    where = rungs if shortest == plan.steps_per_trial else f"{len(plan.rungs)} reports{_RUNGS} at the same fractions"
-    all_of_it = "" if plan.step_cap is None else f"; at most {plan.step_cap} in all"
-    yield "steps", f"{each} a trial, {where}{all_of_it}"
-
-
-def _runs(plan: Plan, sealed: Sealed, facts: SealedFacts, rungs: str) -> Iterator[tuple[str, str]]:
-    law = sealed.law
-    shape = f", shape {law.shape:g}" if law.name == "negative_binomial" else ""
-    yield "runs", f"a random number, never shown: {law.name}{shape}, mean {law.mean:g}"
-    several = facts.quantiles
-    at_most = [f"{several[name]} in {name} %" for name in ("50", "90", "99")]
-    yield "compute", f"at most {', '.join(at_most)} of searches; cut off at {sealed.at_most} runs"
-    steps = [f"{several[name] * plan.steps_per_trial}" for name in ("50", "90", "99")]
-    yield "in steps", f"{', '.join(steps)}; {several['at_most'] * plan.steps_per_trial} at the cut"
-    yield "steps", f"{plan.steps_per_trial} a run, {rungs}"
 
 
 def _batches(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -283,26 +242,6 @@ def _cap(plan: Plan) -> Iterator[tuple[str, str]]:
         )
 
 
-def _cost(plan: Plan) -> Iterator[tuple[str, str]]:
-    if isinstance(sealed := plan.training_filter, Sealed) and plan.selection is not None:
-        facts, (low, high) = plan.selection, sealed.ratio
-        yield "ε of one run", f"{plan.epsilon_trial:.6g}"
-        yield "ε of the winner", f"{plan.epsilon_at_cap:.6g}, {facts.price:.3g} times one run"
-        yield "the cut-off takes", f"{100 * facts.truncation_share:.2g} % of δ"
-        if (low, high) != (1.0, 1.0):
-            yield (
-                "bounded sampler",
-                f"density {low:g} to {high:g} times the prior's: {facts.price:.3g} instead of "
-                f"{facts.price_without_ratio:.3g} times one run",
-            )
-        return
-    of = "the charged run" if plan.public is not None else "one trial" if not plan.priced else "the costliest trial"
-    yield f"ε of {of}", f"{plan.epsilon_trial:.6g}"
-    if plan.public is None:
-        yield "ε of all planned", f"{plan.epsilon_planned:.6g}"
-    yield "ε of the cap", f"{plan.epsilon_at_cap:.6g}, within the search's cap of {plan.epsilon:g}"
-
-
 def _comparison(plan: Plan, rows: Sequence[ModeRow]) -> PlanTable:
     return PlanTable(
         title=f"what ε = {plan.epsilon:g} buys in each mode: runs of {plan.dearest.longest} steps, batches of "
@@ -329,9 +268,8 @@ def _guarantee(plan: Plan) -> str:
     return guarantee_words(
         plan.epsilon,
         plan.delta,
+        mode=plan.mode,
         unit=plan.unit,
         protected=plan.validation is not None,
-        sealed=plan.selection is not None,
-        public=plan.public is not None,
         planned=True,
     )

@@ -60,7 +60,7 @@ def _status(sweep: SweepFolder) -> dict[str, Any]:
         return _nothing(sweep, "never started")
     report = read_sweep(sweep)
     best = report.best
-    if report.sealed:
+    if report.runs_hidden:
         return {
             **_nothing(sweep, report.state),
             "sealed": True,
@@ -86,16 +86,15 @@ def status_text(values: dict[str, Any]) -> str:
     """Return the status as text, a line a sweep."""
     lines = [f"Sweeps in {values['storage']}:"]
     for sweep in values["sweeps"]:
-        lines.append(f"  {sweep['sweep']}  {sweep['state']}  {_sealed(sweep) or _open(sweep)}".rstrip())
+        facts = _winner_line(sweep) if "winner" in sweep else _open(sweep)
+        lines.append(f"  {sweep['sweep']}  {sweep['state']}  {facts}".rstrip())
         lines += [f"    {line}" for line in sweep.get("curves", ())]
         if "problem" in sweep:
             lines.append(f"    {sweep['problem']}")
     return "\n".join(lines if values["sweeps"] else [*lines, "  none yet"])
 
 
-def _sealed(sweep: dict[str, Any]) -> str:
-    if not sweep.get("sealed"):
-        return ""
+def _winner_line(sweep: dict[str, Any]) -> str:
     return f"sealed  winner {format_value(sweep['best']['score'])}" if sweep["best"] else f"sealed  {sweep['winner']}"
 
 
@@ -117,7 +116,7 @@ def trial_values(sweep: SweepFolder, trial: str | None) -> dict[str, Any]:
         InputError: no such trial exists, or the sweep is sealed.
     """
     report = read_sweep(sweep)
-    if report.sealed:
+    if report.runs_hidden:
         return _winner_values(sweep, report, trial)
     rows = report.trials
     if trial is not None:
@@ -148,7 +147,7 @@ def _winner_values(sweep: SweepFolder, report: SweepReport, trial: str | None) -
 
 def trial_text(values: dict[str, Any]) -> str:
     """Return the trials as text: a line each, or all facts of a single one."""
-    if values.get("sealed"):
+    if "winner" in values:
         return "\n".join(_the_winner(values))
     rows = values["trials"]
     if len(rows) == 1:
@@ -194,7 +193,7 @@ def follow_sweep(sweep: SweepFolder, *, every: float) -> None:
         report = read_sweep(sweep)
         best = with_error(report.best.score, report.score_error) if report.best else "none yet"
         line = f"{report.state}: {report.ended} of {plural(report.trials_planned, 'trial')} ended, best {best}"
-        if report.sealed:
+        if report.runs_hidden:
             line = f"{report.state}: sealed, {f'winner {best}' if report.best else report.without_winner}"
         elif report.budget is not None:
             line += f"; {budget_line(report.budget)}"

@@ -45,7 +45,7 @@ def sweep_page(report: SweepReport) -> str:
         "commands": [command for command in report.next_commands if not command.startswith("tune report ")],
         "card": card_html(report.card, report.card_picture),
     }
-    if not report.sealed:
+    if not report.runs_hidden:
         values |= _trial_values(report)
     return page_from("sweep.html", **values)
 
@@ -71,18 +71,18 @@ def _boxes(report: SweepReport) -> list[tuple[str, str, str]]:
     best = report.best
     cap, delta = "none", "nothing charged" if report.claim else "not private"
     if report.budget is not None:
-        covers = "the winner alone" if report.sealed else "the whole search"
+        covers = "the winner alone" if report.runs_hidden else "the whole search"
         cap, delta = f"{report.budget.epsilon_cap:.10g}", f"at δ = {report.budget.delta:.10g}, for {covers}"
     remarks = []
-    if report.sealed and best is None:
+    if report.runs_hidden and best is None:
         remarks.append(report.without_winner)
     elif best is not None:
-        remarks += [f"trial {best.number}"] * (not report.sealed)
+        remarks += [f"trial {best.number}"] * (not report.runs_hidden)
         remarks += ["± is the noise of a score"] * (report.score_error is not None)
     trials = ("trials", f"{report.ended} of {report.trials_planned}", report.counts)
     return [
         (f"best {report.metric}", with_error(best.score if best else None, report.score_error), ", ".join(remarks)),
-        ("runs", "sealed", "their number is never shown") if report.sealed else trials,
+        ("runs", "sealed", "their number is never shown") if report.runs_hidden else trials,
         ("guaranteed ε (the cap)", cap, delta),
     ]
 
@@ -90,7 +90,7 @@ def _boxes(report: SweepReport) -> list[tuple[str, str, str]]:
 def _bars(report: SweepReport) -> list[tuple[str, list[tuple[str, float, str]], str]]:
     """Return a bar a pool of records: its title, its parts, and the whole."""
     budget = report.budget
-    if budget is None or report.sealed:
+    if budget is None or report.runs_hidden:
         return []
     bars = [("", *_bar(budget, "step"))]
     if budget.validation is not None:
@@ -111,7 +111,7 @@ def _bar(budget: BudgetView, what: str) -> tuple[list[tuple[str, float, str]], s
 
 
 def _best_title(report: SweepReport) -> str:
-    if report.sealed:
+    if report.runs_hidden:
         return "The winner" if report.winner else report.without_winner.capitalize()
     return f"Best trial: {report.winner.number}" if report.winner else "No trial is complete"
 

@@ -55,7 +55,7 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
     experiment = load_experiment(sweep.experiment)
     plan = plan_from(sweeps.read_json(sweep.plan), trials=experiment.search.trials)
     status = sweep.read_status()
-    public = plan.accounting == "public"
+    public = plan.mode.searches_public
     entered = plan.private and not public and status.get("state", SweepState.STARTING) != SweepState.STARTING
     ledger = Ledger.open(experiment.ledger, create=False) if entered else None
     budget = None if ledger is None else SearchBudget(ledger, sweep.id)
@@ -67,7 +67,7 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
         "card": card,
         "card_picture": picture,
     }
-    if plan.accounting == "selection":
+    if plan.mode.runs_hidden:
         return sealed_report(sweep, experiment, plan, winner=read_winner(sweep), **shown)
     rows, left_out, curves, chosen = _rows(sweep, experiment, plan, budget)
     report = sweep_report(

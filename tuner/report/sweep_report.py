@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tuner.privacy.card.claims import budget_sentence
+from tuner.privacy.modes import COMPOSITION, Mode
 from tuner.report.trial_row import CUT_OFF, TrialRow, best_row, varying_parameters
 from tuner.report.wording import plural
 
@@ -55,7 +56,7 @@ class SweepReport:
         experiment: the resolved experiment file.
         searched: names of the searched parameters; taken from the trials when empty.
         claim: shown instead of a guarantee for a sweep without a budget; empty for none.
-        sealed: whether only the best run is shown, and nothing of the others.
+        accounting: accounting mode; if it hides the runs, the winner is the only trial here.
         unit: what the guarantee protects: a ``record``, or a ``user`` with all records.
         score_error: standard error of a protected score; None if scores have no noise.
         scales: of searched parameters; the others are drawn by their values.
@@ -84,7 +85,7 @@ class SweepReport:
     experiment: str = ""
     searched: tuple[str, ...] = ()
     claim: str = ""
-    sealed: bool = False
+    accounting: Mode = COMPOSITION
     unit: str = "record"
     score_error: float | None = None
     scales: Mapping[str, Scale] = field(default_factory=dict)
@@ -95,6 +96,11 @@ class SweepReport:
     spending: Spending | None = None
     chosen: int | None = None
     why: str = ""
+
+    @property
+    def runs_hidden(self) -> bool:
+        """Whether only the winner is shown, and nothing of the other runs."""
+        return self.accounting.runs_hidden
 
     @property
     def winner(self) -> TrialRow | None:
@@ -111,7 +117,7 @@ class SweepReport:
         """The claim: of the budget, or `claim` if nothing is charged; empty if nothing is guaranteed."""
         if self.budget is None:
             return self.claim
-        return budget_sentence(self.budget, sealed=self.sealed, unit=self.unit)
+        return budget_sentence(self.budget, mode=self.accounting, unit=self.unit)
 
     @property
     def ended(self) -> int:

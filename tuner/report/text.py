@@ -115,7 +115,7 @@ def summary(report: SweepReport) -> RenderableType:
     """Return how a sweep ended: the best trial, what was spent, and the commands that come next."""
     head = [("ended as", report.state + (f": {report.reason}" if report.reason else ""))]
     best = report.winner
-    if report.sealed:
+    if report.runs_hidden:
         found = report.without_winner if best is None else _score(report)
         head.append(("winner", "none" if found == "no winner" else found))
     else:
@@ -127,7 +127,7 @@ def summary(report: SweepReport) -> RenderableType:
         head += [(f"  {name}", format_value(value, 6)) for name, value in best.parameters.items()]
     head += [("curve", curve.line) for curve in report.curves]
     parts: list[RenderableType] = [facts_table([*head, *report.facts]), Text()]
-    if report.budget is not None and not report.sealed:
+    if report.budget is not None and not report.runs_hidden:
         parts.append(budget_bar(report.budget, width=_BAR) + Text(f"  {budget_line(report.budget)}"))
     if report.sentence:
         parts.append(Text(report.sentence, style="italic"))
@@ -137,7 +137,9 @@ def summary(report: SweepReport) -> RenderableType:
     title = Text.assemble((report.sweep, "bold"), f"  {report.subtitle}" if report.subtitle else "")
     return _Framed(
         title=title,
-        body=lambda console, room: parts if report.sealed else [_best_table(report, console, room), Text(), *parts],
+        body=lambda console, room: (
+            parts if report.runs_hidden else [_best_table(report, console, room), Text(), *parts]
+        ),
         border="green" if best else "red",
     )
 

@@ -12,11 +12,12 @@ import click
 
 from tuner.errors import InputError, TrackingError
 from tuner.experiment import load_experiment
+from tuner.privacy.modes import COMPOSITION
 from tuner.report.plan_facts import plan_text, search_facts
 from tuner.report.text import console, plan_panel
 from tuner.runner.options import RunOptions, RunResult
 from tuner.runner.planning import all_warnings
-from tuner.runner.public import charged_run, is_public_search, resume_public, run_public
+from tuner.runner.public import charged_run, resume_public, run_public
 from tuner.runner.start import continue_sweep, start_sweep
 from tuner.sweep import folder as sweeps
 from tuner.sweep.preflight import ReadySearch, check_startable, prepare
@@ -50,7 +51,7 @@ def run_file(
         if options.as_json:
             click.echo(json.dumps(prepared.plan.as_dict(), indent=2))
         return 0
-    if prepared.plan.accounting == "public":
+    if prepared.plan.mode.searches_public:
         return _answer(run_public(prepared, options), options)
     return _answer(start_sweep(prepared, options)[1], options)
 
@@ -64,12 +65,12 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
             f"`tune train` needs a private experiment, but {prepared.path} sets `privacy.private: false`. Use "
             "`tune run` for a study without privacy; its model cannot be exported.",
         )
-    searched, accounting = prepared.experiment.space.searched, prepared.experiment.privacy.accounting
-    if searched or prepared.experiment.search.trials != 1 or accounting != "composition":
+    searched, mode = prepared.experiment.space.searched, prepared.plan.mode
+    if searched or prepared.experiment.search.trials != 1 or mode is not COMPOSITION:
         raise InputError(
             "train-not-single",
             f"`tune train` trains one configuration, but {prepared.path} has {prepared.experiment.search.trials} "
-            f"trials{' over ' + ', '.join(searched) if searched else ''} and accounting {accounting}. Use `tune "
+            f"trials{' over ' + ', '.join(searched) if searched else ''} and accounting {mode.name}. Use `tune "
             "run` to search, then `tune export`.",
         )
     check_startable(prepared)
@@ -120,7 +121,8 @@ def resume_sweep(sweep: SweepFolder, overrides: Sequence[str], options: RunOptio
 
 
 def _resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> int:
-    ended = resume_public(sweep, wanted, options) if is_public_search(sweep) else continue_sweep(sweep, wanted, options)
+    public = sweep.plan.exists() and sweep.mode.searches_public
+    ended = resume_public(sweep, wanted, options) if public else continue_sweep(sweep, wanted, options)
     return _answer(ended, options)
 
 

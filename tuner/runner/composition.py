@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_open"]
 
-_FOR_PAGES = {"card", "card_picture", "experiment", "facts", "scales", "spending", "why"}
+_FOR_PAGES = {"accounting", "card", "card_picture", "experiment", "facts", "scales", "spending", "why"}
 
 
 def run_open(
@@ -155,15 +155,15 @@ def _chosen(study: Study, experiment: Experiment, plan: Plan) -> Chosen | None:
 
 def _info(sweep: SweepFolder, prepared: ReadySearch, *, claim: str) -> SweepInfo:
     """Return what MLflow receives. A public search reports the public records, not the private ones of the file."""
-    info, public = sweep_info(sweep, prepared, claim=claim), prepared.experiment.search.public
-    if prepared.plan.accounting != "public" or public is None:
+    info, declared = sweep_info(sweep, prepared, claim=claim), prepared.experiment.search.public
+    if declared is None or not prepared.plan.mode.searches_public:
         return info
     charged = info.settings["dataset"]
     return replace(
         info,
         settings={
             **info.settings,
-            "dataset": {**public.model_dump(mode="json", by_alias=True), "declared": "public"},
+            "dataset": {**declared.model_dump(mode="json", by_alias=True), "declared": "public"},
             "charged_run": {"dataset": charged},
         },
     )
@@ -286,6 +286,7 @@ def _conclude(
         report = replace(report, next_commands=())
     values = asdict(report)
     values |= {"folder": str(sweep.root), "plan": plan.as_dict(), "tracking": asdict(sent)}
+    values["sealed"] = report.runs_hidden
     values["curves"] = [curve.as_dict() for curve in report.curves]
     values["best"] = None if report.winner is None else asdict(report.winner)
     values["chosen"] = None if chosen is None else chosen.as_dict()

@@ -199,7 +199,7 @@ def guess_wall_time(prepared: ReadySearch) -> float:
             taken = statistics.median(seconds_per_step(spec, steps=_TIMED_STEPS, at_most=_TIMED_SECONDS))
         seconds += share * taken
     trials = plan.trials_at_most or plan.trials_that_fit
-    rounds = math.ceil(trials / experiment.resources.concurrent_trials) + (1 if plan.public is not None else 0)
+    rounds = math.ceil(trials / experiment.resources.concurrent_trials) + (1 if plan.mode.searches_public else 0)
     return seconds * plan.shape_of(costly).steps * rounds
 
 

@@ -14,6 +14,7 @@ from trainables.data import check_present, info, share_records
 from tuner.errors import InputError, TunerError
 from tuner.experiment import load_experiment
 from tuner.files import write_text
+from tuner.privacy.modes import COMPOSITION
 from tuner.report.facts import PUBLIC_CLAIM, on_public
 from tuner.runner.composition import run_open
 from tuner.runner.options import RunOptions, RunResult
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.study.types import TrialView
 
-__all__ = ["charged_run", "is_public_search", "resume_public", "run_public"]
+__all__ = ["charged_run", "resume_public", "run_public"]
 
 _CHARGED = "charged_run"  # key of the status: id of the charged run, written before its folder is created
 
@@ -85,18 +86,13 @@ def resume_public(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -
         return _run_both(sweep, prepared, search, options)
 
 
-def is_public_search(sweep: SweepFolder) -> bool:
-    """Return whether a sweep is the search of public mode, which is charged nowhere."""
-    return sweep.plan.exists() and sweeps.read_json(sweep.plan).get("accounting") == "public"
-
-
 def charged_run(sweep: SweepFolder) -> SweepFolder:
     """Return the charged run of a public search; for every other sweep, the sweep itself.
 
     Raises:
         InputError: the charged run has not started yet.
     """
-    if not is_public_search(sweep):
+    if not (sweep.plan.exists() and sweep.mode.searches_public):
         return sweep
     charged = _charged(sweep)
     if charged is None or not charged.whole:
@@ -188,10 +184,10 @@ def _start_charged(
         )
     which = chosen.why or f"trial {best.number} was the best"
     options.say(f"{which}; it is now trained once on the private records, and that run is charged")
-    public = experiment.search.public
+    declared = experiment.search.public
     facts: dict[str, object] = {
         "dataset": search.about.name,
-        "path": None if public is None or public.path is None else Path(public.path).name,
+        "path": None if declared is None or declared.path is None else Path(declared.path).name,
         "sweep": sweep.id,
         "trials": len(trials),
         "sampler": experiment.search.sampler.name,
@@ -214,7 +210,7 @@ def _charged_file(prepared: ReadySearch, best: TrialView) -> str:
     values = experiment.model_dump(mode="json", by_alias=True)
     values["name"] = _charged_name(experiment)
     values["seed"] = (experiment.seed + best.number) % 2**32  # the trial's seed
-    values["privacy"]["accounting"] = "composition"
+    values["privacy"]["accounting"] = COMPOSITION.name
     if plan.noise_source == "calibrated":
         values["privacy"]["noise_multiplier"] = "auto"
     values["search"] |= {

@@ -46,13 +46,13 @@ _NOTICE = (
 _ON_A_CLUSTER = "The pages and logs of a Ray cluster show the number of runs: only the operator may see them."
 
 
-def run_sealed(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger, options: RunOptions) -> RunResult:
+def run_sealed(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger | None, options: RunOptions) -> RunResult:
     """Run or resume a sealed sweep until its winner is released.
 
     Args:
         sweep: the sweep's folder, held by this process.
         prepared: the search.
-        ledger: the ledger in which the search is open.
+        ledger: the ledger in which the search is open; a sealed search cannot run without one.
         options: options of this run.
 
     Raises:
@@ -61,6 +61,11 @@ def run_sealed(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger, option
     """
     from tuner.privacy.ledger.search_budget import SearchBudget
 
+    if ledger is None:
+        raise TunerError(
+            "sweep-files-changed",
+            f"The plan of the sealed sweep {sweep.id} is not private. Restore its files from a copy.",
+        )
     winner = read_winner(sweep) or _search(sweep, prepared, ledger, options)
     leave(ledger, sweep, over=True)
     budget = SearchBudget(ledger, sweep.id).view()
@@ -164,7 +169,7 @@ def _train(sweep: SweepFolder, prepared: ReadySearch, runs: SealedRuns, options:
         folder=sweep.sealed,
         spec_for=spec_for,
         charge_for=lambda _trial_id: NoCharge(),  # the whole search was charged at its start
-        sealed=True,
+        hide_logs=True,
     )
     if stop.reason is not StopReason.DONE:
         raise SweepInterrupted("interrupted", stop.detail)

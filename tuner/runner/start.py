@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tuner
-from tuner.errors import BudgetRefusedError, InputError, TunerError
+from tuner.errors import BudgetRefusedError, InputError
 from tuner.experiment import load_experiment
 from tuner.files import write_json, write_text
 from tuner.plan.plan import plan_from
+from tuner.privacy.modes import COMPOSITION, SELECTION
 from tuner.runner.composition import run_open
 from tuner.runner.options import RunOptions, RunResult
 from tuner.runner.selection import run_sealed
@@ -25,12 +26,26 @@ from tuner.sweep.sealed import read_winner
 from tuner.sweep.status import SweepState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tuner.experiment import Experiment
     from tuner.privacy.ledger.ledger import Ledger
 
-__all__ = ["continue_sweep", "ready_to_resume", "resolved", "start_sweep", "write_new_sweep", "write_resumed_sweep"]
+__all__ = [
+    "RUNNERS",
+    "continue_sweep",
+    "ready_to_resume",
+    "resolved",
+    "start_sweep",
+    "write_new_sweep",
+    "write_resumed_sweep",
+]
+
+RUNNERS: Mapping[str, Callable[[SweepFolder, ReadySearch, Ledger | None, RunOptions], RunResult]] = {
+    COMPOSITION.name: run_open,
+    SELECTION.name: run_sealed,
+}
+"""The function that runs a sweep, by the mode of its plan. A search of public mode is two sweeps (`public`)."""
 
 
 def resolved(prepared: ReadySearch) -> ReadySearch:
@@ -66,10 +81,10 @@ def start_sweep(
         BudgetRefusedError: the search does not fit the data set's cap; its folder is removed.
     """
     prepared = resolved(prepared)
-    experiment, sealed = prepared.experiment, prepared.plan.accounting == "selection"
+    experiment, mode = prepared.experiment, prepared.plan.mode
     ledger = open_ledger(prepared)
     sweep = sweeps.create_as(
-        Path(experiment.storage), sweep_id or sweeps.new_sweep_id(experiment.name, sealed=sealed), sealed=sealed
+        Path(experiment.storage), sweep_id or sweeps.new_sweep_id(experiment.name, mode=mode), mode=mode
     )
     with sweeps.hold(sweep):
         try:
@@ -81,7 +96,7 @@ def start_sweep(
         except BudgetRefusedError:
             shutil.rmtree(sweep.root)
             raise
-        return sweep, _run(sweep, prepared, ledger, options)
+        return sweep, RUNNERS[mode.name](sweep, prepared, ledger, options)
 
 
 def continue_sweep(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> RunResult:
@@ -96,7 +111,7 @@ def continue_sweep(sweep: SweepFolder, wanted: Experiment, options: RunOptions) 
         ledger = return_to(sweep, prepared, reopen=read_winner(sweep) is None)
         write_resumed_sweep(sweep, prepared)
         options.say(f"resuming {sweep.id}")
-        return _run(sweep, prepared, ledger, options)
+        return RUNNERS[prepared.plan.accounting](sweep, prepared, ledger, options)
 
 
 def ready_to_resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> ReadySearch:
@@ -107,7 +122,7 @@ def ready_to_resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions)
     """
     stored = load_experiment(sweep.experiment)
     check_same(stored, wanted)
-    if stored.privacy.accounting == "selection" and wanted.search.trials != stored.search.trials:
+    if stored.mode.runs_hidden and wanted.search.trials != stored.search.trials:
         raise InputError(
             "resume-changes-setting",
             "`search.trials` of a sealed search cannot be changed: its number of runs was drawn for "
@@ -125,14 +140,3 @@ def write_resumed_sweep(sweep: SweepFolder, prepared: ReadySearch) -> None:
     write_text(sweep.experiment, prepared.experiment.to_yaml())
     write_json(sweep.plan, prepared.plan.as_dict())
     sweep.stop_request.unlink(missing_ok=True)
-
-
-def _run(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger | None, options: RunOptions) -> RunResult:
-    if prepared.plan.accounting != "selection":
-        return run_open(sweep, prepared, ledger, options)
-    if ledger is None:
-        raise TunerError(
-            "sweep-files-changed",
-            f"The plan of the sealed sweep {sweep.id} is not private. Restore its files from a copy.",
-        )
-    return run_sealed(sweep, prepared, ledger, options)

@@ -57,7 +57,7 @@ def sync_tracking(sweep: SweepFolder, uri: str | None = None) -> str:
     from tuner.recorder.mlflow_store import absolute_uri
     from tuner.recorder.sync import send_unsent
 
-    if sweep.is_sealed and read_winner(sweep) is None:
+    if sweep.hides_runs and read_winner(sweep) is None:
         raise InputError(
             "sweep-not-finished",
             f"MLflow receives the records of a sealed sweep when it has ended, and {sweep.id} has not. Resume it.",

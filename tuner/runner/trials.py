@@ -46,7 +46,7 @@ def run_trials(
     folder: Path,
     spec_for: SpecFor,
     charge_for: ChargeFor,
-    sealed: bool = False,
+    hide_logs: bool = False,
 ) -> Stop:
     """Run trials, in this process or on Ray, until the driver stops.
 
@@ -57,7 +57,7 @@ def run_trials(
         folder: folder for checkpoints and the operator's log.
         spec_for: returns what to train for a suggestion.
         charge_for: returns the charge of a trial.
-        sealed: whether only the operator may see Ray's own logs.
+        hide_logs: whether only the operator may see Ray's own logs.
     """
     from tuner.executors.base import ExecutorSettings, TrialSetup
     from tuner.executors.registry import make_executor
@@ -68,7 +68,7 @@ def run_trials(
         cpus_per_trial=resources.cpus_per_trial,
         gpus_per_trial=resources.gpus_per_trial,
         address=options.address,
-        sealed=sealed,
+        hide_logs=hide_logs,
     )
     setup = TrialSetup(spec_for=spec_for, charge_for=charge_for, folder=folder)
     return make_executor("local" if options.local else "ray", settings).run(driver, setup)

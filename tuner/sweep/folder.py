@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tuner.errors import InputError, TunerError
 from tuner.files import is_locked, take_lock, write_json, write_text
+from tuner.privacy.modes import COMPOSITION, MODES, Mode
 
 __all__ = [
     "CHARGED",
@@ -78,14 +79,14 @@ class SweepFolder:
         return self.root / "sealed"
 
     @property
-    def is_sealed(self) -> bool:
-        """Whether the search is sealed and its sealed part exists."""
+    def hides_runs(self) -> bool:
+        """Whether the folder of a sealed search's runs exists."""
         return self.sealed.is_dir()
 
     @property
     def work(self) -> Path:
         """The folder of the study, the checkpoints and the operator's log."""
-        return self.sealed if self.is_sealed else self.root
+        return self.sealed if self.hides_runs else self.root
 
     @property
     def journal(self) -> Path:
@@ -116,6 +117,20 @@ class SweepFolder:
     def stop_request(self) -> Path:
         """A file whose presence asks the running sweep to stop."""
         return self.root / "stop"
+
+    @property
+    def mode(self) -> Mode:
+        """The accounting mode of the sweep's plan.
+
+        Raises:
+            TunerError: the plan cannot be read, or its mode is unknown.
+        """
+        name = read_json(self.plan).get("accounting")
+        if name not in MODES:
+            raise TunerError(
+                "sweep-file-unreadable", f"{self.plan} has no known mode (got {name!r}). Restore it from a copy."
+            )
+        return MODES[str(name)]
 
     def require_whole(self) -> None:
         """Refuse a sweep that stopped while its folder was being created.
@@ -194,32 +209,32 @@ def is_held(sweep: SweepFolder) -> bool:
     return is_locked(sweep.root / _LOCK)
 
 
-def new_sweep_id(name: str, *, sealed: bool = False, after: str = "") -> str:
+def new_sweep_id(name: str, *, mode: Mode = COMPOSITION, after: str = "") -> str:
     """Return a new id, ``name-date-time-random``.
 
     Args:
         name: name of the experiment.
-        sealed: leave the time of day out: together with the time of the release it would reveal the number of runs.
+        mode: accounting mode. The id of a sealed search has no time of day, which would reveal the number of runs.
         after: id of the sweep after which this one is listed; empty for none.
     """
     now = datetime.now(UTC)
     earlier = _ID.match(after)
     if earlier:
         now = max(now, datetime.strptime(earlier["time"], _TIME).replace(tzinfo=UTC) + timedelta(seconds=1))
-    stamp = now.strftime("%Y%m%d-000000" if sealed else _TIME)
+    stamp = now.strftime("%Y%m%d-000000" if mode.runs_hidden else _TIME)
     return f"{name}-{stamp}-{secrets.token_hex(3)}"
 
 
-def create(storage: Path, name: str, *, sealed: bool = False) -> SweepFolder:
+def create(storage: Path, name: str, *, mode: Mode = COMPOSITION) -> SweepFolder:
     """Create the folder of a new sweep under `storage`.
 
     Raises:
         InputError: the folder cannot be created.
     """
-    return create_as(storage, new_sweep_id(name, sealed=sealed), sealed=sealed)
+    return create_as(storage, new_sweep_id(name, mode=mode), mode=mode)
 
 
-def create_as(storage: Path, sweep: str, *, sealed: bool = False) -> SweepFolder:
+def create_as(storage: Path, sweep: str, *, mode: Mode = COMPOSITION) -> SweepFolder:
     """Create the folder of a sweep with this id, or complete it when it was interrupted before.
 
     Raises:
@@ -228,13 +243,13 @@ def create_as(storage: Path, sweep: str, *, sealed: bool = False) -> SweepFolder
     folder = SweepFolder(storage.resolve() / sweep)
     try:
         folder.root.mkdir(parents=True, exist_ok=True)
-        if sealed:
+        if mode.runs_hidden:
             folder.root.chmod(0o700)  # the times of its files reveal how long it took
             folder.sealed.mkdir(mode=0o700, exist_ok=True)
             folder.sealed.chmod(0o700)  # whatever the umask
             write_text(folder.sealed / _BEGAN, datetime.now(UTC).strftime(_TIME))
             (folder.sealed / _BEGAN).chmod(0o600)
-        folder.trials.mkdir(mode=0o700 if sealed else 0o777, exist_ok=True)
+        folder.trials.mkdir(mode=0o700 if mode.runs_hidden else 0o777, exist_ok=True)
     except OSError as error:
         raise InputError(
             "storage-unwritable",

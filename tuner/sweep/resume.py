@@ -30,7 +30,7 @@ def is_finished(sweep: SweepFolder, overrides: Sequence[str] = ()) -> bool:
     """
     if overrides or not sweep.whole or not _is_over(sweep):
         return False
-    if read_json(sweep.plan).get("accounting") != "public":
+    if not sweep.mode.searches_public:
         return True
     known = sweep.read_status().get("charged_run")
     charged = SweepFolder(sweep.root.parent / known) if isinstance(known, str) else None
@@ -45,10 +45,10 @@ def _is_over(sweep: SweepFolder) -> bool:
     from tuner.privacy.ledger.ledger import Ledger
 
     status, experiment = sweep.read_status(), load_experiment(sweep.experiment)
-    asked, plan = experiment.search.trials, read_json(sweep.plan)
+    asked = experiment.search.trials
     if status.get("state") not in FINISHED or status.get("trials", asked) != asked:
         return False
-    if not plan.get("private") or plan.get("accounting") == "public":
+    if not read_json(sweep.plan).get("private") or sweep.mode.searches_public:
         return True
     if not Ledger.exists(experiment.ledger):
         return False  # resuming reports the missing ledger
@@ -88,9 +88,9 @@ def located(experiment: Experiment) -> Experiment:
     from tuner.recorder.mlflow_store import absolute_uri
 
     dataset = experiment.dataset.model_copy(update={"path": _absolute(experiment.dataset.path)})
-    search, public = experiment.search, experiment.search.public
-    if public is not None:
-        search = search.model_copy(update={"public": public.model_copy(update={"path": _absolute(public.path)})})
+    search, declared = experiment.search, experiment.search.public
+    if declared is not None:
+        search = search.model_copy(update={"public": declared.model_copy(update={"path": _absolute(declared.path)})})
     tracking = experiment.tracking.model_copy(update={"uri": absolute_uri(experiment.tracking.uri)})
     return experiment.model_copy(
         update={

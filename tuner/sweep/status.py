@@ -60,7 +60,7 @@ def request_stop(sweep: SweepFolder) -> str:
     if state not in RUNNING:
         return f"{sweep.id} is not running ({state}); nothing to stop"
     sweep.stop_request.touch()
-    if sweep.is_sealed:
+    if sweep.hides_runs:
         return f"{sweep.id} stops soon and releases nothing. It stays charged. Resume with: {resume_command(sweep)}"
     return f"{sweep.id}: running trials finish, no new one starts, and the rest of the budget is kept"
 

@@ -80,7 +80,7 @@ def _sampler(experiment: Experiment, rungs: Sequence[int], trials_before: int, p
         seed=experiment.seed,
         trials_before=trials_before,
         space=experiment.space,
-        secret=experiment.privacy.accounting == "selection",
+        secret=experiment.mode.runs_hidden,
         unimodality=_unimodality(experiment, rungs, plan),
     )
 
@@ -119,6 +119,7 @@ def _scored_on(plan: Plan) -> tuple[int, float]:
     A public search scores on public records without noise. This holds for both of its plans: the one of its file, which
     is shown, and the one by which it runs.
     """
-    if plan.public is not None:
-        return plan.public.train_size, 0.0
+    scored_on = plan.public
+    if scored_on is not None:
+        return scored_on.train_size, 0.0
     return plan.train_size, 0.0 if plan.validation is None else plan.validation.standard_error

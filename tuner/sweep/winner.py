@@ -51,7 +51,7 @@ def is_unimodal(experiment: Experiment) -> bool:
     """Return whether the search assumes a unimodal curve; a sealed search never does."""
     search = experiment.search
     named = (canonical_sampler(search.sampler.name), canonical_pruner(search.pruner.name))
-    return experiment.privacy.accounting != "selection" and "unimodal" in named
+    return not experiment.mode.runs_hidden and "unimodal" in named
 
 
 def choose_winner(
@@ -74,7 +74,7 @@ def choose_winner(
     believed = _believed(study, trials) if is_unimodal(experiment) else None
     if believed is None:
         return Chosen(best, "score")
-    by = by or ("curve" if experiment.privacy.accounting == "public" else "score")
+    by = by or ("curve" if experiment.mode.searches_public else "score")
     differ = believed.number != best.number
     if by == "curve":
         return Chosen(believed, by, _by_curve(believed, best, mode) if differ else "")

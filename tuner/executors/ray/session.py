@@ -65,7 +65,7 @@ def ray_session(settings: ExecutorSettings) -> Iterator[None]:
         joined = ray.is_initialized()
         if not joined:
             own: dict[str, str] = {}
-            if settings.sealed and address is None:
+            if settings.hide_logs and address is None:
                 # Every account may enter Ray's folder, so it is put into one that only this account may enter.
                 own = {"_temp_dir": f"{stack.enter_context(_closed_folder())}/ray"}
             ray.init(

@@ -26,17 +26,17 @@ _NEEDS = ("search.space", "privacy.noise_multiplier", "privacy.accounting")
 @gate(*_NEEDS)
 def priced(draft: Draft) -> Iterator[GateFinding]:
     """Require domains of priced parameters that the mode can price."""
-    accounting = draft.experiment.privacy.accounting
+    mode = draft.mode
     for name, (domain, path) in draft.priced.items():
         if isinstance(domain, Fixed):
             rule = f"{name} affects the budget: one value of it is a setting of the whole search"
             fix = f"Write {_PRICED_AT[name]}: {as_yaml(domain.value)}."
             yield GateFinding("priced-value-fixed", path, rule, fix)
-        elif accounting == "public":
+        elif mode.searches_public:
             rule = f"{name} affects the budget, and the noise of the private run is calibrated for one value of it"
             fix = f"Write one number at {_PRICED_AT[name]}."
             yield GateFinding("priced-with-public", path, rule, fix)
-        elif accounting == "selection" and not isinstance(domain, Categorical):
+        elif mode.runs_hidden and not isinstance(domain, Categorical):
             rule = f"{name} affects the budget, and a sealed search needs finitely many configurations: write a choice"
             fix = f"Write {{choice: [{', '.join(map(as_yaml, domain.grid(3)))}]}}."
             yield GateFinding("priced-range-sealed", path, rule, fix)
@@ -71,7 +71,7 @@ def noise_range(draft: Draft) -> Iterator[GateFinding]:
 def cap(draft: Draft) -> Iterator[GateFinding]:
     """Require a cap that can hold the searched parameters."""
     privacy, key = draft.experiment.privacy, "privacy.cap"
-    if privacy.accounting != "composition":
+    if not draft.mode.caps:
         if privacy.cap != "auto":
             rule = f"a cap applies to accounting: composition, and the accounting is {privacy.accounting}"
             yield GateFinding("cap-without-composition", key, rule, "Leave it out.")

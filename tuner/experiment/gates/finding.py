@@ -23,6 +23,7 @@ from trainables.methods import METHODS
 from tuner.experiment.model import Experiment
 from tuner.experiment.resolving import with_defaults
 from tuner.experiment.yamlfile import Path
+from tuner.privacy.modes import COMPOSITION, MODES, Mode
 from tuner.study.unimodal.options import assumed
 
 __all__ = ["Draft", "Gate", "GateFinding", "gate"]
@@ -109,6 +110,11 @@ class Draft:
         for name, noise in self._moved.items():
             found[name] = parse_declared(noise)[0], ("privacy", name)
         return found
+
+    @property
+    def mode(self) -> Mode:
+        """The accounting mode; composition if the file's is unknown, which another gate reports."""
+        return MODES.get(self.experiment.privacy.accounting, COMPOSITION)
 
     @cached_property
     def public_size(self) -> int | None:

@@ -10,12 +10,11 @@ from tuner.errors import InputError
 from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
 from tuner.experiment.wording import nearest
 from tuner.privacy.accountant.run_laws import LAWS, RunLaw
+from tuner.privacy.modes import MODES, PUBLIC, SELECTION
 from tuner.study.names import canonical_pruner, canonical_sampler
 
 __all__ = ["MODE_GATES"]
 
-_MODES = ("composition", "selection", "public")
-_SEALED_SAMPLERS = ("random", "bounded")
 _RUNS = ("privacy.runs", "privacy.accounting", "search.trials")
 
 
@@ -23,25 +22,25 @@ _RUNS = ("privacy.runs", "privacy.accounting", "search.trials")
 def accounting(draft: Draft) -> Iterator[GateFinding]:
     """Require a known mode."""
     word = draft.experiment.privacy.accounting
-    if word not in _MODES:
-        rule = f"must be one of {', '.join(_MODES)}"
-        yield GateFinding("value-not-allowed", "privacy.accounting", rule, nearest(word, _MODES))
+    if word not in MODES:
+        rule = f"must be one of {', '.join(MODES)}"
+        yield GateFinding("value-not-allowed", "privacy.accounting", rule, nearest(word, MODES))
 
 
 @gate("privacy.accounting", "privacy.private", "search.sampler", "search.pruner", "dataset.validation")
 def sealed_search(draft: Draft) -> Iterator[GateFinding]:
     """Require independent candidates and complete, hidden runs of a sealed search."""
     experiment = draft.experiment
-    if experiment.privacy.accounting != "selection":
+    if draft.mode is not SELECTION:
         return
     search = experiment.search
     sampler, pruner = canonical_sampler(search.sampler.name), canonical_pruner(search.pruner.name)
-    if sampler is not None and sampler not in _SEALED_SAMPLERS:
+    if sampler is not None and sampler not in SELECTION.samplers:
         how = "walks through a list" if sampler == "grid" else "follows the scores"
         rule = f"selection needs candidates drawn independently from one prior, and {search.sampler.name} {how}"
         fix = "Write random, or bounded, which follows the scores within a ratio (the plan shows its price)."
         yield GateFinding("sealed-follows-scores", "search.sampler", rule, fix, search.sampler.name)
-    if pruner is not None and pruner != "none":
+    if pruner is not None and pruner not in SELECTION.pruners:
         rule = (
             "selection needs independent runs, and this pruner stops a run because of the scores of others"
             if pruner != "threshold"
@@ -62,7 +61,7 @@ def runs(draft: Draft) -> Iterator[GateFinding]:
     """Require a law of the number of runs that the accountant can price."""
     privacy, search = draft.experiment.privacy, draft.experiment.search
     law = privacy.runs.law
-    if privacy.accounting != "selection":
+    if draft.mode is not SELECTION:
         if privacy.runs != type(privacy.runs)():
             rule = f"runs applies to accounting: selection, and the accounting is {privacy.accounting}"
             fix = "Leave it out, or write accounting: selection."
@@ -97,7 +96,7 @@ def runs_at_most(draft: Draft) -> Iterator[GateFinding]:
 def public(draft: Draft) -> Iterator[GateFinding]:
     """Require public data, and one charged run, of a search on public data."""
     privacy, declared = draft.experiment.privacy, draft.experiment.search.public
-    if privacy.accounting != "public":
+    if draft.mode is not PUBLIC:
         if declared is not None:
             rule = f"public data are used with accounting: public, and the accounting is {privacy.accounting}"
             fix = "Write accounting: public, or leave it out."

@@ -61,8 +61,8 @@ def tolerances(draft: Draft) -> Iterator[GateFinding]:
 def parameter(draft: Draft) -> Iterator[GateFinding]:
     """Require a searched range, in every trial, along which the score has one maximum."""
     kind, declared, space = next(iter(_kinds(draft.experiment)), None), draft.space, draft.resolved
-    if kind is None or declared is None or space is None or draft.experiment.privacy.accounting == "selection":
-        return  # a sealed search refuses it anyway
+    if kind is None or declared is None or space is None or draft.mode.runs_hidden:
+        return  # another gate refuses the sampler or the pruner
     conditional = dict(space.conditions) if "schedule" in space.searched else {}
     for name in (name for name in space.unimodal if name in conditional):
         rule = f"{name} is declared unimodal, and not every trial has it"
@@ -102,7 +102,7 @@ def when_sure(draft: Draft) -> Iterator[GateFinding]:
     key = "search.when_sure"
     if search.when_sure == "go_on":
         return
-    if draft.experiment.privacy.accounting == "selection":
+    if draft.mode.runs_hidden:
         rule = "a sealed search hides its number of runs, and stopping or repeating by scores would show it"
         yield GateFinding("when-sure-sealed", key, rule, "Write go_on.")
     elif "sampler" not in kinds:

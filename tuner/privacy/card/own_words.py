@@ -175,12 +175,12 @@ def require_own_words(facts: CardFacts) -> None:
             )
 
 
-def own_words_of(card: Mapping[str, Any], *, sealed: bool) -> CardFacts:
+def own_words_of(card: Mapping[str, Any], *, charged_whole: bool) -> CardFacts:
     """Return the operator's own words of an issued card.
 
     Args:
         card: the parsed card.
-        sealed: whether its search is sealed.
+        charged_whole: whether its search was charged as a whole. Then the ledger does not know the winner's run.
 
     Raises:
         KeyError: the card lacks a field.
@@ -188,7 +188,7 @@ def own_words_of(card: Mapping[str, Any], *, sealed: bool) -> CardFacts:
         TunerError: a value is not of its form.
     """
     winner_run = None
-    if sealed:
+    if charged_whole:
         run = card["winner"]
         winner_run = (SampledGaussian(run["sample_rate"], run["noise_multiplier"]), run["steps"])
     facts = CardFacts(**{word.fact: word.read(card) for word in OWN_WORDS}, private=True, winner_run=winner_run)

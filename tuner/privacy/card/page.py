@@ -18,7 +18,8 @@ from tuner.privacy.card.text import (
     rounded_up,
     split_text,
 )
-from tuner.privacy.card.wording import ALLOWED, MODES, ModeWords
+from tuner.privacy.card.wording import ALLOWED
+from tuner.privacy.modes import MODES, Mode
 
 __all__ = ["CURVE_FILE", "render_markdown"]
 
@@ -77,7 +78,7 @@ def _statement(claim: Mapping[str, Any]) -> str:
     return f"{epsilon_and_delta(claim['epsilon'], claim['delta'])}: {plain(claim['statement']).removeprefix(exact)}"
 
 
-def _mode(card: Mapping[str, Any]) -> ModeWords:
+def _mode(card: Mapping[str, Any]) -> Mode:
     return MODES[card["claim"]["mode"]]
 
 
@@ -121,7 +122,7 @@ def _meaning(card: Mapping[str, Any]) -> list[str]:
 def _extent(card: Mapping[str, Any]) -> str:
     """Return for what the numbers hold."""
     mode, spent = _mode(card), card["spent"]
-    if mode.hidden:
+    if mode.runs_hidden:
         return mode.extent
     scores = "" if card["validation_cap"] is None else f" and {counted(spent['released_scores'], 'score')}"
     so_far = (
@@ -187,7 +188,7 @@ def _numbers(card: Mapping[str, Any]) -> list[str]:
     if validation is not None:
         scored = "what the most scores that may be released cost, for a record that validates"
         rows.append(("validation", rounded_up(validation["epsilon_at_cap"]), number(validation["delta"]), scored))
-    if not mode.hidden:
+    if not mode.runs_hidden:
         steps = f"{counted(spent['leased_steps'], 'step')} in {counted(spent['trials'], 'trial')}"
         rows.append(("spent", rounded_up(spent["epsilon_spent"]), delta, f"{steps}{trains}: not a guarantee"))
     rows += [

@@ -143,7 +143,7 @@ def lines(history: History) -> list[Line]:
             what, text, search = said
             found.append(
                 Line(
-                    time=_shown(entry.time, sealed=search is not None and search.charged_whole),
+                    time=_shown(entry.time, day_only=search is not None and search.charged_whole),
                     what=what,
                     text=text,
                     search=None if search is None else search.search,
@@ -160,9 +160,9 @@ def points(history: History) -> list[Point]:
     for entry, state in history:
         said = _words(entry, state)
         if said is not None:
-            sealed = said[2] is not None and said[2].charged_whole
+            day_only = said[2] is not None and said[2].charged_whole
             moment = _moment(entry.time)
-            if sealed and moment is not None:
+            if day_only and moment is not None:
                 moment = moment.replace(hour=0, minute=0, second=0, microsecond=0)
             last = found[-1].moment if found else None
             if last is not None and (moment is None or moment < last):
@@ -258,13 +258,13 @@ def _opened(search: SearchState) -> str:
 
 
 def _search_line(search: SearchState) -> SearchLine:
-    sealed = search.charged_whole
-    only = None if sealed else search.filter.only_mechanism
+    hidden = search.charged_whole
+    only = None if hidden else search.filter.only_mechanism
     return SearchLine(
         search=search.search,
         user=search.user,
         unit=search.unit,
-        mode="sealed selection" if sealed else "composition",
+        mode="sealed selection" if hidden else "composition",
         cap_kind=search.filter.kind,
         cap_text=search.filter.summary,
         step_cap=search.filter.most_steps,
@@ -273,21 +273,21 @@ def _search_line(search: SearchState) -> SearchLine:
         epsilon=search.epsilon,
         delta=search.delta,
         validation=search.validation_claim,
-        status="sealed" if sealed else search.status,
+        status="sealed" if hidden else search.status,
         counts=search.counts,
-        opened=_shown(search.opened_time, sealed=sealed),
-        trials=None if sealed else len(search.trials),
-        steps_spent=None if sealed else search.leased_steps,
-        steps_reserved=None if sealed else search.reserved_steps,
-        cards=() if sealed else tuple(digest for digest, _, _ in search.cards),
+        opened=_shown(search.opened_time, day_only=hidden),
+        trials=None if hidden else len(search.trials),
+        steps_spent=None if hidden else search.leased_steps,
+        steps_reserved=None if hidden else search.reserved_steps,
+        cards=() if hidden else tuple(digest for digest, _, _ in search.cards),
     )
 
 
-def _shown(time: str, *, sealed: bool) -> str:
+def _shown(time: str, *, day_only: bool) -> str:
     moment = _moment(time)
     if moment is None:
         return "unknown"
-    return moment.strftime("%Y-%m-%d" if sealed else "%Y-%m-%d %H:%M:%S")
+    return moment.strftime("%Y-%m-%d" if day_only else "%Y-%m-%d %H:%M:%S")
 
 
 def _moment(time: str) -> datetime | None:

@@ -62,7 +62,7 @@ def render_anew(card: Mapping[str, Any], state: DatasetState) -> dict[str, Any]:
         TunerError: the ledger does not have its search or its run, or the operator's words do not fit them.
     """
     search = state.by_name.get(card["claim"]["search"])
-    return build_card(own_words_of(card, sealed=search is not None and search.charged_whole), state=state)
+    return build_card(own_words_of(card, charged_whole=search is not None and search.charged_whole), state=state)
 
 
 def _checks(

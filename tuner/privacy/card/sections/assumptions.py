@@ -75,7 +75,7 @@ def _of_charging(subject: Subject) -> list[Assumption]:
 
 def _of_records(subject: Subject) -> list[Assumption]:
     found, rows = subject.search, []
-    if subject.mode.tuned_elsewhere:
+    if subject.mode.searches_public:
         declared = "declared in the experiment file; no private record is in it"
         rows.append(("what was searched on is public", _ASSUMED, declared))
     if found.unit == "user":

@@ -6,8 +6,9 @@ from typing import Any
 
 from tuner.privacy.card.sections.section import CardSection, Field, Subject
 from tuner.privacy.card.text import plain
-from tuner.privacy.card.wording import MODES, UNITS
+from tuner.privacy.card.wording import UNITS
 from tuner.privacy.ledger.state import SearchState
+from tuner.privacy.modes import MODES
 
 __all__ = ["CLAIM"]
 
@@ -21,7 +22,7 @@ def _value(subject: Subject) -> dict[str, Any]:
     protected = found.validation is not None
     claim = {"epsilon": found.epsilon, "delta": found.delta}
     single = {"epsilon": subject.single_run_epsilon, "delta": found.delta}
-    if mode.tuned_elsewhere:
+    if mode.searches_public:
         tuning = {"epsilon": 0.0, "delta": 0.0, "status": "assumed: searched on records declared public"}
         model = {**claim, "status": _WHOLE}
     else:

@@ -13,8 +13,9 @@ from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import epsilon
 from tuner.privacy.card.own_words import CardFacts
 from tuner.privacy.card.text import detail, plain, words
-from tuner.privacy.card.wording import UNITS, ModeWords, UnitWords, mode_words
+from tuner.privacy.card.wording import UNITS, UnitWords
 from tuner.privacy.ledger.state import DatasetState, SearchState
+from tuner.privacy.modes import Mode, mode_of_charges
 
 __all__ = ["CardSection", "Field", "Subject"]
 
@@ -34,9 +35,10 @@ class Subject:
     facts: CardFacts
 
     @property
-    def mode(self) -> ModeWords:
-        """The words of the search's mode."""
-        return mode_words(self.search)
+    def mode(self) -> Mode:
+        """The search's accounting mode."""
+        public = bool(self.search.details.get("public_search"))
+        return mode_of_charges(charged_whole=self.search.charged_whole, searched_publicly=public)
 
     @property
     def unit(self) -> UnitWords:

@@ -12,7 +12,7 @@ __all__ = ["SPENT"]
 
 def _value(subject: Subject) -> dict[str, Any]:
     found = subject.search
-    if subject.mode.hidden:
+    if subject.mode.runs_hidden:
         return {
             "label": "not told: the steps or the trials of a sealed search would tell how many runs there were. It was "
             "charged as a whole before its first run"

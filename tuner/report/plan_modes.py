@@ -1,0 +1,126 @@
+"""Rows of a plan that depend on its accounting mode: how many runs there are, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tuner.errors import TunerError
+from tuner.privacy.accountant.filters import Sealed
+from tuner.privacy.modes import COMPOSITION, PUBLIC, SELECTION
+from tuner.report.wording import plural
+
+if TYPE_CHECKING:
+    from tuner.plan.modes import PublicData, SealedFacts
+    from tuner.plan.plan import Plan
+
+__all__ = ["MODE_ROWS", "ModeRows"]
+
+_RUNGS = " (its rungs, where it is scored)"
+"""Explains reports by the name that the file and the warnings use."""
+
+
+@dataclass(frozen=True)
+class ModeRows:
+    """The rows of one mode, each a name and a value.
+
+    Attributes:
+        trials: return the number of runs and their steps.
+        cost: return what the runs cost.
+    """
+
+    trials: Callable[[Plan], Iterator[tuple[str, str]]]
+    cost: Callable[[Plan], Iterator[tuple[str, str]]]
+
+
+def _trials(plan: Plan) -> Iterator[tuple[str, str]]:
+    least, most = plan.trials_that_fit, plan.trials_at_most
+    fit = f"{least}" if most is None else f"{least} to {most}, by what they choose,"
+    yield "trials", f"{plan.trials} asked for, {fit} fit when none is pruned"
+    shortest = min((choice.shortest for choice in plan.choices.menu), default=plan.steps_per_trial)
+    each = f"{plan.steps_per_trial}" if shortest == plan.steps_per_trial else f"{shortest} to {plan.steps_per_trial}"
+    reports = f"{len(plan.rungs)} reports{_RUNGS} at the same fractions"
+    reports = _reports(plan) if shortest == plan.steps_per_trial else reports
+    all_of_it = "" if plan.step_cap is None else f"; at most {plan.step_cap} in all"
+    yield "steps", f"{each} a trial, {reports}{all_of_it}"
+
+
+def _cost(plan: Plan) -> Iterator[tuple[str, str]]:
+    yield f"ε of {'the costliest trial' if plan.priced else 'one trial'}", f"{plan.epsilon_trial:.6g}"
+    yield "ε of all planned", f"{plan.epsilon_planned:.6g}"
+    yield _at_cap(plan)
+
+
+def _sealed_trials(plan: Plan) -> Iterator[tuple[str, str]]:
+    sealed, facts = _sealed(plan)
+    law, several = sealed.law, facts.quantiles
+    shape = f", shape {law.shape:g}" if law.name == "negative_binomial" else ""
+    yield "runs", f"a random number, never shown: {law.name}{shape}, mean {law.mean:g}"
+    at_most = [f"{several[name]} in {name} %" for name in ("50", "90", "99")]
+    yield "compute", f"at most {', '.join(at_most)} of searches; cut off at {sealed.at_most} runs"
+    steps = [f"{several[name] * plan.steps_per_trial}" for name in ("50", "90", "99")]
+    yield "in steps", f"{', '.join(steps)}; {several['at_most'] * plan.steps_per_trial} at the cut"
+    yield "steps", f"{plan.steps_per_trial} a run, {_reports(plan)}"
+
+
+def _sealed_cost(plan: Plan) -> Iterator[tuple[str, str]]:
+    sealed, facts = _sealed(plan)
+    low, high = sealed.ratio
+    yield "ε of one run", f"{plan.epsilon_trial:.6g}"
+    yield "ε of the winner", f"{plan.epsilon_at_cap:.6g}, {facts.price:.3g} times one run"
+    yield "the cut-off takes", f"{100 * facts.truncation_share:.2g} % of δ"
+    if (low, high) != (1.0, 1.0):
+        yield (
+            "bounded sampler",
+            f"density {low:g} to {high:g} times the prior's: {facts.price:.3g} instead of "
+            f"{facts.price_without_ratio:.3g} times one run",
+        )
+
+
+def _public_trials(plan: Plan) -> Iterator[tuple[str, str]]:
+    records = _public(plan)
+    yield (
+        "searches on",
+        f"{records.name} ({records.train_size} training records, declared public): "
+        f"{plural(plan.trials, 'trial')}, nothing charged",
+    )
+    yield "then", f"the best configuration is trained once on {plan.dataset}"
+    yield "steps", f"{plan.steps_per_trial} each, {_reports(plan)}"
+
+
+def _public_cost(plan: Plan) -> Iterator[tuple[str, str]]:
+    yield "ε of the charged run", f"{plan.epsilon_trial:.6g}"
+    yield _at_cap(plan)
+
+
+def _reports(plan: Plan) -> str:
+    if len(plan.rungs) > 10:
+        return f"{len(plan.rungs)} reports{_RUNGS}"
+    return f"reports at {', '.join(map(str, plan.rungs))}{_RUNGS}"
+
+
+def _at_cap(plan: Plan) -> tuple[str, str]:
+    return "ε of the cap", f"{plan.epsilon_at_cap:.6g}, within the search's cap of {plan.epsilon:g}"
+
+
+def _sealed(plan: Plan) -> tuple[Sealed, SealedFacts]:
+    if isinstance(plan.training_filter, Sealed) and plan.selection is not None:
+        return plan.training_filter, plan.selection
+    raise TunerError("plan-incomplete", "The plan of this sealed search has no law of runs. Restore plan.json.")
+
+
+def _public(plan: Plan) -> PublicData:
+    if plan.public is None:
+        raise TunerError(
+            "plan-incomplete", "The plan of this public search does not name its public records. Restore plan.json."
+        )
+    return plan.public
+
+
+MODE_ROWS: Mapping[str, ModeRows] = {
+    COMPOSITION.name: ModeRows(_trials, _cost),
+    SELECTION.name: ModeRows(_sealed_trials, _sealed_cost),
+    PUBLIC.name: ModeRows(_public_trials, _public_cost),
+}
+"""The rows of each mode, by the mode's name."""
