@@ -138,6 +138,7 @@ def test_dispatch_on_a_filter(measured: Measure, code: str) -> None:
         "if is_public_search(sweep): pass",
         "a = known and details.get('public_search')",
         "a = plan.selection is not None",
+        "a = {COMPOSITION.name: 1, SELECTION.name: 2}",
     ],
 )
 def test_dispatch_on_a_mode(measured: Measure, code: str) -> None:
@@ -146,7 +147,9 @@ def test_dispatch_on_a_mode(measured: Measure, code: str) -> None:
     assert figures["filter_dispatch"] == []
 
 
-@pytest.mark.parametrize("code", ["a = call(sealed=sealed)", "mode = 'public'", "a = {'public': None}", "a = 'x' == b"])
+@pytest.mark.parametrize(
+    "code", ["a = call(sealed=sealed)", "mode = 'public'", "a = {'public': None}", "a = 1 if mode.runs_hidden else 2"]
+)
 def test_no_dispatch(measured: Measure, code: str) -> None:
     assert measured({"tuner/plan/modes.py": code})["mode_dispatch"] == []
 

@@ -17,10 +17,10 @@ from sealed_fakes import SEALED, made, outside, sealed, seen, the_sweep, times, 
 from trainables.training import PrivateTraining
 from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.ledger.ledger import Ledger
+from tuner.privacy.modes import SELECTION
 from tuner.study.types import TrialStatus, TrialView
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import SweepFolder
-from tuner.privacy.modes import SELECTION
 from tuner.sweep.sealed import SealedRuns, read_winner, release
 
 # -- what can be seen ----------------------------------------------------------------------------------------------

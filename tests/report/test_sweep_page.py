@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_fakes import budget, budget_of_units, budget_with_scores, picture, report, row, spending_of
 
-from tuner.report.pages import write_page
 from tuner.privacy.modes import SELECTION
+from tuner.report.pages import write_page
 from tuner.report.sweep_page import sweep_page
 
 NASTY = """<script>alert(1)</script> & "quotes" 'too'"""

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tuner.privacy.modes import SELECTION
 from tuner.recorder.history import History
 from tuner.report.live import LiveView
 from tuner.report.sweep_report import SweepReport, TrialRow
 from tuner.study.best import best_score, best_trial
 from tuner.study.types import TrialStatus, TrialView
 from tuner.sweep import folder as sweeps
-from tuner.privacy.modes import SELECTION
 from tuner.sweep.sealed import SealedRuns, release
 
 CASES: list[tuple[tuple[float | None, ...], int | None, int | None]] = [
