@@ -96,7 +96,7 @@ def start_sweep(
         except BudgetRefusedError:
             shutil.rmtree(sweep.root)
             raise
-        return sweep, RUNNERS[mode.name](sweep, prepared, ledger, options)
+        return sweep, _run(sweep, prepared, ledger, options)
 
 
 def continue_sweep(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> RunResult:
@@ -111,7 +111,7 @@ def continue_sweep(sweep: SweepFolder, wanted: Experiment, options: RunOptions) 
         ledger = return_to(sweep, prepared, reopen=read_winner(sweep) is None)
         write_resumed_sweep(sweep, prepared)
         options.say(f"resuming {sweep.id}")
-        return RUNNERS[prepared.plan.accounting](sweep, prepared, ledger, options)
+        return _run(sweep, prepared, ledger, options)
 
 
 def ready_to_resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> ReadySearch:
@@ -140,3 +140,7 @@ def write_resumed_sweep(sweep: SweepFolder, prepared: ReadySearch) -> None:
     write_text(sweep.experiment, prepared.experiment.to_yaml())
     write_json(sweep.plan, prepared.plan.as_dict())
     sweep.stop_request.unlink(missing_ok=True)
+
+
+def _run(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger | None, options: RunOptions) -> RunResult:
+    return RUNNERS[prepared.plan.accounting](sweep, prepared, ledger, options)
