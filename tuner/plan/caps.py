@@ -1,7 +1,7 @@
-"""Filters of a composition search: those that its space allows, and the tightest of them. Nothing is read or run.
+"""Filters of a composition search: which ones its search space allows, and which one is the tightest.
 
-With ``noise_multiplier: auto`` the noise is the smallest with which the planned trials fit the filter, whatever they
-choose. Otherwise the filter is the largest that fits ε, whatever was planned.
+With ``noise_multiplier: auto`` the noise is the smallest with which all planned trials fit the filter, whatever values
+they choose. With a given or searched noise, the filter is the largest that fits ε.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tuner.privacy.accountant.pld import MAX_STEPS, calibrate_noise, epsilon, ma
 __all__ = ["Alternative", "ChosenFilter", "compose", "refuse_run"]
 
 _MENU = 16
-"""The largest menu for which a coupon book is considered where the file does not ask for one: more is slow."""
+"""Largest menu for which a coupon book is considered unless the file asks for one. Larger menus take too long."""
 
 _WHY = {
     "total_steps": "one sample rate and one noise multiplier for all trials: their steps are composed once",
@@ -34,8 +34,8 @@ class Alternative:
 
     Attributes:
         cap: its kind.
-        noise_multiplier: the noise with it; None where noise is searched.
-        trials: planned trials that fit, at least.
+        noise_multiplier: noise multiplier with this filter; None if the noise is searched.
+        trials: least number of planned trials that fit.
         epsilon: ε of the planned trials.
     """
 
@@ -112,7 +112,7 @@ def _kinds(choices: Choices, cap: str, trials: int) -> tuple[str, ...]:
 
 
 def _looseness(filter: Filter, choices: Choices) -> tuple[float, float]:
-    """Return a key that is least for the tightest filter: its noise, then minus the trials that it holds."""
+    """Return a sort key that is smallest for the tightest filter: its noise, then minus the number of trials that fit."""
     held = filter.trials_that_fit(choices.menu, 10**9)[0]
     return (choices.noise or 0.0), -float(held)
 
@@ -151,12 +151,12 @@ def _coupon_book(choices: Choices, trials: int, target: float, delta: float) -> 
 
 
 def _share(choices: Choices, trials: int) -> int:
-    """Return the planned trials of each entry of the menu."""
+    """Return how many of the planned trials each entry of the menu gets."""
     return ceil(trials / len(choices.menu))
 
 
 def _largest_book(choices: Choices, trials: int, target: float, delta: float) -> CouponBook:
-    """Return the planned quotas, scaled by the largest common factor (to a thousandth) with which they fit."""
+    """Return the planned quotas times the largest common factor with which they fit, accurate to a thousandth."""
     planned = sum(_share(choices, trials) * choice.weight**2 for choice in choices.menu)
     guess = log(guess_gdp(target, delta) ** 2 / planned)
     low, high = -inf, inf  # logarithms of a factor that fits, and of one that does not
@@ -165,7 +165,7 @@ def _largest_book(choices: Choices, trials: int, target: float, delta: float) ->
         low, high = (max(low, guess), high) if cost <= target else (low, min(high, guess))
         if high - low < 1e-3:
             break
-        # ε grows at least as the root of the steps: 2·log of the missing factor does not overshoot far.
+        # ε grows at least with the square root of the steps, so 2·log(missing factor) does not overshoot far.
         step = max(min(1.5 * log(target / cost), 1.0), -1.0) if isfinite(cost) else -1.0
         guess = guess + step + (2e-4 if step > 0 else -2e-4)
         if not low < guess < high:
@@ -195,7 +195,7 @@ def _fixed_order(
 def _calibrated_order(
     choices: Choices, trials: int, target: float, delta: float, order: float | None
 ) -> tuple[Filter, Choices]:
-    """Return the least noise with which `trials` trials of the dearest configuration at the order fit."""
+    """Return the smallest noise with which `trials` trials fit, all of the most expensive configuration at the order."""
     from tuner.privacy.accountant.calibration import calibrate_at_order
 
     dearest = choices.dearest[0]
@@ -228,7 +228,7 @@ def _order_of(choice: Choice, trials: int, target: float, delta: float) -> float
 def refuse_run(
     mechanism: SampledGaussian, steps: int, target: float, delta: float, *, held: str = ""
 ) -> BudgetRefusedError:
-    """Return the refusal of a run of `steps` steps that alone exceeds ε."""
+    """Return the error of a single run whose `steps` steps exceed ε."""
     return BudgetRefusedError(
         "budget-too-small",
         f"One run of {steps} steps at noise_multiplier {mechanism.noise_multiplier:g} has ε = "

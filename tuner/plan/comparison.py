@@ -22,12 +22,12 @@ class ModeRow:
     """The noise and the number of runs that the budget allows in one mode.
 
     Attributes:
-        mode: one run, composition, selection or public.
-        noise_multiplier: the smallest noise of each run that fits; None where none does.
+        mode: name of the mode, or ``one run, no search``.
+        noise_multiplier: smallest noise of each run that fits the budget; None if no noise does.
         epsilon_run: ε of one such run alone.
         expected_runs: expected number of runs on the private records.
         runs_99: number of runs that 99 of 100 searches do not exceed.
-        refused: why the file cannot have this mode; empty where it can.
+        refused: reason why the file cannot use this mode; empty if it can.
     """
 
     mode: str
@@ -43,10 +43,10 @@ class ModeRow:
 
 
 def comparison(plan: Plan) -> tuple[ModeRow, ...]:
-    """Compare the modes for runs as long as the dearest of a private plan; each noise is exact.
+    """Compare the modes for runs as long as the plan's most expensive run. Each noise is exact.
 
-    In the plan's own mode a calibrated noise is the plan's: its cap may have several kinds of steps, and its law may
-    differ from the geometric one that is compared here.
+    In the plan's own mode, a calibrated noise is the plan's. Its cap may cover several mechanisms, and its law of runs
+    may differ from the geometric law of the other row.
     """
     run = plan.dearest
     rate, steps, target, delta = run.sample_rate, run.longest, plan.epsilon, plan.delta

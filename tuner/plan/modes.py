@@ -35,8 +35,8 @@ class SealedFacts:
     Attributes:
         quantiles: number of runs that 50, 90 and 99 % of searches do not exceed, and ``at_most``, the cut-off.
         truncation_share: part of δ that the cut-off uses.
-        price: ε of the search / ε of one run.
-        price_without_ratio: the same with a sampler that ignores the scores.
+        price: ε of the search divided by ε of one run.
+        price_without_ratio: that quotient with a sampler that ignores the scores.
     """
 
     quantiles: Mapping[str, int]
@@ -49,9 +49,9 @@ class SealedFacts:
         """Return the facts of a sealed search.
 
         Args:
-            sealed: the search.
-            claim: ε of it.
-            delta: δ of it.
+            sealed: filter of the search.
+            claim: ε of the search.
+            delta: δ of the search.
         """
         law = sealed.law
         one = max(epsilon(mechanism, steps, delta) for mechanism, steps in sealed.runs)
@@ -87,7 +87,7 @@ class PlannedMode:
     """The filter of a search, with what only its mode knows.
 
     Attributes:
-        chosen: the filter.
+        chosen: the filter, and why it was chosen.
         selection: the compute and the price of a sealed search.
         public: the public records of a search on public data.
     """
@@ -120,12 +120,12 @@ class ScorePlan:
 
     @property
     def standard_error(self) -> float:
-        """Standard error of a score, by its noise alone."""
+        """Standard error of a score due to its noise."""
         return self.noise / self.size
 
     @property
     def filter(self) -> TotalSteps:
-        """The cap on the releases."""
+        """The filter that limits how many scores are released."""
         return TotalSteps(SampledGaussian(1.0, self.noise), self.releases)
 
 
@@ -190,7 +190,7 @@ def _plan_public(experiment: Experiment, choices: Choices) -> PlannedMode:
     """Plan the one private run after a search on public data.
 
     Raises:
-        BudgetRefusedError: it does not fit with the noise that the file gives.
+        BudgetRefusedError: the run exceeds ε with the noise that the file gives.
     """
     privacy, (choice,) = experiment.privacy, choices.menu
     reason = "one private run, after a search on public records that costs nothing"
@@ -220,16 +220,16 @@ PLANNERS: Mapping[str, Callable[[Experiment, Choices], PlannedMode]] = {
 
 
 def plan_scores(experiment: Experiment, request: DatasetRequest, *, planned: int, spare: int) -> ScorePlan | None:
-    """Plan the protected scores; None where scores are outside the guarantee.
+    """Plan the protected scores. Return None if the scores are outside the guarantee.
 
     Args:
         experiment: the search.
         request: its private records.
         planned: scores of all planned trials.
-        spare: further scores, for restored trials that score their checkpoint again.
+        spare: additional scores for restored trials, which score their checkpoint again.
 
     Raises:
-        BudgetRefusedError: the planned scores do not fit with the noise that the file gives.
+        BudgetRefusedError: not even one score fits with the noise that the file gives.
     """
     validation, privacy = experiment.dataset.validation, experiment.privacy
     if not validation.protected:

@@ -1,4 +1,4 @@
-"""The plan of a search: trials, steps, noise and ε. Nothing is read from private records and nothing runs."""
+"""The plan of a search: trials, steps, noise and ε. Planning reads no private record."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PromotedLevels:
 
     Attributes:
         levels: its values.
-        from_step: the step at which each begins, in a trial of the nominal length.
+        from_step: step at which each value begins, in a trial of the nominal length.
     """
 
     levels: tuple[int, ...]
@@ -42,7 +42,7 @@ class PromotedLevels:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The trials of a search and their cost at most.
+    """The trials of a search, and the most that they cost.
 
     Attributes:
         name: the experiment's name.
@@ -54,26 +54,26 @@ class Plan:
         accounting: ``composition``, ``selection`` or ``public``.
         train_size: PUBLIC number of training records (users) after the validation split.
         batch_size: expected batch size of the longest trial.
-        nominal: mechanism of the longest trial's steps; its noise is the least where noise is searched.
+        nominal: mechanism of the longest trial's steps; its noise is the smallest one if noise is searched.
         noise_source: ``calibrated`` (``auto`` in the file), ``given`` or ``searched``.
         steps_per_trial: steps of the longest trial.
-        rungs: the steps at which that trial reports; a shorter one reports at the same fractions.
-        epochs: passes of a trial; None where nothing priced is searched.
+        rungs: steps at which the longest trial reports; a shorter trial reports at the same fractions.
+        epochs: passes of a trial over its records; None if no priced parameter is searched.
         free: searched parameters that do not affect the budget.
         priced: domains of the searched parameters that affect the budget.
         promoted: the parameters that rise within every trial.
-        trials: number of trials; its mean in a sealed search.
-        trials_that_fit: how many of them fit the budget when none is pruned, whatever they choose.
-        trials_at_most: how many fit when all choose what is cheapest; None where all cost the same.
+        trials: number of trials; the mean number in a sealed search.
+        trials_that_fit: number of trials that fit the budget if none is pruned and all are the most expensive.
+        trials_at_most: number that fits if all are the cheapest; None if all trials cost the same.
         epsilon: the cap that the file asks for, which is the claim of the whole search.
         delta: δ of every ε here.
-        epsilon_trial: ε of one unpruned trial, the dearest where they differ.
+        epsilon_trial: ε of the most expensive trial, not pruned.
         epsilon_planned: ε of all planned trials.
         epsilon_at_cap: ε of everything that the cap allows, at most `epsilon`.
         training_filter: the filter of the training steps.
-        cap_reason: why it is this filter.
+        cap_reason: why this filter was chosen.
         alternatives: the filters that were considered.
-        validation: the protected scores; None where scores are outside the guarantee.
+        validation: the protected scores; None if scores are outside the guarantee.
         selection: compute and price of a sealed search; None in other modes.
         public: the public records of ``accounting: public``; None in other modes.
     """
@@ -115,7 +115,7 @@ class Plan:
         """The mechanism of every step of the search.
 
         Raises:
-            TunerError: trials choose among several.
+            TunerError: trials choose among several mechanisms.
         """
         if set(self.priced) - {"epochs"}:
             chosen = ", ".join(self.priced)
@@ -129,7 +129,7 @@ class Plan:
 
     @property
     def step_cap(self) -> int | None:
-        """The most steps of all trials; None where the filter does not count steps."""
+        """The most steps of all trials together; None if the filter does not count steps."""
         return self.training_filter.most_steps
 
     @property
@@ -177,7 +177,7 @@ class Plan:
         """Return the steps, mechanism and rungs of a trial with these parameters.
 
         Raises:
-            KeyError: a searched and priced one is missing.
+            KeyError: a searched and priced parameter is missing.
         """
         if self.priced:
             return self.choices.shape(parameters, rungs=self.rungs, released=self.validation is not None)
@@ -191,7 +191,7 @@ class Plan:
         )
 
     def cheapest(self) -> tuple[TrialShape, ...]:
-        """Return shapes of which one fits the budget whenever any does; none where all trials have one shape."""
+        """Return the cheapest shapes: if any trial fits the budget, one of these does. Empty if all trials are alike."""
         if not self.priced:
             return ()
         ends = self.choices.ends(rungs=self.rungs, released=self.validation is not None)
@@ -200,11 +200,11 @@ class Plan:
 
     @property
     def dearest(self) -> Choice:
-        """The choice whose longest trial is the dearest, or nearly: the modes are compared for it."""
+        """The choice with the most expensive trial, or nearly; the comparison of modes uses it."""
         return self.choices.dearest[0]
 
     def with_trials(self, trials: int) -> Plan:
-        """Return this plan for another number of trials: noise, steps and cap stay as they are."""
+        """Return this plan for another number of trials. Noise, steps and cap do not change."""
         private = self.mode.private_trials(trials)
         least, most = self.training_filter.trials_that_fit(self.choices.menu, private)
         return replace(
@@ -279,8 +279,8 @@ def _mechanism(shape: TrialShape) -> SampledGaussian:
 def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
     """Plan the search of an experiment file.
 
-    With ``noise_multiplier: auto`` the noise is the smallest with which all planned trials fit, and they are the cap.
-    With a number, or with searched noise, the cap is the largest that fits ε, whatever was planned.
+    With ``noise_multiplier: auto`` the noise is the smallest with which all planned trials fit, and the cap admits just
+    these. With a number, or with searched noise, the cap is the largest that fits ε.
 
     Raises:
         BudgetRefusedError: not even one trial fits the search's own ε.
