@@ -1,4 +1,4 @@
-"""The program `tune`: its commands, and one place that turns errors into messages and exit codes."""
+"""The program `tune`: its commands, and the one place that turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Commands(click.Group):
             raise
 
     def main(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - click's signature
-        """Run the program. An expected error is one message on standard error and the exit code of its family."""
+        """Run the program. An expected error becomes one message on standard error and an exit code."""
         from search_spaces.errors import DomainError
         from trainables.errors import TrainableError
 
@@ -88,7 +88,7 @@ def _fail(error: Exception, code: int) -> None:
 
 def _show(error: click.ClickException) -> None:
     """Print an error of the command line as click does, with our code at its end."""
-    if not isinstance(error, click.exceptions.NoArgsIsHelpError):  # that one is the help page
+    if not isinstance(error, click.exceptions.NoArgsIsHelpError):  # that error is the help page
         error = click.UsageError(f"{error.format_message()} [usage]", getattr(error, "ctx", None))
     error.show()
 

@@ -39,7 +39,7 @@ def _called(name: str, callback: Callable[..., Any], **values: Any) -> None:  # 
             "folder-not-found", f"No folder {values[key]} found for `tune {name}`. List sweeps with: tune ls"
         )
     if key == "experiment_path" and not any(folder.glob("experiment_state-*.json")):
-        # Our sweeps keep no records of Ray's: they could show more than our own records may.
+        # Our sweeps keep none of Ray's records, because those could show more than ours may.
         raise InputError(
             "no-ray-experiment",
             f"{values[key]} has no files of Ray Tune for `tune {name}` to read. For a sweep of this program use: "
@@ -59,7 +59,7 @@ def _called(name: str, callback: Callable[..., Any], **values: Any) -> None:  # 
 
 
 def _list_experiments(folder: Path, callback: Callable[..., Any], values: dict[str, Any]) -> None:
-    """Show Ray only the folders that are experiments; it takes every folder for one, MLflow's artifacts too."""
+    """Show Ray only the folders that are experiments. Otherwise it lists every folder, even MLflow's artifacts."""
     from tuner.sweep.folder import list_sweeps
 
     ours = {sweep.root: sweep.hides_runs for sweep in list_sweeps(folder)}
@@ -68,7 +68,7 @@ def _list_experiments(folder: Path, callback: Callable[..., Any], values: dict[s
         for root in ours.keys() | theirs:
             place = Path(shown) / root.name
             if ours.get(root):
-                place.mkdir()  # nobody may count the runs that a sealed search has made so far
+                place.mkdir()  # an empty folder, so that nobody can count the runs of a sealed search
             else:
                 place.symlink_to(root, target_is_directory=True)
         callback(**{**values, "project_path": shown})

@@ -69,7 +69,7 @@ def tune_watch(name: str, storage: str, every: float) -> None:
 @storage_option
 @json_option
 def tune_show(name: str, trial: str | None, storage: str, as_json: bool) -> None:
-    """List the trials of a sweep, or show one TRIAL (number or id) with its scores. Of a sealed one: the winner."""
+    """List the trials of a sweep, or show one TRIAL (number or id) with its scores. For a sealed sweep: the winner."""
     from tuner.report.status import trial_text, trial_values
     from tuner.sweep.folder import find_sweep
 
@@ -115,7 +115,7 @@ def tune_ls(ctx: click.Context, path: str | None, storage: str, as_json: bool, s
 @click.argument("destination", type=click.Path(), default=".")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def tune_cp(name: str, destination: str, force: bool) -> None:
-    """Copy a shipped experiment file, to change it."""
+    """Copy a shipped experiment file into this folder, ready to edit."""
     from tuner.experiment.shipped_files import copy_shipped
 
     click.echo(f"wrote {copy_shipped(name, Path(destination), force=force)}")

@@ -145,7 +145,7 @@ def require_charged(charged: SearchState, trial: str, number: int | None, steps:
     """Refuse a trial with more steps than the ledger has charged.
 
     Raises:
-        TunerError: it has more.
+        TunerError: the trial has more steps.
     """
     leased = charged.trials[trial].leased if trial in charged.trials else 0
     if leased < steps:
@@ -157,7 +157,7 @@ def require_charged(charged: SearchState, trial: str, number: int | None, steps:
 
 
 class NoFurtherCharge:
-    """Charge of an exported trial, whose steps are paid: it refuses every further step and score."""
+    """Charge of an exported trial. Its steps are charged already, so every further step or score is refused."""
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
         """Refuse, because nothing is trained here."""

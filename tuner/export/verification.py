@@ -1,4 +1,4 @@
-"""The command `verify`: a card file, its page and its exported files, checked against the ledger."""
+"""The command `verify`: check a card file, its page and its exported files against the ledger."""
 
 from __future__ import annotations
 
@@ -75,10 +75,7 @@ def verify_card(path: Path, ledger_url: str | None) -> CardReport:
 
 
 def _require_card(path: Path) -> None:
-    """Refuse a file that is not a card, rather than answer that it does not hold.
-
-    A damaged card is still a card, also where it is no longer JSON: the answer to it is no.
-    """
+    """Refuse a file that is not a card. A damaged card gets the answer "no" instead."""
     try:
         text = path.read_bytes().decode().lstrip()
     except UnicodeDecodeError:

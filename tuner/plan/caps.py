@@ -112,7 +112,7 @@ def _kinds(choices: Choices, cap: str, trials: int) -> tuple[str, ...]:
 
 
 def _looseness(filter: Filter, choices: Choices) -> tuple[float, float]:
-    """Return a sort key that is smallest for the tightest filter: its noise, then minus the number of trials that fit."""
+    """Return a sort key that is smallest for the tightest filter: its noise, then how few trials fit."""
     held = filter.trials_that_fit(choices.menu, 10**9)[0]
     return (choices.noise or 0.0), -float(held)
 
@@ -195,7 +195,7 @@ def _fixed_order(
 def _calibrated_order(
     choices: Choices, trials: int, target: float, delta: float, order: float | None
 ) -> tuple[Filter, Choices]:
-    """Return the smallest noise with which `trials` trials fit, all of the most expensive configuration at the order."""
+    """Return the smallest noise with which `trials` trials of the most expensive configuration fit."""
     from tuner.privacy.accountant.calibration import calibrate_at_order
 
     dearest = choices.dearest[0]

@@ -191,7 +191,7 @@ class Plan:
         )
 
     def cheapest(self) -> tuple[TrialShape, ...]:
-        """Return the cheapest shapes: if any trial fits the budget, one of these does. Empty if all trials are alike."""
+        """Return the cheapest shapes: if any trial fits, one of these does. Empty if all trials are alike."""
         if not self.priced:
             return ()
         ends = self.choices.ends(rungs=self.rungs, released=self.validation is not None)

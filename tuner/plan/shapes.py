@@ -1,4 +1,4 @@
-"""The steps, sample rate and noise of a trial, as they follow from its priced parameters, and their extremes."""
+"""Steps, sample rate and noise of a trial, computed from its priced parameters, and their extremes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["Choice", "Choices", "rung_steps", "steps_per_trial"]
 
 _POINTS = 9
-"""Number of values of a range of batch sizes among which the extremes are found."""
+"""Number of values of a range of batch sizes that are tried to find the extremes."""
 
 
 def steps_per_trial(*, epochs: float, train_size: int, batch_size: int) -> int:
-    """Return the steps of one trial: in an epoch each record is expected once."""
+    """Return the steps of one trial. In one epoch, each record is expected once."""
     return max(1, round(epochs * train_size / batch_size))
 
 
@@ -62,13 +62,13 @@ class Choice:
         """The mechanism of each step.
 
         Raises:
-            tuner.errors.InputError: its noise is not calibrated yet.
+            tuner.errors.InputError: the noise is not calibrated yet.
         """
         return SampledGaussian(self.sample_rate, self.noise)  # type: ignore[arg-type]  # it refuses None
 
     @property
     def weight(self) -> float:
-        """Cost of the longest trial by the central limit (Dong et al. 2019): an initial guess, never a claim."""
+        """Approximate cost of the longest trial by the central limit theorem (Dong et al. 2019). Never a claim."""
         spread = sqrt(expm1(min(self.noise**-2, 40.0))) if self.noise else 1.0
         return self.sample_rate * sqrt(self.longest) * spread
 
@@ -79,10 +79,10 @@ class Choices:
 
     Attributes:
         train_size: public number of training records.
-        batch_size: expected batch size, where it is not searched.
-        epochs: epochs, where they are not searched.
-        noise: noise multiplier where it is not searched; None before it is calibrated.
-        searched: domains of the searched ones.
+        batch_size: expected batch size, if it is not searched.
+        epochs: number of epochs, if it is not searched.
+        noise: noise multiplier, if it is not searched; None before it is calibrated.
+        searched: domains of the searched parameters.
     """
 
     train_size: int
@@ -125,7 +125,7 @@ class Choices:
 
     @cached_property
     def menu(self) -> tuple[Choice, ...]:
-        """Every pair of batch size and noise: the ends of a range, and some batch sizes between them."""
+        """Every pair of batch size and noise. Of a range: its ends, and some batch sizes between them."""
         batches = self._values("batch_size", self.batch_size, points=_POINTS)
         noises = [None] if self.calibrates else self._values("noise_multiplier", self.noise, points=2)
         # Between two points of a range of batch sizes rounding may give a trial one step more than at either.
@@ -144,14 +144,14 @@ class Choices:
 
     @property
     def nominal(self) -> tuple[int, int, float]:
-        """Batch size, steps and noise of the longest trial, with the least noise where it is searched."""
+        """Batch size, steps and noise of the longest trial; the smallest noise if it is searched."""
         first = min(self.menu, key=lambda choice: (choice.batch_size, choice.noise or 0.0))
         epochs = max(float(value) for value in self._values("epochs", self.epochs, points=2))
         return first.batch_size, self.steps(first.batch_size, epochs), first.mechanism.noise_multiplier
 
     @property
     def dearest(self) -> tuple[Choice, ...]:
-        """Up to three choices whose longest trial may be the dearest, by the central limit."""
+        """Up to three choices whose longest trial may be the most expensive, by the central limit theorem."""
         return tuple(sorted(self.menu, key=lambda choice: -choice.weight)[:3])
 
     def steps(self, batch_size: int, epochs: float) -> int:
@@ -162,12 +162,12 @@ class Choices:
         """Return the shape of a trial with these parameters.
 
         Args:
-            parameters: the trial's parameters, of which the searched and priced ones count.
-            rungs: the nominal rungs.
-            released: whether its scores are protected, one release a rung.
+            parameters: parameters of the trial; only the searched and priced ones matter.
+            rungs: rungs of the longest trial.
+            released: whether the scores are protected, with one release per rung.
 
         Raises:
-            KeyError: a searched one is missing.
+            KeyError: a searched and priced parameter is missing.
         """
         chosen = {name: parameters[name] for name in self.searched}
         batch = int(chosen.get("batch_size", self.batch_size))  # type: ignore[call-overload]  # domains hold numbers
@@ -184,7 +184,7 @@ class Choices:
         )
 
     def ends(self, *, rungs: Sequence[int], released: bool) -> tuple[TrialShape, ...]:
-        """Return the shapes of trials at every option, and at both ends of every range."""
+        """Return the shapes of trials for every option of a choice, and for both ends of every range."""
         names = list(self.searched)
         every = (domain.grid(2) for domain in self.searched.values())
         found = {
@@ -194,6 +194,6 @@ class Choices:
         return tuple(sorted(found, key=lambda shape: (shape.steps, shape.batch_size, shape.noise_multiplier or 0.0)))
 
     def _values(self, name: str, otherwise: float | None, *, points: int) -> Sequence[float]:
-        """Return the options of a choice, some points of a range with both ends, or the one value."""
+        """Return the options of a choice, some points of a range including both ends, or the one value."""
         domain = self.searched.get(name)
         return [otherwise] if domain is None else domain.grid(points)  # type: ignore[return-value, list-item]

@@ -1,1 +1,1 @@
-"""What a person sees: the live table, the tables before and after a sweep, and the HTML page."""
+"""Reports for people: the live table, the tables before and after a sweep, and HTML pages."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tuner.privacy.ledger.state import DatasetState
 
 _CLOSE = 0.75
-"""Similarity from which on a name may be misspelt: `diggits`, but not `digits_of_ours`."""
+"""Least similarity at which a name counts as misspelt: `diggits` does, `digits_of_ours` does not."""
 
 __all__ = ["budget_values", "grant", "revoke", "set_cap", "write_budget_report"]
 
@@ -45,12 +45,12 @@ def set_cap(
     """Set a data set's cap, and return its state.
 
     Args:
-        url: of the ledger; created if it does not exist.
-        dataset: name; a part of another data set shares its budget, for example `cifar10_10k2k` that of `cifar10`.
-        epsilon: over all searches.
-        delta: over all searches.
-        order: of the Rényi filter used in addition to the sum: a number, `auto`, or `none`; None keeps the present one.
-        new: whether to accept a name that looks like a misspelt known one.
+        url: URL of the ledger; it is created if it does not exist.
+        dataset: name of the data set. A part of another set shares that set's budget, for example `cifar10_10k2k`.
+        epsilon: ε of all searches together.
+        delta: δ of all searches together.
+        order: order of the Rényi filter used in addition to the sum: a number, `auto` or `none`; None keeps the old one.
+        new: whether to accept a name that looks misspelt.
 
     Raises:
         InputError: a number is out of range, or the name looks misspelt.
@@ -140,11 +140,11 @@ def revoke(url: str, dataset: str, user: str) -> dict[str, Any]:
 
 
 def write_budget_report(url: str, dataset: str, out: Path) -> dict[str, Any]:
-    """Check the whole ledger and write the page that a data protection officer reads.
+    """Check the whole ledger, and write the page for a data protection officer.
 
     Raises:
         InputError: no such ledger or data set exists, or the page has no folder.
-        LedgerCorruptError: a chain is broken; then there is no page.
+        LedgerCorruptError: a chain is broken. No page is written.
         OSError: the page cannot be written.
     """
     from tuner.privacy.ledger.history import lines, points
@@ -203,7 +203,7 @@ def _known(ledger: Ledger, dataset: str) -> str:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that may be meant; None when none is similar."""
+    """Return a similar known name; None if there is none."""
     by_lower = {each.lower(): each for each in sorted(known)}
     close = get_close_matches(name.lower(), by_lower, n=1, cutoff=_CLOSE)
     return by_lower[close[0]] if close else None
@@ -213,7 +213,7 @@ def _order(asked: str | None, epsilon: float, delta: float) -> float | None:
     """Return the order that `--order` names.
 
     Raises:
-        InputError: it is not an order, or the filter would admit nothing.
+        InputError: the value is not an order, or its filter would admit nothing.
     """
     from tuner.privacy.accountant.rdp import ORDERS
     from tuner.privacy.ledger.admission import order_filter
@@ -221,7 +221,7 @@ def _order(asked: str | None, epsilon: float, delta: float) -> float | None:
     if asked in {None, "none"}:
         return None
     if asked == "auto":
-        # A Gaussian mechanism's divergence is in proportion to the order: most of it fits where this is largest.
+        # A Gaussian mechanism's divergence is proportional to the order, so most of it fits where this quotient is largest.
         found = max(ORDERS, key=lambda order: (order_filter(order, epsilon, delta) or 0) / order)
     else:
         try:
@@ -286,7 +286,7 @@ def _with_odometer(state: DatasetState) -> dict[str, Any]:
     from tuner.privacy.ledger.odometer import LABEL, LABEL_WITHOUT_CAP, read_dataset
 
     read, cap = read_dataset(state), state.cap
-    # Where the claims alone bound what was spent, at a δ above the cap's, the reading is at that δ.
+    # If only the claims bound the spending, and their δ is above the cap's, the reading is at that δ.
     at = "the cap's" if cap is not None and read.delta == cap.delta else "that of all searches together"
     label = LABEL_WITHOUT_CAP if cap is None else LABEL
     return {
@@ -296,7 +296,7 @@ def _with_odometer(state: DatasetState) -> dict[str, Any]:
 
 
 def _order_used(state: DatasetState) -> float | None:
-    """Return the used share of the filter at the cap's order; None without a filter, or if a search has no bound."""
+    """Return the used share of the Rényi filter; None if there is no filter, or if a search has no Rényi bound."""
     cap, held = state.cap, state.committed
     return None if cap is None or cap.units is None or held.unbounded else held.units / cap.units
 
@@ -308,7 +308,7 @@ def _starts_nothing(state: DatasetState) -> bool:
 
 
 def _guarantee(state: DatasetState) -> dict[str, float] | None:
-    """Return the guarantee: the cap, or what was committed before if that is more; None without a cap."""
+    """Return the guarantee: the cap, or the committed total if it is larger; None without a cap."""
     cap = state.cap
     if cap is None:
         return None

@@ -21,7 +21,7 @@ __all__ = ["budget_chart", "budget_page", "sureness"]
 Values = Mapping[str, Any]
 Amounts = Mapping[str, float]
 
-_LARGE = 4.6  # from here on an observer can be more than 99 % sure
+_LARGE = 4.6  # above this ε, an observer can become more than 99 % sure
 _HIDDEN = "not shown: how the number grows could reveal when a sealed search ended"
 
 
@@ -29,8 +29,8 @@ def budget_page(values: Values, points: Sequence[Point]) -> str:
     """Return the page.
 
     Args:
-        values: as `tune budget report --json` prints them.
-        points: of the chart, in the order of time.
+        values: the values that `tune budget report --json` prints.
+        points: points of the chart, in the order of time.
     """
     holds = values["guarantee"]
     figure = budget_chart(points, until=values["made"])
@@ -54,18 +54,18 @@ def budget_page(values: Values, points: Sequence[Point]) -> str:
 
 @styled()
 def budget_chart(points: Sequence[Point], *, until: str) -> Figure | None:
-    """Draw the ε that was committed over time, and the cap; None without a point.
+    """Draw the committed ε over time, and the cap. Return None if there is no point.
 
     Args:
-        points: in the order of time.
-        until: the moment of the report, to which the lines continue.
+        points: points of the chart, in the order of time.
+        until: time of the report, where the lines end.
     """
     if not points:
         return None
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 
     made = datetime.strptime(until, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
-    # The end of that day: sealed searches have no finer time, and two pages of one day look alike.
+    # The end of that day, because sealed searches have no finer time.
     end = max(made.replace(hour=0, minute=0, second=0) + timedelta(days=1), points[-1].moment)
     figure = new_figure(*WIDE)
     axes = figure.add_subplot(xlabel="time (UTC)", ylabel="ε")
@@ -86,7 +86,7 @@ def budget_chart(points: Sequence[Point], *, until: str) -> Figure | None:
 
 
 def sureness(epsilon: float) -> str:
-    """Return how sure an observer can become who started at one half: e^ε / (1 + e^ε), rounded up."""
+    """Return how sure an observer who starts at 50 % can become: e^ε / (1 + e^ε), rounded up."""
     unsure = 100 / (1 + math.exp(min(epsilon, 700.0)))
     digits = max(1, 1 - math.floor(math.log10(unsure))) if unsure < 10 else 1
     if digits > 6:
@@ -96,7 +96,7 @@ def sureness(epsilon: float) -> str:
 
 
 def _boxes(values: Values) -> list[tuple[str, str, str]]:
-    """Return the four figures at the top, each as name, value and remark."""
+    """Return the four main figures, each as name, value and remark."""
     cap, left, number = values["cap"], values["left"], len(values["searches"])
     counted = sum(search["counts"] for search in values["searches"])
     guarantee = "cap (below what was committed)" if values["over"] else "guarantee (the cap)"

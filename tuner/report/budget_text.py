@@ -10,7 +10,7 @@ __all__ = ["budget_text", "changed_text", "share_in_force"]
 
 
 def budget_text(values: dict[str, Any]) -> str:
-    """Return the facts in words."""
+    """Return the budgets as text."""
     lines = [f"ledger {values['ledger']}"]
     for dataset in values["datasets"]:
         lines += ["", *_dataset_lines(dataset)]
@@ -26,7 +26,7 @@ def budget_text(values: dict[str, Any]) -> str:
 
 
 def changed_text(values: dict[str, Any]) -> str:
-    """Return in words what `set_cap`, `grant` or `revoke` did."""
+    """Return the result of `set_cap`, `grant` or `revoke` as text."""
     shares = [f"  {_share_text(share)}" for share in values["shares"]] if values["divided"] else []
     first = " ".join([f"{values['dataset']}: {values['summary']}.", *values["notes"]])
     return "\n".join([first, *shares])

@@ -1,4 +1,4 @@
-"""A privacy card's Markdown as HTML. HTML and links in the text are shown as text."""
+"""A privacy card's Markdown as HTML. Any HTML or link in it is shown as plain text."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _ABOUT_THE_PICTURE = "Every dot "  # begins the paragraph that explains the pict
 
 @dataclass(frozen=True)
 class CardHtml:
-    """A card inside a page.
+    """A card as a part of a page.
 
     Attributes:
-        page: what everyone reads.
-        details: what a reviewer unfolds; empty where the card has none.
-        heading: of the details.
+        page: HTML of the main text.
+        details: HTML of the details, which a reader can unfold; empty if the card has none.
+        heading: heading of the details.
     """
 
     page: Markup
@@ -45,7 +45,7 @@ def card_html(text: str, picture: str = "") -> CardHtml | None:
 
     Args:
         text: the card as Markdown.
-        picture: the card's curve as SVG; without it, what the card says about the picture is left out.
+        picture: the card's curve as SVG. If it is empty, the text about the picture is left out.
     """
     if not text:
         return None
@@ -69,14 +69,14 @@ def markdown_html(text: str, picture: str = "") -> Markup:
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    # Everything is off but what a card has: no links, no HTML, no addresses.
+    # Only the Markdown that a card uses is on: no links, no HTML, no addresses.
     parser = MarkdownIt("zero").enable(["heading", "list", "table", "emphasis", "backticks", "entity", "image"])
     parser.add_render_rule("image", _image)
     return parser
 
 
 def _image(_renderer: object, tokens: Sequence[Token], index: int, _options: object, values: dict[str, str]) -> str:
-    """Put the card's picture into the page. Of any other picture only the words are shown."""
+    """Put the card's picture into the page. Any other picture is replaced by its description."""
     token = tokens[index]
     words = escape(token.content)
     if token.attrGet("src") != CURVE_FILE or not values["picture"]:
@@ -85,7 +85,7 @@ def _image(_renderer: object, tokens: Sequence[Token], index: int, _options: obj
 
 
 def _without_picture(tokens: Sequence[Token]) -> list[Token]:
-    """Drop the paragraph of the card's picture, and the next one if it explains the picture."""
+    """Remove the paragraph with the card's picture, and the next one if it explains the picture."""
     kept: list[Token] = []
     after_picture = False
     at = 0

@@ -23,7 +23,7 @@ WIDE = (8.6, 3.2)
 
 _NARROW = (5.2, 3.2)
 _SPREAD = 20
-"""From this ratio of the largest to the smallest value on, an axis without a declared scale is logarithmic."""
+"""Ratio of the largest to the smallest value from which an axis without a declared scale is logarithmic."""
 
 _HOLLOW = {"markerfacecolor": "white", "markeredgewidth": 1.5}
 STATE_MARKS: dict[str, dict[str, Any]] = {
@@ -34,12 +34,12 @@ STATE_MARKS: dict[str, dict[str, Any]] = {
     CUT_OFF: {"color": GREY, "marker": "s", **_HOLLOW},
     "best": {"color": GREEN, "marker": "*", "markersize": 14},
 }
-"""How the trials of a state are drawn: states differ in shape and not only in colour."""
+"""Marker of each state of a trial. The states differ in shape as well as in colour."""
 
 
 @styled()
 def trials_chart(report: SweepReport) -> Figure | None:
-    """Draw every trial's score in the order of the trials, and the best so far; None without a score."""
+    """Draw the score of every trial in order, and the best so far. Return None if there is no score."""
     from matplotlib.ticker import MaxNLocator
 
     scored = [trial for trial in report.trials if trial.score is not None]
@@ -57,7 +57,7 @@ def trials_chart(report: SweepReport) -> Figure | None:
 
 @styled()
 def parameter_chart(report: SweepReport, name: str) -> Figure | None:
-    """Draw the score over one parameter on the scale it is sampled on; None with fewer than two scores."""
+    """Draw the score over one parameter, on its sampling scale. Return None if there are fewer than two scores."""
     scored = [trial for trial in report.trials if trial.score is not None and name in trial.parameters]
     if len(scored) < 2:
         return None
@@ -83,7 +83,7 @@ def parameter_chart(report: SweepReport, name: str) -> Figure | None:
 
 @styled()
 def steps_chart(report: SweepReport) -> Figure | None:
-    """Draw the scores by step of each trial that reported at least twice, the winner in bold; None without one."""
+    """Draw the scores by step of each trial with two reports or more, the winner in bold. Return None if none has."""
     drawn = [trial for trial in report.trials if len(trial.curve) > 1]
     if not drawn:
         return None
@@ -104,7 +104,7 @@ def steps_chart(report: SweepReport) -> Figure | None:
 
 
 def plain_ticks(axis: Any) -> None:  # noqa: ANN401 - an XAxis or a YAxis
-    """Label an axis with plain numbers: ``0.001`` and not a power in mathematical notation."""
+    """Label an axis with plain numbers such as ``0.001``, not with powers."""
     from matplotlib.ticker import LogLocator
 
     axis.set_major_formatter(lambda value, _: f"{value:.6g}")
@@ -123,7 +123,7 @@ def _axes(size: tuple[float, float], x_label: str, y_label: str) -> tuple[Figure
 
 
 def _draw_trials(axes: Axes, report: SweepReport, places: Sequence[tuple[float, TrialRow]]) -> None:
-    """Draw (place, trial) points, a series a state; the winner is a series of its own."""
+    """Draw (place, trial) points as one series per state; the winner is a series of its own."""
     for state, style in STATE_MARKS.items():
         points = [(x, trial.score) for x, trial in places if _mark(report, trial) == state and trial.score is not None]
         if points:
@@ -132,7 +132,7 @@ def _draw_trials(axes: Axes, report: SweepReport, places: Sequence[tuple[float, 
 
 
 def _best_so_far(report: SweepReport) -> tuple[list[int], list[float]]:
-    """Return where the best score of a complete trial changed, and to what, up to the last trial."""
+    """Return the trials at which the best score of a complete trial changed, and the scores."""
     numbers: list[int] = []
     scores: list[float] = []
     for trial in report.trials:

@@ -1,4 +1,4 @@
-"""Charts of a unimodal search: the curve it believes in, and the best score against what was spent."""
+"""Charts of a unimodal search: the estimated curve, and the best score against the spending."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ __all__ = ["OFF_AXIS", "axis_ticks", "curve_chart", "curve_svg", "spending_chart
 
 OFF_AXIS = "score off the axis: see the table"
 _MARKS = {**STATE_MARKS, "never started": {"color": GREY, "marker": "x", "markeredgewidth": 1.8}}
-_APART = 0.055  # of the axis, between two labels
-_BEYOND = 0.35  # how far the band and scores of stopped trials stretch the axis, as a share of that of whole trials
-_LEAST = 6.0  # tolerances that the axis shows at least: less would show noise only
-_COLLAPSED = 25.0  # tolerances below the best from which on scores may be off the axis
-_LETTERS = 110  # in a line under a chart
+_APART = 0.055  # least distance between two labels, as a share of the axis
+_BEYOND = 0.35  # how far the band and stopped trials may extend the axis, as a share of the range of whole trials
+_LEAST = 6.0  # least range of the axis, in tolerances; a smaller one would show only noise
+_COLLAPSED = 25.0  # scores this many tolerances below the best may be off the axis
+_LETTERS = 110  # characters in a line under a chart
 
 
 @styled()
 def curve_chart(picture: CurvePicture, metric: str, *, title: str = "") -> Figure | None:
-    """Draw the trials, the curve with its band, and what is excluded; None without a trial.
+    """Draw the trials, the curve with its band, and the excluded values. Return None if there is no trial.
 
     Args:
         picture: the curve.
         metric: name of the score.
-        title: drawn above, with the findings in words below; empty for the bare chart.
+        title: title of the chart, which then also has the findings as text below; empty for the bare chart.
     """
     if not picture.points:
         return None
@@ -62,13 +62,13 @@ def curve_chart(picture: CurvePicture, metric: str, *, title: str = "") -> Figur
 
 
 def curve_svg(picture: CurvePicture, metric: str, title: str) -> str:
-    """Return the chart with its findings in words, as a file of its own; empty without a trial."""
+    """Return the chart with its findings as text, as a complete SVG file; empty if there is no trial."""
     figure = curve_chart(picture, metric, title=title)
     return "" if figure is None else svg_text(figure, title, " ".join(picture.sentences))
 
 
 def axis_ticks(picture: CurvePicture) -> list[float]:
-    """Return round values with room between them, 0 and powers of ten first."""
+    """Return round values that are not too close to each other, 0 and powers of ten first."""
     from matplotlib.ticker import MaxNLocator
 
     axis, low, high = picture.axis, picture.low, picture.high
@@ -88,7 +88,7 @@ def axis_ticks(picture: CurvePicture) -> list[float]:
 
 @styled()
 def spending_chart(spending: Spending, metric: str) -> Figure | None:
-    """Draw the best score over ε, or over steps where ε is unknown, also for the same trials run to their end."""
+    """Draw the best score over ε, or over steps if ε is unknown, also as if every trial had run to its end."""
     rows = [row for row in spending.rows if row.best is not None]
     if not rows:
         return None
@@ -113,7 +113,7 @@ def spending_chart(spending: Spending, metric: str) -> Figure | None:
 
 
 def _score_range(picture: CurvePicture) -> tuple[float, float]:
-    """Return the range of scores that tells the top from the rest; far worse or early scores may be outside."""
+    """Return the range of scores around the maximum. Much worse or early scores may be outside."""
     sign = 1.0 if picture.maximize else -1.0
     every = [sign * point.score for point in picture.points if point.score is not None]
     whole = [sign * point.score for point in picture.points if point.score is not None and point.state == "complete"]
@@ -134,7 +134,7 @@ def _score_range(picture: CurvePicture) -> tuple[float, float]:
 
 
 def _draw_excluded(axes: Axes, picture: CurvePicture) -> None:
-    """Shade the values that cannot be best."""
+    """Shade the values that the pruner has excluded."""
     if not picture.where:
         return
     label = f"excluded: the best is {picture.where} (level {100 * picture.level:.3g} %)"
@@ -148,7 +148,7 @@ def _draw_excluded(axes: Axes, picture: CurvePicture) -> None:
 
 
 def _draw_points(axes: Axes, picture: CurvePicture) -> None:
-    """Draw a mark a trial, larger the more steps it took; at an edge where it has no score or one off the axis."""
+    """Draw one mark per trial, larger for more steps. A trial without a score on the axis is drawn at its edge."""
     low, high = axes.get_ylim()
     labels: set[str] = set()
     for point in sorted(picture.points, key=lambda point: point.trial == picture.best):  # the best last, so on top

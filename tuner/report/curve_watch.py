@@ -35,20 +35,20 @@ __all__ = ["FOLDER", "CurveWatch", "curves_of_sweep", "spent_on"]
 log = logging.getLogger(__name__)
 
 FOLDER = "curves"
-"""Folder of the files, in the sweep's folder and among the artifacts of its MLflow run."""
+"""Name of the folder of the files, in the sweep's folder and among the artifacts of its MLflow run."""
 
 TAG = "unimodal"
-"""Tag of the parent run: whether the assumption of one top holds."""
+"""Tag of the parent run in MLflow: whether the assumption of a single maximum holds."""
 
 BEST_TAG, WHY_TAG = "best_trial", "best_trial_why"
-"""Tags of the parent run: the winning trial, and why it is not the one with the best score."""
+"""Tags of the parent run in MLflow: the winning trial, and why it is not the one with the best score."""
 
 _SECONDS = 5.0
 """Least time between two updates of the files."""
 
 
 def curves_of_sweep(study: Study, experiment: Experiment) -> tuple[CurvePicture, ...]:
-    """Return the curves of a unimodal search; empty for any other search and for a sealed one."""
+    """Return the curves of a unimodal search; empty for every other search."""
     if not is_unimodal(experiment):
         return ()  # the imports for curves would slow down every `tune status`
     from tuner.study.unimodal.curves import curves_of
@@ -59,12 +59,12 @@ def curves_of_sweep(study: Study, experiment: Experiment) -> tuple[CurvePicture,
 def spent_on(
     rows: Sequence[TrialRow], *, mode: str, budget: SearchBudget | None, excluded: int = 0, whole: int = 0
 ) -> Spending | None:
-    """Return what the trials spent, and what they would have spent run to their end, by the ledger's accountant.
+    """Return the spending of the trials, and their spending if each had run to its end.
 
     Args:
         rows: the trials.
         mode: ``max`` or ``min``.
-        budget: of the search; None where nothing is charged.
+        budget: budget of the search; None if nothing is charged.
         excluded: candidates that never started.
         whole: steps that each excluded candidate would have taken.
 
@@ -97,17 +97,17 @@ def spent_on(
 
 
 class CurveWatch(NullObserver):
-    """Observer of a search that updates the curves whenever a trial ends. Used in a ``with``.
+    """Observer that updates the curves whenever a trial ends. Use it in a ``with`` statement.
 
-    Files are written, and spooled for MLflow, at most every few seconds and once more at the end. An error in a curve
-    is shown and stops nothing.
+    It writes the files, also for MLflow, at most every few seconds and once more at the end. An error in a curve is
+    shown and does not stop the search.
 
     Args:
-        look: returns the curves now.
-        sweep: the files are in its folder.
+        look: returns the current curves.
+        sweep: sweep to whose folder the files are written.
         metric: name of the score.
         recorder: receives the files, whether the assumption holds, and the winning trial.
-        choose: returns the winning trial now; None to leave it out.
+        choose: returns the current winner; None to leave it out.
         clock: monotonic seconds.
     """
 
@@ -129,7 +129,7 @@ class CurveWatch(NullObserver):
         self._told = ""
         self._told_why: str | None = None
         self.line = ""
-        """The findings so far, a line a parameter; empty before there are any."""
+        """The findings so far, one line per parameter."""
 
     def __enter__(self) -> Self:
         self._see()  # a resumed sweep has trials already
@@ -150,7 +150,7 @@ class CurveWatch(NullObserver):
         try:
             self._curves = self._look()
             chosen = self._choose() if self._curves and self._choose is not None else None
-        except Exception as error:  # noqa: BLE001 - the sampler and the pruner meet the same trouble, and raise it
+        except Exception as error:  # noqa: BLE001 - the sampler and the pruner will hit the same error, and raise it
             log.warning("the curve cannot be computed: %s", type(error).__name__)
             self.line = f"the curve cannot be computed now ({type(error).__name__})"
             return
@@ -186,7 +186,7 @@ class CurveWatch(NullObserver):
 
 
 def write_curve(curve: CurvePicture, folder: Path, name: str, *, sweep: str, metric: str) -> tuple[Path, Path]:
-    """Write the picture and its numbers, each in one step: a reader sees the old file or the new one.
+    """Write the picture and its numbers, each atomically: a reader sees the old file or the new one.
 
     Raises:
         OSError: a file cannot be written.

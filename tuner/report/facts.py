@@ -46,11 +46,11 @@ PUBLIC_CLAIM = (
     "Searched on records that the experiment file declares public: nothing is charged, and nothing is guaranteed for "
     "them. The best configuration is then trained once on the private records, and that run is charged."
 )
-"""Shown for the search of public mode instead of a guarantee."""
+"""Sentence shown instead of a guarantee for the public search of public mode."""
 
 
 def dataset_line(state: DatasetState) -> str:
-    """Return in words what all searches on a data set have committed, and its cap."""
+    """Return the total that all searches on a data set have committed, and its cap, as text."""
     counted = sum(search.counts for search in state.searches)
     cap = f"cap ε = {state.cap.epsilon:g}, δ = {state.cap.delta:g}" if state.cap else "no cap set"
     return (
@@ -59,7 +59,7 @@ def dataset_line(state: DatasetState) -> str:
 
 
 def unique_name(sweep: SweepFolder) -> str:
-    """Return the name by which commands find this sweep: its experiment's, or its id if a newer sweep has that name."""
+    """Return the name by which commands find this sweep: the experiment's, or the id if a newer sweep has that name."""
     try:
         found = sweeps.find_sweep(sweep.root.parent, sweep.name)
     except InputError:
@@ -86,7 +86,7 @@ def next_commands(sweep: SweepFolder, *, has_best: bool, state: str = "done") ->
 
 
 def on_public(plan: Plan) -> Plan:
-    """Return the plan of the search on public records: the same steps and noise at the rate their number gives."""
+    """Return the plan of the search on public records: the same steps and noise, with the sample rate for their number."""
     records = plan.public
     if records is None:
         raise TunerError(
@@ -215,18 +215,18 @@ def sealed_report(
     card: str = "",
     card_picture: str = "",
 ) -> SweepReport:
-    """Return the report of a sealed sweep: its winner, once it is over, and nothing of the other runs.
+    """Return the report of a sealed sweep: its winner when it has ended, and nothing about the other runs.
 
     Args:
         sweep: the sweep.
         experiment: the search.
         plan: its plan, which is public.
         state: ``running``, ``done``, ...
-        winner: what was released; None while the search runs.
-        budget: of the whole search.
+        winner: the released winner; None while the search runs.
+        budget: budget of the whole search.
         dataset: state of the data set in the ledger.
         card: the privacy card as text.
-        card_picture: the picture that belongs to it.
+        card_picture: the card's curve as SVG.
     """
     rows: tuple[TrialRow, ...] = ()
     reason = ""

@@ -22,12 +22,12 @@ Model = Mapping[str, Any]
 _COLOURS = (BLUE, RED, GREEN, PURPLE, ORANGE, BLACK)
 _DASHES = ("-", "--", ":", "-.")
 _BANDS = 14
-_SPREAD = 20  # from this ratio of losses on, their axis is logarithmic
-_TITLE = 30  # letters that fit over a plane
+_SPREAD = 20  # ratio of losses from which their axis is logarithmic
+_TITLE = 30  # characters that fit above a plane
 
 
 def landscape_table(models: Sequence[Model]) -> Table:
-    """Return a row a model: what it is, loss and accuracy, sharpness by the best and the worst start, both ends."""
+    """Return one row per model: its name, loss and accuracy, sharpness by the best and the worst start, both ends."""
     made = Table(box=None, pad_edge=False, header_style="bold")
     made.add_column("model", overflow="fold")
     made.add_column("method", overflow="fold")
@@ -58,7 +58,7 @@ def landscape_table(models: Sequence[Model]) -> Table:
 
 @styled()
 def line_chart(models: Sequence[Model]) -> Figure:
-    """Draw loss and accuracy along one random direction, a panel each, all models in both."""
+    """Draw loss and accuracy along one random direction, in two panels with all models."""
     figure = new_figure(9.0, 3.6 + 0.2 * len(models))
     panels = figure.subplots(1, 2)
     for panel, title, key in zip(panels, ("loss", "accuracy"), ("losses", "accuracies"), strict=True):
@@ -80,7 +80,7 @@ def line_chart(models: Sequence[Model]) -> Figure:
 
 @styled()
 def plane_chart(models: Sequence[Model]) -> Figure:
-    """Draw the loss over two random directions, a panel a model, with one scale of colours for all."""
+    """Draw the loss over two random directions, one panel per model, with one colour scale for all."""
     import numpy as np
     from matplotlib.colors import LogNorm
 

@@ -1,4 +1,4 @@
-"""Live view of a sweep: a table of trials with progress and budget bars on a terminal, plain lines elsewhere."""
+"""Live view of a sweep: on a terminal a table with progress and budget bars, elsewhere plain lines."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _WIDE = 100  # columns from which the metric is named in the heading of the tabl
 
 
 class LiveView:
-    """Observer of a search that shows it while it runs. Used in a ``with``.
+    """Observer that shows a search while it runs. Use it in a ``with`` statement.
 
-    On a terminal it is one table, redrawn in place and removed at the end, where the summary follows. After an error or
-    an interrupt the table stays. Elsewhere, and with ``quiet``, it prints a line an event.
-    The budget is read at every event, and for the table at most every two seconds, since steps are leased between
-    reports. If it cannot be read, the last reading stays, and the table says so.
+    On a terminal it redraws one table in place and removes it at the end, when the summary follows. After an error or
+    an interrupt the table stays. Elsewhere, and with ``quiet``, it prints one line per event.
+    The budget is read at every event. For the table it is also read every two seconds, because steps are charged
+    between reports. If the budget cannot be read, the table keeps the last reading and says so.
 
     Args:
         name: name of the sweep.
         subtitle: for example ``dplis, tutorial_cnn on cifar10``.
-        trials: how many are planned.
+        trials: number of planned trials.
         metric: name of the score.
         mode: ``max`` or ``min``.
         budget_view: returns the search's budget now; None for a sweep that is not private.
@@ -58,11 +58,11 @@ class LiveView:
         earlier: the trials of a resumed sweep.
         note: returns a line under the bars, for example unsent MLflow records; empty for none.
         console: output; standard output when None.
-        quiet: one line a finished trial, and no table.
-        claim: shown instead of a guarantee for a sweep without a budget; empty for none.
+        quiet: print one line per finished trial, and no table.
+        claim: sentence to show instead of a guarantee if nothing is charged; empty for none.
         unit: what the guarantee protects: ``record`` or ``user``.
-        waiting: shown until the first trial starts; empty for nothing.
-        finding: returns the findings so far, shown under the table; empty for none.
+        waiting: text to show until the first trial starts; empty for none.
+        finding: returns the findings so far, to show under the table; empty for none.
         clock: monotonic seconds.
     """
 
@@ -232,7 +232,7 @@ class LiveView:
         try:
             self._budget = self._budget_view()
             self._budget_trouble = ""
-        except Exception as error:  # noqa: BLE001 - the trials meet the same trouble when they lease, and raise it
+        except Exception as error:  # noqa: BLE001 - the trials will hit the same error when they are charged, and raise it
             self._budget_trouble = (
                 f"the ledger cannot be read now ({type(error).__name__}): this budget is from an earlier reading"
             )
@@ -276,7 +276,7 @@ class LiveView:
         return table
 
     def _visible(self, rows: list[TrialRow]) -> tuple[list[TrialRow], int]:
-        """Return the rows that fit, and the number of the others: running ones, the best, then the newest."""
+        """Return the rows that fit (running trials, then the best, then the newest), and how many do not."""
         room = max(self._console.height - _LINES_AROUND, 3)
         if len(rows) <= room:
             return rows, 0

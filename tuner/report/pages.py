@@ -1,4 +1,4 @@
-"""HTML pages from templates. A page is one file: it loads nothing, and a policy in its head forbids it to."""
+"""HTML pages from templates. A page is one file. It loads nothing, and its content security policy forbids loading."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class PagePicture:
     """A picture inside a page.
 
     Attributes:
-        address: the whole picture as a ``data:`` address.
-        alt: what it shows, for those who cannot see it.
+        address: the whole picture as a ``data:`` URL.
+        alt: description for readers who cannot see the picture.
     """
 
     address: str
@@ -38,12 +38,12 @@ def page_picture(figure: Figure, alt: str) -> PagePicture:
 
 
 def page_from(template: str, **values: object) -> str:
-    """Return a page; every value is escaped."""
+    """Return the page of a template. Every value is escaped."""
     return _environment().get_template(template).render(values)
 
 
 def write_page(page: str, path: Path) -> None:
-    """Write a page in one step: a reader sees the old file or the new one, never a part.
+    """Write a page atomically: a reader sees the old file or the new one, never a part of it.
 
     Raises:
         OSError: the file cannot be written.
@@ -68,7 +68,7 @@ def _environment() -> Environment:
 
 
 def _breakable(name: str) -> Markup:
-    """Let a narrow column break a long dotted name after its dots and underscores."""
+    """Allow line breaks after the dots and underscores of a long name."""
     return Markup(escape(name).replace(".", Markup(".<wbr>")).replace("_", Markup("_<wbr>")))
 
 

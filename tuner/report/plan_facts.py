@@ -1,4 +1,4 @@
-"""Facts of a plan in words: what runs, under which cap, its cost, and what the budget buys in other modes."""
+"""Facts of a plan as text: its trials, cap and cost, and what the same budget buys in other modes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["plan_text", "plan_warnings", "search_facts"]
 
 _LARGE_ERROR = 0.02
-"""Standard error of a score above which the plan warns: trials often differ by less."""
+"""Standard error of a score above which the plan warns, because trials often differ by less."""
 
 _WHEN_SURE = {
     "stop": "stop: the search ends when a complete trial is almost certainly near the best, and keeps the rest",
@@ -48,12 +48,12 @@ def plan_text(
 
     Args:
         plan: the plan.
-        source: its file, and whether that is shipped.
-        dataset: state of the data set in the ledger; None when the search is not private.
-        warnings: of the experiment and the plan.
-        wall_time: an estimate, or empty.
-        comparison: what the same budget buys in each mode; empty to leave it out.
-        user: who would start the search; their share is shown when the cap is divided.
+        source: the experiment file, and whether it is shipped with the program.
+        dataset: state of the data set in the ledger; None if the search is not private.
+        warnings: warnings about the experiment and the plan.
+        wall_time: estimate of the wall time, or empty.
+        comparison: what the same budget buys in each mode; empty to leave the table out.
+        user: user who would start the search; their share is shown if the cap is divided into shares.
         set_cap: the command that sets the data set's cap, shown if it has none; empty to leave it out.
         search: result of `search_facts`.
     """
@@ -86,7 +86,7 @@ def plan_text(
 
 
 def search_facts(experiment: Experiment) -> tuple[tuple[str, str], ...]:
-    """Return what a unimodal search does beyond the plan's numbers, or what another search leaves unused."""
+    """Return facts about a unimodal search; for another search, declarations that have no effect."""
     search, space = experiment.search, experiment.space
     if not search.is_unimodal:
         unused = f"{', '.join(space.unimodal)}: neither sampler nor pruner is unimodal, so the declaration does nothing"
@@ -115,7 +115,7 @@ def search_facts(experiment: Experiment) -> tuple[tuple[str, str], ...]:
 
 
 def plan_warnings(plan: Plan) -> tuple[str, ...]:
-    """Return what to know before the budget is spent, one sentence each."""
+    """Return warnings to read before the budget is spent, one sentence each."""
     found = []
     scores = plan.validation
     if scores is not None and scores.standard_error > _LARGE_ERROR:
@@ -246,7 +246,7 @@ def _comparison(plan: Plan, rows: Sequence[ModeRow]) -> PlanTable:
     return PlanTable(
         title=f"what ε = {plan.epsilon:g} buys in each mode: runs of {plan.dearest.longest} steps, batches of "
         f"{plan.dearest.batch_size}",
-        # A plan with a given noise does not use the least that fits: the two figures differ.
+        # A plan with a given noise may use more than the least noise that fits, so the two figures differ.
         header=("", "least noise", "ε of one run", "runs expected", "99 % of searches"),
         rows=tuple(_mode_cells(row) for row in rows),
     )

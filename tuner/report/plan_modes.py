@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["MODE_ROWS", "ModeRows"]
 
 _RUNGS = " (its rungs, where it is scored)"
-"""Explains reports by the name that the file and the warnings use."""
+"""Explains a report by the word that the experiment file uses."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class ModeRows:
     """The rows of one mode, each a name and a value.
 
     Attributes:
-        trials: return the number of runs and their steps.
-        cost: return what the runs cost.
+        trials: returns the rows about the number of runs and their steps.
+        cost: returns the rows about the cost of the runs.
     """
 
     trials: Callable[[Plan], Iterator[tuple[str, str]]]

@@ -1,4 +1,4 @@
-"""Spending of a search against its best score, also as if no trial had been stopped."""
+"""Spending of a search against its best score, and what it would have spent if no trial had been stopped."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class SpendingRow:
     """State of the search after a trial and all before it.
 
     Attributes:
-        trial: its number.
-        best: the best score of a complete trial so far; None before the first.
-        steps: of all trials so far.
-        whole_steps: of the same trials, each run to its end; the last row includes those that never started.
-        epsilon: of `steps`, an odometer reading; None if unknown.
-        whole_epsilon: of `whole_steps`, as if they had been taken; None if unknown.
+        trial: number of the trial.
+        best: best score of a complete trial so far; None before the first.
+        steps: steps of all trials so far.
+        whole_steps: steps of the same trials if each had run to its end; the last row includes excluded candidates.
+        epsilon: ε of `steps`, an odometer reading; None if unknown.
+        whole_epsilon: ε of `whole_steps`, if they had been taken; None if unknown.
     """
 
     trial: int
@@ -41,12 +41,12 @@ class Spending:
     """Steps and ε against the best score.
 
     Attributes:
-        rows: one after every new best trial, and one after the last trial.
-        trials: how many were drawn: started, or excluded before they started.
-        stopped: how many of them were stopped early.
-        excluded: how many of them never started.
-        cap: the guarantee's ε; None if nothing is charged.
-        delta: of every ε here.
+        rows: one row after every new best trial, and one after the last trial.
+        trials: number of candidates that were drawn, started or not.
+        stopped: number of trials that were stopped early.
+        excluded: number of candidates that never started.
+        cap: ε of the guarantee; None if nothing is charged.
+        delta: δ of every ε here.
     """
 
     rows: tuple[SpendingRow, ...]
@@ -100,12 +100,12 @@ def spending(
     cap: float | None = None,
     delta: float | None = None,
 ) -> Spending | None:
-    """Return the spending, counted in the order of the trials' numbers; None without a trial.
+    """Return the spending in the order of the trials' numbers; None if there is no trial.
 
     Args:
-        trials: those that started, by number.
+        trials: trials that started, in the order of their numbers.
         mode: ``max`` or ``min``.
-        charged: steps charged to a trial, by its id; None to count its own steps.
+        charged: returns the steps charged to a trial, by its id; None to count the trial's own steps.
         epsilon_of: ε of a number of steps of each trial (about 0.1 s a call); None if nothing is charged.
         excluded: candidates that never started.
         whole: steps that each excluded candidate would have taken.

@@ -44,7 +44,7 @@ def status_values(storage: Path, name: str | None) -> dict[str, Any]:
 
 
 def _status_or_why(sweep: SweepFolder) -> dict[str, Any]:
-    """Return the status of a sweep, or why it cannot be read: it must not hide the others."""
+    """Return the status of a sweep, or why it cannot be read, so that one broken sweep does not hide the others."""
     try:
         return _status(sweep)
     except TunerError as error:
@@ -83,7 +83,7 @@ def _status(sweep: SweepFolder) -> dict[str, Any]:
 
 
 def status_text(values: dict[str, Any]) -> str:
-    """Return the status as text, a line a sweep."""
+    """Return the status as text, one line per sweep."""
     lines = [f"Sweeps in {values['storage']}:"]
     for sweep in values["sweeps"]:
         facts = _winner_line(sweep) if "winner" in sweep else _open(sweep)
@@ -110,7 +110,7 @@ def _open(sweep: dict[str, Any]) -> str:
 
 
 def trial_values(sweep: SweepFolder, trial: str | None) -> dict[str, Any]:
-    """Return the trials of a sweep, or one by its number or id.
+    """Return all trials of a sweep, or the one with this number or id.
 
     Raises:
         InputError: no such trial exists, or the sweep is sealed.
@@ -146,7 +146,7 @@ def _winner_values(sweep: SweepFolder, report: SweepReport, trial: str | None) -
 
 
 def trial_text(values: dict[str, Any]) -> str:
-    """Return the trials as text: a line each, or all facts of a single one."""
+    """Return trials as text: one line each, or all facts of a single trial."""
     if "winner" in values:
         return "\n".join(_the_winner(values))
     rows = values["trials"]
@@ -207,7 +207,7 @@ def follow_sweep(sweep: SweepFolder, *, every: float) -> None:
 
 
 def write_report(sweep: SweepFolder, out: Path | None) -> Path:
-    """Write the report page, into the sweep's folder when no path is given."""
+    """Write the report page; by default into the sweep's folder."""
     from tuner.report.pages import write_page
     from tuner.report.sweep_page import sweep_page
 

@@ -28,11 +28,11 @@ _STATE_CLASSES = {
     "starting": "running",
     "running": "running",
 }
-_EVERY = 4  # of the curve's values are in its table
+_EVERY = 4  # every fourth value of the curve is in its table
 
 
 def sweep_page(report: SweepReport) -> str:
-    """Return the page; of a sealed search it shows the winner and nothing of the other runs."""
+    """Return the page. For a sealed search it shows only the winner."""
     values: dict[str, Any] = {
         "title": report.sweep,
         "report": report,
@@ -41,7 +41,7 @@ def sweep_page(report: SweepReport) -> str:
         "bars": _bars(report),
         "best_title": _best_title(report),
         "best_rows": _parameters(report),
-        # The reader has this page already.
+        # The command that writes this page is left out.
         "commands": [command for command in report.next_commands if not command.startswith("tune report ")],
         "card": card_html(report.card, report.card_picture),
     }
@@ -67,7 +67,7 @@ def _trial_values(report: SweepReport) -> dict[str, Any]:
 
 
 def _boxes(report: SweepReport) -> list[tuple[str, str, str]]:
-    """Return the three figures at the top, each as name, value and remark."""
+    """Return the three main figures, each as name, value and remark."""
     best = report.best
     cap, delta = "none", "nothing charged" if report.claim else "not private"
     if report.budget is not None:
@@ -88,7 +88,7 @@ def _boxes(report: SweepReport) -> list[tuple[str, str, str]]:
 
 
 def _bars(report: SweepReport) -> list[tuple[str, list[tuple[str, float, str]], str]]:
-    """Return a bar a pool of records: its title, its parts, and the whole."""
+    """Return one bar per budget (training steps, protected scores): its title, its parts, and its total."""
     budget = report.budget
     if budget is None or report.runs_hidden:
         return []

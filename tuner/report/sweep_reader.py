@@ -1,4 +1,4 @@
-"""Read a sweep's facts from its folder, its study and its ledger. Writes nothing."""
+"""Reader of a sweep's facts from its folder, its study and its ledger. It writes nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
         spent: whether to include spending against the best score, which takes about a second.
 
     Raises:
-        InputError: the sweep ended while its folder was being created.
+        InputError: the sweep stopped while its folder was being created.
         TunerError: its ledger or its storage cannot be read.
     """
     from tuner.privacy.ledger.ledger import Ledger

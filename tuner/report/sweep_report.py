@@ -1,4 +1,4 @@
-"""Facts of a sweep: the same for text, page and JSON."""
+"""Facts of a sweep, which the text, the page and the JSON share."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Scale:
     """Scale on which a searched parameter is sampled.
 
     Attributes:
-        log: on a logarithmic axis.
-        options: of a choice, in the order of the file; empty for a range.
+        log: whether the axis is logarithmic.
+        options: options of a choice, in the order of the file; empty for a range.
     """
 
     log: bool = False
@@ -43,27 +43,27 @@ class SweepReport:
         name: name of the experiment.
         sweep: name of this sweep.
         state: ``running``, ``done``, ``budget reached``, ``interrupted``, ``failed``, ...
-        trials: in order of their numbers.
-        trials_planned: how many the experiment asks for.
+        trials: the trials in the order of their numbers.
+        trials_planned: number of trials that the experiment asks for.
         metric: name of the score.
         mode: ``max`` or ``min``.
-        budget: of the search; None for a sweep that is not private.
+        budget: budget of the search; None if the sweep is not private.
         subtitle: what is trained on what, for example ``dplis, tutorial_cnn on cifar10``.
         reason: one sentence on why it ended.
-        next_commands: what to run next.
-        facts: more rows (data set, noise, folder, ...).
+        next_commands: suggested next commands.
+        facts: further (name, value) rows: data set, noise, folder, ...
         card: the privacy card as text.
         experiment: the resolved experiment file.
         searched: names of the searched parameters; taken from the trials when empty.
-        claim: shown instead of a guarantee for a sweep without a budget; empty for none.
-        accounting: accounting mode; if it hides the runs, the winner is the only trial here.
+        claim: sentence to show instead of a guarantee if nothing is charged; empty for none.
+        accounting: accounting mode; if it hides the runs, `trials` has only the winner.
         unit: what the guarantee protects: a ``record``, or a ``user`` with all records.
         score_error: standard error of a protected score; None if scores have no noise.
-        scales: of searched parameters; the others are drawn by their values.
-        not_started: candidates that were drawn and did not fit; no trial has their numbers.
+        scales: scales of the searched parameters; other parameters are drawn by their values.
+        not_started: number of candidates that did not fit the budget; no trial has their numbers.
         card_picture: the card's curve as SVG; empty for none.
-        winner_lost: whether the sealed part is gone, so that no winner can be released.
-        curves: of a unimodal search, one a parameter; empty for other searches.
+        winner_lost: whether the hidden runs of a sealed search are gone, so that no winner can be released.
+        curves: curves of a unimodal search, one per parameter; empty for other searches.
         spending: steps and ε against the best score; None if not requested.
         chosen: number of the winning trial (`tuner.sweep.winner`); None if that is the one with the best score.
         why: reason for the winner if another trial has the best score.
@@ -114,7 +114,7 @@ class SweepReport:
 
     @property
     def sentence(self) -> str:
-        """The claim: of the budget, or `claim` if nothing is charged; empty if nothing is guaranteed."""
+        """The sentence about the guarantee, or `claim` if nothing is charged; empty if nothing is guaranteed."""
         if self.budget is None:
             return self.claim
         return budget_sentence(self.budget, mode=self.accounting, unit=self.unit)
@@ -126,18 +126,18 @@ class SweepReport:
 
     @property
     def counts(self) -> str:
-        """How many trials are in each state, in words."""
+        """Number of trials in each state, as text."""
         numbers = ((sum(trial.state == state for trial in self.trials), state) for state in _STATES)
         return ", ".join(f"{number} {state}" for number, state in numbers if number)
 
     @property
     def without_winner(self) -> str:
-        """Whether a sealed search without a winner may still release one, in words."""
+        """Text for a sealed search without a winner: whether one may still be released."""
         return "no winner" if self.state == "done" or self.winner_lost else "winner not released yet"
 
     @property
     def left_out(self) -> str:
-        """Why numbers of trials are missing; empty if none is."""
+        """Why some trial numbers are missing; empty if none is."""
         if not self.not_started:
             return ""
         were = "was" if self.not_started == 1 else "were"
@@ -145,5 +145,5 @@ class SweepReport:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The parameters that are worth a column."""
+        """Names of the parameters that get a column."""
         return self.searched or varying_parameters(trial.parameters for trial in self.trials)

@@ -22,8 +22,8 @@ __all__ = ["PlanTable", "PlanText", "budget_bar", "console", "facts_table", "pla
 
 _ROWS = 10
 _BAR = 40
-_WIDE = 100  # columns from which the metric is named in the heading of the table
-_PIPE_COLUMNS = 120  # of a file or a pipe; the 80 that Rich assumes fold lines
+_WIDE = 100  # width from which the heading of the table names the metric
+_PIPE_COLUMNS = 120  # width of a file or a pipe; with Rich's 80 columns, lines would be folded
 
 
 def console(*, quiet: bool = False) -> Console:
@@ -41,9 +41,9 @@ class PlanTable:
     """Small table of a plan.
 
     Attributes:
-        title: its subject.
-        header: of its columns; the first is the name of a row.
-        rows: as wide as the header.
+        title: subject of the table.
+        header: names of the columns; the first column names the rows.
+        rows: cells of each row, as many as the header has.
     """
 
     title: str
@@ -53,14 +53,14 @@ class PlanTable:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanText:
-    """A plan in words.
+    """A plan as text.
 
     Attributes:
         title: name of the experiment.
         facts: (what, value) rows: trials, steps, ε of one trial, ε of all, noise, time, ...
-        sentence: the claim.
-        warnings: what to know before anything starts.
-        tables: comparisons.
+        sentence: sentence about the guarantee.
+        warnings: warnings to read before the search starts.
+        tables: comparisons with other modes.
     """
 
     title: str
@@ -102,7 +102,7 @@ def plan_panel(text: PlanText) -> RenderableType:
 
 
 def budget_bar(budget: BudgetView, *, width: int) -> Text:
-    """Return what is spent, reserved and left as one bar."""
+    """Return one bar with the spent, reserved and remaining parts of the budget."""
     shares = Shares.of(budget)
     spent = round(shares.spent * width)
     reserved = min(round(shares.reserved * width), width - spent)
@@ -151,7 +151,7 @@ def _score(report: SweepReport) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _Framed:
-    """Title and body: in a frame on a terminal, as plain lines elsewhere."""
+    """Title and body, in a frame on a terminal and as plain lines elsewhere."""
 
     title: Text
     body: Callable[[Console, int], list[RenderableType]]
@@ -167,7 +167,7 @@ class _Framed:
 
 
 def _best_table(report: SweepReport, console: Console, room: int) -> Table:
-    """Return the best trials in at most `room` columns: a column a parameter, or one for all if they do not fit."""
+    """Return the best trials in at most `room` characters: one column per parameter, or one for all if too wide."""
     wide = _trial_table(report, room, report.parameters)
     fits = not report.parameters or console.measure(wide, options=console.options.update(width=10_000)).maximum <= room
     return wide if fits else _trial_table(report, room, ())

@@ -29,10 +29,10 @@ class TrialRow:
         step: steps taken.
         steps_planned: steps of a trial that is not pruned.
         score: the last score; None if there is none or it is not finite.
-        reason: why it was pruned or failed.
+        reason: why the trial was pruned or failed.
         curve: (step, score) of every report.
-        epsilon: what its own steps cost.
-        id: name of the trial in ledger and folder.
+        epsilon: ε of the trial's own steps.
+        id: name of the trial in the ledger and in the sweep's folder.
     """
 
     number: int
@@ -65,13 +65,13 @@ class TrialRow:
 
 
 def best_row(rows: Iterable[TrialRow], *, mode: str) -> TrialRow | None:
-    """Return the complete trial with the best score; None without one."""
+    """Return the complete trial with the best score; None if no trial is complete."""
     complete = (row for row in rows if row.state == "complete")
     return best_of(complete, score=lambda row: row.score, mode=mode, tie=lambda row: -row.number)
 
 
 def varying_parameters(trials: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
-    """Return the parameters that differ between trials, in order of appearance; all of them for one trial."""
+    """Return the parameters that differ between trials, in order of appearance; of a single trial, all."""
     rows = list(trials)
     names = list(dict.fromkeys(name for row in rows for name in row))
     if len(rows) < 2:

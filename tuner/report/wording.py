@@ -1,4 +1,4 @@
-"""Numbers in words, the same everywhere: scores, counts, and the parts of a budget."""
+"""Numbers as text, formatted alike in every report: scores, counts, and the parts of a budget."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Shares", "budget_line", "format_value", "plural", "with_error"]
 
 
 def format_value(value: object, digits: int = 4) -> str:
-    """Return a value for a table: numbers to some significant digits, None as a dash."""
+    """Return a value as text for a table: numbers with some significant digits, None as a dash."""
     if value is None:
         return "–"
     if isinstance(value, Mapping) and (levels := promoted_levels(value)) is not None:
@@ -29,19 +29,19 @@ def format_value(value: object, digits: int = 4) -> str:
 
 
 def with_error(score: float | None, error: float | None) -> str:
-    """Return a score, with the standard error of its noise if it has noise."""
+    """Return a score as text, with the standard error of its noise if it has noise."""
     return format_value(score) if score is None or error is None else f"{format_value(score)} ± {error:.2g}"
 
 
 def plural(number: int, what: str) -> str:
-    """Return a number of things: ``1 step``, ``2 steps``, ``2 searches``."""
+    """Return a number with its noun: ``1 step``, ``2 steps``, ``2 searches``."""
     several = f"{what}es" if what.endswith(("ch", "s")) else f"{what}s"
     return f"{format_value(number)} {what if number == 1 else several}"
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Parts of a budget bar, each from 0 to 1; together 1."""
+    """Parts of a budget bar, each from 0 to 1, with the sum 1."""
 
     spent: float
     reserved: float
@@ -49,14 +49,14 @@ class Shares:
 
     @classmethod
     def of(cls, budget: BudgetView) -> Shares:
-        """Return the parts in the units of the cap: steps, coupons or Rényi divergence."""
+        """Return the parts, measured in the unit of the cap: steps, coupons or Rényi divergence."""
         spent = min(max(budget.spent, 0.0), 1.0)
         reserved = min(max(budget.reserved, 0.0), 1.0 - spent)
         return cls(spent, reserved, 1.0 - spent - reserved)
 
 
 def budget_line(budget: BudgetView) -> str:
-    """Return the parts of the budget in words; ε spent is labelled as a reading of the odometer."""
+    """Return the parts of the budget as text. The ε spent is labelled as an odometer reading."""
     scores = "" if budget.validation is None else f"; protected scores: {_parts(budget.validation, 'score')}"
     return f"{_parts(budget, 'step')}; ε spent so far (odometer) {format_value(budget.epsilon_spent)}{scores}"
 

@@ -1,4 +1,4 @@
-"""An open sweep, all of whose trials may be seen: run, recorded and shown live."""
+"""Composition: run an open sweep, record its trials in MLflow and show them live."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def _info(sweep: SweepFolder, prepared: ReadySearch, *, claim: str) -> SweepInfo
 
 
 def _what_it_costs(sweep: SweepFolder, prepared: ReadySearch, study: Study | None, budget: SearchBudget | None) -> str:
-    """Say what resuming costs: charged steps and protected scores that are in no checkpoint are charged again."""
+    """Return what resuming costs. Charged steps and protected scores that are in no checkpoint are charged again."""
     if budget is None:
         return "nothing is charged here; trials continue from their last checkpoints."
     if study is None:
@@ -241,7 +241,7 @@ def _execute(
 
 
 def _kept(stop: Stop, budget: SearchBudget | None) -> Stop:
-    """Add to the reason what is left of the budget when the best was found early. The claim is still the cap."""
+    """Add the unspent budget to the reason, if the best was found early. The claim is still the cap."""
     if stop.reason is not StopReason.FOUND or budget is None:
         return stop
     view = budget.view()

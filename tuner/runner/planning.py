@@ -132,7 +132,7 @@ def plan_command(
 
 
 def check_files(names: Sequence[str], overrides: Sequence[str]) -> list[CheckedFile]:
-    """Read experiment files and check all of each; a file with problems does not hide those of the others."""
+    """Check experiment files completely. Problems of one file do not hide those of the others."""
     return [_checked(name, overrides) for name in names]
 
 
@@ -155,7 +155,7 @@ def _set_cap(prepared: ReadySearch) -> str:
 
 
 def all_warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tuple[str, ...]:
-    """Return what is allowed but worth knowing before the budget is spent, one sentence each."""
+    """Return warnings to read before the budget is spent, one sentence each."""
     return (
         *prepared.experiment.warnings(),
         *plan_warnings(prepared.plan),
@@ -164,9 +164,9 @@ def all_warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tuple[s
 
 
 def split_warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tuple[str, ...]:
-    """Warn when an earlier search on these records used another validation split: no single claim covers both then.
+    """Warn if an earlier search on these records used another validation split: then no single claim covers both.
 
-    There is no warning when both searches protect their scores, because then both charge every record.
+    If both searches protect their scores, both charge every record, and there is no warning.
     """
     here, protected = split_of(prepared.experiment), prepared.plan.validation is not None
     earlier = () if dataset is None else (each for each in dataset.searches if each.counts)
@@ -204,7 +204,7 @@ def guess_wall_time(prepared: ReadySearch) -> float:
 
 
 class _MostExpensive:
-    """Suggestion of the largest number everywhere, and of the first option."""
+    """Suggester of the most expensive parameters."""
 
     def uniform(self, name: str, low: float, high: float, *, log: bool) -> float:
         return high if name.startswith("smoothing") or name == "epochs" else low

@@ -1,4 +1,4 @@
-"""Sealed search: it runs where only the operator may look, and releases only its winner.
+"""Sealed search: only its operator can see the runs, and only the winner is released.
 
 Formal guarantee: everything written outside `sealed/`, printed or uploaded is a function of the winner, the experiment
 file and the time of the release, which is not hidden. The winner has the (ε, δ) that
@@ -183,7 +183,7 @@ def _train(sweep: SweepFolder, prepared: ReadySearch, runs: SealedRuns, options:
 
 
 def _track(sweep: SweepFolder, prepared: ReadySearch, winner: SealedWinner) -> str:
-    """Upload the winner to MLflow, which knows nothing of the sweep before; return the problem, or an empty string."""
+    """Upload the winner to MLflow, which has received nothing before. Return the problem, or an empty string."""
     from tuner.recorder.released_winner import record_winner
     from tuner.recorder.sync import send_unsent
 
@@ -249,7 +249,7 @@ def _day(sweep: SweepFolder) -> datetime:
 
 
 def _forget_the_hour(sweep: SweepFolder) -> None:
-    """Set the times of the files outside `sealed/` to the day: hours would reveal how many runs there were."""
+    """Set the times of the files outside `sealed/` to midnight. The hour would reveal how many runs there were."""
     day = _day(sweep).timestamp()
     for path in (*sweep.root.iterdir(), sweep.root):
         os.utime(path, (day, day))
@@ -257,7 +257,7 @@ def _forget_the_hour(sweep: SweepFolder) -> None:
 
 @contextmanager
 def _hidden_output(log: Path) -> Iterator[None]:
-    """Redirect all output of models, libraries and workers to the operator's log: its lines could be counted."""
+    """Redirect the output of models, libraries and workers to the operator's log. Its lines would reveal the runs."""
     sys.stdout.flush()
     sys.stderr.flush()
     with open(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as hidden:

@@ -1,4 +1,4 @@
-"""What MLflow receives of a sweep: its description, and the records that were not uploaded yet."""
+"""A sweep's description for MLflow, and the upload of records that MLflow has not received."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def sweep_info(sweep: SweepFolder, prepared: ReadySearch, *, claim: str = "") ->
     Args:
         sweep: the sweep.
         prepared: the search and its records.
-        claim: the guarantee, when the search has no budget to read it from.
+        claim: sentence about the guarantee if the search has no budget; else it is read from the budget.
     """
     from tuner.recorder.mlflow_store import absolute_uri
     from tuner.recorder.recorder import SweepInfo
