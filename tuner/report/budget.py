@@ -49,7 +49,7 @@ def set_cap(
         dataset: name of the data set. A part of another set shares that set's budget, for example `cifar10_10k2k`.
         epsilon: ε of all searches together.
         delta: δ of all searches together.
-        order: order of the Rényi filter used in addition to the sum: a number, `auto` or `none`; None keeps the old one.
+        order: order of the Rényi filter used in addition to the sum: a number, `auto` or `none`; None keeps it.
         new: whether to accept a name that looks misspelt.
 
     Raises:
@@ -221,7 +221,7 @@ def _order(asked: str | None, epsilon: float, delta: float) -> float | None:
     if asked in {None, "none"}:
         return None
     if asked == "auto":
-        # A Gaussian mechanism's divergence is proportional to the order, so most of it fits where this quotient is largest.
+        # A Gaussian mechanism's divergence is proportional to the order, so the largest quotient fits most.
         found = max(ORDERS, key=lambda order: (order_filter(order, epsilon, delta) or 0) / order)
     else:
         try:

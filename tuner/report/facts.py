@@ -86,7 +86,7 @@ def next_commands(sweep: SweepFolder, *, has_best: bool, state: str = "done") ->
 
 
 def on_public(plan: Plan) -> Plan:
-    """Return the plan of the search on public records: the same steps and noise, with the sample rate for their number."""
+    """Return the plan of the search on public records: the same steps and noise, with its sample rate."""
     records = plan.public
     if records is None:
         raise TunerError(
