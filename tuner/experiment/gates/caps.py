@@ -13,7 +13,7 @@ from tuner.experiment.values import NOISES
 __all__ = ["CAP_GATES", "LARGEST_MENU"]
 
 LARGEST_MENU = 64
-"""The most quotas of a coupon book. Composing more takes minutes, and a filter of one order is as good."""
+"""The most quotas of a coupon book. Composing more takes minutes, and a filter of one order is as tight."""
 
 _PRICED_AT = {
     "batch_size": "trainable.batch_size",
@@ -25,33 +25,35 @@ _NEEDS = ("search.space", "privacy.noise_multiplier", "privacy.accounting")
 
 @gate(*_NEEDS)
 def priced(draft: Draft) -> Iterator[GateFinding]:
-    """Require domains of priced parameters that the mode can price."""
+    """Require priced parameters to have domains that the accounting mode can price."""
     mode = draft.mode
     for name, (domain, path) in draft.priced.items():
         if isinstance(domain, Fixed):
-            rule = f"{name} affects the budget: one value of it is a setting of the whole search"
+            rule = f"{name} affects the budget, so a single value of it is given outside the space"
             fix = f"Write {_PRICED_AT[name]}: {as_yaml(domain.value)}."
             yield GateFinding("priced-value-fixed", path, rule, fix)
         elif mode.searches_public:
-            rule = f"{name} affects the budget, and the noise of the private run is calibrated for one value of it"
+            rule = (
+                f"{name} cannot be searched with accounting: public, because the private run is planned for one value"
+            )
             fix = f"Write one number at {_PRICED_AT[name]}."
             yield GateFinding("priced-with-public", path, rule, fix)
         elif mode.runs_hidden and not isinstance(domain, Categorical):
-            rule = f"{name} affects the budget, and a sealed search needs finitely many configurations: write a choice"
+            rule = f"{name} must be a choice in a sealed search, which needs finitely many prices"
             fix = f"Write {{choice: [{', '.join(map(as_yaml, domain.grid(3)))}]}}."
             yield GateFinding("priced-range-sealed", path, rule, fix)
 
 
 @gate("search.space", "privacy.noise_multiplier")
 def noise_once(draft: Draft) -> Iterator[GateFinding]:
-    """Require that the noise is given in one place."""
+    """Require the noise to be given in one place."""
     noise, space = draft.experiment.privacy.noise_multiplier, draft.experiment.search.space
     if "noise_multiplier" in space and noise != "auto":
         yield GateFinding(
             "noise-given-twice",
             "search.space.noise_multiplier",
             "noise_multiplier must be given once",
-            "Leave privacy.noise_multiplier out where it is searched.",
+            "Leave privacy.noise_multiplier out.",
             f"{as_yaml(space['noise_multiplier'])}, and {as_yaml(noise)} in privacy",
         )
 
@@ -73,7 +75,7 @@ def cap(draft: Draft) -> Iterator[GateFinding]:
     privacy, key = draft.experiment.privacy, "privacy.cap"
     if not draft.mode.caps:
         if privacy.cap != "auto":
-            rule = f"a cap applies to accounting: composition, and the accounting is {privacy.accounting}"
+            rule = f"a cap is only used with accounting: composition, and the accounting is {privacy.accounting}"
             yield GateFinding("cap-without-composition", key, rule, "Leave it out.")
         return
     mechanisms = {name: domain for name, (domain, _) in draft.priced.items() if name != "epochs"}
@@ -99,7 +101,7 @@ def order(draft: Draft) -> Iterator[GateFinding]:
     """Require the fixed_order cap for an order."""
     privacy = draft.experiment.privacy
     if privacy.order != "auto" and privacy.cap != "fixed_order":
-        rule = f"an order applies to cap: fixed_order, and the cap is {privacy.cap}"
+        rule = f"an order is only used with cap: fixed_order, and the cap is {privacy.cap}"
         yield GateFinding("order-without-cap", "privacy.order", rule, "Write cap: fixed_order too, or leave it out.")
 
 

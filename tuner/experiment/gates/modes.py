@@ -1,4 +1,4 @@
-"""Gates of the accounting modes: what a sealed search and a search on public data cannot be combined with."""
+"""Gates of the accounting modes: settings that a sealed search or a search on public data cannot have."""
 
 from __future__ import annotations
 
@@ -48,22 +48,22 @@ def sealed_search(draft: Draft) -> Iterator[GateFinding]:
         )
         yield GateFinding("sealed-follows-scores", "search.pruner", rule, "Write none.", search.pruner.name)
     if experiment.dataset.validation.protected:
-        rule = "the number of protected scores is shown, and a sealed search hides its number of runs"
+        rule = "protected scores cannot be used in a sealed search: their number would show the number of runs"
         fix = "Write false (the scores are then outside the guarantee), or accounting: composition."
         yield GateFinding("sealed-scores-protected", "dataset.validation.protected", rule, fix)
     if not experiment.privacy.private:
-        rule = "a sealed search hides its runs to be charged less, and with private: false nothing is charged"
+        rule = "a sealed search must be private"
         yield GateFinding("mode-needs-private", "privacy.private", rule, "Write true, or accounting: composition.")
 
 
 @gate(*_RUNS, "search.sampler")
 def runs(draft: Draft) -> Iterator[GateFinding]:
-    """Require a law of the number of runs that the accountant can price."""
+    """Require a number of runs whose law the accountant can price."""
     privacy, search = draft.experiment.privacy, draft.experiment.search
     law = privacy.runs.law
     if draft.mode is not SELECTION:
         if privacy.runs != type(privacy.runs)():
-            rule = f"runs applies to accounting: selection, and the accounting is {privacy.accounting}"
+            rule = f"runs is only used with accounting: selection, and the accounting is {privacy.accounting}"
             fix = "Leave it out, or write accounting: selection."
             yield GateFinding("runs-without-selection", "privacy.runs", rule, fix)
         return
@@ -73,7 +73,7 @@ def runs(draft: Draft) -> Iterator[GateFinding]:
         )
         return
     if law == "poisson" and canonical_sampler(search.sampler.name) == "bounded":
-        rule = "the price of a sampler that follows the scores is not proved for a poisson number of runs"
+        rule = "poisson cannot be used with the sampler bounded: no price is proved for the two together"
         yield GateFinding("run-law-unproved", "privacy.runs.law", rule, "Write geometric, or sampler: random.")
         return
     try:
@@ -98,7 +98,7 @@ def public(draft: Draft) -> Iterator[GateFinding]:
     privacy, declared = draft.experiment.privacy, draft.experiment.search.public
     if draft.mode is not PUBLIC:
         if declared is not None:
-            rule = f"public data are used with accounting: public, and the accounting is {privacy.accounting}"
+            rule = f"public data are only used with accounting: public, and the accounting is {privacy.accounting}"
             fix = "Write accounting: public, or leave it out."
             yield GateFinding("public-data-unused", "search.public", rule, fix, declared.name)
         return
@@ -108,10 +108,10 @@ def public(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding("public-data-missing", "search.public", rule, fix, "nothing")
         return
     if not privacy.private:
-        rule = "a search on public data ends with one charged run, and with private: false nothing is charged"
+        rule = "a search on public data must be private, because it ends with one charged run"
         yield GateFinding("mode-needs-private", "privacy.private", rule, "Write true, or accounting: composition.")
     if privacy.unit == "user":
-        rule = "a search on public data averages records, and with unit: user the private run averages users"
+        rule = "a search on public data cannot protect users, because it averages records and not users"
         yield GateFinding("public-with-users", "privacy.unit", rule, "Write unit: record, or another accounting.")
     yield from _public_records(draft)
 

@@ -87,7 +87,7 @@ def parameter(draft: Draft) -> Iterator[GateFinding]:
 
 
 def _denied(experiment: Experiment) -> str | None:
-    """Return the file's spelling of the smoothing radius where it is declared not unimodal."""
+    """Return the file's name of the smoothing radius if it is declared not unimodal."""
     spellings = (BY_ITSELF, *PARAMETERS[BY_ITSELF].aliases)
     for name, value in experiment.search.space.items():
         if name in spellings and isinstance(value, dict) and value.get(UNIMODAL) is False:
@@ -97,13 +97,13 @@ def _denied(experiment: Experiment) -> str | None:
 
 @gate(*_CHOSEN, "search.when_sure", "privacy.accounting")
 def when_sure(draft: Draft) -> Iterator[GateFinding]:
-    """Require a search that measures how sure it is, and may act on it."""
+    """Require a sampler that measures how sure it is, if the search acts on that."""
     search, kinds = draft.experiment.search, _kinds(draft.experiment)
     key = "search.when_sure"
     if search.when_sure == "go_on":
         return
     if draft.mode.runs_hidden:
-        rule = "a sealed search hides its number of runs, and stopping or repeating by scores would show it"
+        rule = f"{search.when_sure} cannot be used in a sealed search: it would show the number of runs"
         yield GateFinding("when-sure-sealed", key, rule, "Write go_on.")
     elif "sampler" not in kinds:
         rule = f"{search.when_sure} needs a sampler that measures how sure it is, and {search.sampler.name} does not"
