@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +20,9 @@ from tuner.recorder.mlflow_store import absolute_uri, connect
 __all__ = ["serve", "serve_ui"]
 
 _SECONDS_TO_END = 5.0
-"""How long a server has to end by itself."""
+"""Time for a server to end after it was asked to."""
+_SECONDS_TO_LOOK = 0.2
+"""Time between two looks for a signal."""
 _PAGE = "#/experiments?workflowType=machine_learning"
 """MLflow opens its view for language models, which shows no runs, unless its address says otherwise."""
 
@@ -56,23 +59,22 @@ def serve(command: Sequence[str]) -> int:
     Returns:
         Its exit code; 0 when it was stopped here.
     """
+    stopped = threading.Event()
+    before = {sign: signal.signal(sign, lambda *_: stopped.set()) for sign in (signal.SIGINT, signal.SIGTERM)}
     server = subprocess.Popen(command, start_new_session=True)
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
     try:
-        return server.wait()
-    except KeyboardInterrupt:
+        while not stopped.is_set():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return server.wait(timeout=_SECONDS_TO_LOOK)
         return 0
     finally:
-        signal.signal(signal.SIGTERM, before)
         for sign in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):  # all processes have ended
                 os.killpg(server.pid, sign)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 server.wait(timeout=_SECONDS_TO_END)
+        for sign, handler in before.items():
+            signal.signal(sign, handler)
 
 
 def _require_free(port: int) -> None:
