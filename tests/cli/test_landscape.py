@@ -16,7 +16,6 @@ import pytest
 import torch
 from command_fakes import Tune
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from trainables.data import DatasetRequest, load_records
@@ -118,26 +117,11 @@ def test_no_training_record_is_looked_at(bare: Tune, monkeypatch: pytest.MonkeyP
     assert bare(*words).json["models"] != known, "the control"
 
 
-def test_fewer_records_are_spread_over_the_split(bare: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fewer_records_are_spread_over_the_split() -> None:
     """The first ones of a file that is sorted by label would all have one."""
-    export(bare, "plain")
-    real, seen = command.measured, []
-
-    def noted(module: nn.Module, inputs: Tensor, targets: Tensor, **options: Any) -> dict[str, Any]:  # noqa: ANN401
-        seen.append((inputs, targets))
-        return real(module, inputs, targets, **options)
-
-    monkeypatch.setattr(command, "measured", noted)
-    bare("landscape", "plain", "--public-data", *QUICK)
-    bare("landscape", "plain", "--public-data", *QUICK, "--records", "100000")
-    splits = load_records(DatasetRequest(name="digits"))
-    whole = len(splits.y_validation)
-    rows = [at * whole // 30 for at in range(30)]
-    assert rows[-1] >= whole - whole // 30 - 1
-    for have, wanted in zip(
-        seen, ((splits.x_validation[rows], splits.y_validation[rows]), (splits.x_validation,)), strict=True
-    ):
-        assert all(torch.equal(a, b) for a, b in zip(have, wanted, strict=False))
+    rows = torch.arange(10)
+    assert command._spread(rows, 3).tolist() == [0, 3, 6]
+    assert command._spread(rows, 100).tolist() == rows.tolist()
 
 
 def test_a_model_of_ones_own(bare: Tune) -> None:

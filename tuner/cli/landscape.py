@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -44,20 +45,8 @@ __all__ = ["tune_landscape"]
 @json_option
 def tune_landscape(
     folders: tuple[Path, ...],
-    public_data: bool,
-    split: str,
-    dataset: str | None,
-    data_dir: str | None,
-    records: int,
-    radius: float,
-    iterations: int,
-    restarts: int,
-    extent: float,
-    points: int,
-    plane: int | None,
-    seed: int,
-    out: Path | None,
     as_json: bool,
+    **options: Any,  # noqa: ANN401 - fields of LandscapeOptions
 ) -> None:
     """Measure how flat the loss of exported models is on PUBLIC records: sharpness, slices, pictures.
 
@@ -65,22 +54,7 @@ def tune_landscape(
     """
     from tuner.runner.landscape import LandscapeOptions, landscape_command
 
-    options = LandscapeOptions(
-        public_data=public_data,
-        data_dir=data_dir,
-        dataset=dataset,
-        split=split,
-        records=records,
-        radius=radius,
-        iterations=iterations,
-        restarts=restarts,
-        extent=extent,
-        points=points,
-        plane=plane,
-        seed=seed,
-        out=out,
-    )
-    values = landscape_command(folders, options, None if as_json else click.echo)
+    values = landscape_command(folders, LandscapeOptions(**options), None if as_json else click.echo)
     if as_json:
         print_json(values)
         return

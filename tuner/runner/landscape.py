@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,13 @@ from tuner.export.exported_models import (
     require_same_records,
     require_same_shape,
 )
-from tuner.export.landscape_values import measured
 from tuner.files import write_text
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
+
+    from trainables.landscape import LossSurface
 
 __all__ = ["LandscapeOptions", "landscape_command"]
 
@@ -196,20 +198,27 @@ def _spread(rows: torch.Tensor, count: int) -> torch.Tensor:
 def _measured(
     export: Exported, module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, options: LandscapeOptions
 ) -> dict[str, Any]:
-    """Return the sharpness and the slices of one model."""
+    """Return the sharpness and the slices of one model, measured on a GPU if there is one."""
+    import torch
+
+    from trainables.landscape import loss_surface, sharpness
+
+    module = module.to("cuda" if torch.cuda.is_available() else "cpu")
+    seed, extent = options.seed, options.extent
     try:
-        return measured(
+        found = sharpness(
             module,
             inputs,
             targets,
             radius=options.radius,
             iterations=options.iterations,
             restarts=options.restarts,
-            extent=options.extent,
-            points=options.points,
-            plane=options.plane,
-            seed=options.seed,
+            seed=seed,
         )
+        line = loss_surface(module, inputs, targets, extent=extent, points=options.points, dimensions=1, seed=seed)
+        plane = None
+        if options.plane is not None:
+            plane = loss_surface(module, inputs, targets, extent=extent, points=options.plane, dimensions=2, seed=seed)
     except RuntimeError as error:
         if not export.own_model:
             raise
@@ -219,3 +228,25 @@ def _measured(
             f"({type(error).__name__}: {error}). Create its tensors with the dtype of its parameters, or use "
             "fewer `--records`.",
         ) from error
+    return {
+        "loss": found.loss,
+        "accuracy": float(line.accuracies[options.points // 2]),
+        "sharpness": {"value": found.value, "highest_loss": found.highest, "by_start": list(found.by_start)},
+        "line": _plain(line),
+        "plane": None if plane is None else _plain(plane),
+    }
+
+
+def _plain(surface: LossSurface) -> dict[str, Any]:
+    """Return a surface as plain JSON values; values that are not finite become null."""
+
+    def finite(value: Any) -> Any:  # noqa: ANN401 - nested lists of numbers
+        if isinstance(value, list):
+            return [finite(each) for each in value]
+        return value if isfinite(value) else None
+
+    return {
+        "coordinates": surface.coordinates.tolist(),
+        "losses": finite(surface.losses.tolist()),
+        "accuracies": finite(surface.accuracies.tolist()),
+    }
