@@ -78,7 +78,8 @@ class SearchSpace:
             if schedules.kind_of(name) is None:
                 ordered[name] = domain
             if name == "schedule":
-                ordered |= {own: each for own, each in domains.items() if schedules.kind_of(own) is not None}
+                for option in domain.grid(1):
+                    ordered |= {own: each for own, each in domains.items() if schedules.kind_of(own) == option}
         conditions = tuple((name, kind) for name in ordered if (kind := schedules.kind_of(name)) is not None)
         return cls(tuple(ordered.items()), conditions, tuple(name for name in ordered if name in unimodal))
 

@@ -19,7 +19,15 @@ import trainables.errors
 import tuner.errors
 from tuner.cli.app import cli
 from tuner.error_codes import EXIT_CODES, EXPLANATIONS, code_list, explain
-from tuner.errors import ExperimentError, InputError, Problem, SweepInterrupted, TunerError
+from tuner.errors import (
+    ExperimentError,
+    InputError,
+    LedgerCorruptError,
+    Problem,
+    SweepInterrupted,
+    TrackingError,
+    TunerError,
+)
 from tuner.experiment import shipped_files
 
 ROOT = Path(__file__).parents[1]
@@ -32,6 +40,7 @@ ERRORS = {
     for name, kind in vars(module).items()
     if inspect.isclass(kind) and (issubclass(kind, Exception) or name.endswith("Problem"))
 }
+ERRORS |= {"contradiction": LedgerCorruptError, "_MissingArtifactError": TrackingError}
 NO_CODE_OF_THEIR_OWN = {"ExperimentError", "SpaceError"}
 """Errors that are made of problems, each of which has a code."""
 
@@ -74,7 +83,7 @@ def test_every_exit_code_that_is_explained_is_that_of_the_errors() -> None:
 
 
 def test_every_explained_code_is_used() -> None:
-    tables = {ROOT / "tuner/error_codes.py", ROOT / "trainables/errors.py", ROOT / "search_spaces/errors.py"}
+    tables = {*files("tuner/error_codes", "trainables/errors.py", "search_spaces/errors.py")}
     sources = [path for path in files("tuner", "trainables", "search_spaces") if path not in tables]
     nodes = (node for path in sources for node in ast.walk(ast.parse(path.read_text())))
     used = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)} | ELSEWHERE

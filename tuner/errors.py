@@ -4,14 +4,14 @@
     ├── InputError                  2   the input cannot be run; nothing was started
     │   └── ExperimentError         2   all problems of one experiment file
     ├── BudgetRefusedError          3   the privacy budget does not allow it; nothing was charged
-    ├── LedgerError                 1   the ledger cannot be used; the sweep stops
+    ├── LedgerError                 1   the ledger cannot be read or written; the sweep stops
     │   └── LedgerCorruptError      1   the ledger contradicts itself
-    ├── VerificationError           1   a privacy card does not hold
+    ├── VerificationError           1   a privacy card does not follow from its ledger
     ├── TrackingError               1   a record could not be written to disk
     └── SweepInterrupted          130   stopped by the user; `tune resume` continues
 
-Every error has a stable code, shown at the end of its line and explained by `tune explain CODE`
-(`tuner.error_codes`). A message says what is wrong with the value and what to do.
+Every error has a stable code at the end of its line; `tune explain CODE` explains it (`tuner.error_codes`). A message
+says what is wrong with the value and what to do.
 """
 
 from __future__ import annotations
@@ -34,12 +34,7 @@ __all__ = [
 
 
 class TunerError(Exception):
-    """Base of every error that the platform raises on purpose.
-
-    Args:
-        code: stable code, a key of `tuner.error_codes.EXPLANATIONS`; programs and tests match on it.
-        message: what is wrong with which value, and what to do.
-    """
+    """Base of every error that the platform raises on purpose; programs and tests match on its code."""
 
     exit_code = 1
 
@@ -63,11 +58,11 @@ class Problem:
 
     Attributes:
         code: stable code of the rule.
-        where: ``file:line`` when known, else the file or the option (``--set``) that it came from.
+        where: ``file:line`` if known, else the file or the ``--set`` option.
         key: dotted path in the file, for example ``privacy.epsilon``.
-        rule: what must hold.
-        value: what was found, as the user wrote it.
-        fix: what to write instead; empty when the rule is enough.
+        rule: the rule that the value breaks.
+        value: the value as the user wrote it.
+        fix: what to write instead; empty if the rule is enough.
     """
 
     code: str
@@ -83,11 +78,7 @@ class Problem:
 
 
 class ExperimentError(InputError):
-    """All problems of one experiment file, reported together; each line ends with its own code.
-
-    Args:
-        problems: at least one problem, in file order.
-    """
+    """All problems of one experiment file (at least one), in file order; each line ends with its own code."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -101,28 +92,28 @@ class ExperimentError(InputError):
 
 
 class BudgetRefusedError(TunerError):
-    """The privacy budget of the search or of the data set does not allow what was asked. Nothing was charged."""
+    """A request that exceeds the privacy budget of the search or of the data set. Nothing was charged."""
 
     exit_code = 3
 
 
 class LedgerError(TunerError):
-    """The ledger cannot be read or written. The sweep stops; a ledger is never started afresh."""
+    """A ledger that cannot be read or written. The sweep stops; no new ledger replaces the old one."""
 
 
 class LedgerCorruptError(LedgerError):
-    """The ledger contradicts itself: a broken hash chain, or an entry that its history does not allow."""
+    """A ledger with a broken hash chain, or with an entry that the entries before it do not allow."""
 
 
 class VerificationError(TunerError):
-    """A privacy card does not follow from its ledger."""
+    """A privacy card that does not follow from its ledger."""
 
 
 class TrackingError(TunerError):
-    """A record of the sweep could not be written to the spool on disk."""
+    """A record of the sweep that could not be written to disk."""
 
 
 class SweepInterrupted(TunerError):  # noqa: N818 - an interruption by the user is not an error
-    """The user stopped the sweep. Everything charged stays charged; `tune resume` continues."""
+    """A stop of the sweep by the user. Charged steps stay charged; `tune resume` continues."""
 
     exit_code = 130

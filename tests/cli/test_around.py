@@ -15,7 +15,7 @@ import pytest
 from command_fakes import Tune
 
 from tuner import doctor
-from tuner.experiment.shipped_files import shipped_files
+from tuner.experiment import shipped
 from tuner.recorder.ui import serve
 
 HEAVY = ("torch", "ray", "mlflow", "optuna", "sklearn", "dp_accounting", "numpy")
@@ -92,13 +92,13 @@ def test_the_template_loads_plans_and_is_not_overwritten(bare: Tune, tmp_path: P
 
 
 def test_shipped_files_are_listed_copied_and_valid(bare: Tune, tmp_path: Path) -> None:
-    assert set(shipped_files()) == SHIPPED
+    assert {path.name for path in shipped().values()} == SHIPPED
     listed = bare("ls", "--shipped").out
     assert all(name in listed for name in SHIPPED)
     assert "none yet" in bare("ls").out
     bare("validate", *sorted(SHIPPED))
     bare("cp", "digits_dplis")
-    assert (tmp_path / "digits_dplis.yaml").read_text() == shipped_files()["digits_dplis.yaml"].read_text()
+    assert (tmp_path / "digits_dplis.yaml").read_text() == shipped()["digits_dplis"].read_text()
     assert "[file-exists]" in bare("cp", "digits_dplis", code=2).err
     assert "digits_dplis.yaml" in bare("cp", "digit", code=2).err
     assert "local file" in bare("plan", "digits_dplis.yaml", "--no-timing").text

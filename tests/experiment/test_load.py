@@ -116,7 +116,23 @@ def test_every_shipped_file_loads_and_opens_with_its_command(name: str) -> None:
     assert experiment.space.free
     assert not experiment.space.priced
     assert experiment.trainable.batch_size <= public_train_size(experiment.dataset_request())
-    assert parse_experiment(experiment.to_yaml()) == experiment
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_a_resolved_file_is_the_same_experiment_with_its_space_in_the_same_order(name: str) -> None:
+    experiment = load_experiment(shipped()[name])
+    again = parse_experiment(experiment.to_yaml())
+    assert again == experiment
+    assert again.space == experiment.space
+    assert again.to_yaml() == experiment.to_yaml()
+
+
+def test_the_parameters_of_a_schedule_are_in_the_order_of_its_kinds() -> None:
+    space = "search.space={schedule.cosine.final: 0.1, schedule.step.every: 0.3, schedule: {choice: [step, cosine]}}"
+    experiment = parse_experiment(GOOD, [space])
+    names = [name for name, _ in experiment.space.parameters]
+    assert names[:4] == ["schedule", "schedule.step.every", "schedule.step.factor", "schedule.cosine.final"]
+    assert parse_experiment(experiment.to_yaml()).space == experiment.space
 
 
 def test_the_files_of_the_issue_are_shipped() -> None:

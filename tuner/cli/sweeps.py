@@ -100,12 +100,13 @@ def tune_ls(ctx: click.Context, path: str | None, storage: str, as_json: bool, s
     if path is not None:
         ctx.invoke(ray_command("ls"), experiment_path=str(Path(path).resolve()))
         return
-    from tuner.experiment.shipped_files import shipped_files, shipped_text
+    from tuner.experiment.shipped_files import shipped as shipped_files
+    from tuner.experiment.shipped_files import shipped_text
     from tuner.report.status import status_text, status_values
 
     sweeps = None if shipped else status_values(Path(storage), None)
     if as_json:
-        print_json({"shipped": {name: str(path) for name, path in shipped_files().items()}, **(sweeps or {})})
+        print_json({"shipped": {path.name: str(path) for path in shipped_files().values()}, **(sweeps or {})})
         return
     click.echo(shipped_text() if sweeps is None else f"{shipped_text()}\n\n{status_text(sweeps)}")
 

@@ -1,38 +1,9 @@
-"""The experiment file: `find_file`, `load_experiment` with all problems at once, and the frozen `Experiment`."""
+"""Experiment file: the frozen `Experiment`, and its loader, which reports all problems at once."""
 
 from __future__ import annotations
 
-from tuner.experiment.loading import find_file, load_experiment, parse_experiment, shipped
+from tuner.experiment.loading import find_file, load_experiment, parse_experiment
 from tuner.experiment.model import Experiment
-from tuner.experiment.sections import (
-    Component,
-    DatasetSection,
-    MetricSection,
-    PrivacySection,
-    PublicSection,
-    ResourcesSection,
-    RunsSection,
-    SearchSection,
-    TrackingSection,
-    TrainableSection,
-    ValidationSection,
-)
+from tuner.experiment.shipped_files import shipped
 
-__all__ = [
-    "Component",
-    "DatasetSection",
-    "Experiment",
-    "MetricSection",
-    "PrivacySection",
-    "PublicSection",
-    "ResourcesSection",
-    "RunsSection",
-    "SearchSection",
-    "TrackingSection",
-    "TrainableSection",
-    "ValidationSection",
-    "find_file",
-    "load_experiment",
-    "parse_experiment",
-    "shipped",
-]
+__all__ = ["Experiment", "find_file", "load_experiment", "parse_experiment", "shipped"]

@@ -1,4 +1,4 @@
-"""The typed, frozen model of the experiment file."""
+"""Typed and frozen model of the experiment file."""
 
 from __future__ import annotations
 
@@ -31,11 +31,7 @@ _LEDGER = "DP_TUNER_LEDGER"  # also the default of `tune budget --ledger` and `t
 
 
 def _shared_ledger() -> str | None:
-    """Return the ledger of the environment variable as an absolute URL; None where it is not set.
-
-    Raises:
-        InputError: it is not the address of a ledger.
-    """
+    """Return the ledger of the environment variable as an absolute URL, or None without the variable."""
     from tuner.privacy.ledger.stores import absolute_url
 
     named = os.environ.get(_LEDGER)
@@ -46,7 +42,7 @@ def _shared_ledger() -> str | None:
 
 
 def _the_shared_ledger(url: str) -> str:
-    """Refuse another ledger than the environment's: its caps would not apply here."""
+    """Refuse a ledger that differs from the ledger of the environment variable."""
     from tuner.privacy.ledger.stores import absolute_url, masked
 
     shared = _shared_ledger()
@@ -54,7 +50,7 @@ def _the_shared_ledger(url: str) -> str:
         return url
     try:
         own = absolute_url(url)
-    except InputError:  # the ledger refuses it when it is opened, and shows no password
+    except InputError:  # opening the ledger refuses it later, without its password
         return url
     if own != shared:
         raise broken(
@@ -67,13 +63,10 @@ def _the_shared_ledger(url: str) -> str:
 
 
 class Experiment(Section):
-    """One experiment file.
+    """One experiment file, as `load_experiment` returns it. The model checks types and ranges, the gates all else.
 
-    Construct it with `tuner.experiment.load_experiment`, which also applies the gates; the model alone checks types and
-    ranges.
-
-    The environment variable DP_TUNER_LEDGER replaces the default of ``ledger``; a file that names another ledger than
-    the variable is refused.
+    The environment variable DP_TUNER_LEDGER replaces the default of ``ledger``. A file that names another ledger is
+    refused.
     """
 
     schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -103,17 +96,13 @@ class Experiment(Section):
 
     @cached_property
     def space(self) -> SearchSpace:
-        """The search space. A loaded experiment has it from its loading; only another one parses it here.
-
-        Raises:
-            search_spaces.SpaceError: the space of an experiment that was not loaded is malformed.
-        """
+        """Search space. The loader sets it, so only an experiment from another source is parsed here."""
         return parse_space(self.search.space, method=self.trainable.method)
 
     def with_space(self, space: SearchSpace) -> Experiment:
-        """Return this experiment with a search space that is written out in full, the noise included.
+        """Return this experiment with a full search space, which includes the noise if it is searched.
 
-        A stored file names every parameter, so a later change of a default changes no earlier search.
+        A stored file names every parameter, so a new default never changes an earlier search.
         """
         update: dict[str, object] = {"search": self.search.model_copy(update={"space": space.to_spec()})}
         if isinstance(self.privacy.noise_multiplier, dict):
@@ -133,7 +122,7 @@ class Experiment(Section):
 
     @property
     def priced(self) -> dict[str, Domain]:
-        """The domains of searched parameters that affect the budget."""
+        """Domains of the searched parameters that affect the budget."""
         return {name: domain for name, domain in self.space.parameters if name in self.space.priced}
 
     def dataset_request(self, data_dir: str | None = None) -> DatasetRequest:
@@ -170,7 +159,7 @@ class Experiment(Section):
         )
 
     def with_noise(self, noise_multiplier: float) -> Experiment:
-        """Return this experiment with this noise multiplier; unchanged where the noise is searched."""
+        """Return this experiment with this noise multiplier, or unchanged if the noise is searched."""
         if "noise_multiplier" in self.search.space:
             return self
         privacy = PrivacySection.model_validate({**self.privacy.model_dump(), "noise_multiplier": noise_multiplier})
@@ -192,7 +181,7 @@ class Experiment(Section):
         return tuple(found)
 
     def to_yaml(self) -> str:
-        """Return the resolved file, with every value written out; loading it gives this experiment."""
+        """Return the resolved file, with every value written out. Parsing it returns this experiment."""
         values = self.model_dump(mode="json", by_alias=True)
         return f"# {self.name}: resolved by dp-tuner, every default written out\n{dump(values)}"
 

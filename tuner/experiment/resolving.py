@@ -1,10 +1,10 @@
-"""The parameters that a file leaves out of its space, with the value that each of them has."""
+"""Default values of the parameters that a file leaves out of its space."""
 
 from __future__ import annotations
 
 from dataclasses import MISSING, fields
 
-from search_spaces import Categorical, Domain, Fixed, Scalar, SearchSpace, method_parameters
+from search_spaces import Domain, Fixed, Scalar, SearchSpace, method_parameters
 from search_spaces.schedules import kind_of
 from trainables.engine.schedules import SCHEDULE_KEYS, ScheduleSettings
 from trainables.methods import METHODS
@@ -13,16 +13,13 @@ __all__ = ["hyperparameter_defaults", "with_defaults"]
 
 
 def with_defaults(space: SearchSpace, *, method: str) -> SearchSpace:
-    """Return a space with every parameter of a method: what it names first, everything else fixed at its default.
+    """Return a space with every parameter of a method: first those of `space`, then the others at their defaults.
 
-    The parameters of a schedule are added for those kinds only that a trial may have.
-
-    Raises:
-        KeyError: there is no such method.
+    Parameters of a schedule are added only for the kinds that a trial may have.
     """
     named = dict(space.parameters)
     defaults = hyperparameter_defaults(method)
-    kinds = _options(named.get("schedule", Fixed(defaults["schedule"])))
+    kinds = named.get("schedule", Fixed(defaults["schedule"])).grid(1)
     left_out: dict[str, Domain] = {
         name: Fixed(value)
         for name, value in defaults.items()
@@ -32,11 +29,7 @@ def with_defaults(space: SearchSpace, *, method: str) -> SearchSpace:
 
 
 def hyperparameter_defaults(method: str) -> dict[str, Scalar]:
-    """Return the default of each free hyper-parameter of a method, by its flat name.
-
-    Raises:
-        KeyError: there is no such method.
-    """
+    """Return the default of each unpriced hyper-parameter of a method, by its flat name."""
     settings = ScheduleSettings()
     values = {
         each.name: each.default for each in fields(METHODS[method].hyperparameters) if each.default is not MISSING
@@ -44,13 +37,3 @@ def hyperparameter_defaults(method: str) -> dict[str, Scalar]:
     values["schedule"] = settings.kind
     values |= {key: getattr(settings, name) for key, (_, name) in SCHEDULE_KEYS.items()}
     return {name: values[name] for name, parameter in method_parameters(method).items() if not parameter.priced}
-
-
-def _options(domain: Domain) -> tuple[Scalar, ...]:
-    match domain:
-        case Fixed(value=value):
-            return (value,)
-        case Categorical(options=options):
-            return options
-        case _:
-            return ()

@@ -1,4 +1,4 @@
-"""The sections of the experiment file: their keys, defaults and ranges."""
+"""Sections of the experiment file: keys, defaults and types. docs/experiment.md describes each key."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = [
 
 
 class Section(BaseModel):
-    """Base of all sections: frozen, without unknown keys, without silent conversion of types."""
+    """Base of all sections: frozen, without unknown keys and without conversion of types."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, populate_by_name=True, hide_input_in_errors=True
@@ -50,7 +50,7 @@ class Section(BaseModel):
 
 
 class Component(Section):
-    """A sampler or pruner, in a file ``median`` or ``{name: median, n_startup_trials: 3}``."""
+    """Sampler or pruner; a file has ``median`` or ``{name: median, n_startup_trials: 3}``."""
 
     name: Word
     options: dict[str, Any] = {}
@@ -61,16 +61,7 @@ class Component(Section):
 
 
 class ValidationSection(Section):
-    """The records set aside to score trials.
-
-    Attributes:
-        fraction: part of the training records, in (0, 1).
-        protected: whether the scores are inside the guarantee, as noisy counts with a budget of their own.
-        split_seed: public key of the split.
-        epsilon: ε of all protected scores together; the default is privacy.epsilon.
-        delta: δ of all protected scores together; the default is privacy.delta.
-        noise: standard deviation of a released count, or auto: the smallest with which the planned scores fit.
-    """
+    """Records set aside to score trials. Protected scores are noisy counts with a budget of their own."""
 
     fraction: Fraction = 0.1
     protected: bool = False
@@ -81,16 +72,7 @@ class ValidationSection(Section):
 
 
 class DatasetSection(Section):
-    """The private records and their split.
-
-    Attributes:
-        name: a shipped data set, or any name together with ``path``; the budget is kept under it.
-        path: the user's own npz file.
-        public_size: PUBLIC number of training records in that file.
-        public_users: PUBLIC number of users in that file, for privacy.unit: user.
-        records_per_user: the most records of one user that a step uses, for privacy.unit: user.
-        validation: the records set aside.
-    """
+    """Private records and their split; ``public_size`` and ``public_users`` must be PUBLIC numbers."""
 
     name: Word
     path: Word | None = None
@@ -101,20 +83,7 @@ class DatasetSection(Section):
 
 
 class TrainableSection(Section):
-    """The training of every trial.
-
-    Attributes:
-        method: dp_sgd, dp_lssgd, dplis, dp_weight_decay or composed.
-        model: a name of `trainables.model_names.MODELS`, or ``package.module:function``.
-        activation: relu or tanh.
-        normalization: none or group; batch is refused.
-        optimizer: sgd or adam.
-        momentum: momentum of sgd, in [0, 1).
-        precision: precision of the forward and backward passes; norms, sums and noise are always float32 or better.
-        batch_size: EXPECTED batch size; sample rate = batch_size / public training size (users with unit: user).
-        epochs: expected number of passes over the training records.
-        sampling: poisson; nothing else has the guarantee.
-    """
+    """Settings of the training of every trial. The sample rate is ``batch_size`` / public number of records (users)."""
 
     method: Word
     model: Word = "logistic_regression"
@@ -187,12 +156,7 @@ def _component(value: object) -> object:
 
 
 class MetricSection(Section):
-    """The score of a trial.
-
-    Attributes:
-        name: validation_accuracy or validation_loss.
-        mode: max or min.
-    """
+    """Score of a trial."""
 
     name: Word = "validation_accuracy"
     mode: Literal["max", "min"] = "max"
@@ -213,18 +177,10 @@ class PublicSection(Section):
 
 
 class SearchSection(Section):
-    """The choice and the early stopping of trials.
+    """Choice and early stopping of trials. ``space`` has the domains as in the file; `Experiment.space` parses them.
 
-    Attributes:
-        trials: number of trials, with failed and pruned ones; the mean of it with ``accounting: selection``.
-        sampler: proposes parameters.
-        pruner: stops trials early, which saves budget.
-        rungs: number of equally spaced reports of a trial, or fractions of its steps; the last is at its end.
-        space: the domains as in a file, see `Experiment.space`.
-        metric: the score.
-        public: the records to search on with ``accounting: public``.
-        when_sure: what to do when a complete trial is surely near the best: go_on, stop (keeps the rest of the
-            budget), or replicate (repeats the best two configurations). Needs the sampler ``unimodal``.
+    ``when_sure`` applies when a complete trial is surely near the best: go_on, stop (which keeps the remaining budget),
+    or replicate (which repeats the best two configurations).
     """
 
     trials: Count = 20
@@ -243,7 +199,7 @@ class SearchSection(Section):
 
 
 class ResourcesSection(Section):
-    """The resources of one trial, and the number of concurrent trials."""
+    """Resources of one trial, and the number of concurrent trials."""
 
     concurrent_trials: Count = 1
     cpus_per_trial: Positive = 1.0
@@ -252,7 +208,7 @@ class ResourcesSection(Section):
 
 
 class TrackingSection(Section):
-    """The address of MLflow; ``experiment`` defaults to the experiment file's name."""
+    """Address of MLflow; ``experiment`` is by default the name of the experiment file."""
 
     uri: Word = "sqlite:///runs/mlflow.db"
     experiment: Word | None = None

@@ -1,16 +1,16 @@
-"""The shipped experiment files: their list, a copy of one, and the commented template of `init`."""
+"""Shipped experiment files: their list, copies of them, and the commented template of `tune init`."""
 
 from __future__ import annotations
 
 import itertools
 import re
 import textwrap
-from importlib import resources
 from pathlib import Path
 
+import tuner
 from tuner.errors import InputError
 
-__all__ = ["copy_shipped", "shipped_files", "shipped_text", "write_template"]
+__all__ = ["copy_shipped", "shipped", "shipped_text", "write_template"]
 
 _SENTENCE = re.compile(r".+?\.(?=\s|$)")
 _LONGEST = 120  # characters of a description
@@ -57,17 +57,22 @@ ledger: "sqlite:///runs/ledger.db"    # of the DATA, not of the search: share it
 """
 
 
-def shipped_files() -> dict[str, Path]:
-    """Return the experiment files of the installed program, by file name."""
-    folder = Path(str(resources.files("tuner") / "shipped"))
-    return {path.name: path for path in sorted(folder.glob("*.yaml"))}
+def shipped() -> dict[str, Path]:
+    """Return the experiment files of the project, by name without ``.yaml``.
+
+    A checkout has them in ``experiments/``, and an installed package in ``tuner/shipped``.
+    """
+    package = Path(tuner.__file__).parent
+    checkout = package.parent / "experiments"
+    folder = checkout if (package.parent / "pyproject.toml").is_file() and checkout.is_dir() else package / "shipped"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
 def shipped_text() -> str:
     """Return the list of shipped files, one line each: the name and the first sentence."""
-    files = shipped_files()
-    width = max(map(len, files), default=0)
-    lines = [f"  {name:<{width}}  {_about(path)}" for name, path in files.items()]
+    files = shipped().values()
+    width = max((len(path.name) for path in files), default=0)
+    lines = [f"  {path.name:<{width}}  {_about(path)}" for path in files]
     return "\n".join(["Shipped experiments (tune run NAME, tune cp NAME):", *lines])
 
 
@@ -81,15 +86,16 @@ def _about(path: Path) -> str:
 
 
 def copy_shipped(name: str, destination: Path, *, force: bool) -> Path:
-    """Copy a shipped file into a folder or to a file name.
+    """Copy a shipped file into a folder or to a file name, and return the path of the copy.
 
     Raises:
-        InputError: there is no such file, or the destination exists and `force` is False.
+        InputError: no such file is shipped, or the destination exists and `force` is False.
     """
-    files = shipped_files()
-    source = files.get(name) or files.get(f"{name}.yaml")
+    files = shipped()
+    source = files.get(name.removesuffix(".yaml"))
     if source is None:
-        raise InputError("experiment-not-found", f"No shipped experiment is named {name!r}. Use {', '.join(files)}.")
+        known = ", ".join(path.name for path in files.values())
+        raise InputError("experiment-not-found", f"No shipped experiment is named {name!r}. Use {known}.")
     target = destination / source.name if destination.is_dir() else destination
     _write_new(target, source.read_text(), force=force)
     return target
@@ -99,7 +105,7 @@ def write_template(path: Path, *, force: bool) -> None:
     """Write the commented template.
 
     Raises:
-        InputError: the file exists and `force` is not given, or cannot be written.
+        InputError: the file exists and `force` is False, or it cannot be written.
     """
     _write_new(path, _TEMPLATE.format(file=path.name), force=force)
 

@@ -1,8 +1,8 @@
-"""The types and ranges of the values of an experiment file."""
+"""Types and ranges of the values of an experiment file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -31,23 +31,20 @@ __all__ = [
 _ORDERS = (1.05, 1024.0)
 
 NOISES = (1e-3, 1e6)
-"""The range of noise multipliers and of standard deviations of a count.
-
-Less noise gives no guarantee, and the accountants were not tested with more.
-"""
+"""Range of noise multipliers and of a count's noise. Less gives no guarantee, and more is not tested."""
 
 
 def broken(code: str, rule: str, fix: str = "") -> PydanticCustomError:
-    """Return the error of a value that breaks ``rule``; `wording` makes a problem of it."""
+    """Return the error of a value that breaks ``rule``; `broken_rule` reads it."""
     return PydanticCustomError("rule", "{rule}", {"code": code, "rule": rule, "fix": fix})
 
 
 def one_value(name: str) -> BeforeValidator:
-    """Refuse a domain at a key that takes one value."""
+    """Return a validator that refuses a domain at a key with one value."""
 
     def check(value: object) -> object:
         if isinstance(value, Mapping | list):
-            rule = "must be one value: domains to search are in search.space"
+            rule = "must be one value, because domains to search are in search.space"
             raise broken("domain-outside-space", rule, f"Write search.space.{name}: {as_yaml(value)}.")
         return value
 
@@ -62,27 +59,22 @@ def _noise(value: object) -> object:
         except DomainError as error:
             raise broken(error.code, error.rule, error.fix) from error
         return dict(value)
-    low, high = NOISES
-    if value == "auto" or (is_number(value) and (value == 0 or low <= value <= high)):  # 0 is for studies
+    if is_number(value) and value == 0:  # for studies
         return value
-    rule = f"must be auto, a finite number from {low:g} to {high:g}, or a domain such as {{choice: [1, 2]}}"
-    raise broken("value-not-allowed", rule, "auto is the smallest noise with which the trials fit.")
+    other = ", or a domain such as {choice: [1, 2]}"
+    return _auto_or_number(NOISES, "auto is the smallest noise with which the trials fit.", other)(value)
 
 
-def _order(value: object) -> object:
-    low, high = _ORDERS
-    if value == "auto" or (is_number(value) and low <= value <= high):
-        return value
-    rule = f"must be auto or a number from {low:g} to {high:g}"
-    raise broken("value-not-allowed", rule, "auto is the best order for the plan.")
+def _auto_or_number(limits: tuple[float, float], fix: str, other: str = "") -> Callable[[object], object]:
+    """Return a validator of ``auto`` or a number within the limits; `other` names what else is allowed."""
+    low, high = limits
 
+    def check(value: object) -> object:
+        if value == "auto" or (is_number(value) and low <= value <= high):
+            return value
+        raise broken("value-not-allowed", f"must be auto, or a finite number from {low:g} to {high:g}{other}", fix)
 
-def _score_noise(value: object) -> object:
-    low, high = NOISES
-    if value == "auto" or (is_number(value) and low <= value <= high):
-        return value
-    rule = f"must be auto or a finite number from {low:g} to {high:g}, the standard deviation of a released count"
-    raise broken("value-not-allowed", rule, "auto is the smallest noise with which the planned scores fit.")
+    return check
 
 
 def _at_most(value: object) -> object:
@@ -113,6 +105,10 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Word = Annotated[str, Field(min_length=1)]
 AtMost = Annotated[Literal["auto"] | int, BeforeValidator(_at_most)]
 Noise = Annotated[Literal["auto"] | float | dict[str, Any], BeforeValidator(_noise)]
-Order = Annotated[Literal["auto"] | float, BeforeValidator(_order)]
+Order = Annotated[Literal["auto"] | float, BeforeValidator(_auto_or_number(_ORDERS, "auto is the plan's best order."))]
 Rungs = Annotated[int | tuple[float, ...], BeforeValidator(_rungs)]
-ScoreNoise = Annotated[Literal["auto"] | float, BeforeValidator(_score_noise)]
+ScoreNoise = Annotated[
+    Literal["auto"] | float,
+    BeforeValidator(_auto_or_number(NOISES, "auto is the smallest noise with which the planned scores fit.")),
+]
+"""Standard deviation of a released count."""

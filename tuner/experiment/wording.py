@@ -1,12 +1,13 @@
-"""The code, rule and fix of each error of pydantic, with the nearest key of the section."""
+"""Translation of pydantic's errors into a code, a rule and a fix."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from search_spaces.domains import as_yaml
 from tuner.experiment.model import Experiment
@@ -47,84 +48,73 @@ _BOUNDS = {
 BrokenRule: TypeAlias = tuple[str, str, str]
 """Code, rule and fix of a value."""
 
-_BATCHES: BrokenRule = (
-    "batches-not-poisson",
-    "batches are Poisson samples: there is no last batch, and other batches have a weaker guarantee",
-    "Leave it out.",
-)
-_LEARNT: BrokenRule = (
-    "statistics-not-charged",
-    "a mean, scale or vocabulary computed from the records is a release that the budget does not cover",
-    "Prepare the records with public constants, and leave it out.",
-)
-_WEIGHTS: BrokenRule = (
-    "statistics-not-charged",
-    "class weights are counted from the records, a release that the budget does not cover",
-    "Leave it out: all records have the same weight.",
-)
-_MEAN: BrokenRule = (
-    "clip-not-per-record",
-    "the clip must bound each record's gradient, and a clip of a batch's mean bounds no record",
-    "Leave it out: max_grad_norm clips each record's gradient.",
-)
-_REALISED: BrokenRule = (
-    "batch-size-realised",
-    "the sum of a batch is divided by batch_size of this file, because the realised size is private",
-    "Leave it out.",
-)
-# Keys of other tools that would break the guarantee: refused with the reason.
-_REFUSED: dict[tuple[str, ...], BrokenRule] = {
-    **{("trainable", key): _BATCHES for key in ("drop_last", "shuffle", "batching", "replacement")},
-    **{("dataset", key): _BATCHES for key in ("drop_last", "shuffle")},
-    **{
-        ("dataset", key): _LEARNT
-        for key in ("normalization", "normalize", "standardize", "scaler", "whitening", "vocabulary", "vocab_size")
-    },
-    **{
-        (section, key): _WEIGHTS
-        for section in ("dataset", "trainable")
-        for key in ("class_weights", "class_weight", "sample_weights", "oversample", "balance")
-    },
-    **{("trainable", key): _MEAN for key in ("clip_batch_mean", "clip_mean", "microbatches", "num_microbatches")},
-    **{
-        ("trainable", key): _REALISED
-        for key in ("normalize_by", "loss_reduction", "normalizer", "divide_by_realised_size")
-    },
+
+def _refused(code: str, rule: str, fix: str, **keys: str) -> dict[tuple[str, ...], BrokenRule]:
+    return {(section, key): (code, rule, fix) for section, words in keys.items() for key in words.split()}
+
+
+_WEIGHTS = "class_weights class_weight sample_weights oversample balance"
+_REFUSED = {
+    **_refused(
+        "batches-not-poisson",
+        "batches are Poisson samples; other batches have a weaker guarantee",
+        "Leave it out.",
+        dataset="drop_last shuffle",
+        trainable="drop_last shuffle batching replacement",
+    ),
+    **_refused(
+        "statistics-not-charged",
+        "the budget does not cover a mean, scale or vocabulary that is computed from the records",
+        "Leave it out, and prepare the records with public constants.",
+        dataset="normalization normalize standardize scaler whitening vocabulary vocab_size",
+    ),
+    **_refused(
+        "statistics-not-charged",
+        "the budget does not cover class weights, which are counted from the records",
+        "Leave it out; all records have the same weight.",
+        dataset=_WEIGHTS,
+        trainable=_WEIGHTS,
+    ),
+    **_refused(
+        "clip-not-per-record",
+        "clipping must bound the gradient of each record, and clipping a batch's mean does not",
+        "Leave it out; max_grad_norm clips the gradient of each record.",
+        trainable="clip_batch_mean clip_mean microbatches num_microbatches",
+    ),
+    **_refused(
+        "batch-size-realised",
+        "the size of a batch is private, so its sum is divided by the expected batch_size",
+        "Leave it out.",
+        trainable="normalize_by loss_reduction normalizer divide_by_realised_size",
+    ),
 }
+"""Keys of other tools that would break the guarantee, with the reason for the refusal."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return the fix for a wrong word: the nearest known one, else all of them."""
+    """Return the fix for a wrong word: the nearest known word, or else all known words."""
     names = list(known)
     near = difflib.get_close_matches(word, names, n=1)
     return f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(names)}."
 
 
-def _sections(model: type[BaseModel], path: tuple[str, ...] = ()) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """Return the keys of every section, by the section's path."""
-    found = {path: tuple(field.alias or name for name, field in model.model_fields.items())}
+def _fields(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str, FieldInfo]]:
+    """Yield the section's path, the key and the field of every value of an experiment file."""
     for name, field in model.model_fields.items():
+        yield path, field.alias or name, field
         for kind in (field.annotation, *get_args(field.annotation)):  # a section, or an optional one
             if isinstance(kind, type) and issubclass(kind, BaseModel) and kind is not Component:
-                found |= _sections(kind, (*path, name))
-    return found
+                yield from _fields(kind, (*path, name))
 
 
-def _defaults(model: type[BaseModel], path: tuple[str, ...] = ()) -> dict[tuple[str, ...], str]:
-    """Return ``key: default`` by the path of every value: a default is an example that keeps the rules."""
-    found: dict[tuple[str, ...], str] = {}
-    for name, field in model.model_fields.items():
-        value, key = field.default, field.alias or name
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            if field.annotation is not Component:
-                found |= _defaults(field.annotation, (*path, name))
-        elif isinstance(value, str | int | float):
-            found[*path, key] = f"{key}: {value if isinstance(value, str) else as_yaml(value)}"
-    return found
-
-
-_KEYS = _sections(Experiment)
-_EXAMPLE_OF = {**_defaults(Experiment), **_EXAMPLES}
+_KEYS: dict[tuple[str, ...], list[str]] = {}
+_EXAMPLE_OF: dict[tuple[str, ...], str] = {}
+for _path, _key, _field in _fields(Experiment):
+    _KEYS.setdefault(_path, []).append(_key)
+    if isinstance(_field.default, str | int | float):
+        _default = _field.default if isinstance(_field.default, str) else as_yaml(_field.default)
+        _EXAMPLE_OF[*_path, _key] = f"{_key}: {_default}"
+_EXAMPLE_OF |= _EXAMPLES
 
 
 def _unknown_key(path: tuple[str, ...]) -> str:
@@ -135,14 +125,14 @@ def _unknown_key(path: tuple[str, ...]) -> str:
         return f"Did you mean {near[0]!r}?"
     owners = [owner for owner, keys in _KEYS.items() if key in keys]
     if owners:
-        least = min(map(len, owners))  # privacy.epsilon rather than dataset.validation.epsilon
+        least = min(map(len, owners))  # prefers privacy.epsilon to dataset.validation.epsilon
         return f"Did you mean {' or '.join('.'.join((*owner, key)) for owner in owners if len(owner) == least)}?"
     known = ", ".join(_KEYS.get(section, ()))
     return f"{'.'.join(section) or 'The file'} has the keys {known}." if known else ""
 
 
 def broken_rule(error: Any) -> BrokenRule:  # noqa: ANN401 - pydantic's ErrorDetails
-    """Return code, rule and fix of one error of pydantic."""
+    """Return the code, rule and fix for one error of pydantic."""
     path: tuple[str, ...] = tuple(map(str, error["loc"]))
     kind: str = error["type"]
     context = error.get("ctx", {})

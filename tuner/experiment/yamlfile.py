@@ -1,7 +1,7 @@
-"""Reader of experiment files and of ``--set``: plain values, with the line and the spelling of each.
+"""Reader of experiment files and ``--set`` options, which keeps the line and the spelling of each value.
 
-The rules are those of YAML 1.2's core schema (``1e-5`` is a number, ``yes`` is a word). Duplicate keys, anchors,
-aliases, tags and several documents are refused, because they hide meaning.
+It follows the core schema of YAML 1.2 (``1e-5`` is a number, ``yes`` is a word). Duplicate keys, anchors, aliases, tags
+and several documents are refused, because they hide the meaning of a file.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -21,7 +21,7 @@ __all__ = ["Document", "Path", "dump", "parse"]
 Path = tuple[str | int, ...]
 
 _MAX_DEPTH = 30
-_SET_ORDER = 1_000_000_000  # options come after every line of a file
+_FIRST_OPTION = 1_000_000_000  # larger than every line number
 _STR = "tag:yaml.org,2002:str"
 _NULL = re.compile(r"(?:~|null|Null|NULL|)\Z")
 _BOOL = re.compile(r"(?:true|True|TRUE|(false|False|FALSE))\Z")
@@ -31,37 +31,40 @@ _INF = re.compile(r"([-+])?\.(?:inf|Inf|INF)\Z")
 _NAN = re.compile(r"\.(?:nan|NaN|NAN)\Z")
 
 
+class _Place(NamedTuple):
+    """Place of a value: in words, and as a number that sorts lines before ``--set`` options."""
+
+    where: str
+    order: int
+
+
 @dataclass
 class Document:
-    """The values of a file, with the place and the spelling of each.
+    """Values of a file, with the place and the spelling of each.
 
     Attributes:
         source: the file's name as the user gave it.
-        values: the sections; None when nothing could be read.
-        problems: the mistakes of syntax.
+        values: the sections; None if nothing could be read.
     """
 
     source: str
     values: dict[str, Any] | None = None
-    problems: list[Problem] = field(default_factory=list)
+    _refused: list[tuple[int, Problem]] = field(default_factory=list)
     _options: list[Path] = field(default_factory=list)
-    _where: dict[Path, str] = field(default_factory=dict)
-    _order: dict[Path, int] = field(default_factory=dict)
+    _places: dict[Path, _Place] = field(default_factory=dict)
     _spelled: dict[Path, str] = field(default_factory=dict)
 
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The problems in the order of the file, those of options last."""
+        return tuple(problem for _, problem in sorted(self._refused, key=lambda each: each[0]))
+
     def where(self, path: Path) -> str:
-        """Return ``file:line`` (or the ``--set`` option) of a key, or of the nearest section above it.
-
-        The place of a section that options changed is that of the last of them.
-        """
-        return self._where.get(self._known(path), f"{self.source}:1")
-
-    def order(self, path: Path) -> int:
-        """Return a number that sorts places by line, ``--set`` after the file."""
-        return self._order.get(self._known(path), 0)
+        """Return ``file:line`` or the ``--set`` option of a key, or of the nearest section above it."""
+        return self._place(path).where
 
     def spelled(self, path: Path) -> str | None:
-        """Return a value as the user wrote it, or None when the file does not have it."""
+        """Return a value as the user wrote it, or None if the file does not have it."""
         if path in self._spelled:
             return self._spelled[path]
         value: Any = self.values
@@ -72,75 +75,72 @@ class Document:
             value = value[key]
         return as_yaml(value)
 
-    def _known(self, path: Path) -> Path:
-        for option in reversed(self._options):
-            if path and option[: len(path)] == path:
-                return option
-        while path and path not in self._where:
-            path = path[:-1]
-        return path
-
-    def refuse(self, code: str, path: Path, rule: str, value: str, fix: str = "", *, where: str | None = None) -> None:
-        """Add a problem at ``path``."""
+    def refuse(self, code: str, path: Path, rule: str, value: str, fix: str = "", *, at: _Place | None = None) -> None:
+        """Add a problem of the key at ``path``; ``at`` is its place, by default that of the key."""
+        where, order = at or self._place(path)
         key = ".".join(map(str, path)) or "file"
-        at = self.where(path) if where is None else where
-        self.problems.append(Problem(code=code, where=at, key=key, rule=rule, value=value, fix=fix))
-
-    def place(self, path: Path, where: str, order: int, spelled: str | None = None) -> None:
-        """Remember the place of the value at ``path`` and how it was written."""
-        self._where[path] = where
-        self._order[path] = order
-        if spelled is not None:
-            self._spelled[path] = spelled
+        self._refused.append((order, Problem(code=code, where=where, key=key, rule=rule, value=value, fix=fix)))
 
     def override(self, options: Sequence[str]) -> None:
         """Apply ``--set path.to.key=value`` options in their order; a value is read as YAML."""
         for number, option in enumerate(options):
-            self._override(option, number)
+            self._override(option, _Place(f"--set {option}", _FIRST_OPTION + number))
 
-    def _override(self, option: str, number: int) -> None:
-        where = f"--set {option}"
+    def _line(self, number: int) -> _Place:
+        return _Place(f"{self.source}:{number}", number)
+
+    def _place(self, path: Path) -> _Place:
+        """Return the place of a key or of the nearest section above it.
+
+        A section that options changed has the place of the last of them.
+        """
+        for option in reversed(self._options):
+            if path and option[: len(path)] == path:
+                return self._places[option]
+        while path and path not in self._places:
+            path = path[:-1]
+        return self._places.get(path, self._line(1))
+
+    def _override(self, option: str, place: _Place) -> None:
         key, equals, text = option.partition("=")
         path: Path = tuple(key.strip().split("."))
         if not equals or not all(path):
-            fix = "Write --set privacy.epsilon=3."
-            rule = "an override has the form path.to.key=value"
-            self.refuse("override-invalid", ("--set",), rule, option or "nothing", fix, where=where)
+            rule, fix = "an override has the form path.to.key=value", "Write --set privacy.epsilon=3."
+            self.refuse("override-invalid", ("--set",), rule, option or "nothing", fix, at=place)
             return
-        inner = _read(text, source=where)
+        inner = _read(text, source=place.where)
         if inner.problems:
             problem = inner.problems[0]
-            self.refuse(problem.code, path, f"the value must be YAML: {problem.rule}", text, problem.fix, where=where)
+            self.refuse(problem.code, path, f"the value must be YAML: {problem.rule}", text, problem.fix, at=place)
             return
         section = self.values if self.values is not None else {}
         self.values = section
         for depth, name in enumerate(path[:-1]):
             below = section.setdefault(str(name), {})
             if not isinstance(below, dict):
-                at = ".".join(map(str, path[: depth + 1]))
-                rule = f"{at} is a value, not a section"
-                self.refuse("override-invalid", path, rule, as_yaml(below), f"Set {at} itself.", where=where)
+                above = ".".join(map(str, path[: depth + 1]))
+                rule, fix = f"{above} is a value, not a section", f"Set {above} itself."
+                self.refuse("override-invalid", path, rule, as_yaml(below), fix, at=place)
                 return
             section = below
         section[str(path[-1])] = inner.values
-        for known in [known for known in self._where if known[: len(path)] == path]:
-            del self._where[known]
-            self._order.pop(known, None)
+        for known in [known for known in self._places if known[: len(path)] == path]:
+            del self._places[known]
             self._spelled.pop(known, None)
-        spelled = None if isinstance(inner.values, dict | list) else _short(text.strip()) or "null"
-        self._options = [option for option in self._options if option in self._where]
-        self._options.append(path)
-        self.place(path, where, _SET_ORDER + number, spelled)
+        self._options = [*(option for option in self._options if option in self._places), path]
+        self._places[path] = place
+        if not isinstance(inner.values, dict | list):
+            self._spelled[path] = _short(text.strip()) or "null"
 
 
 def parse(text: str, *, source: str) -> Document:
-    """Read the text of an experiment file. Never raises: mistakes are in ``problems``."""
+    """Return the document of an experiment file's text; mistakes are in its ``problems``."""
     document = _read(text, source=source)
     if document.problems and document.values is None:
         return document
     if document.values is None:
-        fix = "`tune init` writes a template."
-        document.refuse("file-not-sections", (), "the file must not be empty", "nothing", fix)
+        rule, fix = "the file must not be empty", "`tune init` writes a template."
+        document.refuse("file-not-sections", (), rule, "nothing", fix)
     elif not isinstance(document.values, dict):
         kind = "a list" if isinstance(document.values, list) else "one value"
         fix = "Write name:, dataset:, trainable: and privacy: at the left edge."
@@ -161,13 +161,13 @@ def _read(text: str, *, source: str) -> Document:
         lines = text.splitlines()
         found = lines[line - 1].strip() if line <= len(lines) else "the end of the file"
         rule, fix = _syntax(error, lines[line - 1] if line <= len(lines) else "")
-        document.refuse("yaml-invalid", (), rule, found[:80] or "an empty line", fix, where=f"{source}:{line}")
+        document.refuse("yaml-invalid", (), rule, found[:80] or "an empty line", fix, at=document._line(line))
         return document
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         rule = "the file must be plain text without control characters"
         value = f"character #x{error.character:04x}"
-        document.refuse("yaml-invalid", (), rule, value, where=f"{source}:{line}")
+        document.refuse("yaml-invalid", (), rule, value, at=document._line(line))
         return document
     if node is not None:
         document.values = _value(node, (), document)
@@ -184,16 +184,16 @@ def _syntax(error: yaml.MarkedYAMLError, line: str) -> tuple[str, str]:
 
 
 def _is_plain(text: str, document: Document) -> bool:
-    """Refuse anchors, aliases, a second document and deep nesting before anything recursive reads the text."""
+    """Refuse anchors, aliases, a second document and nesting that is too deep for a recursive reader."""
     depth = documents = 0
     for event in yaml.parse(text, Loader=yaml.BaseLoader):
         mark = event.start_mark
-        line = f"{document.source}:{mark.line + 1 if mark else 1}"
+        place = document._line(mark.line + 1 if mark else 1)
         anchor = getattr(event, "anchor", None)
         if anchor:
-            rule = "anchors and aliases are not allowed: write every value where it is used"
+            rule, fix = "anchors and aliases are not allowed", "Write every value at its own key."
             value = f"{'*' if isinstance(event, yaml.AliasEvent) else '&'}{anchor}"
-            document.refuse("yaml-unsupported", (), rule, value, where=line)
+            document.refuse("yaml-unsupported", (), rule, value, fix, at=place)
             return False
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
@@ -202,18 +202,17 @@ def _is_plain(text: str, document: Document) -> bool:
         elif isinstance(event, yaml.DocumentStartEvent):
             documents += 1
         if depth > _MAX_DEPTH or documents > 1:
-            rule = "one file has one experiment" if documents > 1 else f"at most {_MAX_DEPTH} levels may be nested"
-            value = "a second document" if documents > 1 else f"level {depth}"
-            fix = "Write one file for each." if documents > 1 else ""
-            document.refuse("yaml-unsupported", (), rule, value, fix, where=line)
+            found = ("one file has one experiment", "a second document", "Write one file for each.")
+            if documents == 1:
+                found = (f"at most {_MAX_DEPTH} levels may be nested", f"level {depth}", "")
+            document.refuse("yaml-unsupported", (), *found, at=place)
             return False
     return True
 
 
 def _value(node: yaml.Node, path: Path, document: Document) -> Any:  # noqa: ANN401 - YAML holds anything
-    line = node.start_mark.line + 1
-    if path not in document._where:  # a key's own line goes before that of its value
-        document.place(path, f"{document.source}:{line}", line)
+    # The line of a key, if there is one, is already known.
+    document._places.setdefault(path, document._line(node.start_mark.line + 1))
     standard = {yaml.ScalarNode: _STR, yaml.MappingNode: "tag:yaml.org,2002:map"}
     if node.tag != standard.get(type(node), "tag:yaml.org,2002:seq"):
         tag = node.tag.replace("tag:yaml.org,2002:", "!!")
@@ -228,27 +227,24 @@ def _value(node: yaml.Node, path: Path, document: Document) -> Any:  # noqa: ANN
 def _mapping(node: yaml.MappingNode, path: Path, document: Document) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key_node, value_node in node.value:
-        line = key_node.start_mark.line + 1
-        where = f"{document.source}:{line}"
+        place = document._line(key_node.start_mark.line + 1)
         if not isinstance(key_node, yaml.ScalarNode):
-            rule = "a key must be a word"
-            document.refuse("yaml-unsupported", path, rule, "a list or mapping as key", where=where)
+            document.refuse("yaml-unsupported", path, "a key must be a word", "a list or mapping as key", at=place)
             continue
         key = str(key_node.value)
         here: Path = (*path, key)
         if key in found:
-            first = document.where(here).rpartition(":")[2]
-            value = f"{key} again, after line {first}"
-            document.refuse("key-duplicate", here, "a key must be given once", value, "Remove one.", where=where)
+            value = f"{key} again, after line {document._places[here].order}"
+            document.refuse("key-duplicate", here, "a key must be given once", value, "Remove one.", at=place)
             continue
-        document.place(here, where, line)
+        document._places[here] = place
         found[key] = _value(value_node, here, document)
     return found
 
 
 def _scalar(node: yaml.ScalarNode, path: Path, document: Document) -> str | int | float | bool | None:
     text = str(node.value)
-    document.place(path, document.where(path), document.order(path), _short(text if node.style is None else repr(text)))
+    document._spelled[path] = _short(text if node.style is None else repr(text))
     if node.style is not None:
         return text
     if _NULL.match(text):
@@ -260,7 +256,7 @@ def _scalar(node: yaml.ScalarNode, path: Path, document: Document) -> str | int 
         try:
             return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
         except ValueError:
-            return text  # more digits than Python reads: the model reports that it is not a number
+            return text  # Python does not read so many digits, and the model refuses the text as a number
     if _FLOAT.match(text):
         return float(text)
     if match := _INF.match(text):
@@ -273,7 +269,7 @@ def _short(text: str) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writer that quotes every word that either version of YAML would read as a number."""
+    """Writer that quotes every word that YAML 1.1 or 1.2 would read as a number."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401 - the base class's signature
         """Write every value out, because the reader refuses aliases."""
@@ -281,7 +277,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _word(dumper: _Dumper, word: str) -> yaml.ScalarNode:
-    # Only double quotes keep line breaks, of which Unicode has several.
+    # Only double quotes keep all line breaks of Unicode.
     style = None if word.isprintable() else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", word, style=style)
 
@@ -292,7 +288,7 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"0o[0-7]+\Z")
 
 
 def dump(values: Mapping[str, Any]) -> str:
-    """Return ``values`` as YAML that `parse` reads back to equal values, keys in their order."""
+    """Return ``values`` as YAML with the keys in order; `parse` reads equal values."""
     return yaml.dump(
         dict(values), Dumper=_Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=110
     )

@@ -215,6 +215,13 @@ def test_a_card_names_the_method_the_model_and_the_split_of_its_search(ledger: L
     assert card["validation"]["source"] == "0.2 of the training file of digits"
 
 
+def test_a_card_that_lists_no_file_says_so(ledger: Ledger) -> None:
+    card = issue_card(ledger, replace(charged(ledger, "total_steps"), files={}))
+    report = check_card(card_text(card), ledger, files={"model.safetensors": "a" * 64})
+    (check,) = (check for check in report.checks if "file" in check.name)
+    assert check == Check("exported files", ok=True, detail="not compared: the card lists no file")
+
+
 @pytest.mark.parametrize("found", [{}, {"model.safetensors": "a" * 64}, {"model.safetensors": "b" * 64}])
 def test_a_card_is_for_the_files_that_were_exported_with_it(ledger: Ledger, found: dict[str, str]) -> None:
     card = issue_card(ledger, replace(charged(ledger, "total_steps"), files={"model.safetensors": "a" * 64}))

@@ -1,4 +1,4 @@
-"""Gates: what an experiment must not ask for although every value is well formed."""
+"""Gates: checks of values that are well formed, but not allowed together or in a private search."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ GATES: tuple[Gate, ...] = (
     *MODE_GATES,
     *UNIMODAL_GATES,
 )
-"""Every gate, in the order in which problems of the same line are reported."""
+"""Every gate; problems of the same line are reported in this order."""

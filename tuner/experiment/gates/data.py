@@ -1,4 +1,4 @@
-"""Gates of the data: the data set, its public sizes, the unit of privacy and the protected scores."""
+"""Gates of the data set, its public sizes, the unit of privacy and the protected scores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["DATA_GATES"]
 
 @gate("dataset.name", "dataset.path", "dataset.public_size", "privacy.unit")
 def dataset(draft: Draft) -> Iterator[GateFinding]:
-    """Require a shipped data set, or a path with a name of its own and a public size."""
+    """Require a shipped data set, or the user's own with a path, a new name and a public size."""
     data = draft.experiment.dataset
     if data.path is None:
         if data.name not in DATASETS:
@@ -25,32 +25,32 @@ def dataset(draft: Draft) -> Iterator[GateFinding]:
             yield GateFinding("public-size-known", "dataset.public_size", rule, "Leave it out.")
     elif data.name in DATASETS:
         rule = f"{data.name} is a shipped data set, which has no path"
-        fix = "Give your own data another name: their budget is kept under it."
+        fix = "Give your own data another name, under which the ledger keeps their budget."
         yield GateFinding("dataset-name-taken", "dataset.path", rule, fix)
     elif data.public_size is None and draft.experiment.privacy.unit == "record":
-        rule = "your own data need a PUBLIC number of training records, because their exact number is private"
-        fix = "Write a number that may be known, for example the number of people asked, rounded down."
+        rule = "your own data need a PUBLIC number of training records; the exact number is private"
+        fix = "Write a number that may be published, for example the number of people asked, rounded down."
         yield GateFinding("public-size-missing", "dataset.public_size", rule, fix, "nothing")
 
 
 @gate("dataset", "privacy.unit")
 def unit(draft: Draft) -> Iterator[GateFinding]:
-    """Require records that name their users where users are protected."""
+    """Require records that name their users if users are protected."""
     data, privacy = draft.experiment.dataset, draft.experiment.privacy
     own = data.path is not None
     users = data.public_users if own else DATASETS[data.name].users if data.name in DATASETS else None
     if not own and data.public_users is not None:
-        rule = f"{data.name} is a shipped data set: its number of users is known or it has none"
+        rule = f"{data.name} is a shipped data set, whose number of users (if any) is known"
         yield GateFinding("public-size-known", "dataset.public_users", rule, "Leave it out.")
     if privacy.unit == "record":
         if data.records_per_user != type(data).model_fields["records_per_user"].default:
-            rule = "this bound applies to privacy.unit: user, and the unit is record"
+            rule = "this bound needs privacy.unit: user, and the unit is record"
             fix = "Write unit: user, or leave it out."
             yield GateFinding("records-per-user-unused", "dataset.records_per_user", rule, fix)
         return
     if own and users is None:
         rule = "with unit: user your own data need a PUBLIC number of users, and user_train in their file"
-        fix = "Write a number that may be known."
+        fix = "Write a number that may be published."
         yield GateFinding("public-size-missing", "dataset.public_users", rule, fix, "nothing")
     elif not own and data.name in DATASETS and users is None:
         known = ", ".join(name for name, about in DATASETS.items() if about.users is not None)
@@ -60,13 +60,13 @@ def unit(draft: Draft) -> Iterator[GateFinding]:
 
 @gate("search.metric", "privacy.epsilon", "privacy.delta", "dataset", "privacy.unit")
 def protected_scores(draft: Draft) -> Iterator[GateFinding]:
-    """Require counts within the budget of the search for protected scores, and no budget for others."""
+    """Require accuracies with a budget within the search's if scores are protected, and no budget if not."""
     experiment = draft.experiment
     validation, at = experiment.dataset.validation, "dataset.validation"
     if not validation.protected:
         for name in ("epsilon", "delta", "noise"):
             if getattr(validation, name) not in (None, "auto"):
-                rule = f"{name} applies to protected scores, and protected is false"
+                rule = f"{name} needs protected scores, and protected is false"
                 fix = "Write protected: true, or leave it out."
                 yield GateFinding("scores-not-protected", f"{at}.{name}", rule, fix)
         return
@@ -77,7 +77,7 @@ def protected_scores(draft: Draft) -> Iterator[GateFinding]:
             fix = f"Lower it, or raise privacy.{name}."
             yield GateFinding("validation-budget-too-large", f"{at}.{name}", rule, fix)
     if experiment.search.metric.name != "validation_accuracy":
-        rule = "a protected score is a count of correct answers: one record can change a mean loss by any amount"
+        rule = "a protected score must be a count; one record can change a loss by any amount"
         fix = "Write validation_accuracy."
         yield GateFinding("metric-not-protectable", "search.metric.name", rule, fix)
     try:

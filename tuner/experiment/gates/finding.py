@@ -1,4 +1,4 @@
-"""The terms of all gates: a gate, what it finds, and the experiment that it examines."""
+"""Terms of all gates: the gate, its finding, and the draft of an experiment that it examines."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ __all__ = ["Draft", "Gate", "GateFinding", "gate"]
 
 @dataclass(frozen=True)
 class GateFinding:
-    """One refusal of a gate.
+    """Refusal by a gate.
 
     Attributes:
         code: stable code of the rule.
-        key: the key at fault, dotted, or as a path where a key itself may contain a dot.
-        rule: what must hold, and why.
-        fix: what to do.
-        value: what was found; empty for the value at `key`.
+        key: dotted key of the value; a path if a part of the key may contain a dot.
+        rule: the broken rule and its reason.
+        fix: what to write instead.
+        value: the refused value; empty for the value at `key`.
     """
 
     code: str
@@ -49,16 +49,12 @@ class GateFinding:
 
     @property
     def path(self) -> Path:
-        """The key as a path."""
+        """Path of the key."""
         return tuple(self.key.split(".")) if isinstance(self.key, str) else self.key
 
 
 class Draft:
-    """An experiment while its gates examine it: every value is well formed, and the space is parsed once.
-
-    Args:
-        experiment: the experiment as its file has it.
-    """
+    """Experiment that the gates examine. Every value is well formed, and the space is parsed once."""
 
     def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
@@ -68,7 +64,7 @@ class Draft:
 
     @cached_property
     def parsed(self) -> SearchSpace | SpaceError:
-        """The space of the file with the noise of the privacy section, or all that is wrong with it."""
+        """Space of the file, with the noise of the privacy section, or the error with all its problems."""
         raw = self.experiment.search.space
         if not raw and self.method is not None and self.experiment.search.trials > 1:
             raw = default_space(self.method)
@@ -79,15 +75,12 @@ class Draft:
 
     @property
     def space(self) -> SearchSpace | None:
-        """The space of the file; None where it is malformed, which another gate reports."""
+        """Space of the file, or None if it is malformed; the gate `space` reports this."""
         return None if isinstance(self.parsed, SpaceError) else self.parsed
 
     @cached_property
     def resolved(self) -> SearchSpace | None:
-        """The space with every parameter that the file leaves out; None where the space or the method is malformed.
-
-        A unimodal search finds its parameter declared.
-        """
+        """Space with all defaults and a declared unimodal parameter, or None if the space or method is malformed."""
         if self.space is None or self.method is None:
             return None
         space = with_defaults(self.space, method=self.method)
@@ -95,7 +88,7 @@ class Draft:
 
     @cached_property
     def priced(self) -> dict[str, tuple[Domain, Path]]:
-        """Each priced parameter with a well-formed domain, and where the file has it."""
+        """Domain of each priced parameter and its path in the file, without malformed domains."""
         found: dict[str, tuple[Domain, Path]] = {}
         space = self.experiment.search.space
         for parameter in (each for each in PARAMETERS.values() if each.priced):
@@ -118,7 +111,7 @@ class Draft:
 
     @cached_property
     def public_size(self) -> int | None:
-        """The public number of training records (users); None where another gate reports that it is missing."""
+        """Public number of training records (users), or None if it is missing; the data gates report this."""
         try:
             return public_train_size(self.experiment.dataset_request())
         except DatasetError:
@@ -130,11 +123,11 @@ Check: TypeAlias = Callable[[Draft], Iterator[GateFinding]]
 
 @dataclass(frozen=True)
 class Gate:
-    """A check of values that are well formed themselves, so that one mistake is reported once.
+    """Check of an experiment.
 
     Attributes:
-        check: yields what it refuses.
-        needs: the keys it looks at; it is asked only when all of these are well formed.
+        check: function that yields its refusals.
+        needs: keys that the check reads; a malformed one skips the check, so each mistake is reported once.
     """
 
     check: Check
@@ -142,5 +135,5 @@ class Gate:
 
 
 def gate(*keys: str) -> Callable[[Check], Gate]:
-    """Make a gate of a check that looks at these dotted keys."""
+    """Return a decorator that makes a gate of a check of these dotted keys."""
     return lambda check: Gate(check, tuple(tuple(key.split(".")) for key in keys))

@@ -1,4 +1,4 @@
-"""Gates of the budget: δ, ε, the accountant, the adjacency and the noise."""
+"""Gates of δ, ε, the accountant, the adjacency and the noise."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["PRIVACY_GATES"]
 
 _EPSILONS = (1e-6, 1e6)
 _ACCOUNTANTS = {
-    "gdp": "the GDP accountant under-reports: it prints ε = 0.271 where the true value is 0.347",
-    "rdp": "RDP is a looser upper bound; where it is needed, privacy.cap: fixed_order uses it",
-    "prv": "the PRV accountant needs 7 GB at 1.1 million steps, and its rounding error has no known bound here",
+    "gdp": "the GDP accountant returns too small values, for example ε = 0.271 instead of 0.347",
+    "rdp": "RDP gives a larger ε; privacy.cap: fixed_order uses it",
+    "prv": "the PRV accountant needs 7 GB at 1.1 million steps, and its rounding error has no known bound",
 }
 
 
@@ -24,8 +24,8 @@ def delta(draft: Draft) -> Iterator[GateFinding]:
     if size is not None and not privacy.delta < 1 / size:
         whole, who = ("user", "users") if privacy.unit == "user" else ("record", "training records")
         rule = (
-            f"must be below 1 / n = {1 / size:.3g} for {size} public {who}: at 1 / n, publishing one whole {whole} "
-            "would be allowed"
+            f"must be below 1 / n = {1 / size:.3g} for {size} public {who}, because a delta of 1 / n would allow "
+            f"publishing one whole {whole}"
         )
         yield GateFinding("delta-too-large", "privacy.delta", rule, f"Write at most {size**-1.1:.1g}.")
 
@@ -40,7 +40,7 @@ def epsilons(draft: Draft) -> Iterator[GateFinding]:
     }
     for key, epsilon in given.items():
         if epsilon is not None and not low <= epsilon <= high:
-            rule = f"must be from {low:g} to {high:g}: smaller values are never reported, larger ones protect nobody"
+            rule = f"must be from {low:g} to {high:g}; larger values protect nobody"
             yield GateFinding("value-out-of-range", key, rule, "Write for example 8.", as_yaml(epsilon))
 
 
@@ -67,22 +67,20 @@ def adjacency(draft: Draft) -> Iterator[GateFinding]:
 
 @gate("privacy.noise_multiplier", "privacy.private")
 def noise(draft: Draft) -> Iterator[GateFinding]:
-    """Require noise of a private search."""
+    """Require noise for a private search."""
     privacy = draft.experiment.privacy
     if privacy.private and privacy.noise_multiplier == 0:
         fix = "Write auto, or private: false for a study."
-        yield GateFinding(
-            "noise-zero", "privacy.noise_multiplier", "must be above 0: without noise there is no privacy", fix
-        )
+        yield GateFinding("noise-zero", "privacy.noise_multiplier", "must be above 0, because privacy needs noise", fix)
 
 
 @gate("privacy.noise_seed", "privacy.private")
 def noise_seed(draft: Draft) -> Iterator[GateFinding]:
-    """Refuse a seed of private noise."""
+    """Refuse a seed for private noise."""
     privacy = draft.experiment.privacy
     if privacy.private and privacy.noise_seed is not None:
-        rule = "noise from a fixed seed can be drawn again and protects nobody, so it needs private: false"
-        fix = "Leave it out; seed: sets the public seed of initialisation and search."
+        rule = "anyone who knows the seed can compute the noise, so a seed needs private: false"
+        fix = "Leave it out. The key seed sets the public seed of initialisation and search."
         yield GateFinding("noise-seed-private", "privacy.noise_seed", rule, fix)
 
 

@@ -1,4 +1,4 @@
-"""Gates of the search: its sampler, pruner, space and metric."""
+"""Gates of the sampler, pruner, space and metric."""
 
 from __future__ import annotations
 
@@ -74,20 +74,20 @@ def space(draft: Draft) -> Iterator[GateFinding]:
 
 @gate("search.space", "dataset")
 def augmentation(draft: Draft) -> Iterator[GateFinding]:
-    """Refuse augmentation of records that are not images, where their shape is known without the user's file."""
+    """Refuse augmentation of a shipped data set that has no images; the user's own file is not read here."""
     dataset = draft.experiment.dataset
     if "augmentation" not in draft.experiment.search.space or draft.space is None or dataset.path is not None:
         return
     shape = DATASETS[dataset.name].input_shape if dataset.name in DATASETS else ()
     domain = dict(draft.space.parameters)["augmentation"]
     if shape and len(shape) != 3 and any(word != "none" for word in domain.grid(1)):
-        rule = f"only images (channels, height, width) are augmented; inputs of {dataset.name} have shape {shape}"
+        rule = f"only images (channels, height, width) can be augmented; inputs of {dataset.name} have shape {shape}"
         yield GateFinding("augmentation-needs-images", "search.space.augmentation", rule, "Leave it out.")
 
 
 @gate("search.space", "search.trials", "trainable.method")
 def several_configurations(draft: Draft) -> Iterator[GateFinding]:
-    """Require a searched parameter of several trials."""
+    """Require a searched parameter if there are several trials."""
     trials = draft.experiment.search.trials
     if trials == 1 or draft.method is None or draft.space is None:
         return
@@ -95,7 +95,7 @@ def several_configurations(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding(
             "nothing-searched",
             "search.space",
-            "a search of several trials needs a parameter to search: identical trials waste the budget",
+            "identical trials waste the budget, so a search of several trials needs a parameter to search",
             "Search a parameter (for example learning_rate: default), or write trials: 1.",
             f"{trials} trials of one configuration",
         )
@@ -103,14 +103,14 @@ def several_configurations(draft: Draft) -> Iterator[GateFinding]:
 
 @gate("search.metric")
 def metric(draft: Draft) -> Iterator[GateFinding]:
-    """Require a score on validation records, in its own direction."""
+    """Require a validation score with the right direction."""
     name, mode = draft.experiment.search.metric.name, draft.experiment.search.metric.mode
     key, fix = "search.metric.name", "Use validation_accuracy or validation_loss."
     if name.startswith("test"):
-        rule = "the test set is used once, at export: a search that uses it reports a score that is too good"
+        rule = "the test set is used once, at export; a search that uses it reports too good a score"
         yield GateFinding("metric-not-validation", key, rule, fix)
     elif name.startswith("train"):
-        rule = "a score on training records is not charged and would leak them"
+        rule = "a score on training records would leak them, because it is not charged"
         yield GateFinding("metric-not-validation", key, rule, fix)
     elif name not in _METRICS:
         yield GateFinding("metric-unknown", key, "unknown metric", nearest(name, _METRICS))
@@ -122,7 +122,7 @@ def metric(draft: Draft) -> Iterator[GateFinding]:
 
 @gate("search.space", "search.rungs", "trainable.method")
 def promotion(draft: Draft) -> Iterator[GateFinding]:
-    """Require a rung for each level of a promoted parameter."""
+    """Require at least as many rungs as levels of a promoted parameter."""
     if draft.space is None:
         return
     search = draft.experiment.search
@@ -133,18 +133,10 @@ def promotion(draft: Draft) -> Iterator[GateFinding]:
             yield GateFinding(
                 "promotion-needs-rungs",
                 ("search", "space", key),
-                "a promotion needs at least as many rungs as levels: each level begins at its own rung",
+                "a promotion needs at least as many rungs as levels, because each level begins at its own rung",
                 f"Write search.rungs: {len(levels)} or more, or fewer levels.",
                 f"{len(levels)} levels and {reports} rung{'' if reports == 1 else 's'}",
             )
 
 
-SEARCH_GATES: tuple[Gate, ...] = (
-    sampler,
-    pruner,
-    space,
-    augmentation,
-    several_configurations,
-    metric,
-    promotion,
-)
+SEARCH_GATES: tuple[Gate, ...] = (sampler, pruner, space, augmentation, several_configurations, metric, promotion)

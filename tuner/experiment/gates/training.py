@@ -1,4 +1,4 @@
-"""Gates of the training: the method, the model, the batches and the workers."""
+"""Gates of the method, the model, the batches and the workers."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def names(draft: Draft) -> Iterator[GateFinding]:
 
 @gate("trainable.normalization")
 def normalization(draft: Draft) -> Iterator[GateFinding]:
-    """Refuse layers that mix the records of a batch before the clip."""
+    """Refuse layers that mix the records of a batch."""
     key, word = "trainable.normalization", draft.experiment.trainable.normalization
     allowed = [name for name in NORMALIZATIONS if name != "batch"]
     if word.lower().replace("_", "") in ("batch", "batchnorm"):
-        rule = "BatchNorm mixes the records of a batch before the clip, so one record's influence has no bound"
+        rule = "BatchNorm mixes the records of a batch, so clipping cannot bound the influence of one record"
         yield GateFinding("batch-norm-refused", key, rule, f"Use {' or '.join(reversed(allowed))}.")
     elif word not in allowed:
         yield GateFinding("value-not-allowed", key, f"must be one of {', '.join(allowed)}", nearest(word, allowed))
@@ -46,8 +46,8 @@ def sampling(draft: Draft) -> Iterator[GateFinding]:
     """Require Poisson samples as batches."""
     if draft.experiment.trainable.sampling != "poisson":
         rule = (
-            "must be poisson: shuffled and fixed-size batches have a weaker guarantee (one shuffled epoch of 195 steps "
-            "at noise 1.1 has ε of at least 3.08, and Poisson accounting reports 0.35)"
+            "must be poisson, because shuffled and fixed-size batches have a weaker guarantee (for one shuffled epoch "
+            "of 195 steps at noise 1.1 ε is at least 3.08, not the 0.35 of Poisson sampling)"
         )
         yield GateFinding("batches-not-poisson", "trainable.sampling", rule, "Leave it out or write poisson.")
 
@@ -57,7 +57,7 @@ def optimizer(draft: Draft) -> Iterator[GateFinding]:
     """Refuse momentum with Adam."""
     trainable = draft.experiment.trainable
     if trainable.optimizer == "adam" and trainable.momentum != 0:
-        rule = "adam has its own momentum; this key applies to sgd"
+        rule = "adam has its own momentum, and this key is for sgd"
         yield GateFinding("momentum-with-adam", "trainable.momentum", rule, "Leave it out, or write optimizer: sgd.")
 
 
@@ -71,7 +71,7 @@ def batch_size(draft: Draft) -> Iterator[GateFinding]:
     largest = draft.experiment.trainable.batch_size if domain is None else max(domain.grid(2), key=float)
     if not float(largest) <= size:
         who = "users" if draft.experiment.privacy.unit == "user" else "training records"
-        rule = f"must be at most {size}, the public number of {who}: the sample rate is at most 1"
+        rule = f"must be at most {size}, the public number of {who}, because a sample rate is at most 1"
         yield GateFinding("batch-size-too-large", path, rule, "Lower it.")
 
 

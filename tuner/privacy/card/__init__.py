@@ -1,1 +1,1 @@
-"""The privacy card of an export: its sections, its page and its curve."""
+"""Privacy card of an exported model: its sections, its page and its curve."""

@@ -1,4 +1,4 @@
-"""The privacy card of one export: what is claimed, for what, on which assumptions, and what is not claimed."""
+"""Privacy card of an exported model, as JSON, with its reader and writer."""
 
 from __future__ import annotations
 
@@ -20,15 +20,11 @@ __all__ = ["build_card", "card_hash", "card_text", "file_hash", "issue_card", "p
 
 
 def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
-    """Return the card as plain JSON values. `verify` builds it again from the ledger and compares.
-
-    Args:
-        facts: the operator's own words.
-        state: the data set at one moment (`ledger.dataset_state(name)`).
+    """Return the card as plain JSON values; `verify` builds it again and compares.
 
     Raises:
         InputError: the run was not private, or a value is not plain, finite JSON.
-        VerificationError: the search or the winner is not in the ledger, or the operator's words contradict it.
+        VerificationError: the ledger has no such search or winner, or the facts contradict the ledger.
     """
     if not facts.private:
         raise InputError(
@@ -38,14 +34,13 @@ def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
     require_own_words(facts)
     found = state.by_name.get(facts.search)
     if found is None:
-        raise VerificationError(
-            "card-search-unknown", f"The ledger has no search {facts.search!r} on {state.dataset!r}. Name its ledger."
-        )
+        message = f"The ledger has no search {facts.search!r} on {state.dataset!r}. Name the search's own ledger."
+        raise VerificationError("card-search-unknown", message)
     if (found.unit == "user") != (facts.records_per_user is not None):
         raise InputError(
             "card-contribution-bound",
-            f"`records_per_user` is {facts.records_per_user!r}, but the search protects one {found.unit}. Give the "
-            "bound for users, and none for records.",
+            f"`records_per_user` is {facts.records_per_user!r}, but the search protects one {found.unit}. Only a "
+            "search that protects users has this bound.",
         )
     subject = Subject(state=state, search=found, facts=facts)
     card = {section.name: section.value(subject) for section in SECTIONS}
@@ -54,11 +49,7 @@ def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
 
 
 def issue_card(ledger: Ledger, facts: CardFacts) -> dict[str, Any]:
-    """Build the card on the current ledger and record its hash there, which `verify` asks for.
-
-    Returns:
-        The card. Write it with `card_text`.
-    """
+    """Return the card of a search and record the card's hash in the ledger, where `verify` finds it."""
     dataset = ledger.search_state(facts.search).dataset
     card = build_card(facts, state=ledger.dataset_state(dataset))
     ledger.record_card(facts.search, card_hash(card), "export")
@@ -82,20 +73,18 @@ def card_text(card: Mapping[str, Any]) -> str:
 
 
 def parse_card(text: str) -> dict[str, Any]:
-    """Read a card file. It must be exactly what `card_text` writes, so that no digit changes unnoticed.
+    """Return the values of a card file, which must be byte for byte as `card_text` writes it.
 
     Raises:
-        VerificationError: it is not JSON, or not the text that was written.
+        VerificationError: the text is not JSON, or was edited or reformatted.
     """
-    code = "card-text-changed"
     try:
-        card = json.loads(text)
+        card: dict[str, Any] = json.loads(text)
         same = isinstance(card, dict) and card_text(card) == text
     except (ValueError, RecursionError) as error:
-        raise VerificationError(
-            code, f"The card is not the JSON that `tune export` wrote: {error}. Use the exported file."
-        ) from error
+        message = f"The card is not the JSON that `tune export` wrote: {error}. Use the exported file."
+        raise VerificationError("card-text-changed", message) from error
     if not same:
-        raise VerificationError(code, "The card was edited or reformatted. Use the exported file, byte for byte.")
-    result: dict[str, Any] = card
-    return result
+        message = "The card was edited or reformatted. Use the exported file, byte for byte."
+        raise VerificationError("card-text-changed", message)
+    return card

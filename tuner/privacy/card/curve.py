@@ -1,4 +1,4 @@
-"""The (ε, δ) curve of a cap, and its picture, which follows from the card alone."""
+"""Privacy curve of a cap, as (ε, δ) pairs and as a picture drawn from the card alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["claim_curve", "curve_figure", "render_svg"]
 
 _DELTAS = tuple(float(f"1e-{half // 2}" if half % 2 == 0 else f"3e-{half // 2 + 1}") for half in range(4, 19))
-"""1e-2, 3e-3, 1e-3, …, 1e-9."""
+"""δ of every curve: 1e-2, 3e-3, 1e-3, …, 1e-9."""
 
 _LINES: dict[str, dict[str, Any]] = {
     "training": {"color": BLUE, "marker": "o", "label": "records that train: each dot is a claim"},
@@ -24,14 +24,10 @@ _LINES: dict[str, dict[str, Any]] = {
 
 
 def claim_curve(filter: Filter, delta: float) -> list[dict[str, float]]:
-    """Return ε at many δ, `delta` among them: each pair is a claim for everything that the filter admits.
-
-    Args:
-        filter: the cap.
-        delta: of the search.
+    """Return ε of everything that the filter admits, at the search's `delta` and at `_DELTAS`.
 
     Returns:
-        ``delta`` and ``epsilon``, δ falling; a δ without a finite ε is left out.
+        Rows of ``delta`` and ``epsilon`` with falling δ, without those whose ε is infinite.
     """
     deltas = sorted({*_DELTAS, delta}, reverse=True)
     pairs = zip(deltas, filter.claims(deltas), strict=True)
@@ -39,15 +35,7 @@ def claim_curve(filter: Filter, delta: float) -> list[dict[str, float]]:
 
 
 def render_svg(card: Mapping[str, Any]) -> str:
-    """Return the curve of a card as an SVG picture: ε to the right, δ upwards on a logarithmic axis.
-
-    Args:
-        card: what `build_card` made, or `parse_card` read.
-
-    Raises:
-        KeyError: the card lacks a field.
-        ValueError: a number is out of range.
-    """
+    """Return `curve_figure` as an SVG picture with a title and a description."""
     claim = card["claim"]
     title = f"Privacy curve of {claim['search']}"
     said = f"claimed: ε = {claim['epsilon']!r}, δ = {claim['delta']!r}"
@@ -60,7 +48,7 @@ def render_svg(card: Mapping[str, Any]) -> str:
 
 @styled()
 def curve_figure(card: Mapping[str, Any]) -> Figure:
-    """Draw the curve of a card: a line a pool of records, and a mark at the claim.
+    """Return the chart of a card's curves, with one line per pool of records and a mark at the claim.
 
     Raises:
         KeyError: the card lacks a field.

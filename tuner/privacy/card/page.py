@@ -1,4 +1,4 @@
-"""The privacy card as a page for data protection officers, with the details for a reviewer at its end."""
+"""Page of the privacy card for data protection officers, with the details for a reviewer at its end."""
 
 from __future__ import annotations
 
@@ -28,21 +28,14 @@ CURVE_FILE = "privacy_curve.svg"
 
 
 def render_markdown(card: Mapping[str, Any]) -> str:
-    """Return the card as Markdown, from the card alone: `verify` renders it again and compares.
+    """Return the card as Markdown; `verify` renders the page again from the card and compares.
 
-    The claim is exact. Figures in the table are rounded up to 4 significant digits, so that none reads as less than it
-    is. The details have every figure of the JSON file.
-
-    Args:
-        card: what `build_card` or `parse_card` returned.
-
-    Returns:
-        Markdown of headings, paragraphs, flat lists, a table and a picture (`tuner.report.card_html` shows it); ends in
-        a newline.
+    The Markdown consists of headings, paragraphs, flat lists, one table and one picture, which is all that
+    `tuner.report.card_html` can show.
 
     Raises:
         KeyError: the card lacks a field.
-        ValueError: its ε or δ is out of range.
+        ValueError: the claim's ε or δ is out of range.
     """
     claim = card["claim"]
     open_ends = [plain(row["assumption"]) for row in card["assumptions"] if row["status"] == "not covered"]
@@ -73,7 +66,7 @@ def render_markdown(card: Mapping[str, Any]) -> str:
 
 
 def _statement(claim: Mapping[str, Any]) -> str:
-    """Return the claim's sentence, with its two numbers named."""
+    """Return the sentence of the claim, with ε and δ named."""
     exact = f"({claim['epsilon']!r}, {claim['delta']!r})-"
     return f"{epsilon_and_delta(claim['epsilon'], claim['delta'])}: {plain(claim['statement']).removeprefix(exact)}"
 
@@ -83,18 +76,18 @@ def _mode(card: Mapping[str, Any]) -> Mode:
 
 
 def _most(cap: Mapping[str, Any]) -> str:
-    """Return what may be done under a cap."""
+    """Return what a cap allows, in words."""
     return ALLOWED[cap["filter"]["kind"]](cap["filter"])
 
 
 def _meaning(card: Mapping[str, Any]) -> list[str]:
-    """Return the claim in plain words: what the numbers are, for whom and for what they hold, who may see what."""
+    """Return the paragraphs that explain the claim in plain words."""
     claim = card["claim"]
     unit, user = plain(claim["unit"]), card["records"]["records_per_user"] is not None
     epsilon, delta = claim["epsilon"], claim["delta"]
     if not (0 < epsilon < math.inf and 0 < delta < 1):
         raise ValueError(f"a claim must have a finite ε > 0 and a δ in (0, 1) (got {epsilon!r} and {delta!r})")
-    # TPR <= e^ε FPR + δ and its mirror image, added: the best guess between two worlds is right that often.
+    # The sum of TPR <= e^ε FPR + δ and its mirror image bounds how often the best guess between two worlds is right.
     right = percent((1.0 + delta * math.exp(-epsilon)) / (1.0 + math.exp(-epsilon)))
     one = "user" if user else "record"
     return [
@@ -120,7 +113,7 @@ def _meaning(card: Mapping[str, Any]) -> list[str]:
 
 
 def _extent(card: Mapping[str, Any]) -> str:
-    """Return for what the numbers hold."""
+    """Return the sentences on what the numbers cover."""
     mode, spent = _mode(card), card["spent"]
     if mode.runs_hidden:
         return mode.extent
@@ -153,7 +146,7 @@ def _scored(card: Mapping[str, Any]) -> str:
 
 
 def _alarms(budget: Mapping[str, Any]) -> list[str]:
-    """Return warnings for the owner of the data set."""
+    """Return warnings to the owner of the data set."""
     said = []
     if budget["within_cap"] is False:
         committed = epsilon_and_delta(budget["committed_epsilon"], budget["committed_delta"])

@@ -1,4 +1,4 @@
-"""Values of a privacy card in words and figures."""
+"""Words and figures for the values of a privacy card."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 _INERT = str.maketrans({sign: f"&#{ord(sign)};" for sign in "<>[]`*|"})
-"""Signs that would turn a name into a link, a tag or a table cell."""
+"""Escapes of characters that Markdown would read as a link, a tag or a table cell."""
 _GREEK = {"epsilon": "ε", "delta": "δ"}
 
 
@@ -43,17 +43,17 @@ def plain(value: Any) -> str:  # noqa: ANN401 - any JSON value
 
 
 def words(name: str) -> str:
-    """Return a field's name as words, for a field without a label."""
+    """Return a field's name as words."""
     return name.replace("_", " ")
 
 
 def number(value: float) -> str:
-    """Return all digits of a number, without the `.0` of a whole one."""
+    """Return a number with all its digits, without the `.0` of a whole number."""
     return repr(value).removesuffix(".0")
 
 
 def rounded_up(value: float, digits: int = 4) -> str:
-    """Return a number rounded up to significant digits, so that it never reads as less than it is."""
+    """Return a number rounded up to `digits` significant digits."""
     if not (isinstance(value, float) and math.isfinite(value) and value > 0):
         return number(value)
     near = float(f"{value:.{digits}g}")
@@ -63,7 +63,8 @@ def rounded_up(value: float, digits: int = 4) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage, rounded up; the small part taken off is the rounding of doubles."""
+    """Return a share as a percentage, rounded up to two decimals."""
+    # 1e-9 is more than the rounding error of a double, which must not raise the last digit.
     return f"{math.ceil(min(share, 1.0) * 10_000 - 1e-9) / 100:.2f} %"
 
 
@@ -76,17 +77,17 @@ def odds_factor(epsilon: float) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """Return a number of things: "1 step", "2 steps"."""
+    """Return a number with its noun, such as "1 step" or "2 steps"."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def epsilon_and_delta(epsilon: float, delta: float) -> str:
-    """Return both numbers, named, with all their digits."""
+    """Return "ε = …, δ = …" with all digits."""
     return f"ε = {number(epsilon)}, δ = {number(delta)}"
 
 
 def detail(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Return a field's value on one line of the details, with all its digits."""
+    """Return a value on one line of the page's details, with all its digits."""
     if isinstance(value, Mapping) and value:
         return ", ".join(f"{_GREEK.get(key, words(key))} = {plain(value[key])}" for key in sorted(value))
     if isinstance(value, list) and value:
@@ -95,17 +96,17 @@ def detail(value: Any) -> str:  # noqa: ANN401 - any JSON value
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:
-    """Return settings whose names are the user's, shown as they are."""
+    """Return settings as "name = value"; the names are the user's and stay unchanged."""
     return ", ".join(f"{name} = {plain(settings[name])}" for name in sorted(settings)) or "none"
 
 
 def curve_text(curve: Sequence[Mapping[str, float]]) -> str:
-    """Return the pairs of a curve."""
+    """Return the (ε, δ) pairs of a curve on one line."""
     return "; ".join(f"ε = {plain(row['epsilon'])} at δ = {plain(row['delta'])}" for row in curve) or "none"
 
 
 def split_text(split: str) -> str:
-    """Return a validation split, which a card has as the ledger's canonical JSON."""
+    """Return a validation split in words, from the canonical JSON on the card."""
     found = json.loads(split)
     if not isinstance(found, Mapping):
         return "not recorded" if found is None else plain(found)
@@ -113,12 +114,12 @@ def split_text(split: str) -> str:
 
 
 def splits_text(splits: Sequence[str]) -> str:
-    """Return all validation splits of a data set."""
+    """Return the validation splits of a data set on one line."""
     return "; ".join(split_text(split) for split in splits) or "none"
 
 
 def other_searches_text(searches: Sequence[Mapping[str, Any]]) -> str:
-    """Return the other searches of a data set."""
+    """Return the other searches of a data set on one line."""
     return "; ".join(_other_search(search) for search in searches) or "none"
 
 

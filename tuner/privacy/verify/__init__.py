@@ -1,1 +1,1 @@
-"""Verification of a privacy card by an accountant that shares no code with the one that wrote it."""
+"""Verification of a privacy card, with a second accountant that shares no code with the first."""

@@ -1,4 +1,4 @@
-"""The check of a privacy card: rendered anew from its ledger and compared, and recomputed by a second accountant."""
+"""Check of a privacy card: compare it with one built from the ledger, and recompute its claims independently."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tuner.errors import LedgerError, TunerError, VerificationError
 from tuner.privacy.card.card import build_card, card_hash, parse_card
 from tuner.privacy.card.own_words import own_words_of
 from tuner.privacy.card.page import render_markdown
-from tuner.privacy.card.sections.place import SCHEMA_VERSION
+from tuner.privacy.card.sections.exported import SCHEMA_VERSION
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.state import DatasetState
 from tuner.privacy.verify.differences import clipped, differences
 from tuner.privacy.verify.report import Check, Report, not_judged
 from tuner.privacy.verify.second_opinion import second_opinion
 
-__all__ = ["check_card", "render_anew"]
+__all__ = ["check_card"]
 
 
 def check_card(
@@ -26,17 +26,13 @@ def check_card(
     page: str | None = None,
     files: Mapping[str, str] | None = None,
 ) -> Report:
-    """Check a card against its ledger.
+    """Return the report on a card and its ledger; a wrong card or ledger is a failed check, not an exception.
 
     Args:
-        card: the text of the card file, of which every byte counts, or its parsed values.
-        ledger: the opened ledger of its data set.
-        page: the text of the card's page; None where there is none.
-        files: SHA-256 of the exported files in the card's folder, by name; None where nobody looked.
-
-    Returns:
-        The report. It never raises for a card or a ledger that does not hold. What an accountant cannot compute is
-        neither confirmed nor refuted, and the answer is then not yes.
+        card: the text of the card file, compared byte for byte, or its parsed values.
+        ledger: the ledger in which the search was charged.
+        page: the text of the card's page; None skips its check.
+        files: SHA-256 of the exported files in the card's folder, by name; None skips their checks.
     """
     checks: list[Check] = []
     try:
@@ -49,17 +45,12 @@ def check_card(
     return Report(tuple(checks))
 
 
-def render_anew(card: Mapping[str, Any], state: DatasetState) -> dict[str, Any]:
-    """Return the card that the ledger and the operator's own words give.
+def _render_anew(card: Mapping[str, Any], state: DatasetState) -> dict[str, Any]:
+    """Return the card that follows from the ledger and the operator's own words on `card`.
 
     Args:
-        card: the card, from which the operator's own words are read, and nothing else.
-        state: the data set at the entry that the card names.
-
-    Raises:
-        KeyError: the card lacks one of the operator's own words.
-        TypeError: a section is not a mapping.
-        TunerError: the ledger does not have its search or its run, or the operator's words do not fit them.
+        card: the parsed card; only the operator's own words are read.
+        state: the data set at the ledger entry that the card names.
     """
     search = state.by_name.get(card["claim"]["search"])
     return build_card(own_words_of(card, charged_whole=search is not None and search.charged_whole), state=state)
@@ -70,19 +61,19 @@ def _checks(
 ) -> Iterator[Check]:
     if isinstance(card, str):
         card = parse_card(card)
-        yield Check("card text", ok=True, detail="byte for byte as export writes it")
+        yield Check("card text", ok=True, detail="every byte is as `tune export` writes it")
     if card["schema"] != SCHEMA_VERSION:
         raise VerificationError(
             "card-format",
-            f"The format of the card is {card['schema']!r}, and this version reads format {SCHEMA_VERSION}. Verify it "
-            "with the version of dp-tuner that wrote it.",
+            f"The card has format {card['schema']!r}, and this version reads format {SCHEMA_VERSION}. Use the version "
+            "of dp-tuner that wrote the card.",
         )
     try:
         ledger.verify_chain()
     except LedgerError as error:
         yield Check("ledger chain", ok=False, detail=str(error))
         return
-    yield Check("ledger chain", ok=True, detail="every entry hashes, links and was allowed")
+    yield Check("ledger chain", ok=True, detail="every entry has the right hash and was allowed")
     dataset, search, seq = card["claim"]["dataset"], card["claim"]["search"], card["ledger"]["head_seq"]
     yield _recorded(card, ledger)
     state = ledger.state_at(dataset, seq)
@@ -102,7 +93,7 @@ def _recorded(card: Mapping[str, Any], ledger: Ledger) -> Check:
     if found in known:
         return Check(name, ok=True, detail=f"{found} is recorded in the ledger")
     issued = ", ".join(known) or "no card"
-    return Check(name, ok=False, detail=f"the card hashes to {found}; the ledger issued {issued}")
+    return Check(name, ok=False, detail=f"the card's hash is {found}; the ledger recorded {issued}")
 
 
 def _head(card: Mapping[str, Any], state: DatasetState) -> Check:
@@ -114,10 +105,10 @@ def _head(card: Mapping[str, Any], state: DatasetState) -> Check:
 
 
 def _compared(card: Mapping[str, Any], state: DatasetState) -> Iterator[Check]:
-    """The whole card against the one rendered anew: every number, word and key but the operator's own."""
+    """Compare the whole card with the one built from the ledger; the operator's own words are not compared."""
     name = "card rendered anew"
     try:
-        wanted = render_anew(card, state)
+        wanted = _render_anew(card, state)
     except ArithmeticError as error:
         yield Check(name, ok=None, detail=not_judged(error))
         return
@@ -131,7 +122,7 @@ def _compared(card: Mapping[str, Any], state: DatasetState) -> Iterator[Check]:
 
 
 def _page(card: Mapping[str, Any], page: str) -> Check:
-    """The page against one rendered from the card, whose digits it must show."""
+    """Compare the page with the one rendered from the card."""
     name, wanted = "card page", render_markdown(card)
     if page == wanted:
         return Check(name, ok=True, detail="every line is the same")
@@ -147,11 +138,14 @@ def _page(card: Mapping[str, Any], page: str) -> Check:
 
 
 def _files(card: Mapping[str, Any], files: Mapping[str, str]) -> Iterator[Check]:
-    for name, digest in sorted(card["exported_files"].items()):
+    listed = card["exported_files"]
+    if not listed:
+        yield Check("exported files", ok=True, detail="not compared: the card lists no file")
+    for name, digest in sorted(listed.items()):
         found = files.get(name)
         if found is None:
             yield Check(f"file {name}", ok=True, detail="not compared: it is not in the card's folder")
         elif found == digest:
-            yield Check(f"file {name}", ok=True, detail="it was exported with the card")
+            yield Check(f"file {name}", ok=True, detail="it is the exported file")
         else:
-            yield Check(f"file {name}", ok=False, detail=f"it hashes to {found}; the card was issued for {digest}")
+            yield Check(f"file {name}", ok=False, detail=f"its hash is {found}; the card lists {digest}")

@@ -1,4 +1,4 @@
-"""Differences between a card and the one rendered anew, and the words for them."""
+"""Differences between a card and the one built from its ledger, in words."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import isclose
 
-__all__ = ["RECOMPUTED", "Difference", "clipped", "differences", "short"]
+__all__ = ["clipped", "differences", "short"]
 
 _OF_EPSILON, _OF_GRID_ERROR = 1e-10, 1e-9
-RECOMPUTED: Mapping[str, float] = {
+_RECOMPUTED: Mapping[str, float] = {
     "claim.law_of_the_number_of_runs.delta_of_truncation": 0.0,
     "claim.law_of_the_number_of_runs.probability_of_more": 0.0,
     "claim.model_alone.epsilon": _OF_EPSILON,
@@ -25,7 +25,7 @@ RECOMPUTED: Mapping[str, float] = {
     "validation_cap.epsilon_at_cap": _OF_EPSILON,
     "winner.single_run_epsilon": _OF_EPSILON,
 }
-"""Numbers that an accountant computes, with the absolute tolerance of each: another machine may round differently.
+"""Absolute tolerance of each computed number, because another machine may round differently.
 
 The relative tolerance is `_RELATIVE`. All other values must be equal.
 """
@@ -36,27 +36,14 @@ _MISSING = object()
 
 @dataclass(frozen=True)
 class Difference:
-    """One value of a card that is not the one rendered anew.
+    """One wrong value of a card in words: with figures to 6 digits (`detail`), and with every digit (`exact`)."""
 
-    Attributes:
-        path: of the value, `claim.epsilon`.
-        detail: what it is and should be, in words, with figures to 6 digits.
-        exact: the same with every digit.
-    """
-
-    path: str
     detail: str
     exact: str
 
 
 def differences(found: object, wanted: object, path: str = "") -> Iterator[Difference]:
-    """Yield every value, key and item in which a card differs from the one rendered anew.
-
-    Args:
-        found: the card, or a part of it.
-        wanted: the same rendered anew.
-        path: of that part.
-    """
+    """Yield every value and key of a card (`found`) that differs from `wanted`; `path` is their place on the card."""
     if isinstance(wanted, Mapping) and isinstance(found, Mapping):
         for key in sorted(wanted.keys() | found.keys()):
             inner = f"{path}.{key}" if path else str(key)
@@ -71,7 +58,7 @@ def differences(found: object, wanted: object, path: str = "") -> Iterator[Diffe
 def _same(found: object, wanted: object, path: str) -> bool:
     if type(found) is not type(wanted):
         return False
-    absolute = RECOMPUTED.get(re.sub(r"\[\d+\]", "", path))
+    absolute = _RECOMPUTED.get(re.sub(r"\[\d+\]", "", path))
     if absolute is not None and isinstance(found, float) and isinstance(wanted, float):
         return isclose(found, wanted, rel_tol=_RELATIVE, abs_tol=absolute)
     return found == wanted
@@ -79,19 +66,19 @@ def _same(found: object, wanted: object, path: str) -> bool:
 
 def _difference(path: str, found: object, wanted: object) -> Difference:
     if wanted is _MISSING:
-        return Difference(path, f"{path} is not part of a card", f"{path} is {found!r} and is not part of a card")
+        return Difference(f"{path} is not part of a card", f"{path} is {found!r} and is not part of a card")
     if found is _MISSING:
-        return Difference(path, f"{path} is missing", f"{path} is missing and should be {wanted!r}")
+        return Difference(f"{path} is missing", f"{path} is missing and should be {wanted!r}")
     exact = f"{path} is {found!r} and should be {wanted!r}"
     if isinstance(found, str) and isinstance(wanted, str):
         says, should = clipped(found, wanted)
     else:
         says, should = short(found), short(wanted)
-    return Difference(path, exact if says == should else f"{path} is {says} and should be {should}", exact)
+    return Difference(exact if says == should else f"{path} is {says} and should be {should}", exact)
 
 
 def short(value: object) -> str:
-    """Return a value in a few characters: floats to 6 digits, long texts cut."""
+    """Return a value in few characters: a float with 6 digits, anything else cut to 80 characters."""
     if isinstance(value, float):
         return f"{value:.6g}"
     text = repr(value)
@@ -99,7 +86,7 @@ def short(value: object) -> str:
 
 
 def clipped(left: str, right: str) -> tuple[str, str]:
-    """Return two texts that differ, in quotes and cut to some 80 characters around the first difference."""
+    """Return two different texts in quotes, each cut to 80 characters around the first difference."""
     at = next((i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
     start = max(0, at - _WIDTH // 2) if max(len(left), len(right)) > _WIDTH else 0
     return _part(left, start), _part(right, start)

@@ -1,4 +1,4 @@
-"""The checks of a card and the answer that follows from them."""
+"""Report on a card: its checks and the answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Check", "Report", "not_judged"]
 _LAST_LINES = {
     "yes": "yes: the card follows from its ledger",
     "no": "no: the card does not hold",
-    "not confirmed": "not confirmed independently: nothing contradicts the card, but not all was recomputed",
+    "not confirmed": "not confirmed independently: nothing contradicts the card, but some numbers were not recomputed",
 }
 
 
@@ -19,9 +19,9 @@ class Check:
 
     Attributes:
         name: stable name.
-        ok: None where it could be neither confirmed nor refuted.
-        detail: what was found, in words, with figures to 6 digits.
-        exact: the same with every digit, for programs; None where the words say it all.
+        ok: None if the check could neither confirm nor refute the card.
+        detail: the finding in words, with figures to 6 digits.
+        exact: the finding with every digit, for programs; None if `detail` has every digit.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Report:
-    """All checks of a card, and the answer."""
+    """All checks of a card."""
 
     checks: tuple[Check, ...]
 
@@ -43,7 +43,7 @@ class Report:
 
     @property
     def answer(self) -> str:
-        """`yes`, `no`, or `not confirmed` where nothing contradicts the card and not all of it could be recomputed."""
+        """`yes`, `no`, or `not confirmed` if no check failed but some could not be computed."""
         if self.ok:
             return "yes"
         return "no" if not self.checks or any(check.ok is False for check in self.checks) else "not confirmed"

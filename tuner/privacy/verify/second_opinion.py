@@ -1,4 +1,4 @@
-"""The claims of a card, recomputed from the entries' plain bodies by accountants that did not write them."""
+"""Second opinion on the claims of a card, recomputed from the ledger's entries by independent accountants."""
 
 from __future__ import annotations
 
@@ -23,21 +23,18 @@ __all__ = ["second_opinion"]
 
 _TOLERANCE = 1e-9
 _PRV_POINTS = 8_000_000
-"""Largest grid of Opacus' PRV accountant: about a gigabyte."""
+"""Largest grid for the PRV accountant of Opacus, about a gigabyte."""
 
 
 def second_opinion(
     card: Mapping[str, Any], entries: Sequence[tuple[str, Mapping[str, Any]]], search: str
 ) -> Iterator[Check]:
-    """Recompute every claim of a card.
+    """Yield one check for each claim of a card.
 
     Args:
         card: the parsed card.
         entries: (kind, body) of the data set's entries up to the one that the card names.
         search: name of the card's search.
-
-    Yields:
-        One check for each claim.
 
     Raises:
         KeyError: the card or an entry lacks a field.
@@ -74,7 +71,7 @@ def _total(budget: Mapping[str, Any], counted: tuple[float, float]) -> Check:
 
 
 def _kept(name: str, cap: Mapping[str, Any], found: Counted, claim: Mapping[str, Any]) -> Check:
-    """Whether the cap covers what may be done, the claim covers the cap, and what was charged is within it."""
+    """Check that the filter's ε is at most the cap, the cap at most the claim, and the charges within the filter."""
     body = found.filters[name]
     kept = within(body, found.steps(name))
     holds = cap["epsilon_at_cap"] <= cap["epsilon"] <= claim["epsilon"] and cap["delta"] <= claim["delta"]
@@ -92,7 +89,7 @@ def _kept(name: str, cap: Mapping[str, Any], found: Counted, claim: Mapping[str,
 
 
 def _recomputed(name: str, cap: Mapping[str, Any], body: Mapping[str, Any]) -> Iterator[Check]:
-    """ε at the cap, and at every δ of the curve."""
+    """Recompute ε at the cap and at every δ of the curve."""
     check_name = f"independent accountant, cap of {name}"
     rows = [(float(row["delta"]), float(row["epsilon"])) for row in cap["curve"]]
     try:
@@ -114,16 +111,16 @@ def _recomputed(name: str, cap: Mapping[str, Any], body: Mapping[str, Any]) -> I
 
 
 def _single_runs(card: Mapping[str, Any], found: Counted) -> Iterator[Check]:
-    """The winner's run by itself, and what was spent: neither is a guarantee, and both must be true as numbers."""
+    """Recompute ε of the winner's run alone and ε of all charged steps; neither is a guarantee."""
     delta, winner, body = card["claim"]["delta"], card["winner"], found.filters["training"]
     run = (winner["sample_rate"], winner["noise_multiplier"], winner["steps"])
     if body["kind"] == "sealed":
         made = may_make(body, run)
-        detail = "a run of the search, or a shorter one" if made else "the search may not make this run"
+        detail = "the search was charged for it or for a longer run" if made else "the search was not charged for it"
         yield Check("exported run was charged", ok=made, detail=detail)
     yield _steps("independent accountant, one run", winner["single_run_epsilon"], [run], delta)
     if body["kind"] in {"total_steps", "coupon_book"}:
-        # Bounded by the claim in the ledger's entry: the card's own may have been changed.
+        # The claim in the ledger bounds what was spent. The card's own claim may have been changed.
         spent, most = card["spent"]["epsilon_spent"], float(found.epsilon)
         yield _steps("independent accountant, spent", spent, found.steps("training"), delta, most=most)
 
@@ -131,7 +128,7 @@ def _single_runs(card: Mapping[str, Any], found: Counted) -> Iterator[Check]:
 def _steps(
     name: str, claimed: float, steps: Sequence[tuple[float, float, int]], delta: float, *, most: float = inf
 ) -> Check:
-    """Check one claim for fixed steps; `most` is another bound of them."""
+    """Check the claimed ε of fixed steps; `most` is another bound of their ε."""
     try:
         (found,) = epsilon_ranges_of_steps(steps, [delta])
     except (TooLargeError, ArithmeticError) as error:
@@ -159,7 +156,7 @@ def _judged(name: str, claimed: float, found: EpsilonRange) -> Check:
 
 
 def _prv(body: Mapping[str, Any], delta: float, claimed: float) -> Check:
-    """Check against the lower estimate of another library, where it fits into memory."""
+    """Check the claim against the lower bound of Opacus' PRV accountant, if its grid fits into memory."""
     name, rate, noise, steps = "not below Opacus' PRV", body["sample_rate"], body["noise_multiplier"], body["step_cap"]
     error = max(min(0.01, claimed / 20), 1e-4)
     mesh = error / sqrt(steps * log(12e3 / delta) / 2)

@@ -1,18 +1,15 @@
-"""The sections of a privacy card, in the order of its page. A new section is a file here and an entry below."""
+"""Sections of a privacy card in the order of its page. A new section is a `CardSection` and an entry below."""
 
 from __future__ import annotations
 
 from tuner.privacy.card.sections.assumptions import ASSUMPTIONS, NOT_PROVED
-from tuner.privacy.card.sections.caps import TRAINING_CAP, VALIDATION_CAP
+from tuner.privacy.card.sections.caps import SPENT, TRAINING_CAP, VALIDATION_CAP
 from tuner.privacy.card.sections.claim import CLAIM
-from tuner.privacy.card.sections.dataset_budget import DATASET_BUDGET
-from tuner.privacy.card.sections.exported import CONFIGURATION, EXPORTED_FILES, VERSIONS, WINNER
+from tuner.privacy.card.sections.exported import CONFIGURATION, EXPORTED_FILES, SCHEMA, VERSIONS, WINNER
 from tuner.privacy.card.sections.exposure import DATA_ACCESSES, KEPT, PUBLIC_SEARCH, RELEASED, SETTING
-from tuner.privacy.card.sections.place import LEDGER, SCHEMA
-from tuner.privacy.card.sections.records import RANDOMNESS, RECORDS
-from tuner.privacy.card.sections.scores import SCORES, VALIDATION
+from tuner.privacy.card.sections.ledger import DATASET_BUDGET, LEDGER
+from tuner.privacy.card.sections.records import RANDOMNESS, RECORDS, SCORES, VALIDATION
 from tuner.privacy.card.sections.section import CardSection
-from tuner.privacy.card.sections.spent import SPENT
 
 __all__ = ["SECTIONS"]
 

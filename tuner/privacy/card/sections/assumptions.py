@@ -1,4 +1,4 @@
-"""The assumptions of the claim with the status of each, and what is not proved."""
+"""Card sections: the assumptions of the claim with their status, and what is not proved."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _of_steps(subject: Subject) -> list[Assumption]:
         (f"one {unit} moves the clipped sum by at most C", _ENGINE, clipped),
         ("the normaliser is public", public if facts.public_size_is_public else _ASSUMED, "expected batch size"),
         ("noise is Gaussian and fresh", _ASSUMED, f"{GENERATOR}; doubles are not the real line"),
-        (subject.filter.assumption[0], _LEDGER, subject.filter.assumption[1]),
+        (subject.search.filter.assumption[0], _LEDGER, subject.search.filter.assumption[1]),
     ]
 
 

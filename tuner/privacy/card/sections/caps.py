@@ -1,4 +1,4 @@
-"""The caps of the records that train and of those that validate."""
+"""Card sections: the caps of training and validation records, and what was spent so far."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 from tuner.privacy.card.curve import claim_curve
 from tuner.privacy.card.sections.section import CardSection, Field, Subject
 from tuner.privacy.card.text import curve_text
+from tuner.privacy.ledger.odometer import LABEL, read_search
 from tuner.privacy.ledger.state import PoolState
 
-__all__ = ["TRAINING_CAP", "VALIDATION_CAP"]
+__all__ = ["SPENT", "TRAINING_CAP", "VALIDATION_CAP"]
 
 _FIELDS = {
     "label": Field("what it is"),
@@ -63,4 +64,44 @@ def _validation(subject: Subject) -> dict[str, Any] | None:
 TRAINING_CAP = CardSection(name="training_cap", title="The cap for records that train", value=_training, fields=_FIELDS)
 VALIDATION_CAP = CardSection(
     name="validation_cap", title="The cap for records that validate", value=_validation, fields=_FIELDS
+)
+
+
+def _spent(subject: Subject) -> dict[str, Any]:
+    found = subject.search
+    if subject.mode.runs_hidden:
+        return {
+            "label": "not told: the steps or the trials of a sealed search would tell how many runs there were. It was "
+            "charged as a whole before its first run"
+        }
+    odometer = read_search(found)
+    leased = sorted(found.training.leased.items(), key=lambda part: (part[0].sample_rate, part[0].noise_multiplier))
+    return {
+        "label": f"ODOMETER, not a guarantee: steps stopped adaptively; {LABEL.rpartition(': ')[2]}",
+        "leased_steps": found.leased_steps,
+        "trials": len(found.trials),
+        "mechanisms": [
+            {"sample_rate": mechanism.sample_rate, "noise_multiplier": mechanism.noise_multiplier, "steps": steps}
+            for mechanism, steps in leased
+            if steps
+        ],
+        "epsilon_spent": odometer.training.epsilon,
+        "released_scores": found.validation.leased_steps if found.validation is not None else None,
+        "epsilon_spent_on_validation": odometer.validation.epsilon if odometer.validation else None,
+    }
+
+
+SPENT = CardSection(
+    name="spent",
+    title="Spent so far",
+    value=_spent,
+    fields={
+        "label": Field("what it is"),
+        "leased_steps": Field("steps charged"),
+        "trials": Field("trials"),
+        "mechanisms": Field("of which kinds"),
+        "epsilon_spent": Field("ε of these steps"),
+        "released_scores": Field("scores released"),
+        "epsilon_spent_on_validation": Field("ε of these scores"),
+    },
 )

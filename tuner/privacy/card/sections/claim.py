@@ -1,4 +1,4 @@
-"""The claim: (ε, δ), for whom and for what."""
+"""Card section: the claim, with its (ε, δ), its unit of protection and its scope."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _value(subject: Subject) -> dict[str, Any]:
         "mode": mode.name,
         "law_of_the_number_of_runs": _law(found),
         "views": {"release": "covered", "analyst": "covered", "operator": "not covered: trusted"},
-        "accounting": subject.filter.accounting,
+        "accounting": found.filter.accounting,
     }
 
 

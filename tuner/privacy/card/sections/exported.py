@@ -1,4 +1,4 @@
-"""The exported model: its files, its own trial, its configuration and the versions that made it."""
+"""Card sections: the exported files, their trial and its configuration, the versions and the card's format."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from tuner.errors import VerificationError
 from tuner.privacy.card.sections.section import CardSection, Field, Subject
 from tuner.privacy.card.text import settings_text
 
-__all__ = ["CONFIGURATION", "EXPORTED_FILES", "VERSIONS", "WINNER"]
+__all__ = ["CONFIGURATION", "EXPORTED_FILES", "SCHEMA", "SCHEMA_VERSION", "VERSIONS", "WINNER"]
 
+SCHEMA_VERSION = 1
+"""Format of the card."""
 _SEALED_WINNER = "winner"
-"""The id of the winner of a sealed search: an id of its own would tell of the other runs."""
+"""Id of every sealed search's winner on its card; a real id would reveal something about other runs."""
 _RATE_TOLERANCE = 1e-6
 
 EXPORTED_FILES = CardSection(
     name="exported_files", title="The exported files", value=lambda subject: dict(subject.facts.files)
 )
 VERSIONS = CardSection(name="versions", title="Versions", value=lambda subject: dict(subject.facts.versions))
+SCHEMA = CardSection(name="schema", title="Format of the card", value=lambda _: SCHEMA_VERSION)
 
 
 def _winner(subject: Subject) -> dict[str, Any]:
@@ -63,18 +66,14 @@ def _configuration(subject: Subject) -> dict[str, Any]:
 
 
 def _expected_batch(subject: Subject) -> int:
-    """Return the batch size that follows from the charged sample rate and the public size.
-
-    Raises:
-        VerificationError: it is not a whole number, so that the public size is not that of the rate.
-    """
+    """Return the charged sample rate times the public size; refuse a product that is not a whole batch."""
     rate, size = subject.winner[0].sample_rate, subject.facts.public_size
     batch = round(rate * size)
     if batch < 1 or abs(rate * size - batch) > _RATE_TOLERANCE * batch:
         raise VerificationError(
             "card-public-size",
-            f"`records.public_size` of a privacy card is {size}, but the charged sample rate {rate!r} times that is "
-            "not a whole batch. Give the size that the rate was computed with.",
+            f"`records.public_size` of a privacy card is {size}, but {size} times the charged sample rate {rate!r} is "
+            "not a whole batch. Give the size from which the rate was computed.",
         )
     return batch
 

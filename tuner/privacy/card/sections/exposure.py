@@ -1,4 +1,4 @@
-"""Who holds the records, what is shown and kept, and every access to the records."""
+"""Card sections: who holds the records, what is shown and kept, and every access to the records."""
 
 from __future__ import annotations
 

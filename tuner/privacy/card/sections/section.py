@@ -1,4 +1,4 @@
-"""One section of a privacy card: its value, and how the page shows it."""
+"""Parts of every card section: the subject of a card, the section and its fields."""
 
 from __future__ import annotations
 
@@ -22,13 +22,7 @@ __all__ = ["CardSection", "Field", "Subject"]
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What a card is about.
-
-    Attributes:
-        state: the data set when the card is made.
-        search: the search.
-        facts: the operator's own words.
-    """
+    """Search that a card describes, with its data set's ledger state and the operator's facts."""
 
     state: DatasetState
     search: SearchState
@@ -42,21 +36,12 @@ class Subject:
 
     @property
     def unit(self) -> UnitWords:
-        """The words of the search's unit of protection."""
+        """Words for the search's unit of protection."""
         return UNITS[self.search.unit]
-
-    @property
-    def filter(self) -> Filter:
-        """The training filter."""
-        return self.search.filter
 
     @cached_property
     def winner(self) -> tuple[SampledGaussian, int]:
-        """The winner's mechanism and the steps charged to it.
-
-        Raises:
-            VerificationError: the ledger has no such run.
-        """
+        """Mechanism of the winner and the steps charged to it; `VerificationError` if none were charged."""
         found, name = self.search, self.search.search
         if found.charged_whole:
             if not found.begun:
@@ -77,7 +62,7 @@ class Subject:
 
 
 def _may_make(filter: Filter, run: tuple[SampledGaussian, int]) -> bool:
-    """Whether a run was charged: the ledger has the longest of each mechanism, which pays for shorter ones."""
+    """Tell whether a run was charged; the charge for a mechanism's longest run covers its shorter ones."""
     return any(run[0] == mechanism and 1 <= run[1] <= most for mechanism, most in filter.charged_runs)
 
 
@@ -87,12 +72,7 @@ def _not_charged(said: str) -> VerificationError:
 
 @dataclass(frozen=True)
 class Field:
-    """How the page shows one field.
-
-    Attributes:
-        label: the field in words, with its unit.
-        show: the value in words.
-    """
+    """Label of a card field on the page, with its unit, and the function that shows the value."""
 
     label: str
     show: Callable[[Any], str] = detail
@@ -100,15 +80,15 @@ class Field:
 
 @dataclass(frozen=True, kw_only=True)
 class CardSection:
-    """One section of a card.
+    """Section of a card.
 
     Attributes:
         name: key in the JSON file.
         title: heading on the page.
-        value: the section's JSON value.
-        fields: by key, in the order of the page; None for a field that the page shows elsewhere. Other keys follow
-            under their own names.
-        row: one line of the page for one item of a list.
+        value: function that returns the section's JSON value.
+        fields: fields by key, in the order of the page; None hides a field. Keys without a field follow under their
+            own names.
+        row: function that returns the page's line for one item of a list.
     """
 
     name: str
@@ -118,12 +98,12 @@ class CardSection:
     row: Callable[[Any], str] = plain
 
     def lines(self, value: Any) -> list[str]:  # noqa: ANN401 - any JSON value
-        """Return the section as lines of Markdown."""
+        """Return the lines of Markdown for the section's JSON value."""
         if isinstance(value, list):
             return [f"- {self.row(item)}" for item in value] or ["none"]
         if not isinstance(value, Mapping):
             return [plain(value)]
-        # The order is that of the fields: a card that was read has another order than one that was made.
+        # The order is that of the fields, because a card file sorts its keys.
         keys = [*(key for key in self.fields if key in value), *sorted(value.keys() - self.fields.keys())]
         shown = ((self.fields.get(key, Field(words(key))), value[key]) for key in keys)
         return [f"- {field.label}: {field.show(item)}" for field, item in shown if field is not None]

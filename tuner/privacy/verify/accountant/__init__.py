@@ -1,1 +1,1 @@
-"""The second accountant: numpy and the standard library, nothing of the accountant whose claims it checks."""
+"""Second accountant, built on numpy and the standard library; it uses nothing of the first accountant."""

@@ -1,31 +1,31 @@
-"""Rényi divergence by quadrature, and the cost of the best of a hidden number of runs.
+"""Rényi divergence by quadrature, and the cost of a sealed search: the best of a hidden number of runs.
 
-Both proofs for a sealed search use this package's own profile and divergences. The smaller result counts:
+Two proofs bound this cost, and the smaller bound counts:
 
 - the profile bound: δ(ε) ≤ C·m·δ_Q(ε − log(C/c) − (η+1)·log r), r = (C/c)·e^ε₁ + ((1−γ)/γ)·C·δ_Q(ε₁), any ε₁ ≥ 0
   (after Koskela, Redberg & Wang 2024; the proof is in docs/guarantees.md);
 - Papernot & Steinke 2022, Theorem 2 for the truncated negative binomial and Theorem 6 for the Poisson law.
 
-A cut after k runs adds (1 + e^ε)·P[K > k] to δ in both.
+A cut-off after k runs adds (1 + e^ε)·P[K > k] to δ in both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import ceil, exp, expm1, inf, isfinite, log, log1p, pi, sqrt
 from typing import Any
 
 import numpy as np
 
-from tuner.privacy.verify.accountant.loss import GAP, compose_losses
+from tuner.privacy.verify.accountant.loss import GAP, compose_losses, golden_section
 from tuner.privacy.verify.accountant.one_step import Part, TooLargeError, merged
 
 __all__ = ["Law", "Selection", "converted_epsilon", "renyi"]
 
-_ORDERS = tuple(1 + 10.0**exponent for exponent in np.linspace(-1.5, 3.3, 65).tolist())
+_LOG_ORDERS: tuple[float, ...] = tuple((np.linspace(-1.5, 3.3, 65) * log(10)).tolist())
+"""Tried Rényi orders a, as log(a − 1)."""
 _ORDERS_MISS = 0.005
-_GOLDEN = (sqrt(5) - 1) / 2
 _TERMS = 4_000_000
 _LEAST_TAIL = 1e-300
 _SMALL_SHAPE, _LARGE_SHAPE = 1e-9, 1e6
@@ -34,25 +34,17 @@ _LARGE_DELTAS = (1e-3, 0.1)
 
 @lru_cache(maxsize=4096)
 def renyi(rate: float, noise: float, order: float) -> tuple[float, float]:
-    """Return bounds of the Rényi divergence of one Poisson-sampled Gaussian step, in the larger of the two directions.
+    """Return bounds of the Rényi divergence of one Poisson-sampled Gaussian step, for the larger direction.
 
-    The trapezoidal rule, whose error falls exponentially in the inverse of the step for an integrand that is analytic
-    in a strip; the step is halved until two values agree to 1e-11. The divergence is log(1 + G)/(order − 1) with
-    G = E_N[t^p − 1 − p·(t − 1)], t the likelihood ratio, whose integrand is nowhere negative: nothing cancels.
-
-    Args:
-        rate: q, in (0, 1].
-        noise: positive.
-        order: above 1.
-
-    Returns:
-        The two bounds, up to rounding.
+    The divergence is log(1 + G)/(order − 1) with G = E_N[t^p − 1 − p·(t − 1)], where t is the likelihood ratio. The
+    integrand is never negative, so nothing cancels. It is analytic in a strip, so the error of the trapezoidal rule
+    falls exponentially in the inverse step. The step is halved until two values agree to 1e-11.
     """
     both = []
     for power in (order, 1 - order):
         step = min(noise / 6, noise**2 / 3)
         before, found = -inf, _log_excess(rate, noise, power, step)
-        while abs(found - before) > 1e-11 * max(1.0, found):  # a large one has no more digits than that
+        while abs(found - before) > 1e-11 * max(1.0, found):  # relative if large: a double has no more digits
             step /= 2
             if step < min(noise, noise**2) / 500:
                 raise TooLargeError(f"the Rényi divergence of order {order!r} does not settle")
@@ -62,7 +54,7 @@ def renyi(rate: float, noise: float, order: float) -> tuple[float, float]:
 
 
 def _log_excess(rate: float, noise: float, power: float, step: float) -> float:
-    """Return the logarithm of G."""
+    """Return log G."""
     reach = 14 * noise
     x = np.arange(min(power, 0.0) - reach, max(power, 1.0) + reach + step, step)
     exponent = (2 * x - 1) / (2 * noise**2)
@@ -84,7 +76,7 @@ def _log_excess(rate: float, noise: float, power: float, step: float) -> float:
     with np.errstate(divide="ignore"):
         logs[small] = np.log(np.maximum(series, 0.0))
         large = ~small & (size > 30)
-        # t^p − 1 − p(t − 1) = t^p·(1 − (1 + p(t − 1))·t^−p); for a p above 1 the product is at most p·t^(1−p).
+        # t^p − 1 − p(t − 1) = t^p·(1 − (1 + p(t − 1))·t^−p), whose product is at most p·t^(1−p) for p above 1.
         lost = (1 - power) * np.exp(-size[large]) + power * np.exp(loss[large] - size[large])
         logs[large] = size[large] + np.log1p(-lost)
         other = ~small & ~large
@@ -95,18 +87,15 @@ def _log_excess(rate: float, noise: float, power: float, step: float) -> float:
 
 
 def converted_epsilon(order: float, divergence: float, delta: float) -> float:
-    """Return ε at `delta` of a Rényi divergence (Canonne, Kamath & Steinke 2020, Proposition 12)."""
+    """Return ε at `delta` from a Rényi divergence (Canonne, Kamath & Steinke 2020, Proposition 12)."""
     return max(divergence + log1p(-1 / order) - (log(delta) + log(order)) / (order - 1), 0.0)
 
 
 class Law:
-    """The law of the number of runs K, from its name, mean and shape.
-
-    Args:
-        body: ``name``, ``mean``, ``shape``.
+    """Law of the number of runs K, from a body with ``name``, ``mean`` and ``shape``.
 
     Raises:
-        ValueError: no such law, or a value out of range.
+        ValueError: the law is unknown, or a value is out of range.
     """
 
     def __init__(self, body: Mapping[str, Any]) -> None:
@@ -125,25 +114,25 @@ class Law:
             raise ValueError(f"the law of the number of runs has a mean that doubles cannot tell (got {dict(body)!r})")
 
     def _mean_at(self, log_gamma: float) -> float:
-        """Return the mean at γ = e^`log_gamma` (Papernot & Steinke 2022, Definition 1)."""
+        """Return the mean of K at γ = e^`log_gamma` (Papernot & Steinke 2022, Definition 1)."""
         if self.shape == 0:
             return expm1(-log_gamma) / -log_gamma
         return expm1(-log_gamma) * self.shape / -expm1(self.shape * log_gamma)
 
     def _solve(self) -> float:
-        low, high = -700.0, 0.0  # of log γ; the mean falls in γ
+        low, high = -700.0, 0.0  # of log γ; the mean falls as γ rises
         for _ in range(200):
             middle = (low + high) / 2
             low, high = (middle, high) if self._mean_at(middle) > self.mean else (low, middle)
         return exp(high)
 
     def tail(self, runs: int) -> float:
-        """Return P[K > runs], the sum of its terms from there on."""
+        """Return P[K > runs]."""
         if self.poisson:
             count = ceil(runs + 60 + 10 * self.mean)
             logs = np.cumsum(np.log(self.mean / np.arange(1, count + 1))) - self.mean
             return max(float(np.exp(logs[runs:]).sum()), _LEAST_TAIL)
-        # A shape above 1 rises up to its mode, below the mean; from twice the mean on its terms fall by 1 − γ/2.
+        # With a shape above 1 the terms rise up to a mode below the mean. From twice the mean on they fall by 1 − γ/2.
         count = runs + ceil(60 / self.gamma)
         if self.shape > 1:
             count = max(runs, ceil(2 * self.mean)) + ceil(120 / self.gamma)
@@ -151,7 +140,7 @@ class Law:
             raise TooLargeError(f"the tail of the law of the number of runs has {count} terms")
         eta, drop = self.shape, log1p(-self.gamma)
         scale = -eta * log(self.gamma)
-        # log(η/(e^scale − 1)), where e^scale may overflow.
+        # This is log(η/(e^scale − 1)) without the overflow of e^scale.
         first = drop - (log(-log(self.gamma)) if eta == 0 else _log_expm1_ratio(scale) - log(eta / scale))
         steps = np.arange(1, count)
         logs = first + np.concatenate(([0.0], np.cumsum(drop + np.log((steps + eta) / (steps + 1)))))
@@ -159,7 +148,7 @@ class Law:
 
 
 class _Profile:
-    """Bounds of δ at ε of one run: the best of several compositions, each tight at another δ."""
+    """Privacy profile of one run: the best bounds of several compositions, each tight at a different δ."""
 
     def __init__(self, run: tuple[Part, ...], delta: float) -> None:
         self._whole = [
@@ -176,14 +165,14 @@ class _Profile:
 
 
 class Selection:
-    """The cost of a sealed search by its two proofs, each with a lower and an upper bound.
+    """Cost of a sealed search by two proofs, each with a lower and an upper bound.
 
     Args:
-        body: of the filter: ``law``, ``at_most``, ``runs``, ``ratio``.
-        delta: the smallest δ that will be asked for.
+        body: the filter's ``law``, ``at_most``, ``runs`` and ``ratio``.
+        delta: the smallest δ of later calls.
 
     Raises:
-        TooLargeError: a run cannot be composed here.
+        TooLargeError: a run is too large to compose.
         ValueError: a value is out of range.
     """
 
@@ -197,7 +186,7 @@ class Selection:
             raise ValueError("a sampler that learns has no proof with a poisson number of runs")
         self.runs = [merged([Part(run["sample_rate"], run["noise_multiplier"], run["steps"])]) for run in body["runs"]]
         weight = self.law.mean * self.high
-        # The price of selection depends on δ at small ε too, where a composition that is tight at small δ is loose.
+        # Selection also needs δ at small ε, where a composition that is tight at small δ is loose.
         self.profiles = [_Profile(run, delta / weight) for run in self.runs]
         self._proofs = [
             [proof(side) for proof in ([self._by_profile, self._by_orders] if self._alike() else [self._by_profile])]
@@ -205,28 +194,26 @@ class Selection:
         ]
 
     def epsilon(self, delta: float) -> tuple[float, float, float]:
-        """Return the bounds of the smaller proof's ε at `delta`, and the larger proof's ε.
-
-        Only some orders are tried. Another list may find a little less, which the lower bound allows for.
-        """
+        """Return lower and upper bounds of the smaller proof's ε at `delta`, and the larger proof's ε."""
+        # Other orders than the tried ones may give a little less, so the lower bound has a margin.
         low, high = ([self._truncated(proof, delta) for proof in proofs] for proofs in self._proofs)
         low[1:] = [found * (1 - _ORDERS_MISS) for found in low[1:]]
         return min(low), min(high), max(high)
 
     def single(self, delta: float) -> float:
-        """Return a true lower bound of ε: with equal scores the answer is that of any one run."""
+        """Return a lower bound of ε: if all scores are equal, the winner is an arbitrary single run."""
         some = -expm1(-self.law.mean) if self.law.poisson else 1.0
         return min(profile.epsilon(min(delta / some, 0.999))[0] for profile in self.profiles)
 
     def _alike(self) -> bool:
-        """Return whether runs are independent and identical, as the proof by Rényi divergence needs."""
+        """Tell whether runs are independent and identical, as the proof by Rényi divergence needs."""
         return (self.low, self.high) == (1.0, 1.0)
 
     def _truncated(self, proof: Callable[[float], float], delta: float) -> float:
-        """Return the least ε for which the proof at δ − (1 + e^ε)·P[K > cut] gives at most ε."""
+        """Return the smallest ε for which the proof at δ − (1 + e^ε)·P[K > cut-off] gives at most ε."""
         found = proof(delta)
         for _ in range(60):
-            rest = delta - (1 + exp(min(found, 700.0))) * self.cut  # at 700 no tail is told to be small enough
+            rest = delta - (1 + exp(min(found, 700.0))) * self.cut  # beyond 700 e^ε overflows
             if not rest > 0:
                 return inf
             again = proof(rest)
@@ -245,7 +232,7 @@ class Selection:
             excess = _least_over(lambda first: law.mean * (expm1(first) + delta_of(first)))
         else:
             weight = (1 - law.gamma) / law.gamma * self.low
-            # log r = ε₁ + log(C/c) + log1p(…): a rounded logarithm of 1 + tiny would be multiplied by a large shape.
+            # log r = ε₁ + log(C/c) + log1p(…), because a large shape would multiply the rounding of log(1 + tiny).
             excess = (law.shape + 1) * _least_over(
                 lambda first: first + log(ratio) + log1p(weight * delta_of(first) * exp(-first))
             )
@@ -267,7 +254,7 @@ class Selection:
         if law.poisson:
 
             def winner(order: float) -> float:
-                # Q must be (log(1 + 1/(a − 1)), δ̂)-DP, and the answer then costs m·δ̂ more.
+                # Q must be (log(1 + 1/(a − 1)), δ̂)-DP, and the divergence rises by m·δ̂.
                 small = max(profile.delta(log1p(1 / (order - 1)))[side] for profile in self.profiles)
                 return single(order) + law.mean * small + max(log(law.mean), 0.0) / (order - 1)
         else:
@@ -285,19 +272,13 @@ class Selection:
 
 
 def _log_expm1_ratio(scale: float) -> float:
-    """Return log((e^scale − 1)/scale) for any scale but 0."""
+    """Return log((e^scale − 1)/scale) of a scale that is not 0."""
     return scale + log(-expm1(-scale) / scale)
 
 
 def _least_order(function: Callable[[float], float]) -> float:
-    """Return the least value over orders: a list, then golden section around the best. Any order is valid."""
-    values = [function(order) for order in _ORDERS]
-    best = min(range(len(values)), key=values.__getitem__)
-    low, high = (log(_ORDERS[place] - 1) for place in (max(best - 1, 0), min(best + 1, len(_ORDERS) - 1)))
-    for _ in range(12):
-        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        low, high = (low, right) if function(1 + exp(left)) < function(1 + exp(right)) else (left, high)
-    return min(values[best], function(1 + exp((low + high) / 2)))
+    """Return the least value over orders. Every order is valid, so a coarse search only loses tightness."""
+    return _least(lambda log_order: function(1 + exp(log_order)), _LOG_ORDERS, 12)
 
 
 def _renyi_or_inf(part: Part, order: float) -> tuple[float, float]:
@@ -308,12 +289,10 @@ def _renyi_or_inf(part: Part, order: float) -> tuple[float, float]:
 
 
 def _least_over(function: Callable[[float], float]) -> float:
-    """Return the least value over ε₁ ≥ 0. Any ε₁ is valid, so a coarse search only costs tightness."""
-    places = [0.0, *np.geomspace(1e-4, 30.0, 40).tolist()]
-    values = [function(place) for place in places]
-    best = min(range(len(values)), key=values.__getitem__)
-    low, high = places[max(best - 1, 0)], places[min(best + 1, len(places) - 1)]
-    for _ in range(20):
-        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        low, high = (low, right) if function(left) < function(right) else (left, high)
-    return min(values[best], function((low + high) / 2))
+    """Return the least value over ε₁ ≥ 0. Every ε₁ is valid, so a coarse search only loses tightness."""
+    return _least(function, [0.0, *np.geomspace(1e-4, 30.0, 40).tolist()], 20)
+
+
+def _least(function: Callable[[float], float], places: Sequence[float], turns: int) -> float:
+    place, listed = golden_section(function, places, turns)
+    return min(listed, function(place))

@@ -1,9 +1,7 @@
-"""The second accountant: what a filter costs, by code that shares nothing with the one that wrote its claim.
+"""Entry point of the second accountant: the cost of a filter, read from its plain JSON body.
 
-It reads the plain body of a filter. It imports its own modules, numpy and the standard library, and nothing else
-(a contract in pyproject.toml), so that a fault of the first accountant does not repeat itself here. `loss` composes
-privacy losses between two bounds; `best_of_runs` has Rényi divergences, the law of a hidden number of runs, and the two
-proofs of what it costs.
+A contract in pyproject.toml limits its imports to its own modules, numpy and the standard library, so a fault of the
+first accountant cannot repeat here. `loss` composes privacy losses; `best_of_runs` prices sealed searches.
 """
 
 from __future__ import annotations
@@ -29,23 +27,22 @@ __all__ = [
 ]
 
 TOLERANCE = 0.005
-"""A claim is confirmed when the upper bound is larger by at most this share."""
-
+"""The upper bound may exceed a confirmed claim by at most this share."""
 _FAR = 0.1
-"""A claim is wrong, though safe, when it is larger than the upper bound by this share."""
+"""A claim that exceeds the upper bound by more than this share is too high."""
 _SLACK = 1e-5
-"""Differences of ε below this are not told apart."""
+"""Smallest difference of ε that counts."""
 _UNITS = 10**15
 
 
 @dataclass(frozen=True)
 class EpsilonRange:
-    """A range that contains ε.
+    """Range that contains ε.
 
     Attributes:
-        low: a smaller ε is false, or for a sealed search and a fixed order: no proof gives it.
-        high: this ε is proved.
-        ceiling: a larger ε is not an honest answer of any of the proofs.
+        low: lower bound of the true ε; for a sealed search or a fixed order, of the proved ε.
+        high: upper bound, proved.
+        ceiling: the largest ε that an honest accountant would claim.
         how: the method, in words.
     """
 
@@ -57,31 +54,24 @@ class EpsilonRange:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The judgement of a claim; `ok` is None where it could be neither confirmed nor refuted."""
+    """Judgement of a claim; `ok` is None if the claim was neither confirmed nor refuted."""
 
     ok: bool | None
     why: str
 
 
 def epsilon_ranges(body: Mapping[str, Any], deltas: Sequence[float]) -> tuple[EpsilonRange, ...]:
-    """Return the range of ε of everything that a filter admits, at each of `deltas`.
-
-    Args:
-        body: of the filter, as the ledger has it.
-        deltas: each in (0, 1).
+    """Return the range of ε of everything that a filter admits, at each of `deltas`, which are in (0, 1).
 
     Raises:
-        KeyError: a value is missing.
-        ValueError: a value is out of range or NaN; `TooLargeError` where it is too large for this accountant.
+        KeyError: the filter's body lacks a value.
+        ValueError: a value is NaN or out of range; `TooLargeError` if it is too large for this accountant.
     """
     if not (deltas and all(0 < delta < 1 for delta in deltas)):
         raise ValueError(f"every delta must be in (0, 1) (got {deltas!r})")
     match body["kind"]:
-        case "total_steps":
-            return epsilon_ranges_of_steps([(body["sample_rate"], body["noise_multiplier"], body["step_cap"])], deltas)
-        case "coupon_book":
-            coupons = [(c["sample_rate"], c["noise_multiplier"], c["steps"]) for c in body["coupons"]]
-            return epsilon_ranges_of_steps(coupons, deltas)
+        case "total_steps" | "coupon_book":
+            return epsilon_ranges_of_steps(_quotas(body), deltas)
         case "fixed_order":
             order, budget = float(body["order"]), body["budget"]
             if not (1 < order < inf and budget == int(budget) and budget >= 1):
@@ -101,14 +91,10 @@ def epsilon_ranges(body: Mapping[str, Any], deltas: Sequence[float]) -> tuple[Ep
 def epsilon_ranges_of_steps(
     steps: Iterable[tuple[float, float, int]], deltas: Sequence[float]
 ) -> tuple[EpsilonRange, ...]:
-    """Return the range of ε of steps that are fixed in advance, at each of `deltas`.
-
-    Args:
-        steps: (sample_rate, noise_multiplier, steps).
-        deltas: each in (0, 1).
+    """Return the range of ε of a fixed list of (sample_rate, noise_multiplier, steps), at each of `deltas`.
 
     Raises:
-        ValueError: as `epsilon_ranges`.
+        ValueError: as for `epsilon_ranges`.
     """
     parts = merged([Part(*step) for step in steps])
     if not parts:
@@ -120,34 +106,27 @@ def epsilon_ranges_of_steps(
 
 
 def judge(claimed: float, found: EpsilonRange) -> Verdict:
-    """Judge a claimed ε: confirmed from the lower bound on, where the upper one is at most `TOLERANCE` larger."""
+    """Confirm a claim that is at least the lower bound and at most `TOLERANCE` below the upper one."""
     low, high = found.low, found.high
     said = f"claimed {claimed!r}, recomputed between {low:.6g} and {high:.6g} ({found.how})"
     if not (isfinite(claimed) and claimed >= 0):
-        return Verdict(ok=False, why=f"{said}: not a number that can be claimed")
+        return Verdict(ok=False, why=f"{said}: a claim must be finite and at least 0")
     if claimed < low * (1 - 1e-9):
-        return Verdict(ok=False, why=f"{said}: less is claimed than holds")
+        return Verdict(ok=False, why=f"{said}: the claim is too low")
     if high > claimed * (1 + TOLERANCE) + _SLACK:
         return Verdict(ok=None, why=f"{said}: neither confirmed nor refuted")
     if claimed > found.ceiling:
-        return Verdict(ok=False, why=f"{said}: more is claimed than the steps cost")
+        return Verdict(ok=False, why=f"{said}: the claim is too high")
     return Verdict(ok=True, why=said)
 
 
 def within(body: Mapping[str, Any], steps: Iterable[tuple[float, float, int]]) -> Verdict:
-    """Return whether the charged steps are within their filter, counted and priced by this accountant.
-
-    Args:
-        body: of the filter.
-        steps: (sample_rate, noise_multiplier, steps) that were charged.
-    """
+    """Judge whether the charged (sample_rate, noise_multiplier, steps) are within a filter."""
     parts = merged([Part(*step) for step in steps])
     total = sum(part.steps for part in parts)
     match body["kind"]:
-        case "total_steps":
-            known = {(body["sample_rate"], body["noise_multiplier"]): body["step_cap"]}
-        case "coupon_book":
-            known = {(c["sample_rate"], c["noise_multiplier"]): c["steps"] for c in body["coupons"]}
+        case "total_steps" | "coupon_book":
+            known = {(rate, noise): quota for rate, noise, quota in _quotas(body)}
         case "fixed_order":
             order, budget = float(body["order"]), body["budget"] / _UNITS
             spent = sum(part.steps * renyi(part.sample_rate, part.noise_multiplier, order)[0] for part in parts)
@@ -159,13 +138,18 @@ def within(body: Mapping[str, Any], steps: Iterable[tuple[float, float, int]]) -
             return Verdict(ok=not parts, why=f"{total} steps charged one by one; a sealed search is charged as a whole")
     over = [part for part in parts if part.steps > known.get((part.sample_rate, part.noise_multiplier), 0)]
     if over:
-        return Verdict(ok=False, why=f"charged beyond what is allowed: {'; '.join(_words(part) for part in over)}")
+        beyond = "; ".join(
+            f"{steps} at sample_rate {rate!r}, noise_multiplier {noise!r}" for rate, noise, steps in over
+        )
+        return Verdict(ok=False, why=f"more was charged than the filter allows: {beyond}")
     return Verdict(ok=True, why=f"{total} of {sum(known.values())} steps charged")
+
+
+def _quotas(body: Mapping[str, Any]) -> list[tuple[float, float, int]]:
+    """Return the largest allowed (sample_rate, noise_multiplier, steps) of a cap on total steps or a coupon book."""
+    coupons = body["coupons"] if body["kind"] == "coupon_book" else [{**body, "steps": body["step_cap"]}]
+    return [(coupon["sample_rate"], coupon["noise_multiplier"], coupon["steps"]) for coupon in coupons]
 
 
 def _around(low: float, high: float, how: str) -> EpsilonRange:
     return EpsilonRange(low, high, high * (1 + _FAR) + _SLACK, how)
-
-
-def _words(part: Part) -> str:
-    return f"{part.steps} at sample_rate {part.sample_rate!r}, noise_multiplier {part.noise_multiplier!r}"

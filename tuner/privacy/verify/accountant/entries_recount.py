@@ -1,4 +1,4 @@
-"""A second count of the ledger's entries, from their plain bodies, to compare with the ledger's own rules."""
+"""Second count of the ledger's entries from their plain bodies, independent of the ledger's rules."""
 
 from __future__ import annotations
 
@@ -15,16 +15,13 @@ Steps = Counter[tuple[float, float]]
 
 @dataclass
 class Counted:
-    """One search according to its entries.
+    """One search according to its entries, with its claim (`epsilon`, `delta`).
 
     Attributes:
-        epsilon: the claim.
-        delta: the claim.
-        filters: bodies by pool, `training` and where scores are protected `validation`.
-        charged: by pool, leased steps of each (sample_rate, noise_multiplier).
-        mechanisms: by pool and trial.
-        begun: number of times that a sealed search was charged.
-        open: whether it may still be charged.
+        filters: body of each pool's filter; the pools are `training` and, if scores are protected, `validation`.
+        charged: leased steps by pool and (sample_rate, noise_multiplier).
+        mechanisms: reserved (sample_rate, noise_multiplier) by pool and trial.
+        begun: number of charges of a sealed search as a whole.
     """
 
     epsilon: float
@@ -37,26 +34,23 @@ class Counted:
 
     @property
     def counts(self) -> bool:
-        """Whether its claim counts against the data set."""
+        """Whether the claim counts against the data set's budget."""
         return self.open or self.begun > 0 or any(sum(steps.values()) for steps in self.charged.values())
 
     def steps(self, pool: str) -> list[tuple[float, float, int]]:
-        """Return (sample_rate, noise_multiplier, steps) of what was charged in a pool."""
+        """Return the charges of a pool as (sample_rate, noise_multiplier, steps)."""
         return [(*mechanism, steps) for mechanism, steps in sorted(self.charged[pool].items())]
 
 
 def recount(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str, Counted], Decimal, Decimal]:
-    """Count a data set's entries.
+    """Return the searches of a data set by name, and the summed ε and δ of those that count.
 
     Args:
-        entries: (kind, body) in their order.
-
-    Returns:
-        The searches by name, and the sums of ε and of δ of those that count.
+        entries: (kind, body) of each entry, in order.
 
     Raises:
-        KeyError: a value is missing.
-        ValueError: a step is leased of another mechanism than the trial reserved.
+        KeyError: an entry lacks a value.
+        ValueError: a trial leased steps of a mechanism that it did not reserve.
     """
     found: dict[str, Counted] = {}
     for kind, body in entries:
@@ -66,7 +60,7 @@ def recount(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str,
             case "begin":
                 found[body["search"]].begun += 1
             case "reserve":
-                _name_mechanism(found[body["search"]], body)
+                found[body["search"]].mechanisms.setdefault((body["pool"], body["trial"]), _mechanism(body))
             case "lease":
                 search, pool = found[body["search"]], body["pool"]
                 mechanism = _mechanism(body)
@@ -82,12 +76,7 @@ def recount(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str,
 
 
 def may_make(body: Mapping[str, Any], run: tuple[float, float, int]) -> bool:
-    """Return whether a sealed search may make a run: one of its own, or a shorter one of the same mechanism.
-
-    Args:
-        body: of its filter.
-        run: (sample_rate, noise_multiplier, steps).
-    """
+    """Tell whether a sealed search was charged for a run (sample_rate, noise_multiplier, steps) or a longer one."""
     rate, noise, steps = run
     return any(
         (each["sample_rate"], each["noise_multiplier"]) == (rate, noise) and 0 < steps <= each["steps"]
@@ -100,10 +89,6 @@ def _opened(body: Mapping[str, Any]) -> Counted:
     if body["validation"] is not None:
         filters["validation"] = body["validation"]["filter"]
     return Counted(body["epsilon"], body["delta"], filters)
-
-
-def _name_mechanism(search: Counted, body: Mapping[str, Any]) -> None:
-    search.mechanisms.setdefault((body["pool"], body["trial"]), _mechanism(body))
 
 
 def _mechanism(body: Mapping[str, Any]) -> tuple[float, float]:

@@ -1,24 +1,23 @@
 """Bounds of the composed privacy loss of Poisson-sampled Gaussian steps, without an accounting library.
 
-How δ of ε is bracketed, for add-or-remove-one and for any number of different steps, fixed in advance:
+Lower and upper bounds of δ at ε, for add-or-remove-one adjacency and steps that are fixed in advance:
 
-1. One step. Removing a record is the pair (M, N) and adding one is (N, M), N = N(0, s²), M = (1−q)·N + q·N(1, s²)
-   (Zhu, Dong & Wang 2022). Outcomes are put into bins whose edges are at losses k·h. A bin's mass under both members of
-   the pair is split over the two losses at its ends so that both masses are kept: a spread of the likelihood ratio
-   that keeps its mean, so every hockey-stick divergence can only grow. That is the upper end.
-2. The lower end. Couple the true loss Y of a step with the split one, Y′, so that E[e^−Y′ | Y] = e^−Y. Then Y′ − Y has
-   a mean in [0, h²/8] and a range of h given Y, and by Hoeffding the sum over T steps passes
-   c = T·h²/8 + h·√(T·log(1/η)/2) with probability η at most; it never passes T·h. So
-   δ(ε) ≥ δ′(ε + c) − η, where δ′ is that of the split losses.
-3. Composition. The masses are tilted, p(y)·e^{θy}/E[e^{θY′}], with θ chosen so that the losses that make up δ are the
-   bulk; then the rounding of the FFT is a small part of δ and not of 1. The window of the FFT holds all but a part τ
-   of the tilted sum, by a Chernoff bound with the moments of the split losses themselves; what wraps around or is
-   outside is added to the upper end and taken off the lower.
-4. What is cut off the tails of a step is booked as infinite loss above, and as nothing below.
-5. Rounding: `_ROUNDING` per step, relative to the tilted mass, and as much of ε. A margin with evidence, not a proof;
-   the tests compare it with closed forms.
+1. One step, upper bound. A removed record is the pair (M, N) and an added one (N, M), with N = N(0, s²) and
+   M = (1−q)·N + q·N(1, s²) (Zhu, Dong & Wang 2022). Outcomes fall into bins with edges at losses k·h. Each bin's mass
+   under M and N moves to the two losses at the bin's edges, and both masses stay equal. This spreads the likelihood
+   ratio and keeps its mean, so every hockey-stick divergence can only grow.
+2. One step, lower bound. Couple a step's true loss Y with its split loss Y′ so that E[e^−Y′ | Y] = e^−Y. Given Y,
+   Y′ − Y has a mean in [0, h²/8] and a range of h. By Hoeffding the sum over T steps exceeds
+   c = T·h²/8 + h·√(T·log(1/η)/2) with probability at most η, and it never exceeds T·h. With δ′ of the split losses,
+   δ(ε) ≥ δ′(ε + c) − η.
+3. Composition. Masses are tilted to p(y)·e^{θy}/E[e^{θY′}]. θ moves the bulk of the mass to the losses that make up δ,
+   so the rounding of the FFT is small relative to δ. A Chernoff bound from the moments of the split losses limits the
+   tilted mass outside the window of the FFT. That mass is added to the upper bound and subtracted from the lower.
+4. The cut-off tails of a step count as infinite loss in the upper bound and as nothing in the lower.
+5. Rounding. The margin is `_ROUNDING` per step, relative to the tilted mass, and the same for ε. It rests on
+   comparisons with closed forms in the tests, not on a proof.
 
-Steps without sampling (q = 1) alone are one Gaussian mechanism and are answered exactly (Balle & Wang 2018).
+Steps without sampling (q = 1) compose to one Gaussian mechanism, which has a closed form (Balle & Wang 2018).
 """
 
 from __future__ import annotations
@@ -32,22 +31,23 @@ import numpy as np
 
 from tuner.privacy.verify.accountant.one_step import Array, Masses, Part, TooLargeError, longest_loss, masses_of
 
-__all__ = ["GAP", "ComposedLoss", "Exact", "Losses", "compose_losses", "on_grid"]
+__all__ = ["GAP", "ComposedLoss", "Exact", "compose_losses", "golden_section", "on_grid"]
 
 _ROUNDING = 4e-15
 _WINDOW = 1e-13
-"""Tilted mass that the window of the FFT may miss on each side."""
+"""Largest tilted mass outside the window of the FFT, on each side."""
 _FAILS = 1e-4
-"""η, and the mass that the cut tails of all steps may have, as shares of δ."""
+"""η, and the mass of the cut-off tails of all steps, each as a share of δ."""
 GAP = 2e-3
 """Wanted distance between the two bounds of ε, as a share of ε."""
+_GOLDEN = (sqrt(5) - 1) / 2
 _POINTS, _STEP_POINTS = 2**22, 2**21
 _SMALLEST, _LARGEST, _COARSEST = 1e-6, 1e4, 50.0
 
 
 @dataclass(frozen=True)
 class Exact:
-    """A Gaussian mechanism of sensitivity / noise = `mu`: Balle & Wang 2018, Theorem 8."""
+    """Gaussian mechanism with sensitivity / noise = `mu` (Balle & Wang 2018, Theorem 8)."""
 
     mu: float
 
@@ -55,27 +55,27 @@ class Exact:
         """Return a lower and an upper bound of δ at `epsilon`, for any real ε."""
         near, far = epsilon / self.mu - self.mu / 2, epsilon / self.mu + self.mu / 2
         gained = _normal_tail(near)
-        # e^ε times the far tail is the near density times the far Mills ratio, and that ratio never underflows.
+        # e^ε times the far tail equals the near density times the far Mills ratio, which never underflows.
         lost = exp(-(near**2) / 2) * _mills(far) if far > 20 else exp(epsilon + log(_normal_tail(far)))
         margin = 1e-13 * (gained + lost) * (1 + abs(epsilon) + near**2)
         return max(gained - lost - margin, 0.0), min(gained - lost + margin + 1e-300, 1.0)
 
 
 @dataclass(frozen=True)
-class Losses:
-    """The sum of all split losses in one direction, tilted, on a window.
+class _Losses:
+    """Tilted sum of all split losses in one direction, on a window.
 
     Attributes:
         grid: h.
         tilt: θ.
         log_moment: log E[e^{θ·sum}].
-        first: the first loss of the window, in grid points.
-        excess: E_θ[e^{−θ(sum − y)}·(1 − e^{y − sum})₊] at each loss y of the window; δ′(y) is it times
+        first: first loss of the window, in grid points.
+        excess: E_θ[e^{−θ(sum − y)}·(1 − e^{y − sum})₊] at each loss y of the window. δ′(y) is this value times
             e^{log_moment − θy}.
-        spread: c, by which the split losses may be above the true ones.
-        failure: η, the probability that they are further above.
-        cut: probability that any step's loss was cut off.
-        rounding: relative to the tilted mass.
+        spread: c, the largest distance of the split sum above the true sum, except with probability `failure`.
+        failure: η.
+        cut: probability that the loss of any step was cut off.
+        rounding: rounding margin, relative to the tilted mass.
     """
 
     grid: float
@@ -96,17 +96,17 @@ class Losses:
         return max(low - error - self.failure, 0.0), min(high + slack + self.cut, 1.0)
 
     def _split_delta(self, epsilon: float) -> tuple[float, float]:
-        """Return E[(1 − e^{ε − sum})₊] and its error; (0, 1) where nothing is known."""
+        """Return E[(1 − e^{ε − sum})₊] and its error; (0, 1) if nothing is known at this ε."""
         scale = self.log_moment - self.tilt * epsilon
         place = floor(epsilon / self.grid) - self.first
         over = epsilon - (self.first + place) * self.grid
-        if scale + self.tilt * over > 650 or place < 0:  # the tilt was meant for far larger losses
+        if scale + self.tilt * over > 650 or place < 0:  # far below the losses for which the tilt was chosen
             return 0.0, 1.0
-        # e^{−θt}·(1 − e^−t) is at most 1: what the window missed or wrapped, and what the FFT and the sums rounded.
+        # e^{−θt}·(1 − e^−t) is at most 1, so this bounds the mass outside the window and the rounding.
         error = exp(scale) * (4 * _WINDOW + self.rounding)
         if place + 1 >= len(self.excess):
             return 0.0, error
-        # All losses are on the grid, so between two of its points δ′ is linear in e^ε.
+        # All losses are on the grid, so δ′ is linear in e^ε between two grid points.
         share = min(max(expm1(over) / expm1(self.grid), 0.0), 1.0)
         left = float(self.excess[place]) * exp(scale + self.tilt * over)
         right = float(self.excess[place + 1]) * exp(scale + self.tilt * (over - self.grid))
@@ -115,19 +115,19 @@ class Losses:
 
 @dataclass(frozen=True)
 class ComposedLoss:
-    """The loss in both directions of adjacency: bounds of δ at ε, and of ε at δ.
+    """Composed loss in both directions of adjacency, with bounds of δ at ε and of ε at δ.
 
     Attributes:
-        directions: removing and adding a record, or the one that is the same for both.
-        near: an ε of the order of those that will be asked for.
+        directions: losses for a removed and an added record; a single entry if both are the same.
+        near: start of the search for ε.
     """
 
-    directions: tuple[Losses | Exact, ...]
+    directions: tuple[_Losses | Exact, ...]
     near: float = 1.0
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         """Return a lower and an upper bound of δ at `epsilon`, any real number."""
-        if epsilon < 0:  # H_ε(P, Q) = 1 − e^ε + e^ε·H_−ε(Q, P), and the larger of the two directions is symmetric
+        if epsilon < 0:  # H_ε(P, Q) = 1 − e^ε + e^ε·H_−ε(Q, P)
             low, high = self.delta(-epsilon)
             factor, rest = exp(epsilon), -expm1(epsilon)
             return max(rest + factor * low - 1e-15, 0.0), min(rest + factor * high + 1e-15, 1.0)
@@ -135,7 +135,7 @@ class ComposedLoss:
         return max(low for low, _ in both), max(high for _, high in both)
 
     def epsilon(self, delta: float) -> tuple[float, float]:
-        """Return a lower and an upper bound of ε at `delta`; infinite where there is no upper bound."""
+        """Return a lower and an upper bound of ε at `delta`; the upper one is infinite if none was found."""
         if self.delta(0.0)[1] <= delta:
             return 0.0, 0.0
         below, above = 0.0, self.near
@@ -145,24 +145,21 @@ class ComposedLoss:
                 return 0.0, inf
         below = max(below, _under(lambda value: self.delta(value)[1], delta, above))
         high = _crossing(lambda value: self.delta(value)[1], delta, below, above)[1]
-        # Far below its tilt the lower bound is void, so it is searched for downwards from the upper one.
+        # Far below the tilt the lower bound is void, so the search for it starts at the upper bound.
         below = _under(lambda value: self.delta(value)[0], delta, high)
         return _crossing(lambda value: self.delta(value)[0], delta, below, high)[0], high
 
 
 def compose_losses(parts: Sequence[Part], delta: float, *, gap: float = GAP) -> ComposedLoss:
-    """Return the composition of all steps, tight at and around `delta`.
+    """Return the composition of all steps, with bounds that hold everywhere and are tight near `delta`.
 
     Args:
-        parts: what `merged` gives; at least one step.
-        delta: in (0, 1): where the bounds are to be tight. They hold everywhere.
-        gap: wanted distance between the two bounds of ε at `delta`, as a share of ε, where memory allows it.
-
-    Returns:
-        The composition.
+        parts: result of `merged`, with at least one step.
+        delta: in (0, 1).
+        gap: wanted distance between the two bounds of ε at `delta`, as a share of ε. Memory may limit it.
 
     Raises:
-        TooLargeError: it would need too much memory, or its losses pass what doubles can hold.
+        TooLargeError: the composition needs too much memory, or a loss is too large for a double.
     """
     if all(part.sample_rate == 1 for part in parts):
         return ComposedLoss((Exact(sqrt(sum(part.steps / part.noise_multiplier**2 for part in parts))),))
@@ -170,14 +167,14 @@ def compose_losses(parts: Sequence[Part], delta: float, *, gap: float = GAP) -> 
 
 
 def on_grid(parts: Sequence[Part], delta: float, *, gap: float = GAP) -> ComposedLoss:
-    """Compose on the grid, even where there is a closed form, so that tests can compare the two."""
+    """Compose on the grid, even for steps with a closed form, so that tests can compare both."""
     total = sum(part.steps for part in parts)
     tail = _FAILS * delta / total
     longest = max(longest_loss(part, tail) for part in parts)
-    # Of the likelihood ratio. With little noise it exceeds every loss, and no loss spreads beyond the range of losses.
+    # The spread of a step's loss: that of the likelihood ratio, but at most the range of losses.
     ratios = [part.sample_rate * sqrt(expm1(min(part.noise_multiplier**-2, 40.0))) for part in parts]
     spreads = [min(ratio, longest_loss(part, tail)) for ratio, part in zip(ratios, parts, strict=True)]
-    # First on a coarse grid, to find ε approximately; the fine grid follows from it.
+    # A coarse grid gives an approximate ε, which sets the fine grid.
     grid = max(longest / _STEP_POINTS, min(*spreads, longest) / 16)
     near = max(_search_tilt(masses_of(parts, grid, tail, adding=adding), grid, delta)[1] for adding in (False, True))
     width = sqrt(sum(part.steps * spread**2 for part, spread in zip(parts, spreads, strict=True)))
@@ -195,7 +192,7 @@ def on_grid(parts: Sequence[Part], delta: float, *, gap: float = GAP) -> Compose
     return found
 
 
-def _direction(parts: Sequence[Part], grid: float, tail: float, delta: float, *, adding: bool) -> Losses:
+def _direction(parts: Sequence[Part], grid: float, tail: float, delta: float, *, adding: bool) -> _Losses:
     while True:
         masses = masses_of(parts, grid, tail, adding=adding)
         tilt, _ = _search_tilt(masses, grid, delta)
@@ -210,7 +207,7 @@ def _direction(parts: Sequence[Part], grid: float, tail: float, delta: float, *,
     first = floor(low / grid)
     failure = _FAILS * delta
     spread = min(total * grid, total * grid**2 / 8 + grid * sqrt(total * log(1 / failure) / 2))
-    return Losses(
+    return _Losses(
         grid=grid,
         tilt=tilt,
         log_moment=_log_moment(masses, tilt, grid),
@@ -224,34 +221,33 @@ def _direction(parts: Sequence[Part], grid: float, tail: float, delta: float, *,
 
 
 def _convolved(masses: Sequence[Masses], grid: float, tilt: float, first: int, points: int) -> Array:
-    """Return the tilted sum on `points` grid points from `first` on; the rest wraps around."""
+    """Return the tilted sum on `points` grid points from `first` on; mass outside wraps around."""
     size = _fast_size(points)
     logarithm = np.zeros(size // 2 + 1, dtype=complex)
     offset = 0
     for part in masses:
-        tilted = part.log_weights + tilt * grid * (part.first + np.arange(len(part.weights)))
-        tilted = np.exp(tilted - part.log_moment(tilt, grid))
-        # Around its own mean, so that the phases that are taken to the power of the steps are small.
+        tilted = np.exp(part.log_weights + tilt * grid * part.places - part.log_moment(tilt, grid))
+        # Centred at the mean, so that the phases stay small when they are multiplied by the steps.
         centre = round(float((tilted * np.arange(len(tilted))).sum()))
         wrapped = np.roll(np.pad(tilted, (0, -len(tilted) % size)).reshape(-1, size).sum(0), -centre)
         spectrum = np.fft.rfft(wrapped)
         spectrum[spectrum == 0] = 1e-300
         logarithm += part.steps * np.log(spectrum)
-        offset += part.steps * (part.first + centre)
+        offset += part.steps * (int(part.places[0]) + centre)
     np.exp(logarithm, out=logarithm)
     whole = np.fft.irfft(logarithm, size)
     return np.roll(whole, (offset - first) % size)[:points]
 
 
 def _excess(tilted: Array, grid: float, tilt: float) -> Array:
-    """Return `Losses.excess` of the tilted masses: sums from the right, in blocks whose weights fit into doubles."""
+    """Return `_Losses.excess`, summed from the right in blocks whose weights fit into doubles."""
     block = int(min(max(300 / ((tilt + 1) * grid), 1), 4096, len(tilted)))
     rows = np.pad(np.maximum(tilted, 0.0), (0, -len(tilted) % block)).reshape(-1, block)
     found = np.zeros_like(rows)
     for rate, sign in ((tilt, 1.0), (tilt + 1, -1.0)):
         decay = np.exp(-rate * grid * np.arange(block))
         sums = np.cumsum((rows * decay)[:, ::-1], axis=1)[:, ::-1]
-        carried = np.empty(len(rows))  # the sum of all later blocks, seen from the start of this one
+        carried = np.empty(len(rows))  # sum of all later blocks, weighted for the start of this one
         after, whole = 0.0, exp(-rate * grid * block)
         for index in range(len(rows) - 1, -1, -1):
             carried[index] = whole * after
@@ -260,68 +256,61 @@ def _excess(tilted: Array, grid: float, tilt: float) -> Array:
     return np.maximum(found, 0.0).reshape(-1)[: len(tilted)]
 
 
-_Rough = list[tuple[Array, Array, int]]
-
-
 def _log_moment(masses: Sequence[Masses], tilt: float, grid: float) -> float:
     return sum(part.steps * part.log_moment(tilt, grid) for part in masses)
 
 
-def _rough_log_moment(rough: _Rough, tilt: float, grid: float) -> float:
-    whole = 0.0
-    for places, logs, steps in rough:
-        exponents = logs + tilt * grid * places
-        top = float(exponents.max())
-        whole += steps * (top + log(float(np.exp(exponents - top).sum())))
-    return whole
-
-
 def _search_tilt(masses: Sequence[Masses], grid: float, delta: float) -> tuple[float, float]:
-    """Return θ, and the ε that the moment of this order alone gives at `delta` (Canonne, Kamath & Steinke 2020)."""
-    rough: _Rough = [(*part.coarse(), part.steps) for part in masses]
+    """Return θ, and the ε at `delta` from the moment of order θ alone (Canonne, Kamath & Steinke 2020)."""
+    rough = [part.coarse() for part in masses]
 
     def bound(log_tilt: float) -> float:
         tilt = exp(log_tilt)
         best = tilt * log(tilt) - (1 + tilt) * log1p(tilt)
-        return (_rough_log_moment(rough, tilt, grid) - log(delta) + best) / tilt
+        return (_log_moment(rough, tilt, grid) - log(delta) + best) / tilt
 
-    # Where no loss reaches ε the best tilt is infinite; beyond this one the largest loss is alone already.
-    found = _least(bound, log(1e-3), min(log(1e7), log(30 / grid)))
+    # If no loss reaches ε, the best tilt is infinite. At the largest tilt here only the largest loss has mass.
+    found = _argmin(bound, log(1e-3), min(log(1e7), log(30 / grid)))
     return exp(found), bound(found)
 
 
 def _window(masses: Sequence[Masses], grid: float, tilt: float) -> tuple[float, float]:
-    """Return two losses outside of which the tilted sum has at most `_WINDOW` on each side."""
-    rough: _Rough = [(*part.coarse(), part.steps) for part in masses]
-    rough_here = _rough_log_moment(rough, tilt, grid)
+    """Return the window of losses, outside which the tilted sum has at most `_WINDOW` on each side."""
+    rough = [part.coarse() for part in masses]
+    rough_here = _log_moment(rough, tilt, grid)
 
     def reach(log_order: float, sign: int) -> float:
         order = exp(log_order)
-        return (_rough_log_moment(rough, tilt + sign * order, grid) - rough_here - log(_WINDOW)) / order
+        return (_log_moment(rough, tilt + sign * order, grid) - rough_here - log(_WINDOW)) / order
 
-    # The orders come from coarse moments; the bounds themselves from the full ones.
-    above, below = (exp(_least(partial(reach, sign=sign), log(1e-3), log(1e7))) for sign in (1, -1))
+    # Coarse moments choose the orders, and full moments give the bounds.
+    above, below = (exp(_argmin(partial(reach, sign=sign), log(1e-3), log(1e7))) for sign in (1, -1))
     here = _log_moment(masses, tilt, grid)
     high = (_log_moment(masses, tilt + above, grid) - here - log(_WINDOW)) / above
     low = -(_log_moment(masses, tilt - below, grid) - here - log(_WINDOW)) / below
     return low, high
 
 
-def _least(function: Callable[[float], float], low: float, high: float) -> float:
-    """Return where a function that falls and then rises is least: a grid, then golden section."""
-    places = np.linspace(low, high, 24)
-    values = [function(float(place)) for place in places]
+def _argmin(function: Callable[[float], float], low: float, high: float) -> float:
+    return golden_section(function, np.linspace(low, high, 24).tolist(), 24)[0]
+
+
+def golden_section(function: Callable[[float], float], places: Sequence[float], turns: int) -> tuple[float, float]:
+    """Return an approximate argmin of a function that falls and then rises, and its smallest value at `places`.
+
+    A golden-section search of `turns` steps starts around the best of the rising `places`.
+    """
+    values = [function(place) for place in places]
     best = min(range(len(values)), key=values.__getitem__)
-    a, b = float(places[max(best - 1, 0)]), float(places[min(best + 1, len(places) - 1)])
-    ratio = (sqrt(5) - 1) / 2
-    for _ in range(24):
-        left, right = b - ratio * (b - a), a + ratio * (b - a)
-        a, b = (a, right) if function(left) < function(right) else (left, b)
-    return (a + b) / 2
+    low, high = places[max(best - 1, 0)], places[min(best + 1, len(places) - 1)]
+    for _ in range(turns):
+        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+        low, high = (low, right) if function(left) < function(right) else (left, high)
+    return (low + high) / 2, values[best]
 
 
 def _under(function: Callable[[float], float], delta: float, above: float) -> float:
-    """Return a place shortly below `above` where a falling function is above `delta`; 0 where there is none."""
+    """Return a point close below `above` at which a falling function exceeds `delta`, or 0 if there is none."""
     share = 2 * GAP
     while share < 1:
         if function(above * (1 - share)) > delta:
@@ -331,7 +320,7 @@ def _under(function: Callable[[float], float], delta: float, above: float) -> fl
 
 
 def _crossing(function: Callable[[float], float], delta: float, low: float, high: float) -> tuple[float, float]:
-    """Return where a falling function crosses `delta`: two places, before and after, 1e-7 of their value apart."""
+    """Return two points, 1e-7 of their value apart, between which a falling function crosses `delta`."""
     known = [log(max(function(place), 1e-300) / delta) for place in (low, high)]
     for turn in range(200):
         if high - low <= 1e-7 * high or high <= 1e-12:
@@ -351,7 +340,7 @@ def _normal_tail(z: float) -> float:
 
 
 def _mills(z: float) -> float:
-    """Return √(2π)⁻¹ times the Mills ratio of a z above 20, by its asymptotic series to 1e-15."""
+    """Return √(2π)⁻¹ times the Mills ratio at a z above 20, from its asymptotic series, to 1e-15."""
     term, whole = 1.0, 1.0
     for odd in range(1, 17, 2):
         term *= -odd / z**2
@@ -360,7 +349,7 @@ def _mills(z: float) -> float:
 
 
 def _fast_size(least: int) -> int:
-    """Return the smallest even number of at least `least` whose prime factors are 2, 3 and 5."""
+    """Return the smallest even number of at least `least` that has only the prime factors 2, 3 and 5."""
     sizes: list[int] = []
     for threes in range(12):
         for fives in range(8):

@@ -1,4 +1,4 @@
-"""One Poisson-sampled Gaussian step, its privacy losses split onto a grid (parts 1 and 4 of `loss`)."""
+"""Privacy losses of one Poisson-sampled Gaussian step, split onto a grid (parts 1 and 4 of `loss`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = npt.NDArray[np.float64]
 
 
 class Part(NamedTuple):
-    """A number of steps of one mechanism, as plain numbers."""
+    """Steps of one mechanism."""
 
     sample_rate: float
     noise_multiplier: float
@@ -25,11 +25,11 @@ class Part(NamedTuple):
 
 
 class TooLargeError(ValueError):
-    """The composition needs more points or larger losses than are allowed here."""
+    """Composition that needs more grid points or larger losses than this accountant allows."""
 
 
 def merged(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Return the parts sorted, with equal mechanisms added up and none without steps.
+    """Return the parts sorted, with the steps of equal mechanisms added up and empty parts removed.
 
     Raises:
         ValueError: a value is out of range or NaN.
@@ -46,59 +46,55 @@ def merged(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 @dataclass(frozen=True)
 class Masses:
-    """The split losses of one kind of step: mass `weights[i]` at the loss (first + i)·h.
+    """Split losses of `steps` equal steps: each has mass `weights[i]` at the loss `places[i]`·h.
 
-    Attributes:
-        first: number of the first grid point.
-        weights: of shape (points,); they add up to 1 minus what was cut off.
-        log_weights: their logarithms.
-        steps: of this kind.
+    The weights add up to 1 minus the mass of the tails that were cut off.
     """
 
-    first: int
+    places: Array
     weights: Array
     log_weights: Array
     steps: int
 
     def log_moment(self, tilt: float, grid: float) -> float:
-        """Return the logarithm of E[e^{tilt·Y}] on a grid of distance `grid`."""
-        exponents = self.log_weights + tilt * grid * (self.first + np.arange(len(self.weights)))
+        """Return log E[e^{tilt·Y}] of one step's loss Y, on a grid of distance `grid`."""
+        exponents = self.log_weights + tilt * grid * self.places
         top = float(exponents.max())
         return top + log(float(np.exp(exponents - top).sum()))
 
-    def coarse(self, points: int = 4096) -> tuple[Array, Array]:
-        """Return (losses in grid points, log masses) of at most `points` groups: enough to search for a tilt."""
-        group = max(1, ceil(len(self.weights) / points))
+    def coarse(self) -> Masses:
+        """Return the same losses in at most 4096 groups, for the search of a tilt."""
+        group = max(1, ceil(len(self.weights) / 4096))
         pad = -len(self.weights) % group
         weights = np.pad(self.weights, (0, pad)).reshape(-1, group)
-        places = (self.first + np.arange(len(self.weights) + pad, dtype=float)).reshape(-1, group)
+        places = (self.places[0] + np.arange(len(self.weights) + pad)).reshape(-1, group)
         mass = weights.sum(1)
         kept = mass > 0
-        return (weights * places).sum(1)[kept] / mass[kept], np.log(mass[kept])
+        return Masses((weights * places).sum(1)[kept] / mass[kept], mass[kept], np.log(mass[kept]), self.steps)
 
 
 def masses_of(parts: Sequence[Part], grid: float, tail: float, *, adding: bool) -> list[Masses]:
-    """Return the split losses of each part, in one direction.
+    """Return the split losses of each part, in one direction of adjacency.
 
     Args:
         parts: the steps.
-        grid: h.
-        tail: probability that may be cut off a step.
-        adding: the pair (N, M) of a record that is added; otherwise (M, N).
+        grid: distance h of the grid's losses.
+        tail: probability that may be cut off each step's tails.
+        adding: True for an added record, the pair (N, M); False for a removed one, (M, N).
 
     Raises:
-        TooLargeError: losses pass what doubles can hold.
+        TooLargeError: a loss is too large for a double.
     """
     found = []
     for part in parts:
         first, weights = _split(part.sample_rate, part.noise_multiplier, grid, tail, adding)
         with np.errstate(divide="ignore"):
-            found.append(Masses(first, weights, np.log(weights), part.steps))
+            found.append(Masses(first + np.arange(len(weights), dtype=float), weights, np.log(weights), part.steps))
     return found
 
 
 def longest_loss(part: Part, tail: float) -> float:
-    """Return the distance between the least and the largest loss of a step that are kept."""
+    """Return the distance between the smallest and the largest loss of a step, without the cut-off tails."""
     reach = sqrt(2 * log(1 / tail)) * part.noise_multiplier
     rate, noise = part.sample_rate, part.noise_multiplier
     return _loss(1 + reach, rate, noise) - _loss(-reach, rate, noise)
@@ -106,7 +102,7 @@ def longest_loss(part: Part, tail: float) -> float:
 
 @lru_cache(maxsize=8)
 def _split(rate: float, noise: float, grid: float, tail: float, adding: bool) -> tuple[int, Array]:  # noqa: FBT001
-    """The first grid point's number, and the masses of one step from there on."""
+    """Return the number of the first grid point and the masses of one step from that point on."""
     reach = sqrt(2 * log(1 / tail)) * noise
     start = floor(_loss(-reach, rate, noise) / grid)
     end = ceil(_loss(1 + reach, rate, noise) / grid)
@@ -122,7 +118,7 @@ def _split(rate: float, noise: float, grid: float, tail: float, adding: bool) ->
         total, part = null, (null - mixed * np.exp(-losses[1:])) / up
     else:
         total, part = mixed, (mixed - null * np.exp(losses[:-1])) / up
-    part = np.clip(part, 0.0, total)  # outside by rounding alone
+    part = np.clip(part, 0.0, total)  # only rounding leaves this range
     weights = np.zeros(len(losses))
     if adding:  # losses are the negatives, so the bins run the other way
         weights[1:] += part[::-1]
@@ -142,7 +138,7 @@ def _loss(x: float, rate: float, noise: float) -> float:
 
 
 def _normal_bins(edges: Array) -> Array:
-    """Probability of a standard normal variable between successive edges, from the tail on the nearer side."""
+    """Return the standard normal probability between successive edges, computed from the nearer tail."""
     tails = 0.5 * np.array([erfc(edge) for edge in (np.abs(edges) / sqrt(2)).tolist()])
     above = edges >= 0
     lower = np.where(above, 1 - tails, tails)

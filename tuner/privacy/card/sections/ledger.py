@@ -1,4 +1,4 @@
-"""The budget of the data set, to which all searches on it add up."""
+"""Card sections: the budget of the data set, and the ledger entry at which the card was made."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tuner.privacy.ledger.history import within_cap
 from tuner.privacy.ledger.odometer import read_dataset
 from tuner.privacy.ledger.state import DatasetState
 
-__all__ = ["DATASET_BUDGET"]
+__all__ = ["DATASET_BUDGET", "LEDGER"]
 
 
-def _value(subject: Subject) -> dict[str, Any]:
+def _budget(subject: Subject) -> dict[str, Any]:
     state, search = subject.state, subject.search
     cap, share, by_user = state.cap, state.grants.get(search.user), state.committed_by(search.user)
     spent = read_dataset(state)
@@ -65,7 +65,7 @@ def _rule(state: DatasetState) -> str:
 DATASET_BUDGET = CardSection(
     name="dataset_budget",
     title="The budget of the data set",
-    value=_value,
+    value=_budget,
     fields={
         "dataset": Field("data set"),
         "rule": Field("rule by which searches add up"),
@@ -81,5 +81,29 @@ DATASET_BUDGET = CardSection(
         "epsilon_spent": Field("ε spent by all searches"),
         "odometer_delta": Field("at δ"),
         "other_searches": Field("other searches", other_searches_text),
+    },
+)
+
+
+def _ledger(subject: Subject) -> dict[str, Any]:
+    return {
+        "head_seq": subject.state.seq,
+        "head_hash": subject.state.head,
+        "label": "a sealed search leaves the same entries however many runs it makes (opened and begun; reopened where "
+        "it was closed before it began), and the random number in the first of them keeps the hash from telling when "
+        "they were written"
+        if subject.search.charged_whole
+        else "every charge of the search stands before this entry",
+    }
+
+
+LEDGER = CardSection(
+    name="ledger",
+    title="Where it stands in the ledger",
+    value=_ledger,
+    fields={
+        "head_seq": Field("number of the ledger's last entry for the data set when the card was made"),
+        "head_hash": Field("hash of that entry"),
+        "label": Field("what it tells"),
     },
 )

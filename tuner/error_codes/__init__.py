@@ -1,0 +1,50 @@
+"""Explanations of all error codes, for `tune explain`; each explanation says what a code means and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import search_spaces.errors
+import trainables.errors
+from tuner.error_codes import experiment, privacy, sweeps
+from tuner.errors import InputError
+
+__all__ = ["EXIT_CODES", "EXPLANATIONS", "code_list", "explain"]
+
+_FAMILIES = {1: "failed", 2: "bad input", 3: "refused by the budget", 130: "interrupted, resumable"}
+_SECTIONS = (
+    {InputError.exit_code: trainables.errors.EXPLANATIONS | search_spaces.errors.EXPLANATIONS},
+    sweeps.EXPLANATIONS,
+    experiment.EXPLANATIONS,
+    privacy.EXPLANATIONS,
+)
+
+EXPLANATIONS: dict[str, str] = {}
+EXIT_CODES: dict[str, int] = {}
+for _section in _SECTIONS:
+    for _exit_code, _explanations in _section.items():
+        EXPLANATIONS |= _explanations
+        EXIT_CODES |= dict.fromkeys(_explanations, _exit_code)
+
+
+def explain(code: str) -> dict[str, Any]:
+    """Return a code's explanation, exit code and family.
+
+    Args:
+        code: the code at the end of an error message, with or without the brackets.
+
+    Raises:
+        InputError: the code is unknown; the message names the nearest one.
+    """
+    code = code.strip("[] ")
+    if code not in EXPLANATIONS:
+        near = difflib.get_close_matches(code, EXPLANATIONS, n=1, cutoff=0.0)[0]
+        raise InputError("unknown-code", f"No error has the code {code!r}. The nearest one is {near!r}.")
+    exit_code = EXIT_CODES[code]
+    return {"code": code, "exit_code": exit_code, "family": _FAMILIES[exit_code], "explanation": EXPLANATIONS[code]}
+
+
+def code_list() -> dict[str, str]:
+    """Return all codes, each with the first sentence of its explanation."""
+    return {code: EXPLANATIONS[code].partition(". ")[0].rstrip(".") + "." for code in sorted(EXPLANATIONS)}
