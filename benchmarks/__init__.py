@@ -1,1 +1,1 @@
-"""Measurements that a reader can repeat: each module is run with ``python -m benchmarks.NAME``."""
+"""Measurements that a reader can repeat with ``python -m benchmarks.NAME``."""

@@ -1,1 +1,1 @@
-"""The budget of a search: what it claims, what it survives, what it costs and what it buys."""
+"""What the budget of a search survives, what it costs, and what it buys."""

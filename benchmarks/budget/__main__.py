@@ -1,26 +1,19 @@
-"""The budget of a search: what it claims, what it survives, what it costs and what it buys.
+"""What the budget of a search survives, what it costs, and what it buys.
 
-    python -m benchmarks.budget [--quick] [--json] [--data-dir DIR] [--only SECTION ...] [--out DIR] [--jobs N]
+    python -m benchmarks.budget --data-dir DATA [--quick] [--json] [--only SECTION ...] [--out DIR] [--jobs N]
 
-Sections, in this order: `tables` computes the printed figures of the accounting again; `counter_example` plays the
-adaptive game that "some order fits" loses; `brute_force` enumerates 10 000 small cases and planted faults exactly;
-`speed` measures times; `faults` causes a full disk, flipped bytes and other faults in the middle of a sweep; `storm`
-kills 200 times; `buys` measures accuracy for a total ε, for an hour on two cores, and continues from --out.
+Sections, in this order: `speed` measures times; `faults` causes a full disk, flipped bytes and other faults in the
+middle of a sweep; `storm` kills a sweep's processes 200 times; `buys` measures accuracy for a total ε, for an hour on
+two cores, and continues from --out.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
-from benchmarks.budget import buys, claims, faults, speed, storm
+from benchmarks.budget import buys, faults, speed, storm
 from benchmarks.harness import Benchmark, Section, at_most, run
-
-
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ledger", help="URL of the ledger of the storm; an SQLite file by default")
-
 
 BENCHMARK = Benchmark(
     name="budget",
@@ -30,11 +23,7 @@ BENCHMARK = Benchmark(
     jobs=1,
     out=Path("runs/budget"),
     quick_seconds=290.0,
-    add_options=_add_options,
     sections={
-        "tables": Section(measure=claims.tables, bars=claims.TABLES_BARS),
-        "counter_example": Section(measure=claims.counter_example, bars=claims.COUNTER_EXAMPLE_BARS),
-        "brute_force": Section(measure=claims.brute_force, bars=claims.BRUTE_FORCE_BARS),
         "speed": Section(measure=speed.measure, bars=speed.BARS, datasets=speed.datasets),
         "faults": Section(measure=faults.measure, bars=faults.BARS),
         "storm": Section(measure=storm.measure, bars=storm.BARS),

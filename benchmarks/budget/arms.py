@@ -1,10 +1,9 @@
-"""One arm of the table of what a budget buys, at one ε with one seed, by the plan and the driver of the product."""
+"""One arm of the comparison of what a budget buys, at one ε with one seed, by the product's plan and driver."""
 
 from __future__ import annotations
 
 import json
 import random
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -21,6 +20,7 @@ from tuner.executors.local import LocalExecutor
 from tuner.privacy.accountant.filters import Sealed
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.search_budget import SearchBudget
+from tuner.report.facts import on_public
 from tuner.study.best import best_trial
 from tuner.study.driver import StudyDriver
 from tuner.study.pruners.make import make_pruner
@@ -43,29 +43,19 @@ ARMS: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A model, its records, and its search, all chosen before any run that is shown.
-
-    Seed 0 was used while this was written (ε = 1), and after it the random trials of TPE were cut from 10 to 4 of 12.
-    It is not among the seeds.
-    """
+    """A model, its records, and its search, all chosen before any run that is shown."""
 
     name: str
     dataset: str  # the private records
     proxy: str  # the public records
     model: str
     batch_size: int  # expected, in every arm except the published one
-    epochs: float  # of every trial, likewise
-    trials: int  # of every search; E K of the sealed one
+    epochs: float  # of a trial, in every arm except the published one
+    trials: int  # of every search; the mean number for the sealed one
     space: Mapping[str, object]  # searched, as in an experiment file
     middle: Mapping[str, object]  # of the space
     published: tuple[Mapping[str, object], Mapping[str, object]]  # trainable and fixed parameters
-    source: str  # of the published settings
-    seeds: int
-
-    @property
-    def numbers(self) -> range:
-        """The seeds."""
-        return range(1, self.seeds + 1)
+    seeds: int  # their number; seed 0 was used to try the arms, and is not among them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,18 +73,10 @@ class Outcome:
     """The result of a run; accuracies are in percent."""
 
     test: float  # of the winner, scored once
-    validation: float  # of the same model
     noise_multiplier: float  # of every step
     claim: float  # ε of the whole arm, by the plan
     trainings: int  # trials on the private records
-    parameters: Mapping[str, object]  # of the winner
     seconds: float = 0.0
-
-
-def perform(workloads: Mapping[str, Workload], data_dir: str | None, run: Run) -> Outcome:
-    """Train one run in a temporary folder."""
-    with tempfile.TemporaryDirectory() as inside:
-        return train(workloads[run.workload], run, Path(inside), data_dir)
 
 
 def train(workload: Workload, run: Run, folder: Path, data_dir: str | None) -> Outcome:
@@ -120,11 +102,9 @@ def train(workload: Workload, run: Run, folder: Path, data_dir: str | None) -> O
     winner = _search(prepared, run, folder / "private", trials=trials, charged=run.arm != "selection")
     return Outcome(
         test=_test(prepared, run, winner, folder / "private"),
-        validation=100 * (winner.last_score or 0.0),
         noise_multiplier=plan.nominal.noise_multiplier,
         claim=plan.epsilon_at_cap,
         trainings=trials,
-        parameters={name: winner.parameters[name] for name in workload.space},
     )
 
 
@@ -161,12 +141,8 @@ def single_file(
 
 
 def _on_proxy(prepared: ReadySearch, data_dir: str | None) -> ReadySearch:
-    """Return the same steps, batch size and noise on the public records, as in public mode."""
-    public = prepared.plan.public
-    assert public is not None
-    nominal = replace(prepared.plan.nominal, sample_rate=public.sample_rate)
-    plan = replace(prepared.plan, train_size=public.train_size, nominal=nominal)
-    return replace(prepared, request=prepared.experiment.public_request(data_dir), plan=plan)
+    """Return the search on the public records, as in public mode."""
+    return replace(prepared, request=prepared.experiment.public_request(data_dir), plan=on_public(prepared.plan))
 
 
 def _search(prepared: ReadySearch, run: Run, folder: Path, *, trials: int, charged: bool) -> TrialView:

@@ -1,18 +1,20 @@
-"""What a total ε buys: test accuracy of one run at published settings, and of three ways to search.
+"""The test accuracy that a total ε buys: one run at published settings, and three ways to search.
 
 Every arm has the same records (a tenth of the training records validates, outside the guarantee), the same space, the
-same number of trials, and the plan, the driver and the ledger of the product. Its noise is what the plan calibrates for
-the whole arm, so that ε is the total. The test set is scored once for each arm and seed, with the winner's model. The
-noise is seeded so that the table can be repeated: the numbers measure accuracy on public data and release nothing.
+same number of trials, and the product's plan, driver and ledger. The plan calibrates the noise for the whole arm, so ε
+is the total. The test set is scored once for each arm and seed, with the winner's model. The noise is seeded so that
+the table can be repeated: the numbers measure accuracy on public data and release nothing.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import product
+from pathlib import Path
 
-from benchmarks.budget.arms import ARMS, Outcome, Run, Workload, perform
+from benchmarks.budget.arms import ARMS, Outcome, Run, Workload, train
 from benchmarks.harness import Figure, Kept, Results, Settings, Table
 
 EPSILONS = (0.3, 1.0, 3.0, 8.0)
@@ -31,7 +33,7 @@ WORKLOADS = (
         trials=12,
         space=_SPACE,
         middle=_MIDDLE,
-        published=(
+        published=(  # DP-LSSGD paper, §4.1: batch 128, 50 epochs, rate 1/t, L2 1e-4, σ = 1, G = 1
             {"method": "composed", "batch_size": 128, "epochs": 50},
             {
                 "laplacian_sigma": 1.0,
@@ -45,7 +47,6 @@ WORKLOADS = (
                 "schedule": {"inverse_time": {"decay": 21_094}},
             },
         ),
-        source="DP-LSSGD paper, §4.1: batch 128, 50 epochs, rate 1/t, L2 1e-4, σ = 1, G = 1",
         seeds=5,
     ),
     Workload(
@@ -58,11 +59,10 @@ WORKLOADS = (
         trials=8,
         space=_SPACE,
         middle=_MIDDLE,
-        published=(
+        published=(  # DPLIS paper, Table 1: batch 256, rate 0.1536, C = 1; the epochs are those of the other arms
             {"method": "dp_sgd", "batch_size": 256, "epochs": 5},
             {"learning_rate": 0.1536, "max_grad_norm": 1.0},
         ),
-        source="DPLIS paper, Table 1: batch 256, rate 0.1536, C = 1; the epochs are those of the other arms",
         seeds=2,
     ),
 )
@@ -71,20 +71,27 @@ WORKLOADS = (
 def runs_of() -> Iterator[Run]:
     """Yield all runs of the tables, seed by seed, so that an interrupted benchmark has some complete seeds."""
     for workload in WORKLOADS:
-        for seed, epsilon, arm in product(workload.numbers, EPSILONS, ARMS):
+        for seed, epsilon, arm in product(range(1, workload.seeds + 1), EPSILONS, ARMS):
             yield Run(workload=workload.name, arm=arm, epsilon=epsilon, seed=seed)
 
 
 def measure(settings: Settings, results: Results) -> None:
-    """Train what is missing, and make the tables."""
+    """Train what is missing, and add the tables, also when a training fails."""
     kept = Kept(settings.out / "buys.jsonl", Run, Outcome)
-    workloads = {workload.name: workload for workload in WORKLOADS}
-    wanted = list(runs_of())
-    known = kept.complete(wanted, partial(perform, workloads, settings.data_dir), jobs=settings.jobs, shown=_line)
-    report(known, results)
+    try:
+        kept.complete(runs_of(), partial(_perform, settings.data_dir), jobs=settings.jobs)
+    finally:
+        _report(kept.read(), results)
 
 
-def report(known: Mapping[Run, Outcome], results: Results) -> None:
+def _perform(data_dir: str | None, run: Run) -> Outcome:
+    """Train one run in a temporary folder."""
+    workload = next(workload for workload in WORKLOADS if workload.name == run.workload)
+    with tempfile.TemporaryDirectory() as inside:
+        return train(workload, run, Path(inside), data_dir)
+
+
+def _report(known: Mapping[Run, Outcome], results: Results) -> None:
     """Add the tables and figures of all results."""
     results.count("buys.missing", sum(run not in known for run in runs_of()))
     columns = ("", *(f"ε = {epsilon:g}" for epsilon in EPSILONS))
@@ -106,7 +113,7 @@ def report(known: Mapping[Run, Outcome], results: Results) -> None:
 
 
 def _score(workload: Workload, arm: str, epsilon: float, outcomes: list[Outcome], results: Results) -> str:
-    """Return mean and standard error over the seeds, with their number when some are missing."""
+    """Return mean and standard error over the seeds, and the number of seeds if some are missing."""
     if not outcomes:
         return "–"
     figure = Figure.mean_of([outcome.test for outcome in outcomes], "%")
@@ -117,10 +124,3 @@ def _score(workload: Workload, arm: str, epsilon: float, outcomes: list[Outcome]
 
 def _noise(outcomes: list[Outcome]) -> str:
     return ", ".join(f"{noise:.3g}" for noise in sorted({outcome.noise_multiplier for outcome in outcomes})) or "–"
-
-
-def _line(run: Run, outcome: Outcome) -> str:
-    return (
-        f"{run.workload}, ε = {run.epsilon:g}, {run.arm}, seed {run.seed}: "
-        f"{outcome.test:.2f} % ({outcome.seconds:.0f} s)"
-    )

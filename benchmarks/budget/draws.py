@@ -1,8 +1,8 @@
-"""The counted noise draws of a sweep, and their comparison with the leases in its ledger."""
+"""The counted noise draws of a sweep, compared with the leases in its ledger."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,7 @@ Draws = Mapping[str, tuple[Attempt, ...]]
 
 
 def read_draws(folder: Path) -> dict[str, tuple[Attempt, ...]]:
-    """Return the draws counted so far, also while they are being counted."""
+    """Return the draws counted so far, also while trials run."""
     found: dict[str, tuple[Attempt, ...]] = {}
     for trial in sorted(folder.iterdir()) if folder.exists() else ():
         attempts = [_attempt(path) for path in trial.iterdir()]
@@ -43,10 +43,10 @@ def _attempt(path: Path) -> Attempt:
     return Attempt(process, started, begun=(size + 1) // 2, done=size // 2)
 
 
-def leased_steps(url: str, *, of: Callable[[str], bool] = lambda _search: True) -> dict[str, int]:
-    """Return the steps leased by every trial of the searches on digits whose name fits."""
+def leased_steps(url: str) -> dict[str, int]:
+    """Return the steps leased by every trial of all searches on digits."""
     searches = Ledger.open(url, create=False).dataset_state("digits").searches
-    return {name: trial.leased for search in searches if of(search.search) for name, trial in search.trials.items()}
+    return {name: trial.leased for search in searches for name, trial in search.trials.items()}
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ def gaps(leased: Mapping[str, int], before: Draws, after: Draws) -> list[Gap]:
 
     Args:
         leased: steps of each trial in the ledger.
-        before: draws counted before the ledger was read: all of them must be in it.
-        after: draws counted after that: leased steps that are not among them count as above.
+        before: draws counted before the ledger was read; the ledger must hold all of them.
+        after: draws counted after the ledger was read; a leased step without a draw here counts as above.
     """
     found = []
     for trial in sorted(leased.keys() | before.keys() | after.keys()):

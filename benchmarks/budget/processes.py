@@ -1,4 +1,4 @@
-"""Processes that a process has started, on Linux."""
+"""Child processes of a process, on Linux."""
 
 from __future__ import annotations
 
@@ -15,32 +15,31 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class Process:
-    """One process; its start distinguishes it from a later one with the same number."""
+    """One process; its start time distinguishes it from a later process with the same number."""
 
     id: int
-    started: int  # clock ticks after the start of the machine
+    started: str  # clock ticks after the start of the machine
     title: str  # its command line, or its own name for itself
 
     @property
     def runs(self) -> bool:
         """Whether it still runs; a zombie does not."""
         fields = _fields(self.id)
-        return fields is not None and int(fields[19]) == self.started and fields[0] != "Z"
+        return bool(fields) and fields[19] == self.started and fields[0] != "Z"
 
 
 def descendants(root: int) -> list[Process]:
     """Return all processes that `root` started, directly or not, in the order of their numbers."""
     children: dict[int, list[Process]] = {}
-    for entry in _PROC.iterdir():
-        if entry.name.isdigit() and (fields := _fields(int(entry.name))) is not None:
-            process = Process(int(entry.name), int(fields[19]), _title(int(entry.name)))
-            children.setdefault(int(fields[1]), []).append(process)
+    for process in [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]:
+        if fields := _fields(process):
+            children.setdefault(int(fields[1]), []).append(Process(process, fields[19], _title(process)))
     found: list[Process] = []
     waiting = [root]
     while waiting:
-        next_ones = children.get(waiting.pop(), [])
-        found += next_ones
-        waiting += [process.id for process in next_ones]
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += [process.id for process in below]
     return sorted(found, key=lambda process: process.id)
 
 
@@ -53,7 +52,7 @@ def kill(processes: Iterable[Process]) -> None:
 
 
 def wait_until_gone(processes: Iterable[Process], *, seconds: float) -> list[Process]:
-    """Wait until none of them runs; return those that still run when the time is up."""
+    """Wait until no process runs; return those that still run after `seconds`."""
     until = time.monotonic() + seconds
     left = list(processes)
     while (left := [process for process in left if process.runs]) and time.monotonic() < until:
@@ -61,17 +60,15 @@ def wait_until_gone(processes: Iterable[Process], *, seconds: float) -> list[Pro
     return left
 
 
-def _fields(process: int) -> list[str] | None:
-    """Return the fields after the name in /proc/ID/stat: state, parent, …; None when there is no such process."""
-    try:
-        # The name, in brackets, may hold anything, brackets too.
+def _fields(process: int) -> list[str]:
+    """Return the fields after the name in /proc/ID/stat: state, parent, …; none if there is no such process."""
+    with contextlib.suppress(OSError):
+        # The name is in brackets, and may itself have brackets.
         return (_PROC / str(process) / "stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
+    return []
 
 
 def _title(process: int) -> str:
-    try:
+    with contextlib.suppress(OSError):
         return (_PROC / str(process) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-    except OSError:
-        return ""
+    return ""

@@ -1,15 +1,16 @@
-"""The cost of the budget in time: admission, the odometer, plans, and the share of a sweep that the ledger takes."""
+"""The cost of the budget in time: admission, the odometer, plans, and the ledger's share of a sweep."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import resource
+import shutil
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -42,7 +43,18 @@ PLANS: Mapping[str, tuple[str, ...]] = {
     "fixed_order": ("search.space.epochs={log_uniform: [2, 10]}", "privacy.noise_multiplier={log_uniform: [8, 30]}"),
     "selection": ("privacy.accounting=selection", "search.sampler=random"),
 }
-"""Settings added to the file of a thousand trials, by the filter that the plan then has."""
+"""Filter of a plan → settings that are added to the file of a thousand trials."""
+
+
+_SWEEP = """schema: 1
+name: timed
+dataset: {{name: {dataset}}}
+trainable: {{method: {method}, model: {model}, batch_size: {batch_size}, epochs: {epochs}}}
+privacy: {{epsilon: 100}}
+search:
+  trials: {trials}
+  space: {{learning_rate: {{log_uniform: [0.1, 1.0]}}}}
+"""
 
 
 @dataclass(frozen=True)
@@ -58,15 +70,6 @@ class Sweep:
     trials: int
     judged: bool = True  # whether its steps are as long as those of real trainings
     quick: bool = True  # whether `--quick` runs it
-
-    def write(self, path: Path) -> None:
-        """Write the experiment file."""
-        path.write_text(
-            f"schema: 1\nname: timed\ndataset: {{name: {self.dataset}}}\n"
-            f"trainable: {{method: {self.method}, model: {self.model}, batch_size: {self.batch_size}, "
-            f"epochs: {self.epochs}}}\nprivacy: {{epsilon: 100}}\nsearch:\n  trials: {self.trials}\n"
-            "  space: {learning_rate: {log_uniform: [0.1, 1.0]}}\n"
-        )
 
 
 SWEEPS: tuple[Sweep, ...] = (
@@ -92,7 +95,7 @@ def datasets(settings: Settings) -> set[str]:
 
 
 def measure(settings: Settings, results: Results) -> None:
-    """Measure everything; what runs in this process is judged by CPU time, which other processes hardly change."""
+    """Measure everything; bars judge CPU time, which other processes hardly change."""
     _admission(results)
     _odometer(results)
     _cached(results)
@@ -103,7 +106,7 @@ def measure(settings: Settings, results: Results) -> None:
 
 
 Seconds = tuple[float, float]
-"""Of CPU time, and of the wall clock."""
+"""CPU time and wall clock."""
 
 
 def _seconds(function: Callable[[], object]) -> Seconds:
@@ -113,7 +116,7 @@ def _seconds(function: Callable[[], object]) -> Seconds:
 
 
 def _milliseconds(found: Sequence[Seconds], *, note: str = "") -> Figure:
-    """Return the median of the CPU time, with that of the wall clock."""
+    """Return the median of the CPU time, with the median of the wall clock."""
     return Figure.median_of([1e3 * cpu for cpu, _ in found], "ms", wall=[1e3 * wall for _, wall in found], note=note)
 
 
@@ -122,39 +125,33 @@ def _timed(function: Callable[[], object], *, repeats: int) -> Figure:
 
 
 def filled(url: str, *, trials: int, leases: int) -> Ledger:
-    """Return a ledger with a search of `trials` settled trials, each reserved, leased and settled.
-
-    The entries are those that the ledger itself writes, but in one transaction: on a disk they would take minutes.
-    """
-    ledger, mechanism, steps = Ledger.open(url), _MECHANISM, 10
+    """Return a ledger with a search of `trials` trials, each reserved, leased in parts and settled."""
+    ledger, steps = Ledger.open(url), 10
     cap = steps * leases * trials + 1_000
-    held, claim = TotalSteps(mechanism, cap), epsilon(mechanism, cap, _DELTA)
-    ledger.open_search("data", "search", filter=held, epsilon=claim, delta=_DELTA)
-    named = {"sample_rate": mechanism.sample_rate, "noise_multiplier": mechanism.noise_multiplier}
-    with ledger._chain.write() as write:
-        for index in range(trials):
-            body = {"search": "search", "trial": f"{index:05d}"}
-            write("data", "reserve", {**body, "pool": "training", "steps": steps * leases, "mechanism": named})
-            for _ in range(leases):
-                write("data", "lease", {**body, "pool": "training", "steps": steps})
-            write("data", "settle", {**body, "steps_taken": steps * leases})
+    claim = epsilon(_MECHANISM, cap, _DELTA)
+    ledger.open_search("data", "search", filter=TotalSteps(_MECHANISM, cap), epsilon=claim, delta=_DELTA)
+    for trial in map(str, range(trials)):
+        ledger.reserve("search", trial, steps * leases)
+        for _ in range(leases):
+            ledger.lease("search", trial, steps, _MECHANISM)
+        ledger.settle("search", trial, steps * leases)
     return ledger
 
 
 def _admission(results: Results) -> None:
-    """Time the check whether a trial fits, and the writes after it, on a disk in memory and on a real one."""
+    """Measure the check whether a trial fits, and the writes after it, in memory and on a real disk."""
     ask, numbers = Ask(steps=1), itertools.count()
-    with tempfile.TemporaryDirectory(dir=_IN_MEMORY) as inside:
-        url = f"sqlite:///{inside}/ledger.db"
+    with tempfile.TemporaryDirectory(dir=_IN_MEMORY) as memory, tempfile.TemporaryDirectory() as disk:
+        url = f"sqlite:///{memory}/ledger.db"
         budget = SearchBudget(filled(url, trials=ENTRIES // 4, leases=2), "search")
+        shutil.copy(f"{memory}/ledger.db", disk)  # 10 000 durable writes would take minutes
         for _ in range(5):
             budget.fits(ask)
         results.figures["speed.admission_ms"] = _timed(lambda: budget.fits(ask), repeats=300)
         results.figures["speed.open_ledger_ms"] = _timed(lambda: Ledger.open(url, create=False), repeats=3)
         writes = _timed(lambda: budget.reserve(f"new {next(numbers)}", ask), repeats=60)
         results.figures["speed.reserve_ms.no_disk"] = writes
-    with tempfile.TemporaryDirectory() as inside:
-        ledger = filled(f"sqlite:///{inside}/ledger.db", trials=ENTRIES // 4, leases=2)
+        ledger = Ledger.open(f"sqlite:///{disk}/ledger.db", create=False)
         ledger.reserve("search", "new", 1_000)
         seconds = [_seconds(lambda: ledger.lease("search", "new", 1, _MECHANISM))[1] for _ in range(60)]
         results.figures["speed.lease_ms.disk"] = Figure.median_of(
@@ -163,11 +160,11 @@ def _admission(results: Results) -> None:
 
 
 def _odometer(results: Results) -> None:
-    """Time the spent ε of a search, at a number of steps that is new and at one that is known."""
+    """Measure the time of the spent ε of a search, for a new number of steps and for a known one."""
     with tempfile.TemporaryDirectory(dir=_IN_MEMORY) as inside:
         ledger = filled(f"sqlite:///{inside}/one.db", trials=TRIALS, leases=1)
         budget = SearchBudget(ledger, "search")
-        budget.view()  # imports the libraries of the accountant
+        budget.view()  # imports the accountant's libraries
         budget.reserve("last", Ask(steps=500))
         first, again = [], []
         for _ in range(9):
@@ -179,7 +176,7 @@ def _odometer(results: Results) -> None:
 
 
 def _cached(results: Results) -> None:
-    """Time a composition that is new, that is known, and that is known at another δ."""
+    """Measure the time of a new composition, of a known one, and of a known one at another δ."""
     first, again, another = [], [], []
     for number in range(7):
         ask = partial(epsilon, SampledGaussian(0.01 + number * 1e-5, 1.1), 3_000)
@@ -208,7 +205,7 @@ _IMPORTS = "import torch, optuna, dp_accounting.pld.privacy_loss_distribution"
 
 
 def _plans(results: Results, *, repeats: int) -> None:
-    """Time plans of a thousand trials, each in a new process, so that nothing is cached; and the whole command."""
+    """Measure plans of a thousand trials, each in a new process without caches, and the whole command."""
     with tempfile.TemporaryDirectory() as inside:
         folder = Path(inside)
         (folder / "thousand.yaml").write_text(_PLAN)
@@ -238,10 +235,10 @@ def _cpu_of_children() -> float:
 
 
 def _share(sweep: Sweep, settings: Settings, results: Results) -> None:
-    """Measure the share of the wall time of a sweep that is spent at the ledger, with the fsync of this disk."""
+    """Measure the share of a sweep's wall time that is spent at the ledger, on this disk."""
     with tempfile.TemporaryDirectory() as inside:
         folder = Path(inside)
-        sweep.write(folder / "timed.yaml")
+        (folder / "timed.yaml").write_text(_SWEEP.format_map(asdict(sweep)))
         words = ["-m", "benchmarks.budget.program", "--times", "times.json", "run", "timed.yaml", "--local", "--quiet"]
         words += ["--data-dir", settings.data_dir] if settings.data_dir else []
         python_output(folder, words)

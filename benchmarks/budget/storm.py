@@ -1,9 +1,8 @@
-"""kill -9, again and again, in a sweep with four trials at a time: does the ledger ever miss a draw?
+"""Random kill -9 in a sweep with four concurrent trials: the ledger must hold every noise draw.
 
-The sweep is `tune run` itself, on Ray, on scikit-learn's digits. Its driver, its workers and the actor that charges for
-the workers are killed at random moments; after a kill of the driver a user resumes. `benchmarks.budget.program` counts
-noise draws and shares nothing with the ledger or the counter of the engine. After every kill the leased steps of each
-trial are compared with its draws.
+The sweep is `tune run` on Ray and scikit-learn's digits. Its driver, its workers and the actor that charges for the
+workers are killed at random moments. After a kill of the driver a user resumes the sweep. `benchmarks.budget.program`
+counts the noise draws. After every kill the leased steps of each trial are compared with its draws.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -21,8 +21,8 @@ from pathlib import Path
 
 from benchmarks.budget.draws import Draws, Gap, draws_begun, gaps, leased_steps, read_draws
 from benchmarks.budget.processes import Process, descendants, kill, wait_until_gone
-from benchmarks.budget.program import start_program
 from benchmarks.harness import Results, Settings, Table, at_least, at_most
+from benchmarks.harness.machine import child_environment
 from trainables.training import LEASE_STEPS as LEASE
 
 BARS = {
@@ -52,8 +52,8 @@ resources: {{concurrent_trials: {_CONCURRENT}, cpus_per_trial: CPUS}}
 """
 # The titles of Ray's processes. A trial's ends in the name of the trainable's class, or of Ray's wrapper of it.
 _WORKER, _CASHIER = "Trainable", "ray::Cashier"
-_EARLY = 0.2  # of the lives of a driver, those that end while it starts or reconciles
-_AT_THE_CASHIER = 0.08  # of the other kills, those of the actor that charges
+_EARLY = 0.2  # share of the drivers that are killed while they start or reconcile
+_AT_THE_CASHIER = 0.08  # share of the other kills that hit the actor that charges
 _BETWEEN_KILLS = 1.4  # seconds, on average
 _LEAST_SECONDS = 70.0  # for a driver and a few kills
 _PATIENCE = 90.0  # seconds for a driver to bring a trial to its first draw, and for its processes to end
@@ -65,7 +65,6 @@ class _Storm:
 
     folder: Path
     rng: random.Random  # of the moments and the victims
-    ledger: str  # URL
     kills: Counter[str] = field(default_factory=Counter)  # by victim
     moments: Counter[str] = field(default_factory=Counter)  # by the place in a lease where a worker was killed
     checks: int = 0
@@ -77,14 +76,18 @@ class _Storm:
     _sweeps: int = 0
 
     @property
+    def ledger(self) -> Path:
+        """The file of the ledger."""
+        return self.folder / "runs" / "ledger.db"
+
+    @property
     def draws(self) -> Draws:
         """The draws counted so far."""
         return read_draws(self.folder / "draws")
 
     def leased(self) -> dict[str, int]:
         """Return the steps leased by every trial of every sweep of the storm."""
-        mine = {path.name for path in self.folder.glob("runs/storm-*")}
-        return leased_steps(self.ledger, of=lambda search: search in mine)
+        return leased_steps(f"sqlite:///{self.ledger}")
 
     def check(self) -> list[Gap]:
         """Compare the ledger with the draws now."""
@@ -99,8 +102,17 @@ class _Storm:
         return found
 
     def command(self, *words: str) -> subprocess.Popen[bytes]:
-        """Start the program with its draws counted."""
-        return start_program(self.folder, "log", *words, environment={"RAY_TMPDIR": str(self.folder)})
+        """Start the program with its draws counted and its output appended to a log."""
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.budget.program", "--draws", "draws", *words],
+                cwd=self.folder,
+                env=child_environment({"RAY_TMPDIR": str(self.folder)}),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def start(self) -> subprocess.Popen[bytes]:
         """Start a sweep, or resume the interrupted one, as a user would."""
@@ -110,7 +122,7 @@ class _Storm:
         return self._driver
 
     def running(self) -> bool:
-        """Return whether the driver runs; after an end of its own, the next start begins a new sweep."""
+        """Return whether the driver runs; if it ended without a kill, the next start begins a new sweep."""
         assert self._driver is not None
         code = self._driver.poll()
         if code is None:
@@ -123,7 +135,7 @@ class _Storm:
         return False
 
     def wait_for_draws(self) -> bool:
-        """Wait until a trial of this driver draws; return False when the driver ends before, or takes too long."""
+        """Wait until a trial of this driver draws; return False if the driver ends first or takes too long."""
         seen = draws_begun(self.draws)
         until = time.monotonic() + _PATIENCE
         while time.monotonic() < until and self.running():
@@ -193,7 +205,7 @@ class _Storm:
         kill(self._left)
 
     def _note_moments(self, victims: list[Process]) -> None:
-        """Count where in a lease the kill hit, by the draws of the last attempt of the worker."""
+        """Count at which place of a lease each worker was killed, by the draws of its last attempt."""
         attempts = [attempt for trial in self.draws.values() for attempt in trial]
         newest = {attempt.process: attempt for attempt in sorted(attempts, key=lambda attempt: attempt.started)}
         for process in filter(_is_worker, victims):
@@ -207,7 +219,7 @@ class _Storm:
 
 
 def measure(settings: Settings, results: Results) -> None:
-    """Run a storm and note its figures."""
+    """Kill until there are enough kills, and add the figures."""
     if not settings.time_for(_LEAST_SECONDS):
         results.leave_out("storm.*", "--quick has no time left")
         return
@@ -231,13 +243,12 @@ def measure(settings: Settings, results: Results) -> None:
 
 def _prepared(folder: Path, settings: Settings) -> _Storm:
     cpus = min(1.0, max((os.cpu_count() or 1) / _CONCURRENT, 0.1))
-    ledger = settings.own.ledger
-    (folder / "storm.yaml").write_text(_FILE.replace("CPUS", repr(cpus)) + (f"ledger: {ledger}\n" if ledger else ""))
-    return _Storm(folder, random.Random(settings.seed), ledger or f"sqlite:///{folder}/runs/ledger.db")
+    (folder / "storm.yaml").write_text(_FILE.replace("CPUS", repr(cpus)))
+    return _Storm(folder, random.Random(settings.seed))
 
 
 def _blow(storm: _Storm, settings: Settings) -> None:
-    """Kill until there are enough kills, or no time is left."""
+    """Start, kill and resume until there are enough kills, or until no time is left."""
     wanted = _QUICK_KILLS if settings.quick else _KILLS
     a_life, futile = _QUICK_KILLS_A_LIFE if settings.quick else _KILLS_A_LIFE, 0
     while storm.kills.total() < wanted and settings.time_for(_LEAST_SECONDS / 2):
@@ -258,7 +269,7 @@ def _blow(storm: _Storm, settings: Settings) -> None:
             futile += 1
         if storm.running():
             storm.kill_driver()
-            if (storm.folder / "runs" / "ledger.db").exists() or not storm.ledger.startswith("sqlite"):
+            if storm.ledger.exists():
                 storm.check()
 
 

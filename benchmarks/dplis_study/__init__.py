@@ -1,1 +1,1 @@
-"""How much of DPLIS' published gain is smoothing? Accuracy over R on validation records."""
+"""The share of smoothing in DPLIS' published gain."""

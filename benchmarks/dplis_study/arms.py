@@ -4,60 +4,45 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from scipy.stats import t as student
+
 from benchmarks.dplis_study.runs import DELTA, Outcome, Run, Study
+from benchmarks.harness import Figure
 from tuner.privacy.accountant.pld import epsilon as epsilon_of
 
-# Two-sided 95 % points of Student's t by degrees of freedom; above nine the last is used, which is the wider interval.
-_STUDENT = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-_NAMES = ("early", "late")
-
-Results = Mapping[Run, Outcome]
+Known = Mapping[Run, Outcome]
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over seeds, in percentage points.
-
-    Attributes:
-        values: one for each seed; NaN where a run diverged, which makes the mean and the error NaN.
-    """
+    """Accuracies or differences in percentage points, one for each seed; NaN for a run that diverged."""
 
     values: tuple[float, ...]
 
     @property
-    def mean(self) -> float:
-        """The mean."""
-        return statistics.fmean(self.values)
-
-    @property
-    def error(self) -> float:
-        """The standard error of the mean; NaN for a single seed."""
-        if len(self.values) < 2 or not math.isfinite(self.mean):
-            return math.nan
-        return statistics.stdev(self.values) / math.sqrt(len(self.values))
+    def figure(self) -> Figure:
+        """The mean with its standard error; NaN if a run diverged."""
+        return Figure.mean_of(self.values, "%")
 
     @property
     def sign(self) -> int:
         """1 or -1 when the 95 % interval (Student's t) is on one side of 0, else 0."""
-        if not math.isfinite(self.error):
+        mean = self.figure
+        if not math.isfinite(mean.error):
             return 0
-        reach = _STUDENT[min(len(self.values) - 1, len(_STUDENT)) - 1] * self.error
-        return 1 if self.mean > reach else -1 if self.mean < -reach else 0
+        reach = float(student.ppf(0.975, len(self.values) - 1)) * mean.error
+        return 1 if mean.value > reach else -1 if mean.value < -reach else 0
 
     def minus(self, other: Estimate) -> Estimate:
         """Return the difference, seed by seed."""
         return Estimate(tuple(a - b for a, b in zip(self.values, other.values, strict=True)))
 
-    def plain(self) -> str:
-        """Return text such as `91.23 ± 0.04`."""
-        return _with_error(f"{self.mean:.2f}", self)
-
     def signed(self) -> str:
         """Return text such as `+0.51 ± 0.08`, with a * where the 95 % interval excludes 0."""
-        return _with_error(f"{self.mean:+.2f}", self) + ("*" if self.sign else "")
+        return self.figure.plus_minus(sign="+") + ("*" if self.sign else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,17 +90,13 @@ class Point:
     @property
     def name(self) -> str:
         """Early or late."""
-        return _NAMES[self.index]
+        return ("early", "late")[self.index]
 
     @property
-    def steps(self) -> int:
-        """Number of steps until this point."""
-        return self.study.steps[self.index]
-
-    @property
-    def epsilon(self) -> float:
-        """The ε of these steps."""
-        return epsilon_of(self.study.mechanism, self.steps, DELTA)
+    def title(self) -> str:
+        """The name with the number of steps and their ε."""
+        steps = self.study.steps[self.index]
+        return f"{self.name}: ε = {epsilon_of(self.study.mechanism, steps, DELTA):.2f}, {steps} steps"
 
     @property
     def untuned(self) -> Estimate:
@@ -136,7 +117,7 @@ class Point:
         )
 
 
-def selection_runs(study: Study) -> list[Run]:
+def selection_runs(study: Study, _known: Known) -> list[Run]:
     """Return the runs of plain DP-SGD at every rate, on the selection seeds, scored at both points."""
     return [
         study.run(radius=0.0, reduction="mean", learning_rate=rate, seed=seed, scored=study.steps)
@@ -145,56 +126,91 @@ def selection_runs(study: Study) -> list[Run]:
     ]
 
 
-def tuned_selection_runs(study: Study, results: Results, index: int, radius: float) -> list[Run]:
-    """Return the runs of DPLIS (mean) at the best rate of DP-SGD at this point and at the rates around it.
+def smoothed_selection(study: Study, known: Known) -> Iterable[Run]:
+    """Yield the runs that choose the rates of DPLIS."""
+    for index in (0, 1):
+        for radius in study.tuned_radii[index]:
+            yield from _tuned_selection_runs(study, known, index, radius)
 
-    Two rates above and one below, because smoothing should tolerate more noise. All selection seeds are used early;
-    late, where a run costs 25 times as much, only the first.
-    """
+
+def comparison(study: Study, known: Known) -> list[Run]:
+    """Return the runs of all arms: seed by seed, so that an interrupted study has complete seeds, long runs first."""
+    runs = [
+        _run_of(study, arm, index, seed)
+        for index in (0, 1)
+        for arm in _arms(study, known, index)
+        for seed in study.seeds
+    ]
+    return sorted(runs, key=lambda run: (run.seed, -run.work, repr(run)))
+
+
+def points(study: Study, known: Known) -> list[Point]:
+    """Return the early and the late point, from complete results."""
     return [
-        _own_run(study, index, radius=radius, learning_rate=rate, seed=seed)
-        for rate in tuned_rates(study, results, index)
-        for seed in (study.selection_seeds[:1] if index else study.selection_seeds)
+        Point(
+            study,
+            index,
+            {
+                arm: Estimate(
+                    tuple(_score(known, _run_of(study, arm, index, seed), study.steps[index]) for seed in study.seeds)
+                )
+                for arm in _arms(study, known, index)
+            },
+            _tuned_rates(study, known, index),
+        )
+        for index in (0, 1)
     ]
 
 
-def tuned_rates(study: Study, results: Results, index: int) -> tuple[float, ...]:
-    """Return the rates that are tried for DPLIS at this point."""
-    place = study.rates.index(best_rate(study, results, index))
-    return study.rates[max(0, place - 1) : place + 3]
-
-
-def best_rate(study: Study, results: Results, index: int, radius: float = 0.0) -> float:
+def best_rate(study: Study, known: Known, index: int, radius: float = 0.0) -> float:
     """Return the rate with the highest mean validation accuracy at a point, on the selection seeds.
 
     Args:
         study: the settings.
-        results: with the selection runs.
+        known: results, with the selection runs.
         index: 0 is early, 1 late.
         radius: R of DPLIS (mean); 0 is plain DP-SGD.
     """
-    runs = tuned_selection_runs(study, results, index, radius) if radius else selection_runs(study)
+    runs = _tuned_selection_runs(study, known, index, radius) if radius else selection_runs(study, known)
     scores: dict[float, list[float]] = {}
     for run in runs:
-        scores.setdefault(run.learning_rate, []).append(_score(results, run, study.steps[index]))
-    return max(scores, key=lambda rate: _or_lowest(statistics.fmean(scores[rate])))
+        scores.setdefault(run.learning_rate, []).append(_score(known, run, study.steps[index]))
+    means = {rate: statistics.fmean(found) for rate, found in scores.items()}
+    return max(means, key=lambda rate: means[rate] if math.isfinite(means[rate]) else -math.inf)
 
 
-def arms(study: Study, results: Results, index: int) -> list[Arm]:
-    """Return all arms of a point; the tuned rates follow from the selection runs in `results`."""
+def _tuned_selection_runs(study: Study, known: Known, index: int, radius: float) -> list[Run]:
+    """Return the runs of DPLIS (mean) at the rates that are tried at a point.
+
+    All selection seeds are used early. Late, where a run costs 25 times as much, only the first is used.
+    """
+    return [
+        _own_run(study, index, radius=radius, learning_rate=rate, seed=seed)
+        for rate in _tuned_rates(study, known, index)
+        for seed in (study.selection_seeds[:1] if index else study.selection_seeds)
+    ]
+
+
+def _tuned_rates(study: Study, known: Known, index: int) -> tuple[float, ...]:
+    """Return the best rate of DP-SGD, one below it, and two above it, because smoothing should tolerate more noise."""
+    place = study.rates.index(best_rate(study, known, index))
+    return study.rates[max(0, place - 1) : place + 3]
+
+
+def _arms(study: Study, known: Known, index: int) -> list[Arm]:
     published = [
         Arm(radius=radius, reduction=reduction, learning_rate=study.learning_rate)
         for reduction in study.reductions
         for radius in (0.0, *study.radii)
     ]
     tuned = [
-        Arm(radius=radius, reduction="mean", learning_rate=best_rate(study, results, index, radius), tuned=True)
+        Arm(radius=radius, reduction="mean", learning_rate=best_rate(study, known, index, radius), tuned=True)
         for radius in (0.0, *study.tuned_radii[index])
     ]
     return [*published, *tuned]
 
 
-def arm_run(study: Study, arm: Arm, index: int, seed: int) -> Run:
+def _run_of(study: Study, arm: Arm, index: int, seed: int) -> Run:
     """Return the run of one arm and seed: one for both points, unless the rate was tuned for this point."""
     if arm.tuned:
         return _own_run(study, index, radius=arm.radius, learning_rate=arm.learning_rate, seed=seed)
@@ -203,43 +219,10 @@ def arm_run(study: Study, arm: Arm, index: int, seed: int) -> Run:
     )
 
 
-def points(study: Study, results: Results) -> tuple[Point, Point]:
-    """Return both points, from complete results.
-
-    Raises:
-        KeyError: a run is missing.
-    """
-    early, late = (
-        Point(
-            study,
-            index,
-            {
-                arm: Estimate(
-                    tuple(_score(results, arm_run(study, arm, index, seed), study.steps[index]) for seed in study.seeds)
-                )
-                for arm in arms(study, results, index)
-            },
-            tuned_rates(study, results, index),
-        )
-        for index in (0, 1)
-    )
-    return early, late
-
-
 def _own_run(study: Study, index: int, *, radius: float, learning_rate: float, seed: int) -> Run:
-    steps = study.steps[: index + 1] if index else study.steps[:1]
-    return study.run(radius=radius, reduction="mean", learning_rate=learning_rate, seed=seed, scored=steps)
+    scored = study.steps[: index + 1]
+    return study.run(radius=radius, reduction="mean", learning_rate=learning_rate, seed=seed, scored=scored)
 
 
-def _score(results: Results, run: Run, step: int) -> float:
-    return results[run].accuracies[run.scored.index(step)]
-
-
-def _or_lowest(value: float) -> float:
-    return value if math.isfinite(value) else -math.inf
-
-
-def _with_error(text: str, estimate: Estimate) -> str:
-    if not math.isfinite(estimate.mean):
-        return "diverged"
-    return f"{text} ± {estimate.error:.2f}" if math.isfinite(estimate.error) else text
+def _score(known: Known, run: Run, step: int) -> float:
+    return known[run].accuracies[run.scored.index(step)]

@@ -34,7 +34,7 @@ class Run:
 
     @property
     def work(self) -> int:
-        """Passes over batches; long runs start first."""
+        """Passes over batches, by which long runs start first."""
         return self.scored[-1] * (self.smoothing_samples if self.smoothing_radius else 1)
 
     @property
@@ -54,7 +54,7 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """The settings of one study; fields that a `Run` has too mean the same."""
+    """The settings of one study; the fields of a `Run` have the same meaning here."""
 
     name: str
     dataset: str = "mnist"
@@ -65,11 +65,11 @@ class Study:
     epsilons: tuple[float, float] = (2.0, 10.0)  # of the early and the late point; the steps follow from them
     learning_rate: float = 0.1536  # the published one
     max_grad_norm: float = 1.0
-    radii: tuple[float, ...] = (3.0, 10.0, 20.0, 40.0, 80.0)  # compared with R = 0 at the published rate
+    radii: tuple[float, ...] = (3.0, 10.0, 20.0, 40.0, 80.0)  # at the published rate
     reductions: tuple[str, ...] = ("mean", "sum")
     smoothing_samples: int = 10
     rates: tuple[float, ...] = (0.0384, 0.0768, 0.1536, 0.3072, 0.6144, 1.2288)  # tried for DP-SGD, ascending
-    # The radii for which DPLIS has a rate of its own too, early and late; the early ones cost little.
+    # The radii for which a rate is chosen too, early and late.
     tuned_radii: tuple[tuple[float, ...], tuple[float, ...]] = ((3.0, 10.0, 20.0, 40.0, 80.0), (10.0, 40.0))
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     selection_seeds: tuple[int, ...] = (100, 101, 102)  # used only to choose rates
@@ -88,11 +88,10 @@ class Study:
     def run(self, *, radius: float, reduction: str, learning_rate: float, seed: int, scored: tuple[int, ...]) -> Run:
         """Return a run of this study at its C.
 
-        `sum` without smoothing runs as the method that it equals: DP-SGD that clips at C/K and steps at K times the
-        rate. K equal gradients sum to K·g_i, and K·g_i clipped at C is K times g_i clipped at C/K. The noise, with
-        standard deviation noise_multiplier·C, is K times that of the clip C/K. So each step is the same, and needs one
-        pass instead of K. (The same holds for every R: `sum` at (C, η) is `mean` at (C/K, K·η), perturbations
-        included, because they scale with η·C.)
+        `sum` without smoothing runs as DP-SGD that clips at C/K and steps at K times the rate. The two are equal: K
+        equal gradients sum to K·g_i, and K·g_i clipped at C is K times g_i clipped at C/K. The noise, with standard
+        deviation noise_multiplier·C, is K times that of the clip C/K. So each step is the same, and needs one pass
+        instead of K. (For every R, `sum` at (C, η) is `mean` at (C/K, K·η), because perturbations scale with η·C.)
         """
         norm, unsmoothed_sum = self.max_grad_norm, reduction == "sum" and radius == 0
         if unsmoothed_sum:
@@ -114,7 +113,7 @@ class Study:
 
 
 def training_of(run: Run, *, data_dir: str | None) -> PrivateTraining:
-    """Return the training of a run at step 0; it holds no test record."""
+    """Return the training of a run at step 0, without test records."""
     spec = TrainingSpec(
         method="dplis",
         model=run.model,
@@ -155,6 +154,6 @@ def _steps(mechanism: SampledGaussian, epsilon: float) -> int:
 
 @lru_cache(maxsize=2)
 def _splits(request: DatasetRequest) -> Splits:
-    """Read the records once a process, without the test records, so that no run of the study can score them."""
+    """Read the records once a process, without the test records, so that no run can score them."""
     splits = data.load_records(request)
     return replace(splits, x_test=splits.x_test[:0], y_test=splits.y_test[:0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -20,23 +20,22 @@ _NOISE_MULTIPLIER = 1e-8
 _PERTURBATION = 0.01
 
 
-def differences(arena: Arena, rivals: Iterable[str], *, batch: int) -> dict[str, float]:
-    """Return, for each rival, the distance of its sum from ours over the norm of ours: the median of three batches.
+def differences(arena: Arena, rivals: Sequence[str], *, batch: int) -> dict[str, float]:
+    """Return the distance of each rival's sum from ours over the norm of ours: the median of three batches.
 
     More than TOLERANCE is wrong.
 
     Args:
         arena: the workload.
-        rivals: names for `Arena.rival`; `hooks_passes` and `naive_passes` are compared with our DPLIS step.
+        rivals: names for `Arena.rival`; `hooks_passes` is compared with our DPLIS step.
         batch: number of samples.
     """
-    names = list(rivals)
     # A rectifier or a max-pool may be so close to its kink that rounding decides for one sample of one batch.
-    each = [_differences_on_one_batch(arena, names, batch) for _ in range(_BATCHES)]
-    return {name: statistics.median(found[name] for found in each) for name in names}
+    each = [_differences_on_one_batch(arena, rivals, batch) for _ in range(_BATCHES)]
+    return {name: statistics.median(found[name] for found in each) for name in rivals}
 
 
-def _differences_on_one_batch(arena: Arena, rivals: Iterable[str], batch: int) -> dict[str, float]:
+def _differences_on_one_batch(arena: Arena, rivals: Sequence[str], batch: int) -> dict[str, float]:
     quiet = replace(arena, batch=batch, noise_multiplier=_NOISE_MULTIPLIER)
     inputs, targets = quiet.gathered(batch)
     # With C at the median norm, half of the samples are clipped.
@@ -47,15 +46,16 @@ def _differences_on_one_batch(arena: Arena, rivals: Iterable[str], batch: int) -
     }
     plain = quiet.ours().private_gradient(inputs, targets)
     smoothed = quiet.ours("dplis", smoothing).private_gradient(inputs, targets)
-    found = {}
-    for name in rivals:
-        passes = name.endswith("_passes")
-        rival = quiet.rival("naive" if name == "naive_passes" else name, smoothing if passes else None)
-        found[name] = _distance(rival.private_gradient(inputs, targets), smoothed if passes else plain)
     # Negative control: without an effect of the perturbations, the comparison of the passes shows nothing.
-    if any(name.endswith("_passes") for name in found) and not _distance(smoothed, plain) > 10 * TOLERANCE:
+    if "hooks_passes" in rivals and not _distance(smoothed, plain) > 10 * TOLERANCE:
         raise RuntimeError("the perturbed step equals the plain one, so its check shows nothing")
-    return found
+    return {
+        name: _distance(
+            quiet.rival(name, smoothing).private_gradient(inputs, targets),
+            smoothed if name == "hooks_passes" else plain,
+        )
+        for name in rivals
+    }
 
 
 def _distance(found: Tensor, ours: Tensor) -> float:

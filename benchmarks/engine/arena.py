@@ -1,4 +1,4 @@
-"""The records of a workload in memory, and every contender on them by name."""
+"""The records of a workload in memory, and the contenders on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from benchmarks.engine.contenders import (
     LEARNING_RATE,
     NaiveStep,
     NonPrivateStep,
-    OpenNoise,
     Ours,
     PrivateContender,
     VmapStep,
@@ -22,7 +21,6 @@ from benchmarks.engine.contenders import (
 from benchmarks.engine.opacus import GhostStep, HooksPasses, OpacusStep
 from benchmarks.engine.workloads import Course, Workload
 from trainables.engine.layout import Layout
-from trainables.engine.objective import Objective, Plain
 from trainables.engine.random import SecureGenerator
 from trainables.engine.step import Mechanism
 from trainables.models import build
@@ -48,7 +46,6 @@ class Arena:
     draw: torch.Generator  # of the contenders that are not ours; not secret
     noise_multiplier: float = 1.1
     max_grad_norm: float = 1.0
-    passes_at_once: int | None = None  # samples of a micro-batch of `hooks_passes`; None is the whole batch
 
     @classmethod
     def of(cls, workload: Workload, course: Course, *, batch: int | None = None) -> Arena:
@@ -97,58 +94,40 @@ class Arena:
             secret=secret,
         )
 
-    def rival(self, name: str, parameters: dict[str, object] | None = None) -> PrivateContender:
-        """Return the step of a rival: hooks, functorch, ew, ghost, vmap, naive or hooks_passes.
-
-        Args:
-            name: of the rival.
-            parameters: of DPLIS; None is plain DP-SGD.
-        """
+    def rival(self, name: str, smoothing: dict[str, object] = DPLIS) -> PrivateContender:
+        """Return the step of a rival: hooks, hooks_nhwc, ghost, vmap, naive, or hooks_passes with that smoothing."""
         module, mechanism = self.module(), self.mechanism
-        objective: Objective = Plain()
-        if parameters is not None:
-            objective = stages_of("dplis", parameters, Layout.of(module), batch_size=self.batch).objective
-        public = torch.Generator().manual_seed(0)
-        if name == "hooks_passes":
-            return HooksPasses(
-                module,
-                mechanism,
-                learning_rate=LEARNING_RATE,
-                objective=objective,
-                public=public,
-                micro_batch=self.passes_at_once,
-            )
         if name == "vmap":
             return VmapStep(module, mechanism)
         if name == "naive":
-            return NaiveStep(module, mechanism, objective, public)
+            return NaiveStep(module, mechanism)
         if name == "ghost":
             return GhostStep(module, mechanism, learning_rate=LEARNING_RATE)
-        return OpacusStep(module, mechanism, learning_rate=LEARNING_RATE, mode=name)
-
-    def step_of_ours(self, method: str = "dp_sgd", parameters: dict[str, object] | None = None) -> Step:
-        """Return a call that takes one step of ours, including its draw."""
-        ours = self.ours(method, parameters)
-        return lambda: ours.take(self.inputs, self.targets)
-
-    def step_with_open_noise(self) -> Step:
-        """Return a call that takes one step of ours with the noise of the rivals."""
-        ours = self.ours(secret=OpenNoise())
-        return lambda: ours.take(self.inputs, self.targets)
-
-    def step_of_rival(self, name: str, parameters: dict[str, object] | None = None) -> Step:
-        """Return a call that takes one step of a rival; `naive` takes few samples, `hooks_nhwc` is channels-last."""
+        if name == "hooks_passes":
+            objective = stages_of("dplis", smoothing, Layout.of(module), batch_size=self.batch).objective
+            public = torch.Generator().manual_seed(0)
+            return HooksPasses(module, mechanism, learning_rate=LEARNING_RATE, objective=objective, public=public)
         if name == "hooks_nhwc":
-            by_hooks = OpacusStep(
-                self.module().to(memory_format=torch.channels_last),  # type: ignore[call-overload]
-                self.mechanism,
-                learning_rate=LEARNING_RATE,
-                mode="hooks",
-            )
-            return lambda: by_hooks.step(*_channels_last(*self.gathered(self._poisson_size())))
-        rival = self.rival(name, parameters)
+            module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return OpacusStep(module, mechanism, learning_rate=LEARNING_RATE)
+
+    def step_of_ours(
+        self,
+        method: str = "dp_sgd",
+        parameters: dict[str, object] | None = None,
+        secret: SecureGenerator | None = None,
+    ) -> Step:
+        """Return a call that takes one step of ours, including its draw."""
+        ours = self.ours(method, parameters, secret)
+        return lambda: ours.take(self.inputs, self.targets)
+
+    def step_of_rival(self, name: str) -> Step:
+        """Return a call that takes one step of a rival; `naive` takes few samples, `hooks_nhwc` is channels-last."""
+        rival = self.rival(name)
         if name == "naive":
             return lambda: rival.step(*self.gathered(NAIVE_SAMPLES))
+        if name == "hooks_nhwc":
+            return lambda: rival.step(*_channels_last(*self.gathered(self._poisson_size())))
         return lambda: rival.step(*self.gathered(self._poisson_size()))
 
     def step_of_non_private(self, memory_format: torch.memory_format = torch.contiguous_format) -> Step:
@@ -157,7 +136,7 @@ class Arena:
         return lambda: contender.step(*self.gathered(self.batch))
 
     def gathered(self, size: int) -> tuple[Tensor, Tensor]:
-        """Draw a batch of that many records by index."""
+        """Draw a batch of `size` records by index."""
         index = torch.randint(len(self.inputs), (size,), generator=self.draw).to(self.device)
         return self.inputs.index_select(0, index), self.targets.index_select(0, index)
 

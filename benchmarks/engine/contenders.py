@@ -1,8 +1,8 @@
-"""The contenders of the engine benchmark besides Opacus: our step, the non-private one, torch.func, the naive loop.
+"""The contenders of the engine benchmark except Opacus: our step, the non-private step, torch.func, the naive loop.
 
 Every contender draws the indices of a batch and gathers it. Ours draws as in a training, from the secret generator. The
-others draw as cheaply as torch can: private ones a size that varies like that of a Poisson batch, the non-private one a
-fixed size.
+others draw as cheaply as torch can: private ones a batch whose size varies as in a Poisson sample, the non-private one
+a batch of fixed size.
 """
 
 from __future__ import annotations
@@ -15,14 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from trainables.engine.clip import clipped_sum, stretch
 from trainables.engine.layout import Layout, flat
-from trainables.engine.objective import Objective, Points
-from trainables.engine.per_sample import PerSampleSource
 from trainables.engine.random import SecureGenerator
 from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep, Stages
-from trainables.engine.sums import blocks_for
 from trainables.engine.update import Sgd
 from trainables.methods import METHODS, from_parameters
 
@@ -48,7 +44,7 @@ def stages_of(method: str, parameters: dict[str, object], layout: Layout, *, bat
 
 
 class OpenNoise(SecureGenerator):
-    """The noise of the rivals, torch.randn: neither secret nor in double precision."""
+    """The rivals' noise, torch.randn, which is neither secret nor in double precision."""
 
     def add_normal(self, total: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
         """Return `total` plus float32 noise."""
@@ -57,7 +53,7 @@ class OpenNoise(SecureGenerator):
 
 
 class Ours:
-    """The step of the engine with the stages of a method and the secret generator."""
+    """The engine's step with the stages of a method and the secret generator."""
 
     def __init__(
         self,
@@ -67,26 +63,24 @@ class Ours:
         example: Tensor,
         method: str = "dp_sgd",
         parameters: dict[str, object] | None = None,
-        public_seed: int = 0,
         secret: SecureGenerator | None = None,
     ) -> None:
-        self.layout = Layout.of(module)
-        self.theta = self.layout.flatten(module)
+        layout = Layout.of(module)
+        self.theta = layout.flatten(module)
+        self.source = per_sample_source(module, layout, example=example)
         self._mechanism = mechanism
-        self.stages = stages_of(method, parameters or {}, self.layout, batch_size=round(mechanism.expected_batch_size))
-        self.source = per_sample_source(module, self.layout, example=example)
         self._make_step = partial(
             PrivateStep,
-            stages=self.stages,
+            stages=stages_of(method, parameters or {}, layout, batch_size=round(mechanism.expected_batch_size)),
             source=self.source,
             update=Sgd(self.theta),
             secret=secret or SecureGenerator(),
-            public=torch.Generator().manual_seed(public_seed),
+            public=torch.Generator().manual_seed(0),
         )
         self._step = self._make_step(mechanism=mechanism)
 
     def take(self, inputs: Tensor, targets: Tensor) -> None:
-        """Take one step that draws its batch from ALL the records."""
+        """Take one step, which draws its batch from all records."""
         self.theta = self._step.take(self.theta, inputs, targets, learning_rate=LEARNING_RATE)
 
     def private_gradient(self, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -94,37 +88,9 @@ class Ours:
         given = self._make_step(mechanism=replace(self._mechanism, sample_rate=1.0))
         return given.private_gradient(self.theta, inputs, targets, learning_rate=LEARNING_RATE)
 
-    def points(self, public: torch.Generator) -> Points:
-        """Return the points at which a step takes the loss."""
-        noise_scale = LEARNING_RATE * self._mechanism.noise_scale / self._mechanism.expected_batch_size
-        return self.stages.objective.points(self.theta, noise_scale=noise_scale, public=public)
-
-    def clipped_sum(
-        self, inputs: Tensor, targets: Tensor, *, points: Points, source: PerSampleSource | None = None
-    ) -> Tensor:
-        """Return the clipped sum of a step, in the blocks of a step, without draw and noise; shape (d,).
-
-        Args:
-            inputs: the batch, shape (B, *input_shape).
-            targets: shape (B,).
-            points: at which the loss is taken.
-            source: replaces our own.
-        """
-        most, clipping = self._mechanism.max_grad_norm, self._mechanism.clipping
-        expected = self._mechanism.expected_batch_size
-        blocks = blocks_for(self.theta.dtype, dimension=self.theta.numel(), expected_batch_size=expected)
-        return clipped_sum(
-            (source or self.source).chunks(points, inputs, targets),
-            most,
-            like=self.theta,
-            samples=len(targets),
-            clipping=clipping,
-            block=blocks.rows(len(targets), stretch=stretch(points, most, clipping=clipping)) if blocks else None,
-        )
-
 
 class _Written:
-    """A private step that materialises per-sample gradients with torch alone; a subclass computes the sum."""
+    """A private step with torch alone; a subclass computes the clipped sum."""
 
     def __init__(self, module: nn.Module, mechanism: Mechanism) -> None:
         self._module, self._mechanism = module, mechanism
@@ -161,23 +127,14 @@ class VmapStep(_Written):
 
 
 class NaiveStep(_Written):
-    """A loop over samples and points in Python, as in the code of the authors."""
-
-    def __init__(self, module: nn.Module, mechanism: Mechanism, objective: Objective, public: torch.Generator) -> None:
-        super().__init__(module, mechanism)
-        self._objective, self._public = objective, public
+    """A loop over samples in Python, as in the code of the authors."""
 
     def clipped_sum(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Return the sum of the clipped gradients, shape (d,)."""
-        noise_scale = LEARNING_RATE * self._mechanism.noise_scale / self._mechanism.expected_batch_size
-        points = self._objective.points(self.theta, noise_scale=noise_scale, public=self._public)
         total = torch.zeros_like(self.theta)
         for x, y in zip(inputs, targets, strict=True):
-            gradient = torch.zeros_like(self.theta)
-            for theta in map(points.theta, range(len(points))):
-                views = {name: view.requires_grad_() for name, view in self._layout.views(theta.clone()).items()}
-                gradient += flat(torch.autograd.grad(self._loss(views, x, y), list(views.values())))
-            gradient *= points.scale
+            views = {name: view.requires_grad_() for name, view in self._layout.views(self.theta.clone()).items()}
+            gradient = flat(torch.autograd.grad(self._loss(views, x, y), list(views.values())))
             total += gradient * (self._mechanism.max_grad_norm / gradient.norm()).clamp(max=1.0)
         return total
 

@@ -1,4 +1,4 @@
-"""The private steps of Opacus as its users write them, without its loader, and DPLIS on top of its hooks."""
+"""The private steps of Opacus as its users write them, but without its loader, and DPLIS by its hooks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from opacus.grad_sample import GradSampleModule, GradSampleModuleFastGradientClipping
-from opacus.grad_sample.utils import wrap_model
 from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
 from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 from torch import Tensor, nn
@@ -23,10 +22,10 @@ warnings.filterwarnings("ignore", message="grad and param do not obey")
 
 
 class OpacusStep:
-    """A step with materialised per-sample gradients, in one of the modes of Opacus: hooks, functorch or ew."""
+    """A step with explicit per-sample gradients, which hooks write."""
 
-    def __init__(self, module: nn.Module, mechanism: Mechanism, *, learning_rate: float, mode: str) -> None:
-        self._wrapped: Any = wrap_model(module, grad_sample_mode=mode)
+    def __init__(self, module: nn.Module, mechanism: Mechanism, *, learning_rate: float) -> None:
+        self._wrapped: Any = GradSampleModule(module)
         self.optimizer: Any = DPOptimizer(
             torch.optim.SGD(self._wrapped.parameters(), lr=learning_rate),
             noise_multiplier=mechanism.noise_multiplier,
@@ -75,11 +74,10 @@ class HooksPasses(OpacusStep):
 
     Args:
         module: the model.
-        mechanism: of the step.
-        learning_rate: of the step.
+        mechanism: the mechanism of the step.
+        learning_rate: the learning rate of the step.
         objective: gives the perturbed points.
         public: draws the perturbations.
-        micro_batch: samples at a time; their clipped sums are added as the BatchMemoryManager of Opacus does.
     """
 
     def __init__(
@@ -90,39 +88,25 @@ class HooksPasses(OpacusStep):
         learning_rate: float,
         objective: Objective,
         public: torch.Generator,
-        micro_batch: int | None = None,
     ) -> None:
-        self._module, self._layout, self._micro_batch = module, Layout.of(module), micro_batch
-        super().__init__(module, mechanism, learning_rate=learning_rate, mode="hooks")
-        assert isinstance(self._wrapped, GradSampleModule)
+        self._module, self._layout = module, Layout.of(module)
+        super().__init__(module, mechanism, learning_rate=learning_rate)
         scale = learning_rate * mechanism.noise_scale / mechanism.expected_batch_size
         self._points: Callable[[Tensor], Any] = lambda theta: objective.points(theta, noise_scale=scale, public=public)
 
     def backward(self, inputs: Tensor, targets: Tensor) -> None:
-        """Write the averaged per-sample gradients of the last micro-batch; the others are already clipped."""
+        """Write the averaged per-sample gradients of a batch to the parameters."""
         theta = self._layout.flatten(self._module)
         points = self._points(theta)
-        thetas = [points.theta(index) for index in range(len(points))]  # the same for all micro-batches
-        size = self._micro_batch or max(1, len(inputs))
-        parts = list(zip(torch.split(inputs, size), torch.split(targets, size), strict=True))
-        for place, (x, y) in enumerate(parts, start=1):
-            self.optimizer.zero_grad()
-            self._average(thetas, points.scale, x, y)
-            if place < len(parts):
-                self._layout.write(theta, self._module)
-                self.optimizer.signal_skip_step(do_skip=True)
-                self.optimizer.step()
-        self.optimizer.signal_skip_step(do_skip=False)
-        self._layout.write(theta, self._module)
-
-    def _average(self, thetas: list[Tensor], scale: float, inputs: Tensor, targets: Tensor) -> None:
+        self.optimizer.zero_grad()
         parameters = [parameter for parameter in self._module.parameters() if parameter.requires_grad]
         totals: list[Any] = [None] * len(parameters)
-        for theta in thetas:
-            self._layout.write(theta, self._module)
+        for place in range(len(points)):
+            self._layout.write(points.theta(place), self._module)
             self._criterion(self._wrapped(inputs), targets).backward()
             for index, parameter in enumerate(parameters):
                 part, parameter.grad_sample = parameter.grad_sample, None  # type: ignore[attr-defined]
                 totals[index] = part if totals[index] is None else totals[index].add_(part)
+        self._layout.write(theta, self._module)
         for parameter, total in zip(parameters, totals, strict=True):
-            parameter.grad_sample = total.mul_(scale)  # type: ignore[attr-defined]
+            parameter.grad_sample = total.mul_(points.scale)  # type: ignore[attr-defined]

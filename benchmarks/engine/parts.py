@@ -1,4 +1,4 @@
-"""The parts of a step by themselves: smoothing, noise, drawing a batch; and cost against K and against the batch."""
+"""Parts of a step: smoothing, noise, drawing a batch; and cost against K and against the batch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def measure(settings: Settings, results: Results) -> None:
     measure_noise(course, results)
     for workload in WORKLOADS:
         if workload.name in ("logistic_mnist", "tutorial_cnn_cifar10"):  # one of each shape
-            measure_draws(Arena.of(workload, course), course, results)
+            measure_draw(Arena.of(workload, course), course, results)
 
 
 def measure_smoothing(arena: Arena, course: Course, results: Results) -> None:
@@ -52,51 +52,41 @@ def measure_smoothing(arena: Arena, course: Course, results: Results) -> None:
             results.figures[f"laplacian_{scope}_ms.{name}"] = timed.milliseconds(scope)
 
 
-def measure_noise(course: Course, results: Results, *, count: int = _NOISE) -> None:
+def measure_noise(course: Course, results: Results) -> None:
     """Measure the secret Gaussians against torch.normal: in float32, and as a step adds them to a float64 sum."""
     secret, public = SecureGenerator(), torch.Generator(course.device).manual_seed(course.seed)
-    total = torch.zeros(count, dtype=torch.float64, device=course.device)
-    timed = course.race(
-        {
-            "secure float32": lambda: secret.normal(count, torch.float32).to(course.device),
-            "secure float64": lambda: add_noise(total, standard_deviation=1.0, generator=secret, dtype=torch.float32),
-            "torch float32": lambda: _torch_normal(count, torch.float32, public),
-            "torch float64": lambda: _torch_normal(count, torch.float64, public),
-        },
-        results,
-        "secure_noise_*",
-    )
+    total = torch.zeros(_NOISE, dtype=torch.float64, device=course.device)
+    contenders: dict[str, Contender] = {
+        "secure float32": lambda: secret.normal(_NOISE, torch.float32).to(course.device),
+        "secure float64": lambda: add_noise(total, standard_deviation=1.0, generator=secret, dtype=torch.float32),
+        "torch float32": lambda: _torch_normal(torch.float32, public),
+        "torch float64": lambda: _torch_normal(torch.float64, public),
+    }
+    timed = course.race(contenders, results, "secure_noise_*")
     if timed is None:
         return
-    note = f"{count} numbers"
     for dtype in ("float32", "float64"):
         results.figures[f"secure_noise_over_torch.{dtype}"] = timed.ratio(f"secure {dtype}", f"torch {dtype}")
-        results.figures[f"secure_noise_ms.{dtype}"] = timed.milliseconds(f"secure {dtype}", note=note)
-    results.figures["noise_of_a_step_over_torch_float32"] = timed.ratio(
-        "secure float64",
-        "torch float32",
-        note="no bar: secret float64 noise, added to the sum, against plain float32",
-    )
+    note = "no bar: secret float64 noise, added to the sum, against plain float32"
+    results.figures["noise_of_a_step_over_torch_float32"] = timed.ratio("secure float64", "torch float32", note=note)
 
 
-def _torch_normal(count: int, dtype: torch.dtype, public: torch.Generator) -> torch.Tensor:
-    return torch.empty(count, dtype=dtype, device=public.device).normal_(generator=public)
+def _torch_normal(dtype: torch.dtype, public: torch.Generator) -> torch.Tensor:
+    return torch.empty(_NOISE, dtype=dtype, device=public.device).normal_(generator=public)
 
 
-def measure_draws(arena: Arena, course: Course, results: Results) -> None:
+def measure_draw(arena: Arena, course: Course, results: Results) -> None:
     """Measure a Poisson batch from the secret generator, and its gather from all records in memory."""
-    data_set = arena.workload.name.rpartition("_")[2]
+    name = f"draw_and_gather_ms.{arena.workload.name.rpartition('_')[2]}"
     secret, rate = SecureGenerator(), arena.mechanism.sample_rate
 
     def draw_and_gather() -> object:
         batch = poisson_batch(secret, len(arena.inputs), rate).to(course.device)
         return arena.inputs.index_select(0, batch), arena.targets.index_select(0, batch)
 
-    contenders = {"both": draw_and_gather, "draw": lambda: poisson_batch(secret, len(arena.inputs), rate)}
-    timed = course.race(contenders, results, f"draw_*.{data_set}")
+    timed = course.race({"both": draw_and_gather}, results, name)
     if timed is not None:
-        results.figures[f"draw_and_gather_ms.{data_set}"] = timed.milliseconds("both")
-        results.figures[f"draw_ms.{data_set}"] = timed.milliseconds("draw")
+        results.figures[name] = timed.milliseconds("both")
 
 
 def measure_lines(settings: Settings, results: Results) -> None:

@@ -1,4 +1,4 @@
-"""Races: contenders take turns, and paired ratios of their CPU times have quartiles."""
+"""Races between contenders that take turns, and paired ratios of their CPU times with quartiles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Contender = Callable[[], object]
 # The duration of a turn, long against the resolution of the clock and the cold caches at its start.
 _TURN_SECONDS = 0.04
 _MOST_STEPS_A_TURN = 100
-# Rounds that are run even when the time is up: fewer have no quartiles.
+# Rounds that run even when the time is up, because fewer have no quartiles.
 _LEAST_ROUNDS = 3
 
 # The names of mallopt in malloc.h of glibc.
@@ -28,7 +28,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
 
 @dataclass(frozen=True)
 class Race:
-    """Seconds per step of each contender, one entry a round; the rounds of all contenders are paired."""
+    """Seconds per step of each contender, one entry a round."""
 
     cpu: Mapping[str, Sequence[float]]
     wall: Mapping[str, Sequence[float]]
@@ -36,7 +36,7 @@ class Race:
     def ratio(self, above: str, below: str, *, factor: float = 1.0, note: str = "") -> Figure:
         """Return `factor` times the time of `above` over the time of `below`, round by round.
 
-        The pairs of a round share the state of the machine, which a ratio of two medians would not.
+        A busy machine slows both times of a round alike, so it hardly changes their ratio.
         """
         return Figure.median_of(
             [factor * a / b for a, b in zip(self.cpu[above], self.cpu[below], strict=True)],
@@ -115,16 +115,15 @@ def race(contenders: Mapping[str, Contender], *, rounds: int, seconds: float, de
 
 
 def _timed(contender: Contender, steps: int, device: str) -> tuple[float, float]:
-    synchronise(device)
+    _synchronise(device)
     cpu, wall = time.process_time(), time.perf_counter()
     for _ in range(steps):
         contender()
-    synchronise(device)
+    _synchronise(device)
     return time.process_time() - cpu, time.perf_counter() - wall
 
 
-def synchronise(device: str) -> None:
-    """Wait until the GPU has finished its work."""
+def _synchronise(device: str) -> None:
     if device == "cuda":
         torch.cuda.synchronize()
 
@@ -134,16 +133,15 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def tune_malloc() -> bool:
-    """Tell glibc to keep freed memory, for every contender; return whether it accepts.
+def keep_freed_memory() -> None:
+    """Tell glibc to keep freed memory, for every contender.
 
     By default it maps every large tensor again, and the kernel zeroes the pages in each step. That would dominate the
-    time of the contenders that materialise per-sample gradients.
+    time of the contenders that write per-sample gradients.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):  # no glibc
-        return False
-    settings = ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, -1), (_M_MMAP_THRESHOLD, 2**30))
-    agreed = [mallopt(name, value) == 1 for name, value in settings]
-    return all(agreed)
+        return
+    for name, value in ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, -1), (_M_MMAP_THRESHOLD, 2**30)):
+        mallopt(name, value)

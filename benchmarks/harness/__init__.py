@@ -1,7 +1,7 @@
 """The harness of all benchmarks: options, figures and their bars, reports, and results that survive a kill.
 
-A benchmark is a `Benchmark`: named sections, each with its bars. `run` parses the options, measures, prints tables and
-figures, and returns the exit code: 1 when a bar does not hold, 2 when an option or the data is wrong.
+A `Benchmark` has named sections with bars. `run` parses the options, checks the data, measures, prints tables and
+figures, and returns the exit code: 1 when a bar does not hold or a section fails, 2 for wrong options or data.
 """
 
 from benchmarks.harness.command import Benchmark, Section, Settings, run

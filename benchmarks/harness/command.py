@@ -6,6 +6,7 @@ import argparse
 import platform
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -22,12 +23,12 @@ class Settings:
 
     Attributes:
         quick: whether only a part is measured, within minutes.
-        seed: of everything that is not secret.
+        seed: seed of everything that is not secret.
         data_dir: folder with the data sets; None uses `DP_TUNER_DATA`.
-        out: folder for the results of finished parts.
+        out: folder that keeps finished results.
         jobs: processes that run at a time.
         deadline: value of `time.perf_counter` at which a quick run must end.
-        own: the options that only this benchmark has.
+        own: all options as parsed, with those that only this benchmark has.
     """
 
     quick: bool = False
@@ -39,7 +40,7 @@ class Settings:
     own: argparse.Namespace = field(default_factory=argparse.Namespace)
 
     def time_for(self, seconds: float) -> bool:
-        """Return whether that much time is left."""
+        """Return whether `seconds` are left before the deadline."""
         return time.perf_counter() + seconds < self.deadline
 
 
@@ -48,10 +49,10 @@ class Section:
     """A part of a benchmark that `--only` can select.
 
     Attributes:
-        measure: adds its figures and tables to the results.
-        bars: by the name of their figures.
+        measure: adds the section's figures and tables to the results.
+        bars: bars by the name of their figure.
         quick: whether `--quick` runs the section.
-        datasets: names of the data sets that must be present.
+        datasets: returns the names of the data sets that must be present.
     """
 
     measure: Callable[[Settings, Results], None]
@@ -62,20 +63,19 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """A benchmark and the options that it has.
+    """A benchmark and its options.
 
     Attributes:
-        name: `python -m benchmarks.NAME` runs it.
-        about: its docstring; the first line is the description in `--help`.
-        sections: in the order in which they run.
+        name: `python -m benchmarks.NAME` runs the benchmark.
+        about: text of `--help`.
+        sections: sections by name, in the order in which they run.
         packages: libraries whose versions the report shows.
-        seed: the default of `--seed`; None means that the benchmark has no such option.
-        jobs: the default of `--jobs`, likewise.
-        out: the default of `--out`, likewise.
-        quick_seconds: how long a quick run may take.
+        seed: default of `--seed`; None for a benchmark without this option.
+        jobs: default of `--jobs`; None for a benchmark without this option.
+        out: default of `--out`; None for a benchmark without this option.
+        quick_seconds: longest duration of a quick run.
         add_options: adds the options that only this benchmark has.
-        problems: yields what is wrong with the options.
-        finish: completes the results after the last section.
+        problems: yields a sentence for each wrong option.
     """
 
     name: str
@@ -88,7 +88,6 @@ class Benchmark:
     quick_seconds: float = float("inf")
     add_options: Callable[[argparse.ArgumentParser], None] = lambda _parser: None
     problems: Callable[[Settings], Iterable[str]] = lambda _settings: ()
-    finish: Callable[[Settings, Results], None] = lambda _settings, _results: None
 
     @property
     def bars(self) -> dict[str, Bar]:
@@ -97,38 +96,33 @@ class Benchmark:
 
 
 def run(benchmark: Benchmark, arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; return 1 when a bar does not hold, 2 when an option or the data is wrong, else 0."""
+    """Measure and print; return 1 when a bar does not hold or a section fails, 2 for wrong options or data, else 0."""
     started = time.perf_counter()
     options = _parser(benchmark).parse_args(arguments)
     settings = _settings(benchmark, options, started)
-    chosen = {name: benchmark.sections[name] for name in benchmark.sections if name in options.only}
-    problems = dict.fromkeys(benchmark.problems(settings))
-    for section in chosen.values():
-        problems |= dict.fromkeys(_missing_data(section, settings))
+    running = {
+        name: section
+        for name, section in benchmark.sections.items()
+        if name in options.only and (section.quick or not settings.quick)
+    }
+    problems = [*benchmark.problems(settings), *_missing_data(running.values(), settings)]
     if problems:
-        print("\n".join(f"error: {problem}" for problem in problems), file=sys.stderr)
+        print("\n".join(f"error: {problem}" for problem in dict.fromkeys(problems)), file=sys.stderr)
         return 2
     results = Results()
     skipped = [name for name, bar in benchmark.bars.items() if settings.quick and not bar.quick]
     for name, section in benchmark.sections.items():
-        if name not in chosen or (settings.quick and not section.quick):
-            skipped += section.bars
-            if name in chosen:
-                results.remarks.append(f"{name}: left out by --quick")
+        if name in running:
+            _measure(name, section, settings, results)
             continue
-        begun = time.perf_counter()
-        section.measure(settings, results)
-        results.remarks.append(f"{name}: {time.perf_counter() - begun:.0f} s")
-    benchmark.finish(settings, results)
+        skipped += section.bars
+        if name in options.only:
+            results.remarks.append(f"{name}: left out by --quick")
     verdict = judge(results, benchmark.bars, skipped=skipped)
+    versions = {"python": platform.python_version(), **{package: version(package) for package in benchmark.packages}}
     environment = {
         "machine": processor(),
-        "versions": ", ".join(
-            [
-                f"python {platform.python_version()}",
-                *(f"{package} {version(package)}" for package in benchmark.packages),
-            ]
-        ),
+        "versions": ", ".join(f"{package} {found}" for package, found in versions.items()),
         "command": " ".join([f"python -m benchmarks.{benchmark.name}", *(arguments or sys.argv[1:])]),
         "seconds": round(time.perf_counter() - started),
     }
@@ -140,21 +134,48 @@ def run(benchmark: Benchmark, arguments: Sequence[str] | None = None) -> int:
     return 1 if verdict.falls_short else 0
 
 
+def _measure(name: str, section: Section, settings: Settings, results: Results) -> None:
+    """Measure one section; an error is shown and noted, and what was measured before it is kept."""
+    begun = time.perf_counter()
+    try:
+        section.measure(settings, results)
+    except Exception as error:  # noqa: BLE001 - the other sections are measured
+        traceback.print_exc()
+        results.failed[name] = f"{type(error).__name__}: {error}"
+    results.remarks.append(f"{name}: {time.perf_counter() - begun:.0f} s")
+
+
 def _parser(benchmark: Benchmark) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=f"python -m benchmarks.{benchmark.name}", description=(benchmark.about or "").partition("\n")[0]
+        prog=f"python -m benchmarks.{benchmark.name}",
+        usage="%(prog)s [OPTION ...]",
+        description=benchmark.about,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     names = tuple(benchmark.sections)
     parser.add_argument("--quick", action="store_true", help="measure a part within minutes, and name what is left out")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    parser.add_argument("--only", choices=names, nargs="+", default=names, help="run these sections only")
-    parser.add_argument("--data-dir", help="folder with the data sets")
+    parser.add_argument(
+        "--only",
+        choices=names,
+        nargs="+",
+        default=names,
+        metavar="SECTION",
+        help=f"run these sections only: {', '.join(names)}",
+    )
+    parser.add_argument("--data-dir", metavar="DIR", help="folder with the data sets; DP_TUNER_DATA by default")
     if benchmark.seed is not None:
-        parser.add_argument("--seed", type=int, default=benchmark.seed, help="seed of everything that is not secret")
+        parser.add_argument(
+            "--seed", type=int, metavar="N", default=benchmark.seed, help="seed of everything that is not secret"
+        )
     if benchmark.jobs is not None:
-        parser.add_argument("--jobs", type=int, default=benchmark.jobs, help="processes that run at a time")
+        parser.add_argument(
+            "--jobs", type=int, metavar="N", default=benchmark.jobs, help="processes that run at a time"
+        )
     if benchmark.out is not None:
-        parser.add_argument("--out", type=Path, default=benchmark.out, help="keep finished results here, and continue")
+        parser.add_argument(
+            "--out", type=Path, metavar="DIR", default=benchmark.out, help="folder that keeps finished results"
+        )
     benchmark.add_options(parser)
     return parser
 
@@ -171,11 +192,11 @@ def _settings(benchmark: Benchmark, options: argparse.Namespace, started: float)
     )
 
 
-def _missing_data(section: Section, settings: Settings) -> Iterable[str]:
+def _missing_data(sections: Iterable[Section], settings: Settings) -> Iterable[str]:
     from trainables.data import DatasetRequest, check_present
     from trainables.errors import DatasetError
 
-    for name in section.datasets(settings):
+    for name in [name for section in sections for name in section.datasets(settings)]:
         try:
             check_present(DatasetRequest(name=name, data_dir=settings.data_dir))
         except DatasetError as error:

@@ -1,4 +1,4 @@
-"""Figures with their units, the bars that judge them, and everything that one run found."""
+"""Figures with their units, the bars that judge them, and the results of a run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Figure:
     """One measured number.
 
     Attributes:
-        value: what a bar judges: a count, a median or a mean.
+        value: count, median or mean; the number that a bar judges.
         unit: 'x' for a ratio, else 'ms', 's', 'MB', '%' or nothing.
         lower: first quartile, or the mean minus its standard error; NaN without a spread.
         upper: third quartile, or the mean plus its standard error.
-        wall: the median of the wall clock, where the value is CPU time.
-        note: what a reader must know.
+        wall: median of the wall clock, if the value is CPU time.
+        note: remark for the reader.
     """
 
     value: float
@@ -45,20 +45,20 @@ class Figure:
         )
 
     @classmethod
-    def mean_of(cls, values: Sequence[float], unit: str, *, what: str = "seeds") -> Figure:
-        """Return the mean with its standard error; a single value has none, nor has a value that is not finite."""
+    def mean_of(cls, values: Sequence[float], unit: str) -> Figure:
+        """Return the mean with its standard error, which is NaN for one value and for a mean that is not finite."""
         mean = statistics.fmean(values)
         error = statistics.stdev(values) / sqrt(len(values)) if len(values) > 1 and isfinite(mean) else nan
-        return cls(mean, unit, mean - error, mean + error, note=f"mean and one standard error, {len(values)} {what}")
+        return cls(mean, unit, mean - error, mean + error, note=f"mean and one standard error, {len(values)} seeds")
 
     @property
     def error(self) -> float:
         """Half of the spread: the standard error of a mean."""
         return (self.upper - self.lower) / 2
 
-    def plus_minus(self, digits: int = 2) -> str:
-        """Return the mean and its standard error as text, such as `91.23 ± 0.04`."""
-        shown = f"{self.value:.{digits}f}"
+    def plus_minus(self, digits: int = 2, *, sign: Literal["-", "+"] = "-") -> str:
+        """Return the mean and its standard error as text, such as `91.23 ± 0.04`; `sign="+"` shows a plus sign too."""
+        shown = f"{self.value:{sign}.{digits}f}"
         return shown if self.lower != self.lower else f"{shown} ± {self.error:.{digits}f}"
 
 
@@ -67,8 +67,8 @@ class Bar:
     """A limit that a figure must keep.
 
     Attributes:
-        direction: on which side of the limit the figure must be.
-        limit: the bar.
+        direction: side of the limit on which the figure must be.
+        limit: the limit.
         quick: whether `--quick` measures the figure.
     """
 
@@ -104,19 +104,21 @@ class Table:
 
 @dataclass
 class Results:
-    """Everything that a run found.
+    """The results of a run.
 
     Attributes:
-        figures: by the name that a bar judges.
-        tables: by title.
+        figures: figures by name.
+        tables: tables by title.
         remarks: sentences that a reader of the figures needs.
-        left_out: patterns of the names of bars that were not measured, each with its reason.
+        left_out: pattern of the names of bars that were not measured → reason.
+        failed: section that ended with an error → the error.
     """
 
     figures: dict[str, Figure] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
 
     def count(self, name: str, number: float, *, unit: str = "", note: str = "") -> None:
         """Add a figure without a spread."""
@@ -134,22 +136,22 @@ class Results:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The bars that do not hold, and those that were left out on purpose."""
+    """The bars that do not hold with the sections that failed, and the bars that were left out on purpose."""
 
     falls_short: tuple[str, ...]
     left_out: tuple[str, ...]
 
 
 def judge(results: Results, bars: Mapping[str, Bar], *, skipped: Iterable[str] = ()) -> Verdict:
-    """Judge every bar. A figure that is NaN falls short, and so does one that is missing without a reason.
+    """Judge every bar: a figure that is NaN, or missing without a reason, falls short.
 
     Args:
-        results: of the run.
-        bars: by the name of their figures.
+        results: figures of the run.
+        bars: bars by the name of their figure.
         skipped: names of bars that the options excluded.
     """
     excluded = set(skipped)
-    falls_short, left_out = [], []
+    falls_short, left_out = list(results.failed), []
     for name, bar in bars.items():
         figure = results.figures.get(name)
         if name in excluded or (figure is None and results.reason_for(name) is not None):

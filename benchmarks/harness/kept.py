@@ -21,9 +21,9 @@ class Kept(Generic[Run, Outcome]):
     """A file of finished runs, one line of JSON each.
 
     Args:
-        path: of the file; its folder is created with the first result.
-        run: the dataclass that identifies a run.
-        outcome: the dataclass of its result; its field `seconds` is filled in here.
+        path: the file; its folder is created with the first result.
+        run: dataclass that identifies a run.
+        outcome: dataclass of a result; `complete` sets its field `seconds`.
     """
 
     def __init__(self, path: Path, run: type[Run], outcome: type[Outcome]) -> None:
@@ -32,7 +32,7 @@ class Kept(Generic[Run, Outcome]):
         self._outcome = outcome
 
     def read(self) -> dict[Run, Outcome]:
-        """Return all results; a line that a crash cut short is ignored."""
+        """Return all results; an incomplete line, which a crash leaves behind, is ignored."""
         known: dict[Run, Outcome] = {}
         for line in self.path.read_text().splitlines() if self.path.exists() else ():
             try:
@@ -43,45 +43,35 @@ class Kept(Generic[Run, Outcome]):
         return known
 
     def append(self, run: Run, outcome: Outcome) -> None:
-        """Add one result; after a line that a crash cut short it starts a new line."""
+        """Add one result; after an incomplete line it starts a new line."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a+b") as file:
             if file.tell() and not self.path.read_bytes().endswith(b"\n"):
                 file.write(b"\n")
             file.write(json.dumps({"run": asdict(run), "outcome": asdict(outcome)}).encode() + b"\n")
 
-    def complete(
-        self,
-        wanted: Iterable[Run],
-        perform: Callable[[Run], Outcome],
-        *,
-        jobs: int,
-        shown: Callable[[Run, Outcome], str],
-    ) -> dict[Run, Outcome]:
+    def complete(self, wanted: Iterable[Run], perform: Callable[[Run], Outcome], *, jobs: int) -> dict[Run, Outcome]:
         """Perform the wanted runs that are missing, keep each as it finishes, and return all results.
 
         Args:
-            wanted: in the order in which they start.
+            wanted: runs, in the order in which they start.
             perform: performs one run; picklable when `jobs` is above 1.
-            jobs: processes, of one thread each.
-            shown: one line about a run that finished.
+            jobs: processes that run at a time.
         """
         known, ordered = self.read(), list(dict.fromkeys(wanted))
-        missing = [run for run in ordered if run not in known]
-        print(f"{len(ordered) - len(missing)} of {len(ordered)} runs are known in {self.path}", flush=True)
-        tasks = [(perform, run) for run in missing]
+        tasks = [(perform, run) for run in ordered if run not in known]
+        print(f"{len(ordered) - len(tasks)} of {len(ordered)} runs are known in {self.path}", flush=True)
         if jobs == 1 or len(tasks) < 2:
-            finished = map(_timed, tasks)
-            self._keep(finished, shown)
+            self._keep(map(_timed, tasks))
         else:
             with get_context("spawn").Pool(min(jobs, len(tasks))) as pool:
-                self._keep(pool.imap_unordered(_timed, tasks), shown)
+                self._keep(pool.imap_unordered(_timed, tasks))
         return self.read()
 
-    def _keep(self, finished: Iterable[tuple[Run, Outcome]], shown: Callable[[Run, Outcome], str]) -> None:
+    def _keep(self, finished: Iterable[tuple[Run, Outcome]]) -> None:
         for run, outcome in finished:
             self.append(run, outcome)
-            print(shown(run, outcome), flush=True)
+            print(f"{run}: {outcome}", flush=True)
 
 
 def _timed(task: tuple[Callable[[Any], Any], Any]) -> tuple[Any, Any]:
@@ -92,5 +82,5 @@ def _timed(task: tuple[Callable[[Any], Any], Any]) -> tuple[Any, Any]:
 
 
 def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields with lists as tuples, which JSON cannot tell apart."""
+    """Return the fields with tuples in place of the lists that JSON makes of them."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}

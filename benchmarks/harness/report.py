@@ -1,4 +1,4 @@
-"""Reports of a run: text whose tables can be pasted into a page, and one line of JSON."""
+"""Reports of a run: text with Markdown tables, and one line of JSON."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from benchmarks.harness.figures import Bar, Figure, Results, Table, Verdict
 
 
 def as_text(results: Results, bars: Mapping[str, Bar], verdict: Verdict, environment: Mapping[str, object]) -> str:
-    """Return the environment, all tables, figures and remarks, and the verdict."""
+    """Return the environment, tables, figures, remarks and the verdict as text."""
     lines = [f"{name}: {value}" for name, value in environment.items()]
     for title, table in results.tables.items():
         lines += ["", title, "", *table_lines(table)]
     lines += ["", *(f"{name}: {shown(figure)}" for name, figure in results.figures.items())]
     lines += ["", *results.remarks, "", f"left out: {'; '.join(verdict.left_out) or 'nothing'}"]
-    short = [f"{name} ({_found(results, name)}, {bars[name]})" for name in verdict.falls_short]
+    short = [_short(name, results, bars) for name in verdict.falls_short]
     return "\n".join([*lines, f"falls short: {'; '.join(short) or 'nothing'}"])
 
 
 def as_json(results: Results, bars: Mapping[str, Bar], verdict: Verdict, environment: Mapping[str, object]) -> str:
-    """Return everything on one line; a number that is not finite is null."""
+    """Return the report as one line of JSON; a number that is not finite is null."""
     content = {
         "environment": dict(environment),
         "figures": {name: asdict(figure) for name, figure in results.figures.items()},
@@ -61,5 +61,8 @@ def digits(number: float) -> str:
     return f"{number:.0f}" if abs(number) >= 100 else f"{number:.3g}"
 
 
-def _found(results: Results, name: str) -> str:
-    return digits(results.figures[name].value) if name in results.figures else "missing"
+def _short(name: str, results: Results, bars: Mapping[str, Bar]) -> str:
+    if name in results.failed:
+        return f"{name} ({results.failed[name]})"
+    found = digits(results.figures[name].value) if name in results.figures else "missing"
+    return f"{name} ({found}, {bars[name]})"

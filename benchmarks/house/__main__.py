@@ -2,7 +2,7 @@
 
     python -m benchmarks.house [--json] [--root DIR]
 
-Only files that git tracks are read, and none is imported. The exit code is 1 only where nothing can be measured.
+Only files that git tracks are read, and none is imported. The exit code is 1 only if nothing can be measured.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _cell(value: object) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; return 1 where nothing can be measured."""
+    """Measure and print; return 1 if nothing can be measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.house", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     parser.add_argument("--root", type=Path, default=_ROOT, help="the checkout to measure; this one by default")

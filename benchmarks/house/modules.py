@@ -28,7 +28,7 @@ def double_names(sources: list[Source]) -> dict[str, list[str]]:
 
 
 def import_circles(sources: list[Source], *, type_checking: bool) -> list[list[str]]:
-    """Return the sets of modules of which each imports each other one, perhaps through others.
+    """Return the sets of modules that all import each other, directly or through others.
 
     Imports inside functions count. An import is of the submodule where there is one, else of the package:
     `from tuner.privacy import ledger` imports `tuner.privacy.ledger`, not `tuner.privacy`. A package's `__init__` is a

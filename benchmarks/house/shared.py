@@ -18,7 +18,7 @@ _LEAST = 6
 
 
 class Pair(NamedTuple):
-    """Two places with equal code, each as path:line; the area of two places in two areas is `across`."""
+    """Two places with equal code, each as path:line; `area` is 'across' if they are in different areas."""
 
     lines: int
     places: list[str]
@@ -59,7 +59,7 @@ def shared_pairs(sources: list[Source]) -> list[Pair]:
 
 
 def _length(one: _Code, first: int, other: _Code, second: int) -> int:
-    """Return the number of equal lines from two places on; 0 where the lines before are equal too."""
+    """Return the number of equal lines from two places on; 0 if the lines before them are equal too."""
     if first and second and one.lines[first - 1] == other.lines[second - 1]:
         return 0
     length = 0

@@ -24,7 +24,7 @@ class Source:
 
     @property
     def area(self) -> str:
-        """The word packages, benchmarks or tests."""
+        """'packages', 'benchmarks' or 'tests'."""
         return _AREAS[self.path.partition("/")[0]]
 
     @property

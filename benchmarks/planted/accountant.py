@@ -1,4 +1,4 @@
-"""Faults in the accountant: each makes a claim smaller than what holds, or accepts what has no claim."""
+"""Faults in the accountant: each makes a claim too small, or accepts a mechanism that has no claim."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="rounding-margin-too-small",
-        breaks="the rounding of the convolution is not taken out of δ",
+        breaks="δ does not cover the rounding of the convolution",
         file="tuner/privacy/accountant/pld.py",
         old="_ROUNDING, _ROUNDING_ONCE = 5e-15, 1e-13",
         new="_ROUNDING, _ROUNDING_ONCE = 5e-17, 1e-15",
@@ -25,7 +25,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="hopeless-costs-nothing",
-        breaks="where no grid is of use ε is 0 and not infinite",
+        breaks="ε is 0 instead of infinite if no grid can be used",
         file="tuner/privacy/accountant/pld.py",
         old="    if not isfinite(grid):\n        return inf\n    margin",
         new="    if not isfinite(grid):\n        return 0.0\n    margin",

@@ -50,7 +50,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="trial-changes-its-mechanism",
-        breaks="a trial that reserved cheap steps reserves dear ones at the same price",
+        breaks="a trial that reserved cheap steps reserves expensive ones at the same price",
         file="tuner/privacy/ledger/rules.py",
         old="if before.mechanism not in {None, mechanism}:",
         new="if before.mechanism is mechanism:",
@@ -58,7 +58,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="leased-other-than-reserved",
-        breaks="a trial leases dear steps though it reserved cheap ones",
+        breaks="a trial leases expensive steps although it reserved cheap ones",
         file="tuner/privacy/ledger/rules.py",
         old="    if mechanism != before.mechanism:\n",
         new="    if before.mechanism is None:\n",
@@ -148,7 +148,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="entries-not-hashed",
-        breaks="an entry that was changed after it was written is read without a word",
+        breaks="an entry that was changed after it was written is read without an error",
         file="tuner/privacy/ledger/rules.py",
         old="    if found != entry.hash:\n",
         new="    if len(found) != len(entry.hash):\n",
@@ -164,7 +164,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="forged-claim-not-recomputed",
-        breaks="an entry by another hand may allow more than its search claims",
+        breaks="an entry that the ledger did not write may allow more than its search claims",
         file="tuner/privacy/ledger/prices.py",
         old="        if search.counts:\n            _check_claims(state, search)",
         new="        if search.counts and search.epsilon < 0:\n            _check_claims(state, search)",
@@ -173,7 +173,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="admission-not-atomic",
-        breaks="two writers read the same state and both fit the last room",
+        breaks="two writers read the same state, and both take the last steps of the budget",
         file="tuner/privacy/ledger/stores/sqlite.py",
         old='"BEGIN", "BEGIN IMMEDIATE"',
         new='"BEGIN", "BEGIN"',

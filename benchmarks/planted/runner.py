@@ -31,13 +31,13 @@ _BROKEN: Final = ("ImportError", "ModuleNotFoundError", "NameError", "SyntaxErro
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a test made of a fault.
+    """The result of a test with a fault planted.
 
     Attributes:
         fault: the fault.
-        caught: whether the test failed because of it.
-        found: what happened, in a few words.
-        seconds: how long it took.
+        caught: whether the test failed because of the fault.
+        found: result of the test, in a few words.
+        seconds: duration.
     """
 
     fault: Fault
@@ -50,7 +50,7 @@ class Outcome:
 def copied_tree(root: Path) -> Iterator[Path]:
     """Yield a temporary copy of the tracked files of a repository.
 
-    Python's compiled files are made once and checked by hash, so that a planted fault is never run from an old one.
+    Python's compiled files are checked by hash, so that no test runs an old one without the fault.
 
     Args:
         root: root of the repository.
@@ -76,7 +76,7 @@ def clean_failures(faults: Sequence[Fault], copy: Path) -> dict[str, str]:
         copy: the copied repository.
 
     Returns:
-        Why a test cannot be used, by node; empty where all pass.
+        Node of a test that cannot be used → reason; empty if all pass.
     """
     nodes = sorted({fault.test for fault in faults})
     code, results, output = _pytest(copy, nodes, seconds=None)
@@ -134,7 +134,7 @@ def _judged(fault: Fault, code: int | None, results: list[tuple[str, str]], outp
 def _pytest(
     copy: Path, nodes: Sequence[str], *, seconds: float | None, first_only: bool = False
 ) -> tuple[int | None, list[tuple[str, str]], str]:
-    """Run pytest in a process of its own: (exit code or None where it was killed, (place, result) each, its output)."""
+    """Run pytest; return its exit code (None if it was killed), the place and result of each test, and its output."""
     report = copy.parent / "report.xml"
     report.unlink(missing_ok=True)
     environment = {
@@ -166,7 +166,7 @@ def _pytest(
 
 
 def _results(report: Path) -> list[tuple[str, str]]:
-    """Every test of a report, as (place, result)."""
+    """Return the place and result of every test of a report."""
     if not report.exists():
         return []
     return [
@@ -187,7 +187,7 @@ def _result(case: ElementTree.Element) -> str:
 
 
 def _place(node: str) -> str:
-    """A node as the report names it."""
+    """Return the name of a node in the report."""
     file, *inside = node.split("::")
     return ".".join([file.removesuffix(".py").replace("/", "."), *inside[:-1], _function(inside[-1])])
 

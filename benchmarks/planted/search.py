@@ -75,7 +75,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="private-values-recorded",
-        breaks="whatever a trial reports is sent to MLflow, training scores included",
+        breaks="everything that a trial reports is sent to MLflow, training scores included",
         file="tuner/recorder/recorder.py",
         old='if name.startswith("validation_") or name in (self._sweep.metric, _RATE)',
         new="if name",
@@ -83,7 +83,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="times-to-the-millisecond",
-        breaks="timestamps tell how long steps took, and with it how many records were drawn",
+        breaks="timestamps reveal how long steps took, and so how many records were drawn",
         file="tuner/recorder/records.py",
         old="minute = int(self._now() * 1000) // MINUTE_MS * MINUTE_MS",
         new="minute = int(self._now() * 1000)",

@@ -1,4 +1,4 @@
-"""Faults in sealed searches: the price of selection, the law of the number of runs, and what tells that number."""
+"""Faults in sealed searches: the price of selection, the law of the number of runs, and leaks of that number."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="learning-sampler-is-free",
-        breaks="a sampler that follows the scores is not paid for",
+        breaks="the price of selection leaves out that the sampler follows the scores",
         file="tuner/privacy/accountant/selection.py",
         old="shift = log(high / low) + (shape + 1)",
         new="shift = (shape + 1)",
@@ -33,7 +33,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="cut-of-the-law-is-free",
-        breaks="cutting the number of runs off is not paid for in δ",
+        breaks="δ does not cover the cut of the number of runs",
         file="tuner/privacy/accountant/selection.py",
         old="return (1 + exp(min(epsilon, 700.0))) * law.tail(at_most)",
         new="return 0.0 * law.tail(at_most)",
@@ -74,7 +74,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="ties-broken-by-order",
-        breaks="a tie is won by the first run, which tells of the order of the runs",
+        breaks="the first run wins a tie, which reveals the order of the runs",
         file="tuner/sweep/sealed.py",
         old="best_trial(trials, mode=mode, tie=lambda trial: runs.tie_key(trial.id))",
         new="best_trial(trials, mode=mode)",
@@ -82,7 +82,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="sealed-entries-tell-the-hour",
-        breaks="the time of an entry at the end of a sealed search tells how long its runs took",
+        breaks="the time of an entry at the end of a sealed search reveals how long its runs took",
         file="tuner/privacy/ledger/chain.py",
         old="        return search.opened_time",
         new='        return now.isoformat(timespec="microseconds")',
@@ -98,7 +98,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="sealed-search-draws-from-a-public-seed",
-        breaks="candidates of a sealed search come from a seed that anyone may know",
+        breaks="candidates of a sealed search come from a known seed",
         file="tuner/study/samplers/random.py",
         old="PriorSampler(random.SystemRandom()) if request.secret else RandomSampler",
         new="RandomSampler",

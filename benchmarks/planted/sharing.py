@@ -1,4 +1,4 @@
-"""Faults in how records are split and who they belong to: splits, users, bounds, and copies of known data sets."""
+"""Faults in the data: splits, users, bounds on their records, and copies of known data sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults in the private step: sampling, clipping, noise, normalisation, and what each stage may see."""
+"""Faults in the private step: sampling, clipping, noise, normalisation, and the order of the stages."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="views-drawn-from-a-public-stream",
-        breaks="one record more shifts the public draws of all others, which the noise does not cover",
+        breaks="one more record shifts the public draws of all others, which the noise does not cover",
         file="trainables/engine/step.py",
         old="stages.augmentation(inputs, self._secret)",
         new="stages.augmentation(inputs, __import__('trainables.engine.random').engine.random.SeededGenerator(1))",

@@ -21,7 +21,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="restored-steps-repeat-their-noise",
-        breaks="a restored training takes other steps under noise that may be out already",
+        breaks="a restored training takes other steps under noise that may have been released already",
         file="trainables/training.py",
         old='if lost or state["spec"]',
         new='if state["spec"]',
@@ -29,7 +29,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="training-records-scored",
-        breaks="a score on training records leaves without any charge",
+        breaks="a score on training records is reported without a charge",
         file="trainables/training.py",
         old='if split not in ("validation", "test"):',
         new='if split not in ("validation", "test", "train"):',
@@ -37,7 +37,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="protected-score-not-charged",
-        breaks="a protected score is drawn and told without a charge",
+        breaks="a protected score is drawn and reported without a charge",
         file="trainables/training.py",
         old="        self._charge.release(noise=noise)  # durable",
         new="        self._charge.released()  # durable",

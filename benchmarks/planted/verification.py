@@ -1,4 +1,4 @@
-"""Faults in the privacy card and in its verification: numbers that are not recomputed, words that are not held."""
+"""Faults in the privacy card and in its verification: numbers and words that are not checked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="not-confirmed-is-a-yes",
-        breaks="what could not be recomputed is answered by yes",
+        breaks="a claim that could not be recomputed is confirmed",
         file="tuner/privacy/verify/report.py",
         old="return bool(self.checks) and all(check.ok for check in self.checks)",
         new="return bool(self.checks) and all(check.ok is not False for check in self.checks)",
@@ -82,7 +82,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="files-not-held-to-the-ledger",
-        breaks="a sweep whose files were changed goes on and is exported under its old claim",
+        breaks="a sweep whose files were changed resumes and is exported under its old claim",
         file="tuner/sweep/registration.py",
         old="        if now != charged:\n",
         new="        if now is None:\n",
@@ -90,7 +90,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="checkpoint-exported",
-        breaks="the exported model holds the key of noise to come",
+        breaks="the exported model holds the key of future noise",
         file="tuner/export/package.py",
         old="    _write_model(training, out / _MODEL)",
         new="    (out / _MODEL).write_bytes(best.checkpoint.read_bytes())",

@@ -1,10 +1,10 @@
-"""How many trial-epochs, and how much ε, a search needs to find a good smoothing radius, in simulated sweeps.
+"""Trial-epochs and ε that a search needs to find a good smoothing radius, in simulated sweeps.
 
     python -m benchmarks.pruning [--quick] [--json] [--only SECTION ...] [--jobs N] [--seed N]
 
-`times` measures a decision, `bracket` how often the simultaneous bracket misses the mode, `sweeps` all methods on
-unimodal curves, `slots` one trial at a time, and `shapes` curves on which the assumption fails or only just holds, and
-other noise. `benchmarks/pruning/curves.py` describes the simulation and its assumptions.
+Sections: `times` measures a decision of the unimodal search; `sweeps` compares all methods on unimodal curves; `slots`
+runs one trial at a time; `shapes` has curves on which the assumption fails or only just holds, and other noise.
+`benchmarks/pruning/curves.py` describes the simulation and its assumptions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks.harness import Benchmark, Section, at_least, at_most, run
-from benchmarks.pruning import comparison, decisions
+from benchmarks.pruning import comparison, times
 
 BENCHMARK = Benchmark(
     name="pruning",
@@ -21,14 +21,7 @@ BENCHMARK = Benchmark(
     seed=5,
     jobs=2,
     sections={
-        "times": Section(measure=decisions.times, bars={"times.decision_ms": at_most(20), "times.refit_s": at_most(1)}),
-        "bracket": Section(
-            measure=decisions.bracket_misses,
-            bars={
-                "bracket.misses_known": at_most(0.05, quick=False),
-                "bracket.misses_estimated": at_most(0.05, quick=False),
-            },
-        ),
+        "times": Section(measure=times.measure, bars={"times.decision_ms": at_most(20), "times.refit_s": at_most(1)}),
         "sweeps": Section(
             measure=comparison.unimodal,
             bars={

@@ -116,7 +116,7 @@ def _note(name: str, played: Sequence[Played], results: Results) -> tuple[object
 
 
 def _epochs(played: Sequence[Played], share: float) -> float:
-    """Return the first trial-epochs at which that share of the sweeps would keep a trial within the tolerance."""
+    """Return the trial-epochs after which a share of the sweeps keeps a trial within the tolerance; inf if never."""
     for epochs in range(RUNGS[0], BUDGET + 1, 3):
         if statistics.fmean(each.sweep.regret_at(epochs) <= TOLERANCE for each in played) >= share:
             return epochs
@@ -128,7 +128,7 @@ def _regret(played: Sequence[Played], epochs: int) -> float:
 
 
 def _epsilon(epochs: float) -> str:
-    """Return the ε of so many trial-epochs: batch 256 of 50 000 records, noise 1.1, δ = 1e-5 (DPLIS, Table 1)."""
+    """Return the ε of `epochs` trial-epochs: batch 256 of 50 000 records, noise 1.1, δ = 1e-5 (DPLIS, Table 1)."""
     if not math.isfinite(epochs):
         return "–"
     return f"{epsilon(SampledGaussian(256 / 50_000, 1.1), round(epochs * 50_000 / 256), 1e-5):.2f}"

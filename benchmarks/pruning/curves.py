@@ -1,6 +1,6 @@
 """Simulated trials: the score by smoothing radius R and fraction of the steps, from the published DPLIS tables.
 
-These are all assumptions:
+All assumptions:
 
 * **Curves.** Each setting of Tables 2 and 3 (DPLIS) gives the accuracy without smoothing, at R = 10 and at the best R,
   at each ε of the table. Between these, in log(1 + R), a monotone cubic (PCHIP) with a flat top. The tables show
@@ -12,10 +12,10 @@ These are all assumptions:
 * **Noise.** A trial's own deviation from its curve: Table 10's standard deviation by R (CIFAR-10 CNN at ε = 10; scaled
   to the setting's own last row where it has one), half of its variance persistent over the trial, half fresh at each
   rung.
-* **A setting of its own.** In every sweep the setting is drawn evenly, its best R is moved by a factor of
-  exp(N(0, 0.25²)) and its gain by exp(N(0, 0.2²)), so that no method can know the answer.
+* **Settings.** Every sweep draws its setting evenly, multiplies its best R by exp(N(0, 0.25²)) and its gain by
+  exp(N(0, 0.2²)). So no method can know the answer.
 
-Shapes that the assumption of unimodality does not cover, or only just, are made from the same settings: `SHAPES`.
+`SHAPES` also has curves from the same settings on which the assumption of one top fails or only just holds.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EPOCHS: Final = 27
 RUNGS: Final = (3, 6, 9, 18, 27)
 COLLAPSE: Final = 3.0
 START: Final = 0.8
-"""Accuracy at a hundredth of the steps, of that of the first column."""
+"""Accuracy at a hundredth of the steps, as a share of the accuracy in the first column."""
 
 _POINTS: Final = np.linspace(0.0, np.log1p(DOMAIN[1]), 401)
 
@@ -53,7 +53,7 @@ class Setting:
         plain: accuracy in percent without smoothing.
         ten: accuracy at R = 10.
         best: accuracy at the best R.
-        radius: the best R.
+        radius: best R.
         deviations: standard deviation over runs at R = 0, 10 and the best R, in points.
     """
 
@@ -96,7 +96,7 @@ SETTINGS: Final = (
 
 
 class Problem:
-    """The truth of one sweep: the mean score of trials at R after some epochs, and their deviations from it.
+    """The mean score of trials by R and epochs, and their deviations from it, in one sweep.
 
     Args:
         values: score in percent at `EPOCHS` rungs and points of log(1 + R), shape (len(RUNGS), points).
@@ -144,7 +144,7 @@ def problem(shape: str, random: np.random.Generator, *, noise: float = 1.0) -> P
 
 
 def _rung_values(setting: Setting, gain: float, side: Side, move: float) -> Array:
-    """Return the scores at each rung: those without smoothing plus the gain that `side` gives."""
+    """Return the scores at each rung: the scores without smoothing plus the gain of `side`."""
     fractions = np.array((0.01, *setting.fractions))
     logs = np.log(fractions)
 
@@ -165,7 +165,7 @@ def _rung_values(setting: Setting, gain: float, side: Side, move: float) -> Arra
 
 
 def _hill(ten: float, best: float, top: float) -> Array:
-    """Rise through R = 10 to a flat top at `top`, then fall as the mirror image, twice as steep."""
+    """Return a rise through R = 10 to a flat top at `top`, then its mirror image, twice as steep."""
     middle = float(np.log1p(10.0))
     knots = [(0.0, 0.0), (top, best)] if top < middle + 0.2 else [(0.0, 0.0), (middle, min(ten, best)), (top, best)]
     xs, ys = zip(*knots, strict=True)
@@ -173,33 +173,36 @@ def _hill(ten: float, best: float, top: float) -> Array:
     reach = np.where(top >= _POINTS, _POINTS, top - 2 * (_POINTS - top))
     slope = (ys[1] - ys[0]) / (xs[1] - xs[0])
     inside = left(np.clip(reach, 0.0, top))
-    return np.maximum(np.where(reach < 0, inside + slope * reach, inside), best - COLLAPSE * max(best, 0.5))
+    hill: Array = np.maximum(np.where(reach < 0, inside + slope * reach, inside), best - COLLAPSE * max(best, 0.5))
+    return hill
 
 
 def _plateau(ten: float, best: float, top: float) -> Array:
-    """Flat from nearly nothing to the best R, then down: smoothing neither helps nor harms."""
-    return np.where(top >= _POINTS, best + 0.02 * (_POINTS - top), _hill(best, best, top))
+    """Return a flat curve up to the best R, and a fall after it."""
+    flat: Array = np.where(top >= _POINTS, best + 0.02 * (_POINTS - top), _hill(best, best, top))
+    return flat
 
 
 def _best_at_zero(ten: float, best: float, top: float) -> Array:
-    """Smoothing harms from the start: it loses a gain at the best R of the table, and more beyond."""
+    """Return a fall from R = 0 on, which loses the table's gain at the table's best R."""
     loss: Array = -best * (_POINTS / top) ** 2
     return loss
 
 
 def _best_at_the_end(ten: float, best: float, top: float) -> Array:
-    """More smoothing is better, up to the end of the domain."""
+    """Return a rise up to the end of the domain."""
     gain: Array = best * _POINTS / _POINTS[-1]
     return gain
 
 
 def _collapsing(ten: float, best: float, top: float) -> Array:
-    """Training collapses from three times the best R on: by sixty points, not by three gains."""
-    return _hill(ten, best, top) - 60.0 / (1 + np.exp(-20.0 * (_POINTS - top - np.log(3.0))))
+    """Return a hill that collapses by sixty points from three times the best R on."""
+    collapse: Array = 60.0 / (1 + np.exp(-20.0 * (_POINTS - top - np.log(3.0))))
+    return _hill(ten, best, top) - collapse
 
 
 def _second_peak(random: np.random.Generator, *, width: float) -> Side:
-    """Another peak at small R, `width` wide in log(1 + R), a quarter of the gain higher than the top of the hill."""
+    """Add a peak at small R, `width` wide in log(1 + R), a quarter of the gain higher than the top of the hill."""
     at = float(random.uniform(0.4, 1.2))
 
     def side(ten: float, best: float, top: float) -> Array:
@@ -211,7 +214,7 @@ def _second_peak(random: np.random.Generator, *, width: float) -> Side:
 
 
 def _bump(random: np.random.Generator) -> Side:
-    """A bump of a fifth of the gain on one of the slopes: not unimodal, but the best R is the same."""
+    """Add a bump of a fifth of the gain to one slope: the curve is not unimodal, but has the same best R."""
     at = float(random.uniform(0.0, _POINTS[-1]))
 
     def side(ten: float, best: float, top: float) -> Array:
@@ -232,4 +235,4 @@ SHAPES: Final[Mapping[str, Callable[[np.random.Generator], Side]]] = {
     "narrow_second_peak": partial(_second_peak, width=0.12),
     "drifting": lambda _: _hill,
 }
-"""The gain of each shape, drawn; `drifting` is the setting whose best R moves from 5 over 12 to 30."""
+"""Name of a shape → function that draws its gain; `drifting` is the setting whose best R moves from 5 over 12 to 30."""

@@ -1,4 +1,4 @@
-"""The searches that are compared: Optuna samplers and pruners with their defaults, except where arguments are given."""
+"""The searches that are compared: ours, and Optuna's samplers and pruners with their defaults unless given here."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner,
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
 
 from benchmarks.pruning.curves import DOMAIN, EPOCHS, RUNGS
+from tuner.study.protocols import sampler_of
 from tuner.study.unimodal.pruner import UnimodalPruner
 from tuner.study.unimodal.sampler import UnimodalSampler
 
@@ -22,9 +23,9 @@ _FOUR: Final = (10.0, 30.0, 4.0, 60.0)
 
 
 class StudyMethod:
-    """An Optuna study in memory as a method of a simulated sweep.
+    """An Optuna study in memory, as a method of a simulated sweep.
 
-    The study is named by its seed, because Hyperband derives the bracket of a trial from the name of the study.
+    The study's name is its seed, because Hyperband derives the bracket of a trial from the name of the study.
     """
 
     def __init__(self, seed: int, sampler: BaseSampler, pruner: BasePruner) -> None:
@@ -33,17 +34,16 @@ class StudyMethod:
         self.study = optuna.create_study(study_name=name, direction="maximize", sampler=sampler, pruner=pruner)
         self._trials: dict[int, optuna.Trial] = {}
 
-    def start(self, running: int) -> tuple[int, float] | None:
-        """Ask for a trial, as the driver of the tuner does."""
-        waits: Callable[..., bool] | None = getattr(self.study.sampler, "waits", None)
-        if waits is not None and waits(self.study):
+    def start(self) -> tuple[int, float] | None:
+        """Return the number and R of a new trial, or None to leave the slot idle until the next report."""
+        if sampler_of(self.study).waits(self.study):
             return None
         trial = self.study.ask()
         self._trials[trial.number] = trial
         return trial.number, trial.suggest_float(_R, *DOMAIN, log=False)
 
     def report(self, number: int, rung: int, score: float) -> bool:
-        """Report a score, and return whether the pruner stops the trial."""
+        """Report a score at a rung, and return whether the trial is pruned; at the last rung it is complete."""
         trial = self._trials[number]
         trial.report(score, RUNGS[rung])
         if rung == len(RUNGS) - 1:
@@ -55,17 +55,15 @@ class StudyMethod:
         return False
 
     def keep(self) -> int | None:
-        """Return the trial that our sampler prefers; for other samplers, the complete trial with the best score."""
-        best: Callable[..., int | None] | None = getattr(self.study.sampler, "best_trial", None)
-        if best is not None:
-            return best(self.study)
+        """Return the trial that would be exported now, or None before one is complete."""
+        if isinstance(self.study.sampler, UnimodalSampler):
+            return self.study.sampler.best_trial(self.study)
         done = self.study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
         return max(done, key=lambda trial: trial.value or 0.0).number if done else None
 
     def enough(self) -> bool:
-        """Return whether our sampler would end the search; other samplers never do."""
-        over: Callable[..., bool] | None = getattr(self.study.sampler, "is_over", None)
-        return over is not None and over(self.study)
+        """Return whether the search would end now and keep the rest of its budget."""
+        return sampler_of(self.study).is_over(self.study)
 
 
 def _played(sampler: Callable[[int], BaseSampler], pruner: Callable[[], BasePruner]) -> Callable[[int], StudyMethod]:
@@ -85,14 +83,14 @@ def _random(seed: int) -> BaseSampler:
     return RandomSampler(seed=seed)
 
 
-def _gp(seed: int) -> BaseSampler:
-    return GPSampler(seed=seed, n_startup_trials=len(_FOUR), deterministic_objective=False)
-
-
-def _started(played: StudyMethod) -> StudyMethod:
+def _gp(seed: int) -> StudyMethod:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sampler = GPSampler(seed=seed, n_startup_trials=len(_FOUR), deterministic_objective=False)
+    method = StudyMethod(seed, sampler, NopPruner())
     for radius in _FOUR:
-        played.study.enqueue_trial({_R: radius})
-    return played
+        method.study.enqueue_trial({_R: radius})
+    return method
 
 
 def _asha() -> BasePruner:
@@ -118,7 +116,7 @@ METHODS: Final[Mapping[str, Callable[[int], StudyMethod]]] = {
     "tpe+asha": _played(_tpe, _asha),
     "hyperband": _played(_random, _hyperband),
     "bohb": _played(_tpe, _hyperband),
-    "gp": lambda seed: _started(_played(_gp, NopPruner)(seed)),
+    "gp": _gp,
     "ours, any shape": lambda seed: StudyMethod(
         seed,
         UnimodalSampler(
@@ -129,6 +127,8 @@ METHODS: Final[Mapping[str, Callable[[int], StudyMethod]]] = {
     ),
     "ours": _ours(),
 }  # fmt: skip
-"""Methods by name, each created from a seed. `bohb` is TPE with Hyperband; `gp` is Optuna's Gaussian process sampler,
-started at four radii; `ours, any shape` is our model of the final scores without unimodality and pruner, started at the
-same radii."""
+"""Methods by name, each made from a seed.
+
+`bohb` is TPE with Hyperband. `gp` is Optuna's Gaussian process sampler, started at four radii. `ours, any shape` is our
+model of the final scores without unimodality and without a pruner, started at the same radii.
+"""

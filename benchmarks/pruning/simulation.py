@@ -1,4 +1,4 @@
-"""One simulated sweep: trials run concurrently, report at rungs, and are pruned by any method."""
+"""One simulated sweep: concurrent trials that report at rungs and are pruned by any method."""
 
 from __future__ import annotations
 
@@ -6,35 +6,14 @@ import heapq
 import math
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Protocol
 
 import numpy as np
 
 from benchmarks.pruning.curves import RUNGS, Problem, problem
-from benchmarks.pruning.methods import METHODS, TOLERANCE
+from benchmarks.pruning.methods import METHODS, TOLERANCE, StudyMethod
 
 BUDGET = 540
 """Trial-epochs of every sweep."""
-
-
-class Method(Protocol):
-    """A search that proposes radii, prunes trials, and selects a finished trial."""
-
-    def start(self, running: int) -> tuple[int, float] | None:
-        """Return the number and R of a new trial, or None to leave the slot idle until the next report."""
-        ...
-
-    def report(self, trial: int, rung: int, score: float) -> bool:
-        """Report a score at a rung, and return whether the trial is pruned; at the last rung it is complete."""
-        ...
-
-    def keep(self) -> int | None:
-        """Return the trial that would be exported now, or None before one is complete."""
-        ...
-
-    def enough(self) -> bool:
-        """Return whether the search would end now and keep the rest of its budget."""
-        ...
 
 
 @dataclass
@@ -43,8 +22,8 @@ class Sweep:
 
     Attributes:
         epochs: trial-epochs spent at each report, ascending.
-        regrets: points by which the true score of the kept trial was below the best then; inf before there was one.
-        stopped: trial-epochs and regret where the method would have ended; None if it never would.
+        regrets: points by which the true score of the kept trial is below the best, at each report; inf without one.
+        stopped: trial-epochs and regret at which the method would have ended; None if it never would.
         launched: R of each trial.
         pruned: numbers of the pruned trials.
     """
@@ -56,20 +35,20 @@ class Sweep:
     pruned: set[int] = field(default_factory=set)
 
     def regret_at(self, epochs: int) -> float:
-        """Return the regret after so many trial-epochs."""
+        """Return the regret after `epochs` trial-epochs."""
         place = int(np.searchsorted(self.epochs, epochs, side="right")) - 1
         return self.regrets[place] if place >= 0 else math.inf
 
 
-def play(truth: Problem, method: Method, random: np.random.Generator, *, budget: int, slots: int) -> Sweep:
-    """Run a method until the budget is spent.
+def play(truth: Problem, method: StudyMethod, random: np.random.Generator, *, budget: int, slots: int) -> Sweep:
+    """Run a method until the budget, in trial-epochs, is spent.
 
     Args:
-        truth: the curves and deviations.
-        method: the search.
-        random: draws the deviations of the trials.
-        budget: in trial-epochs.
-        slots: number of trials that can run at a time.
+        truth: curves and deviations.
+        method: search.
+        random: generator of the trials' deviations.
+        budget: trial-epochs.
+        slots: number of concurrent trials.
     """
     sweep, order = Sweep(), count()
     events: list[tuple[int, int, int, int]] = []  # when, tie-break, trial, rung
@@ -77,7 +56,7 @@ def play(truth: Problem, method: Method, random: np.random.Generator, *, budget:
     now, spent, kept = 0, 0, math.inf
 
     def launch() -> None:
-        while len(events) < slots and (found := method.start(len(events))) is not None:
+        while len(events) < slots and (found := method.start()) is not None:
             trial, radius = found
             sweep.launched[trial] = radius
             scores[trial] = truth.trial(radius, random)
@@ -100,7 +79,7 @@ def play(truth: Problem, method: Method, random: np.random.Generator, *, budget:
         sweep.regrets.append(kept)
         if sweep.stopped is None and method.enough():
             sweep.stopped = (spent, kept)
-        launch()  # asked after every report, as the driver of the tuner does
+        launch()  # after every report, as the tuner's driver does
     return sweep
 
 
@@ -109,7 +88,7 @@ class Played:
     """A sweep with the facts that the tables show.
 
     Attributes:
-        sweep: its course.
+        sweep: course of the sweep.
         best_pruned: whether the best of the launched trials was pruned.
         near: number of launched trials within the tolerance of the best.
         near_pruned: how many of these were pruned.

@@ -1,1 +1,1 @@
-"""What a search for the smoothing radius finds on real data for one total ε."""
+"""Searches for the smoothing radius on real data."""

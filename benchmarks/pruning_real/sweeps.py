@@ -1,11 +1,10 @@
 """The sweeps of the comparison on real data: their settings, their experiment files, and one sweep.
 
-Every sweep is one of the product: its plan, its driver, the local executor, a ledger of its own, and its export. All
-sweeps of a search have the same noise and the same cap, so that each step saved leaves room for another trial; each
-sweep continues until no whole trial fits any more.
+Each is a sweep of the product with its own ledger, ended by an export. All sweeps of a search have the same noise and
+the same cap, so each saved step leaves room for another trial. A sweep continues until no whole trial fits any more.
 
-The noise is secret, drawn from the operating system, because only a private sweep has a ledger and an export. So a
-seed fixes the initialisations and the random draws of the samplers, and a second run gives other numbers.
+The noise is secret, because only a private sweep has a ledger and an export. So a seed fixes initialisations and the
+draws of the samplers, and a second run gives other numbers.
 """
 
 from __future__ import annotations
@@ -21,20 +20,11 @@ from typing import Any
 import numpy as np
 
 from trainables.data import DatasetRequest, load_records
-from tuner.experiment import load_experiment
 from tuner.export.package import export_sweep
-from tuner.plan.plan import plan_from
-from tuner.privacy.ledger.ledger import Ledger
-from tuner.privacy.ledger.search_budget import SearchBudget
-from tuner.report.facts import not_started
+from tuner.report.sweep_reader import read_sweep
 from tuner.runner.options import RunOptions
 from tuner.runner.start import start_sweep
-from tuner.study.best import best_trial
-from tuner.study.types import TrialStatus
-from tuner.study.views import read_trials
-from tuner.sweep import folder as sweeps
 from tuner.sweep.preflight import check_startable, prepare
-from tuner.sweep.sweep_study import open_sweep_study
 
 DELTA = 1e-5
 
@@ -47,7 +37,7 @@ METHODS: Mapping[str, Mapping[str, object]] = {
     "tpe+asha": {"sampler": _TPE, "pruner": {"name": "asha", "reduction_factor": 3}},
     "random": {"sampler": "random", "pruner": "none"},
 }
-"""Name → its part of the experiment file; TPE and ASHA as in the simulation."""
+"""Method → its part of the experiment file; TPE and ASHA as in the simulation."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +63,8 @@ class Workload:
 
     name: str
     dataset: str
-    records: int | None  # the first training records of the set, shared by training and validation; None for all
-    validation: float  # the share of these that validates
+    records: int | None  # number of first records of the set that train or validate; None for all
+    validation: float  # the share of these records that validates
     model: str
     batch_size: int
     epochs: float
@@ -99,12 +89,7 @@ FASHION = Workload(
     learning_rate=0.5,
     seeds=(1, 2, 3),
 )
-"""The cap holds ten whole trials.
-
-The learning rate was chosen after a look at R = 0, 20, 60 and 100 with seed 100 at two rates: at 1.5 the left end was
-by far the best, and 15 points better than anything at 0.5, where 20 was the best of the four. So plain DP-SGD at
-another rate is the better model here. The searches are compared at a rate whose best R is inside the range.
-"""
+"""The cap holds ten whole trials. docs/unimodal.md says how the learning rate was chosen."""
 
 QUICK = Workload(
     name="digits, hidden layer of 64",
@@ -120,7 +105,7 @@ QUICK = Workload(
     learning_rate=0.5,
     seeds=(1,),
 )
-"""Shows only that the sweeps run."""
+"""A workload that shows only that the sweeps run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,21 +124,12 @@ class Outcome:
 
     validation: float  # of the exported winner
     test: float  # of the same model; the export scores it once
-    highest: float  # the highest validation accuracy of a complete trial, which need not be the winner
-    chosen: str  # how the winner was chosen: `curve` or `score`
     parameters: Mapping[str, float]  # the searched parameters of the winner
     spent: float  # ε of all charged steps, by the odometer
-    spent_until_winner: float  # ε of the steps charged before the winner was complete; known only afterwards
-    cap: float  # ε of the whole sweep: the claim
-    steps: int
-    step_cap: int
-    steps_per_trial: int
-    started: int
-    pruned: int
-    failed: int
+    steps: int  # charged
+    started: int  # trials
+    pruned: int  # trials
     excluded: int  # candidates that the pruner excluded before their first step
-    state: str  # why the sweep ended
-    trials: tuple[Mapping[str, object], ...]  # searched parameters, state, steps and last score of each
     seconds: float = 0.0
 
 
@@ -166,17 +142,9 @@ def runs_of(workload: Workload, search: str) -> Iterator[Run]:
 def sweep_in(
     folder: Path, workload: Workload, dataset: Mapping[str, object], data_dir: str | None, run: Run
 ) -> Outcome:
-    """Run one sweep and export its winner; a folder of the same name inside `folder` is replaced.
-
-    Args:
-        folder: holds a folder for each sweep.
-        workload: its settings.
-        dataset: the section of the experiment file, without the validation.
-        data_dir: folder with the data sets.
-        run: which sweep.
-    """
+    """Run one sweep in a folder inside `folder`, which it replaces, and export its winner."""
     own = folder.absolute() / f"{workload.dataset}-{run.search}-{run.method}-{run.seed}"
-    # Nobody saw the results of a killed sweep, and nobody needs its ledger: the records are public.
+    # A killed sweep is started anew; its ledger is not needed, because the records are public.
     shutil.rmtree(own, ignore_errors=True)
     own.mkdir(parents=True)
     (own / "sweep.yaml").write_text(json.dumps(experiment_file(run, workload, dataset, own)))  # JSON is YAML
@@ -187,7 +155,19 @@ def sweep_in(
     if ended.state != "budget reached":
         raise RuntimeError(f"{run} must end at its cap (got {ended.state!r}). Its files are in {own}.")
     exported = export_sweep(made, own / "export", data_dir=data_dir)
-    return _outcome(made, exported, ended.state)
+    found = read_sweep(made, spent=True)
+    if found.budget is None or found.spending is None:
+        raise RuntimeError(f"{made.root} must have a ledger and a trial with a score")
+    return Outcome(
+        validation=100 * exported["scores"]["validation_accuracy"],
+        test=100 * exported["scores"]["test_accuracy"],
+        parameters={name: exported["trial"]["parameters"][name] for name in found.searched},
+        spent=found.budget.epsilon_spent,
+        steps=found.budget.spent_steps,
+        started=len(found.trials),
+        pruned=sum(trial.state == "pruned" for trial in found.trials),
+        excluded=found.spending.excluded,
+    )
 
 
 def experiment_file(run: Run, workload: Workload, dataset: Mapping[str, object], folder: Path) -> dict[str, Any]:
@@ -237,46 +217,3 @@ def experiment_dataset(workload: Workload, folder: Path, data_dir: str | None) -
         )
         part.replace(path)
     return {"name": name, "path": str(path), "public_size": workload.records}
-
-
-def _outcome(made: Any, exported: Mapping[str, Any], state: str) -> Outcome:  # noqa: ANN401 - a SweepFolder
-    """Read the outcome from the storage of the sweep, its ledger and its export."""
-    experiment = load_experiment(made.experiment)
-    plan = plan_from(sweeps.read_json(made.plan), trials=experiment.search.trials)
-    study = open_sweep_study(made, experiment, plan)
-    trials = read_trials(study, mode="max", steps_planned=plan.steps_per_trial)
-    budget = SearchBudget(Ledger.open(experiment.ledger, create=False), made.id)
-    view, winner, highest = budget.view(), exported["trial"], best_trial(trials, mode="max")
-    if highest is None or highest.last_score is None or view.step_cap is None:
-        raise RuntimeError(f"{made.root} must have a complete trial and a cap on steps")
-    # Trials run one after another, so the steps until the winner are its own and those of the trials before it.
-    until = {trial.id: budget.charged_steps(trial.id) for trial in trials if trial.number <= winner["number"]}
-    states = [trial.state for trial in trials]
-    searched = experiment.space.searched
-    return Outcome(
-        validation=100 * exported["scores"]["validation_accuracy"],
-        test=100 * exported["scores"]["test_accuracy"],
-        highest=100 * highest.last_score,
-        chosen=exported["chosen"]["by"],
-        parameters={name: winner["parameters"][name] for name in searched},
-        spent=view.epsilon_spent,
-        spent_until_winner=budget.steps_epsilon(until),
-        cap=view.epsilon_cap,
-        steps=view.spent_steps,
-        step_cap=view.step_cap,
-        steps_per_trial=plan.steps_per_trial,
-        started=len(trials),
-        pruned=states.count(TrialStatus.PRUNED),
-        failed=states.count(TrialStatus.FAILED),
-        excluded=not_started(study).excluded,
-        state=state,
-        trials=tuple(
-            {
-                **{name: trial.parameters[name] for name in searched},
-                "state": trial.state.name.lower(),
-                "steps": trial.step,
-                "score": trial.last_score,
-            }
-            for trial in trials
-        ),
-    )

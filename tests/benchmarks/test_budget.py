@@ -1,4 +1,4 @@
-"""The budget benchmark: its independent count of draws, its faults, and the arms of what a budget buys."""
+"""The budget benchmark: its independent count of draws, and the arms of what a budget buys."""
 
 from __future__ import annotations
 
@@ -10,21 +10,17 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from benchmarks.budget import arms, buys
 from benchmarks.budget.arms import ARMS, Run, train
 from benchmarks.budget.draws import Attempt, gaps, read_draws
-from benchmarks.budget.faults import FAULTS, Scene
 from benchmarks.budget.processes import descendants, kill, wait_until_gone
 from benchmarks.budget.program import counted_training
-from benchmarks.harness.machine import child_environment
 from trainables.data import DatasetRequest, public_train_size
 from trainables.engine import step
 from trainables.training import PrivateTraining, TrainingSpec
-from tuner.errors import LedgerCorruptError
 from tuner.experiment import load_experiment
 from tuner.privacy.accountant.filters import TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
@@ -130,7 +126,7 @@ def test_only_descendants_are_found_and_killed() -> None:
             time.sleep(0.05)
         (grandchild,) = below
         assert wait_until_gone([grandchild], seconds=0.0) == [grandchild]
-        kill([replace(grandchild, started=grandchild.started + 1)])  # a later process of the same number
+        kill([replace(grandchild, started=grandchild.started + "1")])  # a later process of the same number
         assert grandchild.runs
         kill([grandchild])
         assert wait_until_gone([grandchild], seconds=30) == []
@@ -139,37 +135,6 @@ def test_only_descendants_are_found_and_killed() -> None:
         for process in (child, other):
             process.kill()
             process.wait()
-
-
-@pytest.mark.parametrize("name", ["truncated", "flipped_byte"])
-def test_damage_is_noticed_and_its_repair_restores_everything(tmp_path: Path, charge: LedgerCharge, name: str) -> None:
-    charge.lease(100, sample_rate=64 / public_train_size(DIGITS), noise_multiplier=4.0)
-    charge.lease(100, sample_rate=64 / public_train_size(DIGITS), noise_multiplier=4.0)
-    scene = Scene(tmp_path, SimpleNamespace(pid=0))  # type: ignore[arg-type]
-    before = scene.ledger.read_bytes()
-    repair = FAULTS[name](scene)
-    with pytest.raises(LedgerCorruptError):
-        Ledger.open(charge.url, create=False).verify_chain()
-    repair()
-    assert scene.ledger.read_bytes() == before
-
-
-def test_the_clock_jumps_for_the_ledger_too(tmp_path: Path) -> None:
-    script = (
-        "import sys, time\n"
-        "from datetime import UTC\n"
-        "from pathlib import Path\n"
-        "from benchmarks.budget.program import install_jump\n"
-        "jump = Path(sys.argv[1])\n"
-        "install_jump(jump)\n"
-        "from tuner.privacy.ledger import chain\n"
-        "before = time.time(), chain.datetime.now(UTC)\n"
-        "jump.write_text('-86400')\n"
-        "print(time.time() - before[0], (chain.datetime.now(UTC) - before[1]).total_seconds())\n"
-    )
-    words = [sys.executable, "-c", script, str(tmp_path / "jump")]
-    done = subprocess.run(words, capture_output=True, text=True, check=True, env=child_environment(), timeout=100)
-    assert [float(word) for word in done.stdout.split()] == pytest.approx([-86_400, -86_400], abs=50)
 
 
 @pytest.mark.parametrize("workload", buys.WORKLOADS, ids=lambda workload: workload.dataset)

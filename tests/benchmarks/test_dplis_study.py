@@ -90,7 +90,7 @@ def test_a_run_is_repeatable_and_its_second_score_does_not_depend_on_the_first()
 
 def test_an_estimate_is_told_apart_from_zero_by_students_t_and_a_diverged_one_never() -> None:
     some = arms.Estimate((1.0, 2.0, 3.0))
-    assert some.error == pytest.approx(1 / math.sqrt(3))
+    assert some.figure.error == pytest.approx(1 / math.sqrt(3))
     assert some.sign == 0  # 2 is less than 4.303 · 0.577
     assert [arms.Estimate(values).sign for values in ((2.0, 2.1, 2.2), (-2.0, -2.1, -2.2), (2.0,))] == [1, -1, 0]
     assert some.minus(arms.Estimate((1.0, math.nan, 1.0))).sign == 0
@@ -108,6 +108,6 @@ def test_the_rate_is_chosen_on_the_selection_seeds_and_a_diverged_one_never() ->
 
 def test_planted_results_come_out_as_they_were_planted() -> None:
     _, late = arms.points(STUDY, planted_results())
-    assert late.untuned.mean == pytest.approx(80.1)
-    assert late.tuned.minus(late.untuned).mean == pytest.approx(6)
-    assert late.at(0.0, "sum").minus(late.untuned).mean == pytest.approx(4)
+    assert late.untuned.figure.value == pytest.approx(80.1)
+    assert late.tuned.minus(late.untuned).figure.value == pytest.approx(6)
+    assert late.at(0.0, "sum").minus(late.untuned).figure.value == pytest.approx(4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isnan, nan
 from pathlib import Path
 
@@ -71,20 +71,20 @@ def test_a_killed_measurement_performs_only_what_is_missing(tmp_path: Path) -> N
     kept = Kept(tmp_path / "new" / "results.jsonl", Number, Half)
     wanted = [Number(value) for value in (1, 2, 3, 4, 2)]
     with pytest.raises(KeyboardInterrupt):
-        kept.complete(wanted, perform, jobs=1, shown=lambda *_: "")
+        kept.complete(wanted, perform, jobs=1)
     kept.path.write_bytes(kept.path.read_bytes()[:-20])  # and the machine failed during a write
     assert set(kept.read()) == {Number(1)}
-    found = kept.complete(wanted, perform, jobs=1, shown=lambda *_: "")
+    found = kept.complete(wanted, perform, jobs=1)
     assert performed == [1, 2, 3, 2, 3, 4]
     assert {number.value: outcome.scores[0] for number, outcome in found.items()} == {1: 0.5, 2: 1.0, 3: 1.5, 4: 2.0}
     assert all(isnan(outcome.scores[1]) for outcome in found.values())
-    kept.complete(wanted, perform, jobs=1, shown=lambda *_: "")
+    kept.complete(wanted, perform, jobs=1)
     assert len(performed) == 6
 
 
 def test_processes_perform_every_run_once(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "results.jsonl", Number, Half)
-    kept.complete([Number(value) for value in range(5)], halved, jobs=2, shown=lambda *_: "")
+    kept.complete([Number(value) for value in range(5)], halved, jobs=2)
     assert len(kept.path.read_text().splitlines()) == len(kept.read()) == 5
 
 
@@ -125,6 +125,20 @@ def test_a_whole_run_whose_figure_is_nan_or_missing_returns_1(capsys: pytest.Cap
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert told["falls_short"] == ["early.figure", "early.slow"]
     assert told["figures"]["early.figure"]["value"] is None
+
+
+def test_a_section_that_fails_keeps_its_figures_and_the_other_sections(capsys: pytest.CaptureFixture[str]) -> None:
+    def failing(_settings: Settings, results: Results) -> None:
+        results.count("before", 2)
+        raise RuntimeError("no memory")
+
+    benchmark, called = benchmark_of("late")
+    sections = {"broken": Section(measure=failing, bars={"after": at_most(1)}), **benchmark.sections}
+    assert run(replace(benchmark, sections=sections), ["--json"]) == 1
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert called == ["late"]
+    assert told["figures"].keys() == {"before", "late.figure"}
+    assert told["falls_short"] == ["broken", "after", "late.slow"]
 
 
 def test_data_that_is_missing_is_noticed_before_anything_runs(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ from math import exp, log
 
 import numpy as np
 import pytest
-
-from benchmarks.budget.enumeration import (
+from enumeration import (
     FAULTS,
     MODES,
     Discrete,
@@ -18,7 +17,8 @@ from benchmarks.budget.enumeration import (
     run_cases,
     worst_adaptive,
 )
-from benchmarks.budget.sealed import _best, _winner, profile_of
+from enumeration_of_selection import _best, _winner, profile_of
+
 from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.accountant.selection import poisson_shift, shift_of
 

@@ -7,10 +7,10 @@ from math import exp, log
 
 import numpy as np
 import pytest
+from enumeration import Discrete, DiscreteOrder, exhausting, worst_adaptive
 from errors_helper import raises_code
 from ledgers import MECHANISM, lease, left_steps
 
-from benchmarks.budget.enumeration import Discrete, DiscreteOrder, exhausting, worst_adaptive
 from tuner.errors import BudgetRefusedError, InputError, LedgerError
 from tuner.privacy.accountant.calibration import best_order
 from tuner.privacy.accountant.filters import UNITS, FixedOrder, TotalSteps

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import exp
 
 import numpy as np
+import published_figures
 import pytest
+from published_figures import Row, rows, shuffled_epsilon
 
-from benchmarks.budget import published
-from benchmarks.budget.published import Row, rows, shuffled_epsilon
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import epsilon
 
@@ -69,5 +69,5 @@ def test_the_attack_on_shuffled_batches_is_the_one_that_a_simulation_of_an_epoch
 
 
 def test_heterogeneous_trials_are_thirty() -> None:
-    assert len(published.HETEROGENEOUS) == 30
-    assert all(steps == round(25 / mechanism.sample_rate) for mechanism, steps in published.HETEROGENEOUS)
+    assert len(published_figures.HETEROGENEOUS) == 30
+    assert all(steps == round(25 / mechanism.sample_rate) for mechanism, steps in published_figures.HETEROGENEOUS)

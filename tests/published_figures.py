@@ -1,7 +1,6 @@
-"""The printed figures of the accounting, computed again: the cost of one run, a search and a hidden number of runs.
+"""The specification's printed figures (sections 2, 3 and 5) and the same figures computed by the accountant.
 
-Each figure of the specification (its sections 2, 3 and 5) is compared with the one that this product computes, to the
-printed digits. ε is at δ = 1e-5 for q = 256/50 000 and noise 1.1 unless a row says otherwise.
+ε is at δ = 1e-5 for q = 256/50 000 and noise 1.1 unless a row says otherwise.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Exact enumeration: the δ that the worst adversary realises against small discrete mechanisms, and the claimed δ.
 
-Each case draws mechanisms of 2 to 4 outcomes with their laws on two neighbouring data sets, asks the arithmetic of the
-product for its claim (or which steps it admits), and enumerates all outcomes. In composition, dynamic programming over
-every history finds the best decision tree, so that the realised δ is the worst case. A planted `fault` changes the
-arithmetic as a careless ledger would; the same enumeration must notice it.
+Each case draws mechanisms of 2 to 4 outcomes with their laws on two neighbouring data sets. It asks the product's
+arithmetic for a claim (or for the steps that are admitted), and enumerates all outcomes. In composition, dynamic
+programming over every history finds the best decision tree. A planted `fault` changes the arithmetic as a careless
+ledger would. The same enumeration must notice it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from math import ceil, exp, isfinite, log
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
+import enumeration_of_selection as selection
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.budget import sealed
 from tuner.errors import BudgetRefusedError
 from tuner.privacy.accountant.filters import UNITS, CouponBook, FixedOrder, TotalSteps
 from tuner.privacy.ledger.admission import admit, order_filter
@@ -213,12 +213,9 @@ def _data_set(rng: np.random.Generator, fault: str | None) -> tuple[float, float
     """Searches chosen one after another, admitted by the sum of their claims or by one order, each with half of δ."""
     order = float(rng.choice([2.0, 3.0, 8.0]))
     epsilon, delta = rng.uniform(3.0, 20.0), 10.0 ** rng.uniform(-6.0, -2.0)
-    cap_order = None if fault == "no_order" else order
     units = order_filter(order, epsilon, 2 * delta if fault == "undivided" else delta)
     # The product requires Σδ ≤ δ/2 when there is an order, so an undivided cap has twice the δ.
-    cap = SimpleNamespace(
-        epsilon=epsilon, delta=2 * delta if fault == "undivided" else delta, order=cap_order, units=units
-    )
+    cap = SimpleNamespace(epsilon=epsilon, delta=2 * delta if fault == "undivided" else delta, order=order, units=units)
     whole = delta if fault == "undivided" else delta / 2
     first = _pair(10 ** rng.uniform(-3.0, -1.0), rng.uniform(0.3, 2.0))
     spent = max(abs(log(a / b)) for a, b in zip(first.on, first.off, strict=True))
@@ -259,9 +256,9 @@ MODES: Mapping[str, Mode] = {
     "coupon book": _coupons,
     "fixed order": _fixed_order,
     "data set, either rule": _data_set,
-    "selection": sealed.best_of_runs,
-    "selection, cut off": sealed.cut_off,
-    "selection, learning sampler": sealed.learning_sampler,
+    "selection": selection.best_of_runs,
+    "selection, cut off": selection.cut_off,
+    "selection, learning sampler": selection.learning_sampler,
 }
 
 FAULTS: Mapping[str, tuple[str, ...]] = {
