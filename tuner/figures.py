@@ -1,4 +1,4 @@
-"""Style and SVG output of all charts. Matplotlib is imported on first use, and its global state is left as it was."""
+"""Style and SVG output of all charts. Matplotlib is imported on first use, and its global state is restored."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 __all__ = ["BLACK", "BLUE", "GREEN", "GREY", "ORANGE", "PURPLE", "RED", "data_uri", "new_figure", "styled", "svg_text"]
 
-# Okabe and Ito (2008): distinct for colour-blind readers. Series also differ in marker or dash.
+# Colours of Okabe and Ito (2008) for colour-blind readers. Series also differ in marker or dash.
 BLUE, ORANGE, GREEN, RED, PURPLE = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7"
 BLACK, GREY = "#1b2430", "#5b6776"
 
 _STYLE: Any = {
     "font.size": 10,
     "svg.fonttype": "none",  # text stays text
-    "svg.hashsalt": "dp-tuner",  # the same chart has the same identifiers, so the same file
+    "svg.hashsalt": "dp-tuner",  # equal charts get equal identifiers
     "text.parse_math": False,  # a `$` in a name is a dollar sign
     "text.color": BLACK,
     "axes.edgecolor": GREY,
@@ -43,11 +43,11 @@ _STYLE: Any = {
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Apply the style of our charts, in a ``with`` or as a decorator."""
+    """Apply the style of all charts, in a ``with`` block or as a decorator."""
     import matplotlib as mpl
 
     with mpl.rc_context(), warnings.catch_warnings():
-        # A glyph that the bundled font lacks, or numbers too large for a layout: the chart is still readable.
+        # Warnings of missing glyphs and of large numbers in a layout. The charts are readable.
         warnings.simplefilter("ignore")
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)
@@ -55,7 +55,7 @@ def styled() -> Iterator[None]:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of this size in inches."""
+    """Return an empty figure, with its size in inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
@@ -63,12 +63,9 @@ def new_figure(width: float, height: float) -> Figure:
 
 @styled()
 def svg_text(figure: Figure, title: str, description: str = "") -> str:
-    """Return a figure as an SVG document: the same input gives the same text.
+    """Return a figure, drawn under `styled`, as an SVG document. Equal figures give equal text.
 
-    Args:
-        figure: drawn under `styled`.
-        title: read aloud by screen readers.
-        description: longer text for them.
+    Screen readers read the title and the description aloud.
     """
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
@@ -81,5 +78,5 @@ def svg_text(figure: Figure, title: str, description: str = "") -> str:
 
 
 def data_uri(svg: str) -> str:
-    """Return an SVG document as the address of an image: no script in it runs, and its styles stay its own."""
+    """Return an SVG document as the address of an image. Browsers run no script in images, and isolate their styles."""
     return f"data:image/svg+xml,{quote(svg)}"

@@ -1,6 +1,6 @@
-"""Files that processes share: writes that a crash cannot halve, and locks that the kernel releases at death.
+"""Files that processes share: atomic writes, and locks that the kernel releases when a process dies.
 
-The lock library is imported when a lock is used, so that `tune doctor` runs where it is missing.
+The lock library is imported on first use, so `tune doctor` runs without it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,15 @@ if TYPE_CHECKING:
 
 __all__ = ["file_lock", "is_locked", "lock_open_file", "replacing", "take_lock", "write_json", "write_text"]
 
-_LOOKING_TAKES = 1.0
-"""Seconds that a process waits for a lock: enough for others to look at it, too short to wait for a holder."""
+_PATIENCE = 1.0
+"""Seconds that `take_lock` waits: longer than `is_locked` holds the lock, shorter than a sweep."""
 
 
 @contextlib.contextmanager
 def replacing(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """Open a file that replaces `path` when the block ends: a reader or a crash sees the old file or the new one.
+    """Open a file that replaces `path` when the block ends. Readers see the old or the new file, also after a crash.
 
-    Args:
-        path: the file to replace.
-        mode: permissions of the new file, before the umask.
+    The mode gives the permissions of the new file, before the umask.
     """
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
@@ -43,24 +41,24 @@ def replacing(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 
 def write_text(path: Path, text: str, *, mode: int = 0o666) -> None:
-    """Write a file so that a crash leaves the old one or the new one."""
+    """Write a text file atomically."""
     with replacing(path, mode=mode) as file:
         file.write(text.encode())
 
 
 def write_json(path: Path, values: object) -> None:
-    """Write JSON so that a crash leaves the old file or the new one."""
+    """Write a JSON file atomically."""
     write_text(path, json.dumps(values, indent=2))
 
 
 def file_lock(path: Path) -> FileLock:
-    """Return the lock of a lock file, not yet taken. `with` waits for it, and releases it at the end.
+    """Return the lock of a lock file. `with` waits for the lock, takes it, and releases it at the end.
 
-    The file stays when the lock is released: removing it would let two waiting processes hold two locks.
+    The file is never removed: otherwise two waiting processes could lock two files.
     """
     from filelock import FileLock
 
-    # Without flock, filelock would fall back to a file whose existence is the lock, which outlives a killed process.
+    # The fallback of filelock is a file whose existence is the lock, which would outlive a killed process.
     return FileLock(path, thread_local=False, fallback_to_soft=False, poll_interval=0.005)
 
 
@@ -70,7 +68,7 @@ def take_lock(path: Path) -> FileLock | None:
 
     lock = file_lock(path)
     try:
-        lock.acquire(timeout=_LOOKING_TAKES)
+        lock.acquire(timeout=_PATIENCE)
     except Timeout:
         return None
     return lock
@@ -79,8 +77,8 @@ def take_lock(path: Path) -> FileLock | None:
 def is_locked(path: Path) -> bool:
     """Return whether a process holds the lock now.
 
-    A shared lock on a file that is opened for reading: several processes can look at once, a reader needs no right to
-    write, and a process that takes the lock at this moment still gets it.
+    This takes a shared lock for a moment, which needs no write access. Several processes can do so at once, and
+    `take_lock` waits longer.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -96,7 +94,7 @@ def is_locked(path: Path) -> bool:
 
 
 def lock_open_file(descriptor: int) -> bool:
-    """Lock an open file until its descriptor is closed; False when another process holds it."""
+    """Lock an open file until its descriptor is closed, or return False if another process holds the lock."""
     from filelock import lock_descriptor
 
     return lock_descriptor(descriptor, blocking=False)

@@ -27,7 +27,7 @@ from tuner.study.pruners.make import make_pruner
 from tuner.study.samplers.make import make_sampler
 from tuner.study.unimodal.curves import curves_of
 from tuner.study.unimodal.options import Along, Unimodality
-from tuner.study.unimodal.samplers import UnimodalSamplers
+from tuner.study.unimodal.sampler import UnimodalSamplers
 from tuner.sweep.folder import SweepFolder
 from tuner.sweep.sweep_study import open_sweep_study
 from tuner.sweep.winner import Chosen, _apart, choose_winner

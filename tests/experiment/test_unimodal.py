@@ -11,8 +11,8 @@ from tuner.report.plan_facts import plan_text, search_facts
 from tuner.study.samplers.make import make_sampler
 from tuner.study.unimodal.inference.beliefs import Rules
 from tuner.study.unimodal.options import TOLERANCES
-from tuner.study.unimodal.pruners import UnimodalPruners
-from tuner.study.unimodal.samplers import UnimodalSamplers
+from tuner.study.unimodal.pruner import UnimodalPruners
+from tuner.study.unimodal.sampler import UnimodalSamplers
 from tuner.sweep.sweep_study import _pruner, _sampler, check_search
 
 FILE = """\

@@ -15,12 +15,18 @@ from tuner.study.unimodal.pruner import UnimodalPruner
 from tuner.study.unimodal.sampler import UnimodalSampler
 
 ABOUT = Unimodality(parameters=(Along("R"),), last_step=100, tolerance=0.01)
-GRID = {"learning_rate": [0.1], "schedule": ["constant"], "smoothing_radius": [1.0], "smoothing_radius_end": [1.0]}
 NEEDED: dict[str, dict[str, object]] = {
     "percentile": {"percentile": 50.0},
     "patient": {"patience": 1},
     "threshold": {"lower": 0.0},
 }
+
+
+class GridSpace(FakeSpace):
+    """Space with one value of each parameter for a grid."""
+
+    def grid(self, _points: int) -> dict[str, list[object]]:
+        return {"learning_rate": [0.1], "schedule": ["constant"], "smoothing_radius": [1.0]}
 
 
 def is_of_optuna(thing: object) -> bool:
@@ -29,7 +35,7 @@ def is_of_optuna(thing: object) -> bool:
 
 @pytest.mark.parametrize("name", names.SAMPLERS)
 def test_a_sampler_is_optunas_or_answers_the_driver_itself(name: str) -> None:
-    sampler = make_sampler(name, seed=0, space=FakeSpace(), grid=GRID, unimodality=ABOUT)
+    sampler = make_sampler(name, seed=0, space=GridSpace(), unimodality=ABOUT)
     assert isinstance(sampler, StudySampler) != is_of_optuna(sampler)
     study = optuna.create_study(sampler=sampler)
     assert (sampler_of(study) is sampler) != is_of_optuna(sampler)

@@ -13,7 +13,7 @@ from tuner.study.driver import StudyDriver
 from tuner.study.pruners.make import make_pruner
 from tuner.study.samplers.grid import GridPointSampler, grid_points
 from tuner.study.samplers.make import make_sampler
-from tuner.study.samplers.seeds import seed_after
+from tuner.study.samplers.request import seed_after
 from tuner.study.types import Suggestion, TrialStatus
 from tuner.study.unimodal.options import Along, Unimodality
 

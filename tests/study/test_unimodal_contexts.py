@@ -133,7 +133,7 @@ def test_a_trial_is_judged_by_the_product() -> None:
 def test_a_scale_without_a_range_is_none_and_places_stay_on_the_axis() -> None:
     view = View.of("R", SPACE["R"], SPACE, ("learning_rate", "schedule", "batch_size"))
     assert view is not None
-    assert view.scales == ("learning_rate",)
+    assert list(view.scales) == ["learning_rate"]
     for radius in (0.0, 1.0, 100.0):
         for rate in (0.01, 0.1, 1.0):
             made = trial({"R": radius, "learning_rate": rate, "schedule": "cosine"}, 0.0, 0)

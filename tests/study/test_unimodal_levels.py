@@ -20,8 +20,7 @@ from tuner.study.unimodal.inference.bracket import bracket, threshold
 from tuner.study.unimodal.inference.gaussian_process import Draws, Posterior, fit
 from tuner.study.unimodal.inference.records import ALONE, Record, Seen, Standing
 from tuner.study.unimodal.options import Along
-from tuner.study.unimodal.sampler import UnimodalSampler
-from tuner.study.unimodal.samplers import UnimodalSamplers
+from tuner.study.unimodal.sampler import UnimodalSampler, UnimodalSamplers
 from tuner.study.unimodal.view import View
 
 WHOLE = ParameterAxis(1.0, 4.0, "linear")
@@ -76,7 +75,7 @@ def test_curves_of_any_shape_come_from_every_hyper_parameter(monkeypatch: pytest
     made = Draws(values, np.full(count, 5.0), np.full(count, 0.3))
     posterior = fit(Seen.of([Record(0.5, 1.0, 0.0, 0)], ()), tolerance=1.0)
     monkeypatch.setattr(Posterior, "draws", lambda *_: made)
-    monkeypatch.setattr(possible_curves, "unimodal_mass", lambda amplitudes, *_: np.full(amplitudes.shape, 1.0))
+    monkeypatch.setattr(possible_curves, "_unimodal_mass", lambda amplitudes, *_: np.full(amplitudes.shape, 1.0))
     found = possible_curves.drawn.__wrapped__(posterior, np.linspace(0, 1, 5).tobytes(), (ALONE,), 400, 0.9, 1.0)[0]
     free = found[:40, 0, 0]  # these are all unimodal, so that nine tenths are kept as such
     assert sorted(set(free.tolist())) == list(range(10))

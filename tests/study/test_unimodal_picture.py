@@ -18,10 +18,8 @@ from tuner.study.unimodal.inference.beliefs import Beliefs, Rules
 from tuner.study.unimodal.inference.picture import NEVER_STARTED, CurvePicture, picture
 from tuner.study.unimodal.inference.records import Record, Seen, Standing
 from tuner.study.unimodal.options import Along
-from tuner.study.unimodal.pruner import UnimodalPruner
-from tuner.study.unimodal.pruners import UnimodalPruners
-from tuner.study.unimodal.sampler import UnimodalSampler
-from tuner.study.unimodal.samplers import UnimodalSamplers
+from tuner.study.unimodal.pruner import UnimodalPruner, UnimodalPruners
+from tuner.study.unimodal.sampler import UnimodalSampler, UnimodalSamplers
 
 RUNGS = (3, 9, 18, 27)
 RADIUS = FloatDistribution(0.0, 100.0)

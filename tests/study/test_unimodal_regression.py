@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.study.unimodal.inference.regression import project
+from tuner.study.unimodal.inference.possible_curves import project
 
 VALUES = st.lists(st.floats(-100, 100, allow_subnormal=False), min_size=1, max_size=25)
 

@@ -1,4 +1,4 @@
-"""The interface of executors, and their shared steps: act on a report, find checkpoints, end a sweep."""
+"""Interface of executors, and their common functions: act on a report, find checkpoints, end a sweep."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ __all__ = [
     "interrupted",
 ]
 
-
 SpecFor: TypeAlias = Callable[[Suggestion], object]
 ChargeFor: TypeAlias = Callable[[str], Charge]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutorSettings:
-    """Resources of an executor, and where it finds them.
+    """Resources of an executor.
 
     Attributes:
         concurrent_trials: number of trials that run at a time.
@@ -51,13 +50,12 @@ class ExecutorSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialSetup:
-    """How the trials of a sweep are trained and charged.
+    """Training and charges of the trials of a sweep. Specs and charges must be picklable for use in other processes.
 
     Attributes:
-        spec_for: returns what to train for a suggestion; its result is picklable when trials run in other processes.
-        charge_for: returns the charge of a trial; its result is picklable when trials run in other processes.
+        spec_for: returns the specification of the training for a suggestion.
         folder: the sweep's folder, for checkpoints and the operator's log; shared by all machines of a cluster.
-        make_training: returns a training of a spec and a charge; None for `trainables.training.PrivateTraining`.
+        make_training: returns a training for a spec and a charge; None for `trainables.training.PrivateTraining`.
     """
 
     spec_for: SpecFor
@@ -75,32 +73,20 @@ class TrialSetup:
 
 
 class Executor(Protocol):
-    """Protocol of executors: run the trials that a driver suggests, and decide nothing."""
+    """Protocol of executors. They run the trials that a driver suggests, and decide nothing."""
 
     def run(self, driver: StudyDriver, setup: TrialSetup) -> Stop:
-        """Run trials until the driver stops.
-
-        Args:
-            driver: decides which trials run; the executor calls `reconcile` first.
-            setup: how a trial is trained and charged.
-
-        Returns:
-            Why no further trial was started.
+        """Call the driver's `reconcile`, then run trials until the driver stops, and return its reason.
 
         Raises:
             tuner.errors.SweepInterrupted: Ctrl-C. Running trials stay RUNNING in the storage, and a resume continues
                 them.
             tuner.errors.TunerError: the first trials all failed, or the ledger or the storage cannot be used.
         """
-        ...
 
 
 def act(driver: StudyDriver, trial_id: str, step: int, metrics: dict[str, float]) -> bool:
-    """Report a rung's scores to the driver, and finish the trial when the driver ends it.
-
-    Returns:
-        Whether the trial continues.
-    """
+    """Report a rung's scores to the driver, finish the trial if it ends, and return whether it continues."""
     steps = driver.shape_of_trial(trial_id).steps
     decision = driver.report(trial_id, step, metrics)
     if decision is Decision.CONTINUE and step < steps:
@@ -116,7 +102,7 @@ def act(driver: StudyDriver, trial_id: str, step: int, metrics: dict[str, float]
 
 
 def checkpoint_finder(folder: Path) -> FindCheckpoint:
-    """Return a function from a trial to the number of steps of its last checkpoint."""
+    """Return the function that finds the last checkpoints of trials in this folder."""
 
     def find(trial_id: str) -> int | None:
         path = checkpoint_path(folder, trial_id)
@@ -126,16 +112,12 @@ def checkpoint_finder(folder: Path) -> FindCheckpoint:
 
 
 def check_stop(stop: Stop, folder: Path) -> Stop:
-    """Return the end of a sweep unchanged, unless its first trials all failed.
-
-    Raises:
-        tuner.errors.TunerError: the first trials all failed.
-    """
+    """Return the driver's stop, or raise a `TunerError` if the first trials all failed."""
     if stop.reason is StopReason.FAILING:
         raise TunerError(
             "first-trials-failed",
-            f"{stop.detail}; what they charged stays charged. The tracebacks are in {folder / 'operator.log'}, for the "
-            "operator only, because they may show data. Fix the cause, then resume.",
+            f"{stop.detail}. Their charges remain. The tracebacks are in {folder / 'operator.log'}, for the operator "
+            "only, because they may show data. Fix the cause, then resume.",
         )
     return stop
 
@@ -143,5 +125,5 @@ def check_stop(stop: Stop, folder: Path) -> Stop:
 def interrupted() -> SweepInterrupted:
     """Return the error for Ctrl-C."""
     return SweepInterrupted(
-        "interrupted", "interrupted; what was charged stays charged, and a resume continues from the last checkpoint"
+        "interrupted", "Interrupted. All charges remain, and a resume continues from the last checkpoints."
     )

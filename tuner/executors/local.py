@@ -1,4 +1,4 @@
-"""The executor of this process: one trial at a time, for tests, small data and `tune run --local`."""
+"""Executor in this process: one trial at a time, for tests, small data and `tune run --local`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["LocalExecutor"]
 
 
 class LocalExecutor:
-    """Executor in this process, one trial after the other."""
+    """Executor that runs one trial after the other in this process."""
 
     def run(self, driver: StudyDriver, setup: TrialSetup) -> Stop:
         """Run trials until the driver stops; see `tuner.executors.base.Executor`."""
@@ -26,7 +26,8 @@ class LocalExecutor:
                         return check_stop(decision, setup.folder)
                     if isinstance(decision, Wait):
                         raise TunerError(
-                            "internal-error", "The driver waits for a trial, but no trial is running. Report this bug."
+                            "internal-error",
+                            "The driver waits for a running trial, but no trial is running. Report this bug.",
                         )
                     _run_trial(driver, decision, setup)
             except KeyboardInterrupt as interrupt:
@@ -46,8 +47,8 @@ def _run_trial(driver: StudyDriver, suggestion: Suggestion, setup: TrialSetup) -
         try:
             rung = loop.advance()
         except LedgerError:
-            raise  # the ledger cannot be used, so no trial may take a further step
-        except Exception as error:  # noqa: BLE001 - an error of a model ends this trial only; it is logged and recorded
+            raise  # the ledger is unusable, so no trial may take a further step
+        except Exception as error:  # noqa: BLE001 - a training's error ends only its own trial
             log_for_operator(setup.folder, suggestion.trial_id, error)
             driver.finish(
                 suggestion.trial_id, outcome=TrialStatus.FAILED, steps_taken=loop.step, reason=why_failed(error)

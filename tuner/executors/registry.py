@@ -1,4 +1,4 @@
-"""The executors by name. A new executor is one module and one entry here."""
+"""Executors by name. A new executor is one module and one entry here."""
 
 from __future__ import annotations
 
@@ -23,14 +23,9 @@ def _ray(settings: ExecutorSettings) -> Executor:
 
 
 EXECUTORS: Mapping[str, Callable[[ExecutorSettings], Executor]] = MappingProxyType({"local": _local, "ray": _ray})
-"""Executor by name. Each imports its module when it is made, because Ray takes seconds to import."""
+"""Functions that create an executor, by name. Each imports its module when called, because Ray takes seconds."""
 
 
 def make_executor(name: str, settings: ExecutorSettings) -> Executor:
-    """Return the executor with this name.
-
-    Args:
-        name: a key of `EXECUTORS`.
-        settings: how it places trials; an executor ignores what it has no use for.
-    """
+    """Return the executor with this name. An executor may ignore some settings."""
     return EXECUTORS[name](settings)

@@ -1,4 +1,4 @@
-"""The state of a sweep by its records: running trials, the best trial, and whether the sweep has ended."""
+"""State of a sweep by its records: running trials, the best trial, and whether the sweep has ended."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ class History:
 
     Attributes:
         last_tick: the latest timestamp, in milliseconds since 1970.
-        started: whether the sweep has begun.
-        ended: whether its last run has ended.
+        steps: the largest step of any record.
+        started: whether the sweep has started.
+        ended: whether the sweep has ended and was not resumed.
     """
 
     last_tick: int = 0
+    steps: int = 0
     started: bool = False
     ended: bool = False
     _open: dict[str, None] = field(default_factory=dict)  # an ordered set
     _finished: dict[str, _Finished] = field(default_factory=dict)
-    _steps: int = 0
 
     def apply(self, record: Mapping[str, object]) -> None:
         """Add one record."""
@@ -44,7 +45,7 @@ class History:
         if isinstance(tick, int):
             self.last_tick = max(self.last_tick, tick)
         if isinstance(step, int):
-            self._steps = max(self._steps, step)
+            self.steps = max(self.steps, step)
         trial = str(record.get("trial", ""))
         match record.get("kind"):
             case "sweep_started":
@@ -74,15 +75,9 @@ class History:
 
     def counts(self) -> dict[str, int]:
         """Return how many trials ended in each state, and in total (``done``)."""
-        states = Counter(
-            each.state for each in self._finished.values() if each.state in ("complete", "pruned", "failed")
-        )
-        return {
-            "complete": states["complete"],
-            "pruned": states["pruned"],
-            "failed": states["failed"],
-            "done": states.total(),
-        }
+        states = Counter(each.state for each in self._finished.values())
+        ended = {state: states[state] for state in ("complete", "pruned", "failed")}
+        return {**ended, "done": sum(ended.values())}
 
     def best(self, mode: str) -> tuple[str, float] | None:
         """Return the trial with the best final score among the complete ones, and that score."""
@@ -90,17 +85,9 @@ class History:
         best = best_of(complete, score=lambda each: each.score, mode=mode, tie=lambda each: -each.number)
         return None if best is None or best.score is None else (best.trial, best.score)
 
-    def steps_seen(self) -> int:
-        """Return the largest step of any record."""
-        return self._steps
-
 
 def read_history(path: Path) -> History:
-    """Read a spool and summarise it.
-
-    Raises:
-        TrackingError: a line before the last one is damaged.
-    """
+    """Return the summary of a spool."""
     history = History()
     for line in read_spool(path):
         history.apply(line.record)

@@ -1,4 +1,4 @@
-"""Access to MLflow: absolute addresses, a database that is ready, and MLflow imported quietly on first use."""
+"""Access to MLflow: absolute addresses, connections and experiments. MLflow is imported quietly, on first use."""
 
 from __future__ import annotations
 
@@ -51,27 +51,23 @@ def absolute_uri(uri: str) -> str:
 
 
 def _mlflow() -> Any:  # noqa: ANN401 - mlflow has no types that mypy could follow
-    # Our sender looks a run up before it creates it. A hidden retry of the client would undo this: a request that timed
-    # out but did arrive would be sent twice, and create two runs. Waiting and retrying is the sender's task.
+    # The client must not retry, because a request that timed out may have arrived: a retry would create a second run.
+    # The sender retries instead, and looks for a run before it creates one.
     os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     import mlflow
     import mlflow.exceptions
 
-    for name in _QUIET:  # their lines would break the live table; the sender's status has the problem
+    for name in _QUIET:  # their lines would break the live table, and the sender's status reports problems
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return mlflow
 
 
 def connect(uri: str) -> Any:  # noqa: ANN401 - mlflow has no types that mypy could follow
-    """Return an ``MlflowClient`` for the address, with a database that is ready.
+    """Return an ``MlflowClient`` for an absolute address (`absolute_uri`), after MLflow has created its database.
 
-    MLflow's migration fails when several processes open a new SQLite file together, so a lock file next to it admits
-    one at a time.
-
-    Args:
-        uri: an absolute address (`absolute_uri`).
+    MLflow's migration fails if several processes open a new SQLite file together, so a lock file admits one at a time.
     """
     mlflow = _mlflow()
     if not uri.startswith(SQLITE):
@@ -85,10 +81,10 @@ def connect(uri: str) -> Any:  # noqa: ANN401 - mlflow has no types that mypy co
 
 
 def experiment_id(client: Any, *, uri: str, name: str) -> str:  # noqa: ANN401 - mlflow has no types that mypy could follow
-    """Return the id of the MLflow experiment, which is created when missing.
+    """Return the id of the MLflow experiment with this name, or create it.
 
     Raises:
-        InputError: the experiment was deleted in MLflow, where a deleted experiment keeps its name.
+        InputError: the experiment was deleted in MLflow, which reserves the names of deleted experiments.
     """
     mlflow = _mlflow()
     found = client.get_experiment_by_name(name)

@@ -1,9 +1,9 @@
-"""The recorder: writes what a sweep does to the spool, from which a thread sends it to MLflow.
+"""Recorder: writes the events of a sweep to the spool, from which a thread sends them to MLflow.
 
-A sweep is one parent run, a trial one child run. Nothing recorded here may depend on private records except through a
-charged mechanism: only scores under ``validation_``, the objective and the learning rate are recorded, every other
-metric of a trial is withheld, and timestamps are accurate to the minute (`records.Clock`). The learning rate of a step
-is the metric ``learning_rate_now``, because ``learning_rate`` is a parameter.
+A sweep is one parent run, a trial one child run. Recorded values may depend on private records only through a charged
+mechanism. Of a trial's metrics only scores under ``validation_``, the objective and the learning rate are recorded, and
+timestamps are accurate to the minute (`records.Clock`). The learning rate of a step is the metric
+``learning_rate_now``, because ``learning_rate`` is a parameter.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class SweepInfo:
         experiment: name of the MLflow experiment.
         metric: name of the objective.
         mode: ``max`` or ``min``.
-        settings: the resolved experiment, nested; logged as dotted parameters.
+        settings: the resolved experiment, logged as parameters with dotted names.
         tags: for example ``code_version``, ``dataset``, ``dataset_checksum``.
-        note: text of the sweep's page in MLflow, in Markdown; the budget sentence is added.
-        claim: replaces the budget sentence; empty for the sentence of the search's own budget.
+        note: text of the sweep's page in MLflow, in Markdown, without the budget sentence.
+        claim: budget sentence; if empty, it is made from the current budget.
     """
 
     id: str
@@ -82,13 +82,9 @@ class SweepInfo:
     def start_record(
         self, *, tags: Mapping[str, str], claim: str, step: int, values: Mapping[str, float]
     ) -> dict[str, object]:
-        """Return the record that opens the parent run, or opens it again after a resume.
+        """Return the record that opens the parent run, also after a resume.
 
-        Args:
-            tags: the run's state, in addition to the tags of the sweep.
-            claim: the budget sentence, shown after the note.
-            step: of the metrics.
-            values: metrics of the budget.
+        The tags are added to those of the sweep, the claim to its note. `values` are metrics of the budget at `step`.
         """
         return {
             "kind": "sweep_started",
@@ -111,20 +107,19 @@ class SweepInfo:
 class MLflowRecorder:
     """Recorder of a sweep: an `Observer` of the search and the only writer of its spool.
 
-    A record is on the disk when a call returns. MLflow gets it later and delays nobody.
+    A record is on the disk when a call returns. It is sent to MLflow later, without delay for the sweep.
 
     Args:
-        folder: the sweep's folder, which holds the spool. An existing spool is continued.
+        folder: the sweep's folder, which may already have a spool.
         sweep: facts about the sweep.
-        budget_view: returns the search's budget now, from the ledger; None for a sweep that is not private.
-        trial_epsilon: returns ε of a trial for a number of its charged steps, from the ledger's accountant; None when
-            not private.
-        charged_steps: returns the steps charged to a trial so far, from the ledger. The trial's own step when None,
-            which is too low after a crash, because a continued trial pays for some steps twice.
+        budget_view: returns the search's budget now, from the ledger; None, like the next two, without privacy.
+        trial_epsilon: returns ε of a trial for a number of its charged steps, from the ledger's accountant.
+        charged_steps: returns the steps charged to a trial so far, from the ledger. They exceed the trial's own step
+            after a restart, which charges repeated steps again.
         send: False to write only the spool.
 
     Raises:
-        TrackingError: the spool cannot be written, here or in any method: the sweep must stop.
+        TrackingError: the spool cannot be written, here or in any method. The sweep must stop.
     """
 
     def __init__(
@@ -157,7 +152,7 @@ class MLflowRecorder:
             self._sender.start()
 
     def trial_started(self, trial: TrialView) -> None:
-        """Open the trial's run, or open it again when the trial continues."""
+        """Open the trial's run, also when the trial continues."""
         self._append(
             {
                 "kind": "trial_started",
@@ -209,24 +204,20 @@ class MLflowRecorder:
         )
 
     def artifact(self, path: Path | str, *, under: str = "") -> None:
-        """Add a file or folder to the parent run; its content is read when it is sent.
+        """Add a file or folder to the parent run's artifacts, in their folder `under`. It is read when it is sent.
 
-        Args:
-            path: relative to the sweep's folder, or absolute.
-            under: folder among the artifacts.
+        A relative path is relative to the sweep's folder.
         """
         self._append(artifact_record(path, under=under))
 
     def tag(self, name: str, value: str) -> None:
         """Set a tag of the parent run."""
-        self._append(metrics_record({}, step=self._history.steps_seen(), tags={name: value}))
+        self._append(metrics_record({}, step=self._history.steps, tags={name: value}))
 
     def finish(self, state: str, *, reason: str = "") -> None:
         """Give the sweep, and every trial that has not ended, a final status.
 
-        Args:
-            state: why it ended, for example ``done``, ``budget reached``, ``failed``, ``interrupted``.
-            reason: an explanation, one sentence.
+        The state is for example ``done``, ``budget reached``, ``failed`` or ``interrupted``. The reason explains it.
         """
         if self.finished:
             return
@@ -251,15 +242,11 @@ class MLflowRecorder:
         return self._sender.status()
 
     def flush(self, timeout: float = 60.0) -> SendStatus:
-        """Wait until MLflow has every record, or stop waiting when MLflow fails; never raises because of MLflow.
-
-        Args:
-            timeout: seconds.
-        """
+        """Wait until MLflow has every record or fails, at most `timeout` seconds. No error of MLflow is raised."""
         return self._sender.flush(timeout) if self._sender is not None else self.status()
 
     def close(self) -> None:
-        """Stop sending and close the spool. `send_unsent` or a resume sends what is left."""
+        """Stop sending and close the spool. `sync.send_unsent` or a resume sends the other records."""
         if self._sender is not None:
             self._sender.stop()
         self._spool.close()
@@ -270,7 +257,7 @@ class MLflowRecorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Finish the sweep if the runner has not, send what can be sent, and close."""
+        """Finish the sweep if the runner has not, wait for MLflow, and close."""
         try:
             if error is None:
                 self.finish("done")
@@ -281,7 +268,7 @@ class MLflowRecorder:
         except TrackingError as failure:
             if error is None:
                 raise
-            log.warning("the end of the sweep could not be recorded: %s", failure)  # the first error is raised
+            log.warning("the end of the sweep could not be recorded: %s", failure)  # `error` is raised
         finally:
             self.flush()
             self.close()
@@ -312,10 +299,7 @@ class MLflowRecorder:
         new = metrics.keys() - allowed.keys() - self.withheld
         if new:
             self.withheld |= new
-            log.warning(
-                "only validation scores and the learning rate are recorded; withheld: %s",
-                ", ".join(sorted(new)),
-            )
+            log.warning("withheld because they may depend on private records: %s", ", ".join(sorted(new)))
         return {f"{_RATE}_now" if name == _RATE else name: value for name, value in allowed.items()}
 
     def _trial_budget(self, trial: TrialView) -> dict[str, float]:
@@ -337,7 +321,7 @@ class MLflowRecorder:
         }
 
     def _sweep_step(self, budget: Mapping[str, float]) -> int:
-        return int(budget["steps_spent"]) if budget else self._history.steps_seen()
+        return int(budget["steps_spent"]) if budget else self._history.steps
 
     def _budget_note(self) -> str:
         if self._sweep.claim:

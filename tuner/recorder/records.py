@@ -1,4 +1,4 @@
-"""The records of a sweep as MLflow accepts them: no passwords, no private values, and coarse timestamps."""
+"""Records of a sweep for MLflow: without passwords and private values, and with coarse timestamps."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _EXCEPTION = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Warning|Inte
 
 
 class Clock:
-    """Timestamps that analysts may see: strictly increasing milliseconds, accurate to the minute only.
+    """Clock of strictly increasing timestamps that analysts may see, accurate to the minute only.
 
-    The duration of some steps depends on how many records Poisson sampling drew, which no analyst may see. So a
-    timestamp is the start of its minute, or one millisecond after the previous timestamp.
+    Durations would reveal how many records Poisson sampling drew. A timestamp is therefore the start of its minute, or
+    one millisecond after the previous timestamp.
 
     Args:
         last: the last timestamp of an earlier run of this sweep, in milliseconds since 1970.
@@ -77,7 +77,7 @@ def mlflow_text(value: object, limit: int = TAG_LIMIT) -> str:
 
 
 def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, str]:
-    """Return nested settings as MLflow parameters with dotted names; a list stays one value."""
+    """Return nested settings as MLflow parameters with dotted names. A list is one value."""
     flat: dict[str, str] = {}
     for name, value in tree.items():
         path = f"{prefix}.{name}" if prefix else str(name)
@@ -89,24 +89,20 @@ def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, str]:
 
 
 def privacy_unit(settings: Mapping[str, object]) -> str:
-    """Return the unit of privacy of a sweep's settings: ``record``, or ``user`` with all records."""
+    """Return the unit of privacy in a sweep's settings: ``record``, or ``user`` for all records of a user."""
     privacy = settings.get("privacy")
     return str(privacy.get("unit", "record")) if isinstance(privacy, Mapping) else "record"
 
 
 def public_reason(reason: str) -> str:
-    """Return why a trial ended, without the message of an exception.
-
-    The message may contain values that depend on private records (the memory that a drawn batch needed, a loss, an
-    index), so analysts see only the name of the exception.
-    """
+    """Return why a trial ended, without an exception's message, which may depend on private records."""
     first = reason.strip().splitlines()[0] if reason.strip() else ""
     found = _EXCEPTION.match(first)
     return f"{found.group(1)} (its message is in the sweep's folder)" if found else mlflow_text(first, NAME_LIMIT)
 
 
 def encode_metrics(values: Mapping[str, float]) -> dict[str, float | str]:
-    """Return metrics as JSON can hold them: NaN and infinities by their names, which `float` reads."""
+    """Return metrics for JSON, with NaN and infinities as text that `float` reads."""
     return {
         mlflow_name(name): float(value) if math.isfinite(value) else repr(float(value))
         for name, value in values.items()
@@ -116,7 +112,7 @@ def encode_metrics(values: Mapping[str, float]) -> dict[str, float | str]:
 def metrics_record(
     values: Mapping[str, float], *, step: int, trial: str = "", tags: Mapping[str, str] | None = None
 ) -> dict[str, object]:
-    """Return the record of a run's metrics and tags at a step; the run is the parent run when no trial is given."""
+    """Return the record of a run's metrics and tags at a step. Without a trial, it is the parent run."""
     return {
         "kind": "metrics",
         "trial": trial,
@@ -127,12 +123,12 @@ def metrics_record(
 
 
 def artifact_record(path: Path | str, *, under: str = "") -> dict[str, object]:
-    """Return the record of a file or folder among the artifacts of the parent run, in the folder `under`."""
+    """Return the record of a file or folder for the parent run's artifacts, in their folder `under`."""
     return {"kind": "artifact", "path": str(path), "under": under}
 
 
 def unfinished_trial(trial: str, state: str) -> dict[str, object]:
-    """Return the record that ends a trial which was running when its sweep ended."""
+    """Return the record that ends a trial which was still running at the end of its sweep."""
     return {
         "kind": "trial_finished",
         "trial": trial,

@@ -1,4 +1,4 @@
-"""The records of a sealed search for MLflow: only the winner, written at the end and dated to the day."""
+"""Records of a sealed search for MLflow: only the winner, written at the end and dated to the day."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def record_winner(
     artifacts: Sequence[Path],
     day: datetime,
 ) -> None:
-    """Record the parent run and the only child run of a sealed sweep; `send_unsent` sends them.
+    """Record the parent run and the only child run of a sealed sweep. `sync.send_unsent` sends them.
 
-    The number of records and their timestamps do not depend on how many runs were made. A second call writes nothing
-    or, after a crash, writes every record again, which changes nothing in MLflow.
+    The number of records and their timestamps do not depend on the number of runs. After a complete call, a second one
+    writes nothing. After a crash it repeats every record, which changes nothing in MLflow.
 
     Args:
         folder: the sweep's folder.
         sweep: facts about the sweep.
-        parameters: the winner's configuration; None when there is no winner.
+        parameters: the winner's configuration; None without a winner.
         score: the winner's score.
         artifacts: files for the parent run.
         day: the day of the sweep at midnight, the timestamp of every record.
@@ -47,19 +47,15 @@ def record_winner(
     with Spool(folder / SPOOL) as spool:
         if read_history(spool.path).ended:
             return
-        records = [_start_record(sweep), *(artifact_record(path) for path in artifacts)]
+        cap = _cap(sweep)  # charged whole, so it reveals nothing about the runs
+        values = {} if cap is None else {"epsilon_cap": cap[0]}
+        records = [sweep.start_record(tags={"state": "done"}, claim=_claim(sweep), step=0, values=values)]
+        records += [artifact_record(path) for path in artifacts]
         if parameters is not None:
             records += _child(sweep, parameters, score)
         state = "done" if parameters is not None else "done, without a winner"
         records.append({"kind": "sweep_finished", "trial": "", "status": "FINISHED", "tags": {"state": state}})
         spool.append(*Clock(now=day.timestamp).stamp(*records))
-
-
-def _start_record(sweep: SweepInfo) -> dict[str, object]:
-    """Return the record of the parent run. Its ε is the cap of the file, which is charged whole and reveals no run."""
-    cap = _cap(sweep)
-    values = {} if cap is None else {"epsilon_cap": cap[0]}
-    return sweep.start_record(tags={"state": "done"}, claim=_claim(sweep), step=0, values=values)
 
 
 def _cap(sweep: SweepInfo) -> tuple[float, float] | None:
@@ -71,7 +67,7 @@ def _cap(sweep: SweepInfo) -> tuple[float, float] | None:
 
 
 def _claim(sweep: SweepInfo) -> str:
-    """Return the budget sentence of a sealed search, in the words of its plan."""
+    """Return the budget sentence of a sealed search, as its plan words it."""
     cap, dataset = _cap(sweep), sweep.settings.get("dataset")
     if cap is None:
         return sweep.claim

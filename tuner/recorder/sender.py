@@ -1,4 +1,4 @@
-"""The sender of a spool to MLflow: in a thread while a sweep runs, in the foreground for `tune sync`."""
+"""Sending of a spool to MLflow: in a thread while a sweep runs, in the foreground for `tune sync`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 FIRST_RETRY_SECONDS = 0.5
 LAST_RETRY_SECONDS = 30.0
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +28,10 @@ class SendStatus:
     """Progress of sending a sweep's records to MLflow.
 
     Attributes:
-        sent: records that MLflow has acknowledged to this process.
-        waiting: records that are on the disk and not yet in MLflow.
-        refused: records that MLflow will never accept; they are in ``spool.refused.jsonl``.
-        problem: why sending does not progress, or an empty string.
+        sent: number of records that MLflow has acknowledged to this process.
+        waiting: number of records on the disk that are not yet in MLflow.
+        refused: number of records that MLflow will never accept, kept in ``spool.refused.jsonl``.
+        problem: why sending does not progress, or empty.
     """
 
     sent: int
@@ -47,7 +48,7 @@ class SendStatus:
         sent = f"{self.sent} {'record' if self.sent == 1 else 'records'} sent"
         parts = [sent if self.sent or not self.complete else "nothing left to send"]
         if self.waiting:
-            parts.append(f"{self.waiting} safe on disk, waiting")
+            parts.append(f"{self.waiting} on the disk, not yet sent")
         if self.refused:
             parts.append(f"{self.refused} refused by MLflow (spool.refused.jsonl)")
         if self.problem and self.waiting:
@@ -61,12 +62,7 @@ def _describe(error: BaseException) -> str:
 
 
 class Sender:
-    """Thread that sends the records of a spool and retries for as long as needed. It never raises into training.
-
-    Args:
-        folder: the sweep's folder.
-        connect: returns the MLflow client of an address.
-    """
+    """Thread that sends the records of a spool, and retries after every error. It never raises into training."""
 
     def __init__(self, folder: Path, *, connect: Callable[[str], Any] = store.connect) -> None:
         self._shipper = Shipper(folder, connect=connect)
@@ -83,13 +79,13 @@ class Sender:
         self._thread.start()
 
     def notify(self) -> None:
-        """Tell the thread that the spool has a new record."""
+        """Wake the thread for a new record."""
         with self._changed:
             self._wake = True
             self._changed.notify_all()
 
     def status(self) -> SendStatus:
-        """Return the progress at this moment."""
+        """Return the progress so far."""
         try:
             waiting = self._shipper.waiting()
         except TrackingError as error:
@@ -98,16 +94,11 @@ class Sender:
             sent=self._shipper.sent, waiting=waiting, refused=self._shipper.refused, problem=self._problem
         )
 
-    def flush(self, timeout: float = 60.0, *, attempts: int = 3) -> SendStatus:
-        """Wait until every record is in MLflow, the time is over, or `attempts` further attempts have failed.
-
-        Args:
-            timeout: seconds.
-            attempts: number of further failures after which to stop waiting.
-        """
+    def flush(self, timeout: float) -> SendStatus:
+        """Wait until MLflow has every record or `timeout` seconds have passed, or until three attempts have failed."""
         deadline = time.monotonic() + timeout
         with self._changed:
-            enough = self._failures + attempts
+            enough = self._failures + _ATTEMPTS
             while True:
                 self._wake = self._hurry = True
                 self._changed.notify_all()
@@ -134,9 +125,9 @@ class Sender:
         while not self._stopping:
             try:
                 count = self._shipper.ship()
-            except Exception as error:  # noqa: BLE001 - no problem of tracking stops training; see `status`
+            except Exception as error:  # noqa: BLE001 - `status` reports it, and training continues
                 if not self._problem:
-                    log.warning("records cannot be sent to MLflow now and wait on the disk: %s", _describe(error))
+                    log.warning("records cannot be sent to MLflow now and stay on the disk: %s", _describe(error))
                 self._note(_describe(error), failures=self._failures + 1)
                 self._pause(delay)
                 delay = min(2 * delay, LAST_RETRY_SECONDS)
@@ -152,7 +143,7 @@ class Sender:
             self._changed.notify_all()
 
     def _pause(self, seconds: float | None) -> None:
-        """Wait until someone flushes or the time is over; without a time, until there is a new record."""
+        """Wait for a call of `flush` or `stop` or the end of the time; without a time, also for a new record."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._hurry or self._stopping or (self._wake and seconds is None), timeout=seconds
@@ -161,12 +152,7 @@ class Sender:
 
 
 def drain(folder: Path, *, uri: str | None = None, connect: Callable[[str], Any] = store.connect) -> SendStatus:
-    """Send every unsent record in the foreground.
-
-    Args:
-        folder: the sweep's folder.
-        uri: another tracking address than the sweep's own, to which every record is sent.
-        connect: returns the MLflow client of an address.
+    """Send every unsent record in the foreground. `Shipper` explains the arguments.
 
     Raises:
         TrackingError: the server cannot be reached or fails; nothing is lost.
@@ -182,7 +168,7 @@ def drain(folder: Path, *, uri: str | None = None, connect: Callable[[str], Any]
         raise TrackingError(
             "tracking-unavailable",
             f"{folder}: MLflow did not accept the records of the sweep ({_describe(error)}). {shipper.waiting()} "
-            "records wait on the disk. Start the tracking server, then run `tune sync` again.",
+            "unsent records are on the disk. Start the tracking server, then run `tune sync` again.",
         ) from error
     finally:
         shipper.close()

@@ -1,4 +1,4 @@
-"""Requests to MLflow from the records of a spool. Every request may be repeated without a further effect."""
+"""Requests to MLflow from the records of a spool. A repeated request has no further effect."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from tuner.recorder.spool import Acknowledgement, SpoolLine, read_spool
 if TYPE_CHECKING:
     from filelock import FileLock
 
-__all__ = ["SPOOL", "TAG_SWEEP", "TAG_TRIAL", "Shipper"]
+__all__ = ["SPOOL", "Shipper"]
 
 SPOOL = "spool.jsonl"
-TAG_SWEEP = "dp_tuner.sweep"
-TAG_TRIAL = "dp_tuner.trial"
-PARENT = ""  # the trial in records of the parent run, which is no trial
-
+_TAG_SWEEP = "dp_tuner.sweep"
+_TAG_TRIAL = "dp_tuner.trial"
+_PARENT = ""  # trial id in records of the parent run
 _METRICS_A_REQUEST = 800  # MLflow accepts 1000 items in a request, at most 100 parameters and 100 tags
 _OTHERS_A_REQUEST = 100
 _REFUSALS = frozenset({"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE"})
@@ -42,8 +41,8 @@ class Shipper:
     """Connection that sends a spool from its last acknowledged record. A lock file allows one per sweep at a time.
 
     Args:
-        folder: the sweep's folder, with the spool and the files that are logged as artifacts.
-        uri: another tracking address than the one in the spool.
+        folder: the sweep's folder, with the spool and the artifacts.
+        uri: tracking address that replaces the one in the spool.
         connect: returns the MLflow client of an address.
     """
 
@@ -63,14 +62,14 @@ class Shipper:
         self.refused = 0
 
     def waiting(self) -> int:
-        """Return how many records are on the disk and not yet acknowledged."""
+        """Return the number of unacknowledged records."""
         return sum(1 for _ in read_spool(self._spool, start=self._offset))
 
     def ship(self, limit: int = 500) -> int:
-        """Send up to `limit` records and return how many were handled; 0 when none is unsent.
+        """Send up to `limit` records, and return how many were sent or refused.
 
         Raises:
-            Exception: any error of MLflow, its database or the network. Nothing is lost; call again later.
+            Exception: any error of MLflow, its database or the network. A later call sends the records.
         """
         self._open()
         lines = list(itertools.islice(read_spool(self._spool, start=self._offset), limit))
@@ -98,14 +97,13 @@ class Shipper:
             if lock is None:
                 raise TrackingError(
                     "records-being-sent",
-                    f"{self._folder}: another process is sending the records of this sweep now. Let it finish; "
-                    "nothing is lost.",
+                    f"{self._folder}: another process is sending the records of this sweep. Wait until it ends.",
                 )
             self._lock = lock
         headers = [line.record for line in read_spool(self._spool) if line.record.get("kind") == "sweep_started"]
         if not headers:
             return  # no record yet
-        self._header = headers[-1]  # a resume may move the sweep to another server: then every record is sent there
+        self._header = headers[-1]  # a resume may name another server, which then gets every record
         uri = self._given_uri or str(self._header["uri"])
         target = Acknowledgement(self._folder / "spool.acknowledged.json", spool=self._spool, target=uri)
         client = self._connect(uri)
@@ -127,9 +125,9 @@ class Shipper:
         self.sent += count
 
     def _send_one_by_one(self, lines: list[SpoolLine], error: Exception) -> None:
-        """Send each record alone, so that one which MLflow will never accept is set aside and delays no other."""
+        """Send each record alone, and set aside those that MLflow will never accept."""
         if not self._runs_exist():
-            # Somebody deleted one of our runs in MLflow: find or create the runs again and send every record again.
+            # A run was deleted in MLflow: find or create the runs again, and send every record again.
             self._runs.clear()
             self._offset = 0
             raise error
@@ -181,7 +179,7 @@ class Shipper:
     def _sweep_started(self, record: dict[str, Any], pending: dict[str, _Pending]) -> None:
         run = self._run(record)
         self._log(run, pending)
-        # MLflow refuses to change a parameter. A resumed sweep may have more trials: the new value becomes a tag.
+        # MLflow refuses to change a parameter. If a resumed sweep changes one, the new value becomes a tag.
         logged: dict[str, str] = self._client.get_run(run).data.params
         settings: dict[str, str] = record.get("params", {})
         mine = pending.setdefault(run, _Pending())
@@ -225,15 +223,12 @@ class Shipper:
                 params=params[:_OTHERS_A_REQUEST],
                 tags=tags[:_OTHERS_A_REQUEST],
             )
-            metrics, params, tags = (
-                metrics[_METRICS_A_REQUEST:],
-                params[_OTHERS_A_REQUEST:],
-                tags[_OTHERS_A_REQUEST:],
-            )
+            metrics = metrics[_METRICS_A_REQUEST:]
+            params, tags = params[_OTHERS_A_REQUEST:], tags[_OTHERS_A_REQUEST:]
 
     def _run(self, record: dict[str, Any]) -> str:
-        """Return the MLflow run of a trial, or the parent run: found by our tags, and created when missing."""
-        trial = str(record.get("trial") or PARENT)
+        """Return the MLflow run of the record's trial, or the parent run. It is found by our tags, or created."""
+        trial = str(record.get("trial") or _PARENT)
         if trial not in self._runs:
             self._runs[trial] = self._find(trial) or self._create(trial, record)
         return self._runs[trial]
@@ -241,17 +236,17 @@ class Shipper:
     def _find(self, trial: str) -> str | None:
         found = self._client.search_runs(
             [self._experiment],
-            filter_string=f"tags.`{TAG_SWEEP}` = '{self._header['sweep']}' and tags.`{TAG_TRIAL}` = '{trial or '-'}'",
+            filter_string=f"tags.`{_TAG_SWEEP}` = '{self._header['sweep']}' and tags.`{_TAG_TRIAL}` = '{trial or '-'}'",
             order_by=["attributes.start_time ASC", "attributes.run_id ASC"],
         )
         for extra in found[1:]:
-            # A request to create the run timed out, arrived late and was repeated. The first run counts.
+            # A request to create the run timed out, was repeated, and arrived late. The first run is the real one.
             self._client.set_tag(extra.info.run_id, "state", "duplicate")
             self._client.set_terminated(extra.info.run_id, status="KILLED", end_time=extra.info.start_time)
         return str(found[0].info.run_id) if found else None
 
     def _create(self, trial: str, record: dict[str, Any]) -> str:
-        tags = {TAG_SWEEP: str(self._header["sweep"]), TAG_TRIAL: trial or "-", "mlflow.source.name": "tune run"}
+        tags = {_TAG_SWEEP: str(self._header["sweep"]), _TAG_TRIAL: trial or "-", "mlflow.source.name": "tune run"}
         if trial:
             tags["mlflow.parentRunId"] = self._run(self._header)
             name = f"trial {int(record['number']):03d}" if "number" in record else str(record.get("name", trial))
@@ -262,6 +257,6 @@ class Shipper:
 
 
 class _MissingArtifactError(TrackingError):
-    """A recorded artifact no longer exists. It is set aside as refused, because waiting does not bring it back."""
+    """A recorded artifact no longer exists. Its record is set aside as refused, because a retry cannot succeed."""
 
     error_code = "RESOURCE_DOES_NOT_EXIST"

@@ -1,8 +1,7 @@
-"""The spool: an append-only file of checksummed records, each on the disk before the sweep continues.
+"""Spool: an append-only file of checksummed records, each on the disk before the sweep continues.
 
-Each record is one line, ``{"crc":"89abcdef","record":{...}}``. The checksum is that of the bytes of the record, so a
-line that a crash has torn is recognised. Only the LAST line can be torn: every append is followed by ``fsync``. A
-damaged line anywhere else is an error and is never skipped in silence.
+Each record is one line, ``{"crc":"89abcdef","record":{...}}``, with the checksum of the record's bytes. Only the LAST
+line can be torn by a crash, because ``fsync`` follows every append. Any other damaged line is an error.
 """
 
 from __future__ import annotations
@@ -29,14 +28,7 @@ _LINE = re.compile(rb'\{"crc":"([0-9a-f]{8})","record":(\{.*\})\}\n')
 
 @dataclass(frozen=True, kw_only=True)
 class SpoolLine:
-    """One line of the spool: a record and its position.
-
-    Attributes:
-        record: what was written.
-        start: offset of the line in the file, in bytes.
-        end: offset of the first byte after the line.
-        checksum: CRC-32 of the record, eight hexadecimal digits.
-    """
+    """One line of the spool: a record, its offsets in bytes and its CRC-32 in hexadecimal digits."""
 
     record: dict[str, object]
     start: int
@@ -54,7 +46,7 @@ def _format_line(record: Record) -> bytes:
 
 
 def _parse_line(line: bytes) -> tuple[dict[str, object], str] | None:
-    """Return the record and the checksum of a whole line, or None when the line is torn or damaged."""
+    """Return the record and the checksum of a line, or None if the line is torn or damaged."""
     found = _LINE.fullmatch(line)
     if found is None:
         return None
@@ -63,13 +55,7 @@ def _parse_line(line: bytes) -> tuple[dict[str, object], str] | None:
 
 
 def read_spool(path: Path, *, start: int = 0) -> Iterator[SpoolLine]:
-    """Yield the whole lines from `start` on, in the order in which they were written.
-
-    A torn last line is left out: its writer was never told that it is on the disk, or is writing it now.
-
-    Args:
-        path: the spool; a missing file holds no records.
-        start: offset of a line, in bytes.
+    """Yield the whole lines of a spool from the byte offset `start`. A torn last line and a missing file are no errors.
 
     Raises:
         TrackingError: a line before the last one is damaged.
@@ -85,11 +71,11 @@ def read_spool(path: Path, *, start: int = 0) -> Iterator[SpoolLine]:
             if damaged_at is not None:
                 raise TrackingError(
                     "spool-damaged",
-                    f"{path}: the record at byte {damaged_at} is damaged; the records before it are safe. To give up "
-                    "that one record, delete its line and run `tune sync` again.",
+                    f"{path}: the record at byte {damaged_at} is damaged. The records before it are safe. To drop the "
+                    "damaged record, delete its line and run `tune sync` again.",
                 )
             if not line.endswith(b"\n"):
-                return  # torn or still being written; bytes that follow later belong to this line
+                return  # torn or still being written
             parsed = _parse_line(line)
             if parsed is None:
                 damaged_at = offset
@@ -99,7 +85,7 @@ def read_spool(path: Path, *, start: int = 0) -> Iterator[SpoolLine]:
 
 
 def is_being_written(path: Path) -> bool:
-    """Return whether a running process holds the spool open for writing."""
+    """Return whether a process has the spool open for writing."""
     try:
         descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -111,10 +97,9 @@ def is_being_written(path: Path) -> bool:
 
 
 class Spool:
-    """The only writer of a spool. A record survives ``kill -9`` and a power cut once `append` has returned.
+    """The only writer of a spool. When `append` returns, its records survive ``kill -9`` and a power cut.
 
-    Args:
-        path: the file, created with its folder when missing. A torn last line is cut off.
+    A missing file is created with its folder. A torn last line is cut off.
 
     Raises:
         TrackingError: another process writes this spool, it is damaged, or the disk refuses it.
@@ -137,11 +122,11 @@ class Spool:
             raise
 
     def append(self, *records: Record) -> None:
-        """Write the records with one write, and return when they are on the disk.
+        """Write records durably, all or none.
 
         Raises:
-            TrackingError: the disk did not take them. None of them counts as written; the file is as it was before.
-            ValueError: the caller passed a value that JSON cannot hold.
+            TrackingError: the disk refused them. The file is unchanged.
+            ValueError: JSON cannot hold a value.
         """
         data = b"".join(_format_line(record) for record in records)
         with self._mutex:
@@ -157,7 +142,7 @@ class Spool:
             try:
                 os.fsync(self._descriptor)
             except OSError as error:
-                # After a failed fsync the kernel may have dropped pages, so nothing written later could be trusted.
+                # After a failed fsync the kernel may have dropped pages, so later writes would not be safe either.
                 self._cut_back()
                 self._refusal = self._failure(error)
                 raise self._refusal from error
@@ -169,7 +154,7 @@ class Spool:
             if self._descriptor >= 0:
                 os.close(self._descriptor)
                 self._descriptor = -1
-                self._refusal = TrackingError("internal-error", f"{self.path}: a closed spool cannot take a record.")
+                self._refusal = TrackingError("internal-error", f"{self.path}: the spool is closed. Report this bug.")
 
     def __enter__(self) -> Self:
         return self
@@ -183,7 +168,7 @@ class Spool:
         if not lock_open_file(self._descriptor):
             raise TrackingError(
                 "spool-busy",
-                f"{self.path}: another process writes the records of this sweep. Wait for it to end, or stop it with "
+                f"{self.path}: another process writes the records of this sweep. Wait until it ends, or stop it with "
                 "`tune stop`.",
             )
 
@@ -213,21 +198,16 @@ class Spool:
     def _failure(self, error: OSError) -> TrackingError:
         return TrackingError(
             "spool-unwritable",
-            f"{self.path}: the disk refused a record of the sweep ({error.strerror or error}). Free space or fix the "
-            "disk, then continue with `tune resume`; nothing recorded is lost.",
+            f"{self.path}: the disk refused a record of the sweep ({error.strerror or error}). All earlier records are "
+            "safe. Free space or fix the disk, then continue with `tune resume`.",
         )
 
 
 class Acknowledgement:
-    """How far a spool has been sent, in a small file next to it that is replaced atomically.
+    """File with the offset of the first record of a spool that was not sent to the tracking address `target`.
 
-    It only saves work. When it is missing, torn, of another tracking server or of another spool, sending starts at the
-    first record again, which changes nothing in MLflow.
-
-    Args:
-        path: the file.
-        spool: the spool that was sent.
-        target: the tracking address to which the records were sent.
+    If the file is missing, torn, or of another address or spool, sending restarts at the first record. This changes
+    nothing in MLflow.
     """
 
     def __init__(self, path: Path, *, spool: Path, target: str) -> None:
@@ -236,7 +216,7 @@ class Acknowledgement:
         self._target = _checksum(target.encode())  # hashed, because an address may hold a password
 
     def load(self) -> int:
-        """Return the offset in the spool, in bytes, up to which every record was acknowledged."""
+        """Return the offset in bytes up to which every record was acknowledged."""
         try:
             stored = json.loads(self._path.read_text(encoding="utf-8"))
             start, end = int(stored["start"]), int(stored["end"])
@@ -246,7 +226,7 @@ class Acknowledgement:
         return end if target == self._target and self._fits_spool(start, end, checksum) else 0
 
     def store(self, line: SpoolLine) -> None:
-        """Save that every record up to and including `line` has arrived."""
+        """Store that every record up to and including `line` has arrived."""
         value = {"start": line.start, "end": line.end, "crc": line.checksum, "target": self._target}
         write_text(self._path, json.dumps(value))
 

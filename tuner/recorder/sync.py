@@ -1,4 +1,4 @@
-"""Changes to a sweep's records by other commands: upload the unsent ones, and add files of an export."""
+"""Records of a sweep that has ended: upload the unsent ones, and add files of an export."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["attach", "send_unsent"]
 def send_unsent(folder: Path, *, uri: str | None = None) -> SendStatus:
     """Upload the unsent records of a sweep to MLflow. A second call changes nothing.
 
-    A sweep whose process died first gets an end: it and its running trials are ``KILLED`` with the state ``crashed``.
-    A resume opens them again.
+    If the sweep's process died, the sweep and its running trials first become ``KILLED`` with the state ``crashed``. A
+    resume opens them again.
 
     Args:
         folder: the sweep's folder.
-        uri: another tracking address than the sweep's own, to which every record is sent.
+        uri: tracking address that replaces the sweep's own and gets every record.
 
     Raises:
         TrackingError: the folder has no spool or a damaged one, or MLflow cannot be reached; nothing is lost.
@@ -47,7 +47,7 @@ def _end_crashed_sweep(spool: Spool, history: History) -> None:
         "kind": "sweep_finished",
         "trial": "",
         "status": "KILLED",
-        "tags": {"state": "crashed", "reason": "its process ended without a word; `tune run --resume` goes on"},
+        "tags": {"state": "crashed", "reason": "its process died; `tune resume` continues the sweep"},
     }
     trials = [unfinished_trial(trial, "crashed") for trial in history.open_trials()]
     spool.append(*Clock(last=history.last_tick).stamp(*trials, sweep))
@@ -61,16 +61,14 @@ def attach(
     tags: Mapping[str, str] | None = None,
     metrics: Mapping[str, float] | None = None,
 ) -> None:
-    """Add files, tags and final metrics to the parent run of a sweep that has ended, for example after an export.
-
-    They are on the disk when this returns; `send_unsent` uploads them.
+    """Add files, tags and metrics to the parent run of a sweep that has ended. `send_unsent` uploads them.
 
     Args:
         folder: the sweep's folder.
         paths: files or folders, relative to the sweep's folder or absolute.
         under: folder among the artifacts.
         tags: for example ``exported``.
-        metrics: for example ``test_accuracy``, which is measured once, at export.
+        metrics: for example ``test_accuracy``, which is measured only at export.
 
     Raises:
         TrackingError: the sweep is running, or the spool cannot be written.
@@ -79,6 +77,6 @@ def attach(
         history = read_history(spool.path)
         records = [artifact_record(path, under=under) for path in paths]
         if tags or metrics:
-            records.append(metrics_record(metrics or {}, step=history.steps_seen(), tags=tags))
+            records.append(metrics_record(metrics or {}, step=history.steps, tags=tags))
         if records:
             spool.append(*Clock(last=history.last_tick).stamp(*records))

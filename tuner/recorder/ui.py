@@ -30,14 +30,14 @@ _PAGE = "#/experiments?workflowType=machine_learning"
 def serve_ui(uri: str, *, port: int) -> int:
     """Serve MLflow's pages of a tracking store on this machine only, and return the server's exit code.
 
-    A tracking server has its own pages: for its address nothing is started, and the address of its page is printed.
+    For a tracking server, which has its own pages, only their address is printed.
 
     Raises:
         InputError: the store is a file that does not exist, or the port is in use.
     """
     store = absolute_uri(uri)
     if store.startswith(("http://", "https://")):
-        click.echo(f"{store.rstrip('/')}/{_PAGE}   (a tracking server shows its own pages; none is started here)")
+        click.echo(f"{store.rstrip('/')}/{_PAGE}   (the pages of the tracking server; nothing was started)")
         return 0
     if store.startswith("sqlite:///") and not Path(store.removeprefix("sqlite:///")).exists():
         raise InputError(
@@ -52,9 +52,9 @@ def serve_ui(uri: str, *, port: int) -> int:
 
 
 def serve(command: Sequence[str]) -> int:
-    """Run a server until it ends, or until Ctrl-C or a termination ends it and every process that it started.
+    """Run a server until it ends, or until Ctrl-C or SIGTERM stops it and every process that it started.
 
-    MLflow's server has a dozen processes, and those that are not stopped outlive it.
+    MLflow's server has a dozen processes, which would outlive it.
 
     Returns:
         Its exit code; 0 when it was stopped here.
@@ -78,13 +78,9 @@ def serve(command: Sequence[str]) -> int:
 
 
 def _require_free(port: int) -> None:
-    """Refuse a port that is in use: MLflow's server would end after its address was printed.
-
-    Raises:
-        InputError: the port is in use, or not allowed for this account.
-    """
+    """Refuse a port that is in use or not allowed. MLflow's server would fail after its address was printed."""
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port whose server has just ended is free
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # allow a port whose server has just ended
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:

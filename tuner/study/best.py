@@ -1,6 +1,6 @@
 """Comparison of scores: which one is better, and which trial is the best. Imports nothing heavy.
 
-Every view of a search asks here, so that all of them name the same trial:
+All reports of a search use these rules, so they name the same trial:
 
 - A score that is missing, infinite or not a number is never the best.
 - Equal scores: the trial with the lowest number wins. A sealed search breaks ties with a secret key instead.
@@ -23,13 +23,7 @@ Item = TypeVar("Item")
 
 
 def is_better(score: float | None, than: float | None, *, mode: str) -> bool:
-    """Return whether a score is strictly better than another; a finite score is better than none.
-
-    Args:
-        score: the candidate.
-        than: the best so far, or None.
-        mode: ``"max"`` or ``"min"``.
-    """
+    """Return whether a score is strictly better than another. A finite score is better than none."""
     if score is None or not math.isfinite(score):
         return False
     if than is None or not math.isfinite(than):
@@ -38,7 +32,7 @@ def is_better(score: float | None, than: float | None, *, mode: str) -> bool:
 
 
 def best_score(scores: Iterable[float | None], *, mode: str) -> float | None:
-    """Return the best score, or None where none is finite."""
+    """Return the best score, or None if none is finite."""
     return best_of(scores, score=lambda score: score, mode=mode, tie=lambda _: 0)
 
 
@@ -49,14 +43,7 @@ def best_of(
     mode: str,
     tie: Callable[[Item], Any],
 ) -> Item | None:
-    """Return the item with the best score, or None where no score is finite.
-
-    Args:
-        items: in any order.
-        score: the score of an item.
-        mode: ``"max"`` or ``"min"``.
-        tie: key that breaks ties between equal scores; the greatest key wins.
-    """
+    """Return the item with the best score, or None if no score is finite. The greatest key `tie` breaks ties."""
     best: Item | None = None
     for item in items:
         if not is_better(score(item), None, mode=mode):
@@ -73,12 +60,9 @@ def best_of(
 def best_trial(
     trials: Iterable[TrialView], *, mode: str, tie: Callable[[TrialView], Any] | None = None
 ) -> TrialView | None:
-    """Return the COMPLETE trial with the best last score, or None where there is none.
+    """Return the COMPLETE trial with the best last score, or None.
 
-    Args:
-        trials: in any order.
-        mode: ``"max"`` or ``"min"``.
-        tie: key that breaks ties, the greatest wins; by default the trial with the lowest number.
+    The greatest key `tie` breaks ties; by default the lowest number wins.
     """
     complete = (trial for trial in trials if trial.state is TrialStatus.COMPLETE)
     return best_of(complete, score=lambda trial: trial.last_score, mode=mode, tie=tie or (lambda trial: -trial.number))

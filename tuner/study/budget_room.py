@@ -1,4 +1,4 @@
-"""Room in the privacy budget for further trials, as the driver sees it."""
+"""Room in the privacy budget for further trials."""
 
 from __future__ import annotations
 
@@ -11,18 +11,14 @@ __all__ = ["BudgetRoom"]
 
 
 class BudgetRoom:
-    """Room in the budget: reserve for a trial, extend, settle.
-
-    Args:
-        budget: the gate, or None for a sweep without privacy, where there is always room.
-    """
+    """Room in the privacy budget for trials. It is unlimited without a budget, for a sweep without privacy."""
 
     def __init__(self, budget: BudgetGate | None) -> None:
         self._budget = budget
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is a budget at all."""
+        """Whether there is a privacy budget."""
         return self._budget is not None
 
     def holds_any(self, shapes: Sequence[TrialShape]) -> bool:
@@ -30,12 +26,7 @@ class BudgetRoom:
         return self._budget is None or any(self._budget.fits(shape.ask) for shape in shapes)
 
     def whole(self, shapes: Sequence[TrialShape], *, at_most: int) -> int:
-        """Return how many trials of the smallest of these shapes would fit together now.
-
-        Args:
-            shapes: at least one where there is a budget.
-            at_most: upper limit of the count, and the result without a budget.
-        """
+        """Return how many trials of the smallest of these shapes would fit now, at most `at_most`."""
         return max((self._whole(shape.ask, at_most) for shape in shapes), default=0) if self._budget else at_most
 
     def _whole(self, ask: Ask, at_most: int) -> int:
@@ -48,7 +39,7 @@ class BudgetRoom:
         return fits
 
     def reserve(self, trial_id: str, ask: Ask) -> bool:
-        """Reserve all of it, or return False."""
+        """Reserve the whole request, or return False."""
         if self._budget is None:
             return True
         if not self._budget.fits(ask):
@@ -60,7 +51,7 @@ class BudgetRoom:
         return True
 
     def extend(self, trial_id: str, remaining: Ask) -> bool:
-        """Reserve what `remaining` exceeds the trial's reservation by: repeated steps are charged again."""
+        """Raise the trial's reservation to `remaining`, or return False. Repeated steps are charged again."""
         held = self.outstanding().get(trial_id)
         steps = max(remaining.steps - (held.steps if held else 0), 0)
         releases = max(remaining.releases - (held.releases if held else 0), 0)
@@ -74,9 +65,9 @@ class BudgetRoom:
             self._budget.settle(trial_id, steps_taken)
 
     def holds(self, trial_id: str) -> bool:
-        """Return whether the trial has reservations that are not settled; always True without a budget."""
+        """Return whether the trial has unsettled reservations; always True without a budget."""
         return self._budget is None or trial_id in self._budget.outstanding()
 
     def outstanding(self) -> Mapping[str, Unleased]:
-        """Return what is reserved for each trial and not yet leased."""
+        """Return the unleased reservations of each trial."""
         return {} if self._budget is None else self._budget.outstanding()

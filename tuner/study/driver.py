@@ -1,35 +1,35 @@
 """Study driver: every decision of a sweep, over an Optuna study, without an executor.
 
-The local and the Ray executor both use it. Optuna's storage and the ledger are the only truth: whatever dies,
-`reconcile` continues from them. The order of writes makes this possible:
+The local and the Ray executor both use it. Optuna's storage and the ledger (the data set's durable record of charges)
+are the only truth: after any crash, `reconcile` continues from them. The order of writes makes this possible:
 
     start    reserve in the ledger → ask Optuna → sample → ask its pruner → write our trial id
-             where the cost of a trial depends on its parameters: ask → sample → ask the pruner → reserve → our trial id
-             a configuration that the pruner excludes: write why → tell Optuna; its reservation serves the next one
+             if the cost depends on the parameters: ask → sample → ask the pruner → reserve → our trial id
+             if the pruner excludes the configuration: write why → tell Optuna; the next trial uses the reservation
     report   Optuna's intermediate value → should_prune
     finish   write outcome, steps and reason → tell Optuna → settle in the ledger → tell the observers → mark it
 
 A trial in the storage without our id never ran. Trials of different lengths report at the same fractions of their
-steps, and Optuna is told the nominal step, so that pruners compare like with like.
+steps, and Optuna is told the nominal step, so pruners compare scores at the same fraction.
 
 Only one driver runs a study at a time (`storage.exclusive`), in one thread.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from tuner.errors import InputError
 from tuner.study import views
-from tuner.study.announcements import Announcements
 from tuner.study.best import best_score
 from tuner.study.budget_room import BudgetRoom
-from tuner.study.candidates import REJECTED, TRIES, Candidates, excluded_because, is_waiting
-from tuner.study.checks import check_settings
+from tuner.study.candidates import TRIES, Candidates, excluded_because, is_waiting
 from tuner.study.rungs import scaled_rungs
-from tuner.study.running_trial import RunningTrial, new_trial_id, stored, trial_of
+from tuner.study.running_trial import Announcements, RunningTrial, new_trial_id, stored, trial_of
 from tuner.study.suggest import OptunaSuggest, Space
 from tuner.study.types import (
     BudgetGate,
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial, Trial
 
-__all__ = ["NO_RESERVATION", "NO_ROOM", "REJECTED", "TRIES", "StudyDriver"]
+__all__ = ["NO_RESERVATION", "NO_ROOM", "StudyDriver"]
 
 NO_ROOM = "the steps to repeat after an interruption do not fit in the privacy budget"
-NO_RESERVATION = "its reservation is gone from the ledger: it was settled while the trial was running"
+NO_RESERVATION = "its reservation was settled in the ledger while the trial was running"
 
 
 class StudyDriver:
@@ -63,18 +63,17 @@ class StudyDriver:
         study: an Optuna study (`storage.open_study`); its direction must be that of `mode`.
         space: what is searched.
         trials: number of trials of the sweep, including those already in the storage.
-        steps_per_trial: training steps of a whole trial; of the longest where they differ.
+        steps_per_trial: training steps of a whole trial, the longest if lengths differ.
         rung_steps: the steps after which a trial reports, rising, the last equal to `steps_per_trial`. A shorter trial
             reports at the same fractions, and Optuna is told these steps.
         metric: the key of the score in the reported metrics.
         mode: ``"max"`` or ``"min"``.
-        budget: the gate that reserves and settles, or None for a sweep without privacy.
+        budget: the privacy budget, or None for a sweep without privacy.
         observers: told of every start, report and finish.
-        max_first_failures: no trial is started after this many failures if no trial has ever ended otherwise.
-        shape_of: size of a trial by its parameters; None for `steps_per_trial` steps of the only mechanism.
-        cheapest: shapes of which one fits whenever any shape does; empty where all trials have one shape.
-        when_sure: what to do when a complete trial is surely near the best. Values other than ``go_on`` need a sampler
-            that can tell.
+        max_first_failures: no trial is started after this many failures if no trial has ended otherwise.
+        shape_of: shape of a trial by its parameters; None for `steps_per_trial` steps of the only mechanism.
+        cheapest: if none of these shapes fits the budget, no shape does; empty if all trials have one shape.
+        when_sure: action when a complete trial is surely near the best. Only ``go_on`` works with every sampler.
 
     Raises:
         tuner.errors.InputError: the numbers above contradict each other.
@@ -97,7 +96,7 @@ class StudyDriver:
         cheapest: Sequence[TrialShape] = (),
         when_sure: WhenSure = "go_on",
     ) -> None:
-        check_settings(study, trials, steps_per_trial, rung_steps, mode)
+        _check_settings(study, trials, steps_per_trial, rung_steps, mode)
         self.study = study
         self.space = space
         self.trials = trials
@@ -110,7 +109,7 @@ class StudyDriver:
         self._cheapest = tuple(cheapest)
         self._room = BudgetRoom(budget)
         self._candidates = Candidates(study, space, when_sure)
-        self._full = False  # no drawn configuration fitted; none is drawn until steps are returned
+        self._full = False  # True if no drawn configuration fitted: none is drawn until steps are returned
         self._announce = Announcements(study, observers)
         self._max_first_failures = max_first_failures
         self._active: dict[str, RunningTrial] = {}
@@ -120,10 +119,8 @@ class StudyDriver:
         self._failures = 0
         self._ended_well = any(t.state.name in ("COMPLETE", "PRUNED") for t in study.get_trials(deepcopy=False))
 
-    # -- starting --------------------------------------------------------------------------------------------------
-
     def next(self) -> Suggestion | Wait | Stop:
-        """Return what to do with a free slot: run a trial (its steps are reserved), wait for a running one, or stop."""
+        """Return the next action: run a trial, whose steps are reserved, wait for a running trial, or stop."""
         if self._stop is not None:
             return self._stop
         if not self._ended_well and self._failures >= self._max_first_failures:
@@ -142,22 +139,19 @@ class StudyDriver:
         return self._draw(started) if self._cheapest or not self._room.is_limited else self._ask(started)
 
     def stop(self, detail: str = "") -> None:
-        """Start no further trial; running ones continue. From now on `next` returns Stop(reason "stopped")."""
+        """Start no further trial. Running trials continue."""
         self._stop = Stop(StopReason.STOPPED, detail)
 
     def restarted(self, trial_id: str) -> bool:
         """Reserve the steps that a running trial repeats because it lost its worker and restarts from its checkpoint.
 
-        Returns:
-            False when the repeated steps do not fit. The trial is then finished as FAILED and must not continue.
+        Return False if they do not fit. The trial is then finished as FAILED and must not continue.
         """
         active = self._active[trial_id]
         if self._room.extend(trial_id, active.shape.remaining(self._find_checkpoint(trial_id) or 0)):
             return True
         self.finish(trial_id, outcome=TrialStatus.FAILED, steps_taken=active.step, reason=NO_ROOM)
         return False
-
-    # -- while trials run ------------------------------------------------------------------------------------------
 
     @property
     def running(self) -> int:
@@ -177,12 +171,10 @@ class StudyDriver:
         return self._active[trial_id].step
 
     def report(self, trial_id: str, step: int, metrics: Mapping[str, float]) -> Decision:
-        """Record a trial's scores at its own `step`; at a rung pass them to Optuna and ask its pruner.
+        """Record a trial's scores at its own `step`. At a rung, pass them to Optuna and ask its pruner.
 
-        A trial continued from its checkpoint reports a step again; the step then keeps its first value.
-
-        Returns:
-            CONTINUE, PRUNE, or FAIL when the score is missing or not finite. The executor then calls `finish`.
+        Return FAIL if the score is missing or not finite. After FAIL and PRUNE the executor calls `finish`. A step
+        that is reported again, after a restart from a checkpoint, keeps its first value.
         """
         active = self._active[trial_id]
         active.step = max(active.step, step)
@@ -215,8 +207,8 @@ class StudyDriver:
         Args:
             trial_id: a running trial.
             outcome: COMPLETE, PRUNED or FAILED; COMPLETE without a finite score becomes FAILED.
-            steps_taken: steps of the trial's model; never more than were leased.
-            reason: shown to analysts, so only scores in it may depend on records. The pruner's own reason has priority.
+            steps_taken: steps of the trial's model, at most the leased ones.
+            reason: text for analysts: only its scores may depend on records. The pruner's own reason has priority.
         """
         active = self._active[trial_id]
         active.step = steps_taken
@@ -228,14 +220,11 @@ class StudyDriver:
             reason = active.problem or reason
         self._close(active, outcome, reason)
 
-    # -- after an interruption -------------------------------------------------------------------------------------
-
     def reconcile(self, find_checkpoint: FindCheckpoint | None = None) -> None:
-        """Make the storage and the ledger agree after an interruption, and queue the interrupted trials.
+        """Make the storage and the ledger agree after an interruption, and queue the interrupted trials for `next`.
 
-        `next` returns these first, from their checkpoint where `find_checkpoint` knows one. An end that was begun is
-        completed, and observers that may not have been told are told. Reservations of trials that ended or never
-        started are settled. It is safe to call this again.
+        They continue from the checkpoints that `find_checkpoint` finds. Begun ends are completed, and unmarked ends are
+        announced. Reservations of trials that ended or never started are settled. A second call is safe.
         """
         if find_checkpoint is not None:
             self._find_checkpoint = find_checkpoint
@@ -245,8 +234,8 @@ class StudyDriver:
         announced = self._announce.announced()
         known = set(self._active)
         for frozen in self.study.get_trials(deepcopy=False):
-            trial_id = str(frozen.user_attrs.get(views.TRIAL_ID, ""))
-            if trial_id in self._active or is_waiting(frozen):  # Optuna's next `ask` takes a waiting one
+            trial_id = _id_of(frozen)
+            if trial_id in self._active or is_waiting(frozen):  # Optuna's next `ask` takes a waiting trial
                 continue
             known.add(trial_id)
             if frozen.state.is_finished():
@@ -265,34 +254,32 @@ class StudyDriver:
         for trial_id in sorted(set(outstanding) - known):
             self._room.settle(trial_id, 0)
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     def _ask(self, started: int) -> Suggestion | Wait | Stop:
-        """Start a trial where all have one shape: Optuna is asked only if it fits."""
+        """Start a trial if all have one shape. Optuna is asked only if a trial fits the budget."""
         left, trial_id = self._left(started), new_trial_id(started)
         if not self._room.reserve(trial_id, self._shape_of({}).ask):
             return self._no_room(f"a trial of {self.steps_per_trial} steps no longer fits in the privacy budget")
         for trial, parameters in self._candidates.configurations(left):  # the first is taken
-            trial.set_user_attr(views.TRIAL_ID, trial_id)
-            return self._start(trial, trial_id, parameters, done=0)
+            return self._start_new(trial, trial_id, parameters)
         self._room.settle(trial_id, 0)
         return self.next()
 
     def _draw(self, started: int) -> Suggestion | Wait | Stop:
-        """Start a trial whose parameters decide its cost: draw configurations until one fits."""
+        """Start a trial whose cost depends on its parameters: draw configurations until one fits."""
         if self._full or not self._room.holds_any(self._cheapest):
             return self._no_room("not even the cheapest configuration still fits in the privacy budget")
         for number, (trial, parameters) in enumerate(self._candidates.configurations(self._left(started)), start=1):
             suggestion = self._start_if_it_fits(trial, parameters)
             if suggestion is not None:
                 return suggestion
+            self._candidates.reject(trial)
             if number == TRIES:
                 self._full = True
                 return self._no_room(f"none of {TRIES} configurations that were drawn still fits in the privacy budget")
         return self.next()
 
     def _left(self, started: int) -> float | None:
-        """Return how many whole trials the budget and their number still allow, the next one included, if needed."""
+        """Return how many whole trials the budget and the number of trials still allow; None if nobody needs it."""
         if not self._candidates.needs_left:
             return None
         shapes = self._cheapest or ((self._shape_of({}),) if self._room.is_limited else ())
@@ -303,13 +290,10 @@ class StudyDriver:
         return Wait() if self._active else Stop(StopReason.BUDGET, detail)
 
     def _start_if_it_fits(self, trial: Trial, parameters: dict[str, object]) -> Suggestion | None:
-        """Start a trial that has no id yet; if it does not fit, tell Optuna that it failed."""
+        """Reserve the steps of a trial that has no id yet and start it, or return None if they do not fit."""
         trial_id = new_trial_id(trial.number)
-        if self._room.reserve(trial_id, self._shape_of(parameters).ask):
-            trial.set_user_attr(views.TRIAL_ID, trial_id)
-            return self._start(trial, trial_id, parameters, done=0)
-        self._candidates.reject(trial)
-        return None
+        fits = self._room.reserve(trial_id, self._shape_of(parameters).ask)
+        return self._start_new(trial, trial_id, parameters) if fits else None
 
     def _continue_interrupted(self) -> Suggestion | Wait | Stop:
         for frozen in tuple(self._interrupted):
@@ -321,10 +305,9 @@ class StudyDriver:
             return self.next()
         if self._active:
             return Wait()
-        # None fits and no running trial can make room: end one, whose refund may let the others continue.
+        # None fits and no running trial can make room: end one, so that the others may use its reservation.
         frozen = self._interrupted.popleft()
-        trial_id = str(frozen.user_attrs.get(views.TRIAL_ID, ""))
-        trial = trial_of(self.study, frozen)
+        trial_id, trial = _id_of(frozen), trial_of(self.study, frozen)
         if not trial_id:
             trial_id = new_trial_id(frozen.number)
             trial.set_user_attr(views.TRIAL_ID, trial_id)
@@ -334,32 +317,26 @@ class StudyDriver:
         return self.next()
 
     def _continue(self, frozen: FrozenTrial) -> Suggestion | None:
-        """Resume an interrupted trial, or return None when its steps do not fit now."""
-        trial_id = str(frozen.user_attrs.get(views.TRIAL_ID, ""))
-        trial = trial_of(self.study, frozen)
+        """Resume an interrupted trial, or return None if its steps do not fit now."""
+        trial_id, trial = _id_of(frozen), trial_of(self.study, frozen)
         parameters = self.space.sample(OptunaSuggest(trial))
-        if not trial_id and (excluded := self._candidates.excluded(trial)):
-            self._candidates.reject(trial, excluded)
-            self._interrupted.remove(frozen)
-            return None
-        if not trial_id and self._cheapest:  # the driver died while drawing it: it never ran
-            suggestion = self._start_if_it_fits(trial, parameters)
-            if suggestion is None:
+        if not trial_id:  # the driver died before it wrote our id: the trial never ran
+            excluded = self._candidates.excluded(trial)
+            suggestion = None if excluded else self._start_if_it_fits(trial, parameters)
+            if excluded or (suggestion is None and self._cheapest):
+                self._candidates.reject(trial, excluded)
                 self._interrupted.remove(frozen)
             return suggestion
-        shape = self._shape_of(parameters)
-        if not trial_id:  # the driver died between Optuna's ask and our id: it never ran
-            trial_id = new_trial_id(frozen.number)
-            if not self._room.reserve(trial_id, shape.ask):
-                return None
-            trial.set_user_attr(views.TRIAL_ID, trial_id)
-            return self._start(trial, trial_id, parameters, done=0)
         if not self._room.holds(trial_id):
-            return None  # another process settled it: it can never lease again
+            return None  # another process settled it, so it can never lease again
         done = self._find_checkpoint(trial_id) or 0
-        if not self._room.extend(trial_id, shape.remaining(done)):
+        if not self._room.extend(trial_id, self._shape_of(parameters).remaining(done)):
             return None
         return self._start(trial, trial_id, parameters, done=done)
+
+    def _start_new(self, trial: Trial, trial_id: str, parameters: dict[str, object]) -> Suggestion:
+        trial.set_user_attr(views.TRIAL_ID, trial_id)
+        return self._start(trial, trial_id, parameters, done=0)
 
     def _start(self, trial: Trial, trial_id: str, parameters: dict[str, object], *, done: int) -> Suggestion:
         trial.set_user_attr(views.PARAMETERS, parameters)
@@ -368,8 +345,7 @@ class StudyDriver:
             own = scaled_rungs(self.rung_steps, shape.steps)
             trial.set_user_attr(views.RUNGS, [[nominal, step] for step, nominal in own.items()])
         active = self._adopt(trial)
-        active.parameters, active.shape = parameters, shape
-        active.step = done
+        active.parameters, active.shape, active.step = parameters, shape, done
         self._active[trial_id] = active
         self._announce.started(active.view())
         return Suggestion(trial_id, trial.number, dict(parameters), shape)
@@ -395,5 +371,27 @@ class StudyDriver:
         return RunningTrial.of(trial, stored(self.study, trial), mode=self.mode, rungs=self.rung_steps)
 
 
-def _no_checkpoint(_trial_id: str) -> int | None:
-    return None
+def _id_of(frozen: FrozenTrial) -> str:
+    """Return our id of a stored trial; empty if it never ran."""
+    return str(frozen.user_attrs.get(views.TRIAL_ID, ""))
+
+
+def _check_settings(study: Study, trials: int, steps_per_trial: int, rung_steps: Sequence[int], mode: str) -> None:
+    """Report all numbers that contradict each other or the study in one error."""
+    problems = []
+    if trials < 1:
+        problems.append(f"`trials` must be at least 1 (got {trials}).")
+    if steps_per_trial < 1:
+        problems.append(f"`steps_per_trial` must be at least 1 (got {steps_per_trial}).")
+    rungs = list(rung_steps)
+    if not rungs or rungs[0] < 1 or rungs[-1] != steps_per_trial or any(a >= b for a, b in itertools.pairwise(rungs)):
+        problems.append(
+            f"`rung_steps` must rise from at least 1 to `steps_per_trial` = {steps_per_trial} (got {rungs})."
+        )
+    direction = {"max": "MAXIMIZE", "min": "MINIMIZE"}.get(mode)
+    if direction is None:
+        problems.append(f"`mode` must be 'max' or 'min' (got {mode!r}).")
+    elif study.direction.name != direction:
+        problems.append(f"`mode` {mode!r} needs a study with direction {direction} (got {study.direction.name}).")
+    if problems:
+        raise InputError("study-settings-invalid", " ".join(problems))

@@ -1,10 +1,10 @@
 """Registry of samplers and pruners: names, options and aliases. Imports no Optuna, so that files are checked fast.
 
-The options are those of Optuna's constructors (a test compares them), without `seed`, which the experiment file sets,
-and without callables, which a file cannot hold. `grid`, `bounded` and `unimodal` are our own.
+The options are those of Optuna's constructors (a test compares them), without callables and without `seed`, which the
+experiment file sets. `grid`, `bounded` and `unimodal` are our own.
 
-A sampler NAME of ours is the module `tuner.study.samplers.NAME` with a function `build`, and an entry here. A pruner is
-the same in `tuner.study.pruners`, or, when it is Optuna's, only an entry here.
+The sampler NAME is the module `tuner.study.samplers.NAME` with a function `build`, and an entry here. A pruner of ours
+is the same in `tuner.study.pruners`; a pruner of Optuna is only an entry here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ __all__ = [
     "SECRET_SAMPLERS",
     "canonical_pruner",
     "canonical_sampler",
-    "did_you_mean",
     "pruner_problems",
     "sampler_problems",
 ]
@@ -35,7 +34,7 @@ SAMPLERS: dict[str, tuple[str, ...]] = {
 """Name of each sampler, with its options."""
 
 SECRET_SAMPLERS = ("random", "bounded")
-"""Samplers that a sealed search can use: all their randomness may come from the operating system."""
+"""Samplers for sealed searches: they can take all their randomness from the operating system."""
 
 PRUNERS: dict[str, tuple[str, ...]] = {
     "none": (),
@@ -60,42 +59,31 @@ PRUNER_CLASSES: dict[str, str] = {
     "threshold": "ThresholdPruner",
     "wilcoxon": "WilcoxonPruner",
 }
-"""Class name of each pruner of Optuna."""
+"""Class names of Optuna's pruners."""
 
 _REQUIRED: dict[str, tuple[str, ...]] = {"percentile": ("percentile",), "patient": ("patience",)}
 
 _PRUNER_ALIASES: dict[str, str] = {
     "asha": "successive_halving",
     "sha": "successive_halving",
-    "nop": "none",
-    "unimodalpruner": "unimodal",
-    **{class_name.lower(): name for name, class_name in PRUNER_CLASSES.items()},
     **{class_name.lower().removesuffix("pruner"): name for name, class_name in PRUNER_CLASSES.items()},
-}
-
-_SAMPLER_ALIASES: dict[str, str] = {
-    "tpesampler": "tpe",
-    "randomsampler": "random",
-    "gridsampler": "grid",
-    "gpsampler": "gp",
-    "unimodalsampler": "unimodal",
 }
 
 
 def canonical_sampler(name: str) -> str | None:
-    """Return our name of a sampler (``TPESampler`` → ``tpe``), or None when there is no such sampler."""
-    low = name.lower()
-    return low if low in SAMPLERS else _SAMPLER_ALIASES.get(low)
+    """Return our name of a sampler (``TPESampler`` → ``tpe``), or None if there is no such sampler."""
+    low = name.lower().removesuffix("sampler")
+    return low if low in SAMPLERS else None
 
 
 def canonical_pruner(name: str) -> str | None:
-    """Return our name of a pruner (``asha`` → ``successive_halving``), or None when there is no such pruner."""
-    low = name.lower()
+    """Return our name of a pruner (``asha`` → ``successive_halving``), or None if there is no such pruner."""
+    low = name.lower().removesuffix("pruner")
     return low if low in PRUNERS else _PRUNER_ALIASES.get(low)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Suggest the nearest known name, or all known names where none is near."""
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a suggestion: the nearest known name, or all known names if none is near."""
     known = sorted(known)
     close = difflib.get_close_matches(name.lower(), known, n=1)
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known)}."
@@ -125,10 +113,10 @@ def _problems(
     kind: str, name: str, canonical: str | None, table: dict[str, tuple[str, ...]], options: Iterable[str]
 ) -> list[str]:
     if canonical is None:
-        return [f"No {kind} is named {name!r}. {did_you_mean(name, table)}"]
+        return [f"No {kind} is named {name!r}. {_did_you_mean(name, table)}"]
     return [
         f"The {kind} {name!r} has no option {option!r}. "
-        + (did_you_mean(option, table[canonical]) if table[canonical] else "It has no options.")
+        + (_did_you_mean(option, table[canonical]) if table[canonical] else "It has no options.")
         for option in options
         if option not in table[canonical]
     ]

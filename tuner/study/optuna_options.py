@@ -1,4 +1,4 @@
-"""Translation of Optuna's complaints about constructor options."""
+"""Translation of Optuna's errors about constructor options."""
 
 from __future__ import annotations
 
@@ -15,16 +15,7 @@ __all__ = ["refused_options"]
 
 @contextmanager
 def refused_options(kind: str, name: str, options: Mapping[str, object]) -> Iterator[None]:
-    """Report an option that Optuna refuses as an error of ours, and ignore its warnings about experimental classes.
-
-    Args:
-        kind: ``sampler`` or ``pruner``.
-        name: as the user wrote it.
-        options: as the user wrote them.
-
-    Raises:
-        tuner.errors.InputError: Optuna refused a value.
-    """
+    """Report an option that Optuna refuses as an input error, and ignore its warnings about experimental classes."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExperimentalWarning)  # the user named the class in the experiment file

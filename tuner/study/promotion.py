@@ -1,7 +1,7 @@
-"""Promotion: the rungs at which a promoted number (`search_spaces.Promoted`) rises to its levels. No Optuna, no torch.
+"""Promotion: the rungs at which a promoted number (`search_spaces.Promoted`) rises to its levels.
 
-All trials have the same level at the same fraction of their steps, so their scores at a rung can be compared. The plan
-is fixed before the search: nothing in it is sampled, and it has no privacy cost.
+All trials have the same level at the same fraction of their steps, so their scores at a rung can be compared. The
+levels are fixed before the search, so they have no privacy cost. Imports no Optuna and no torch.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["check_promotion", "each_level", "full_fidelity_from", "level_steps",
 def level_steps(levels: int, rungs: Sequence[int]) -> tuple[int, ...]:
     """Return the first step of each of n levels, in a trial that reports at `rungs`.
 
-    Level 0 starts at step 0. Level i starts at the first rung at or after the fraction i/n of the steps (in whole
-    steps), but never at the rung of the previous level (then at the next rung), and early enough that every later level
-    has a rung before the last one. The last level therefore starts at the last but one rung at the latest, and the
-    final score belongs to it. The score AT the rung where a level starts belongs to the previous level.
+    Level 0 starts at step 0. Level i starts at the first rung at or after the fraction i/n of the steps, with two
+    exceptions. If the previous level starts at this rung, level i starts at the next one. And it starts early enough to
+    leave a rung before the last one for each later level, so the final score belongs to the last level. The score AT
+    the rung where a level starts belongs to the previous level.
 
     Args:
         levels: n, at least 2.
@@ -46,42 +46,31 @@ def level_steps(levels: int, rungs: Sequence[int]) -> tuple[int, ...]:
 
 
 def full_fidelity_from(space: SearchSpace, rungs: Sequence[int]) -> float:
-    """Return the fraction of a trial's steps after which everything promoted is at its last level; 0 without promotion.
+    """Return the fraction of a trial's steps after which each promoted number is at its last level; 0 without any.
 
-    A score at this fraction or before belongs to a model trained with lower levels only. Only later scores are evidence
-    at full fidelity.
-
-    Args:
-        space: what is searched.
-        rungs: the nominal steps of the reports, rising; the last is the end.
-
-    Raises:
-        InputError: there are fewer rungs than levels.
+    Scores up to this fraction belong to lower levels. Only later scores are evidence at full fidelity.
     """
     starts = [level_steps(len(levels), rungs)[-1] for levels in space.promoted.values()]
     return max(starts, default=0) / rungs[-1]
 
 
 def with_steps(parameters: Mapping[str, object], *, rungs: Sequence[int], steps: int) -> dict[str, object]:
-    """Return a trial's parameters for its training: a promoted one with the trial's own steps at which it rises.
+    """Return a trial's flat parameters for its training, with its own steps at which promoted numbers rise.
 
-    Args:
-        parameters: flat.
-        rungs: the nominal steps of the reports.
-        steps: steps of this trial.
+    The rungs are nominal; `steps` are those of the trial.
     """
     found = dict(parameters)
     for name, value in parameters.items():
         levels = promoted_levels(value)
         if levels is not None:
             nominal = level_steps(len(levels), rungs)
-            own = [0, *(_own(start, rungs[-1], steps) for start in nominal[1:])]
+            own = [0, *(min(scaled_rungs((start, rungs[-1]), steps)) for start in nominal[1:])]
             found[name] = {"promote": list(levels), "from_step": own}
     return found
 
 
 def each_level(parameters: Mapping[str, object], *, rungs: Sequence[int]) -> list[tuple[float, dict[str, object]]]:
-    """Return the parts of a trial between two rises, each as (share of the steps, parameters with plain numbers)."""
+    """Return the parts of a trial between rises, each as (share of the steps, parameters with plain numbers)."""
     levels = {name: found for name, value in parameters.items() if (found := promoted_levels(value)) is not None}
     starts = {name: level_steps(len(each), rungs) for name, each in levels.items()}
     edges = sorted({0, rungs[-1], *(start for each in starts.values() for start in each)})
@@ -93,10 +82,7 @@ def each_level(parameters: Mapping[str, object], *, rungs: Sequence[int]) -> lis
 
 
 def rungs_of_levels(parameters: Mapping[str, object], *, rungs: Sequence[int], steps: int) -> list[float] | None:
-    """Return rungs, as fractions, with which a search of this single trial rises at the same steps; None without rises.
-
-    There are as many rungs as levels, so each level can start at only one of them.
-    """
+    """Return rungs, as fractions, for a search of this trial alone that rises at the same steps; None without rises."""
     for value in with_steps(parameters, rungs=rungs, steps=steps).values():
         if isinstance(value, Mapping):
             return [*(start / steps for start in value["from_step"][1:]), 1.0]
@@ -104,12 +90,7 @@ def rungs_of_levels(parameters: Mapping[str, object], *, rungs: Sequence[int], s
 
 
 def check_promotion(space: SearchSpace, rungs: Sequence[int], *, shortest: int) -> None:
-    """Check that every level lasts for more than one step of the shortest trial, so that none is lost to rounding.
-
-    Args:
-        space: what is searched.
-        rungs: the nominal steps of the reports.
-        shortest: steps of the shortest trial.
+    """Check that every level lasts for more than one step of the shortest trial, so that rounding skips none.
 
     Raises:
         InputError: a level is too short, or there are fewer rungs than levels.
@@ -122,8 +103,3 @@ def check_promotion(space: SearchSpace, rungs: Sequence[int], *, shortest: int) 
                 f"Every level of {name} must last for more than one step of the shortest trial, but it has "
                 f"{len(levels)} levels in {shortest} steps. Train for more epochs, or write fewer levels.",
             )
-
-
-def _own(start: int, nominal: int, steps: int) -> int:
-    """Return the trial's own step for a nominal rung."""
-    return min(scaled_rungs((start, nominal), steps))

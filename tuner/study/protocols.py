@@ -1,8 +1,8 @@
-"""Protocols of samplers and pruners: the driver's questions, besides Optuna's own methods.
+"""Protocols of samplers and pruners: questions of the driver that Optuna's own methods do not answer.
 
 A sampler of ours inherits from Optuna's `BaseSampler` and from `StudySampler`, a pruner from `BasePruner` and from
-`StudyPruner`. Each overrides the questions that it can answer. The defaults are the answers of Optuna's own samplers
-and pruners, for which `sampler_of` and `pruner_of` answer. Imports no Optuna.
+`StudyPruner`. Each overrides the questions that it can answer. The defaults are for Optuna's own samplers and pruners.
+Imports no Optuna.
 """
 
 from __future__ import annotations
@@ -19,32 +19,29 @@ __all__ = ["CurveModel", "StudyPruner", "StudySampler", "pruner_of", "sampler_of
 
 
 class CurveModel(Protocol):
-    """Model of the score along one searched parameter."""
+    """Model of the score along one searched parameter.
 
-    @property
-    def parameter(self) -> str:
-        """Name of the parameter."""
-        ...
+    Attributes:
+        parameter: name of the parameter.
+        scales: names of the parameters that multiply it.
+    """
 
-    @property
-    def scales(self) -> tuple[str, ...]:
-        """Names of the parameters that multiply it."""
-        ...
+    parameter: str
+    scales: tuple[str, ...]
 
     def beliefs(self, study: Study) -> Beliefs | None:
-        """Return what follows from the study; None before the bounds of the parameter are known."""
-        ...
+        """Return the conclusions from the trials of the study; None while the bounds of the parameter are unknown."""
 
 
 @runtime_checkable
 class StudySampler(Protocol):
-    """Sampler that can say more than values.
+    """Sampler that also says how the search should continue.
 
     Attributes:
-        points: number of configurations that it can propose; None where there is no end.
+        points: number of configurations that the sampler can propose; None if unlimited.
         draws_whole: whether a candidate is one draw. A candidate that was stored only in part is then rejected when the
-            search resumes, because the rest would come from another draw.
-        wants_left: whether it needs `tell_left`. Counting asks the ledger a few times.
+            search resumes, because the missing values would come from another draw.
+        wants_left: whether the sampler needs `tell_left`. Counting costs some queries of the ledger.
     """
 
     points: int | None = None
@@ -52,11 +49,11 @@ class StudySampler(Protocol):
     wants_left: bool = False
 
     def tell_left(self, left: float | None) -> None:
-        """Learn how many whole trials the budget still allows, the next one included; None where that is unknown."""
+        """Learn how many whole trials the budget still allows, including the next one; None if unknown."""
         return
 
     def waits(self, study: Study) -> bool:
-        """Return whether no trial should start before a running one has reported more."""
+        """Return whether to start no trial before a running one has reported more."""
         return False
 
     def is_over(self, study: Study) -> bool:
@@ -64,11 +61,11 @@ class StudySampler(Protocol):
         return False
 
     def best(self, study: Study) -> tuple[int, float] | None:
-        """Return the number of the trial believed to be the best, and the least probability that it is near it."""
+        """Return the number of the likely best trial, and a lower bound on the probability that it is near the best."""
         return None
 
     def ranked(self, study: Study) -> tuple[int, ...]:
-        """Return the numbers of the complete trials, the one believed to be the best first."""
+        """Return the numbers of the complete trials, the likely best one first."""
         return ()
 
     def curve_models(self) -> tuple[CurveModel, ...]:
@@ -78,7 +75,7 @@ class StudySampler(Protocol):
 
 @runtime_checkable
 class StudyPruner(Protocol):
-    """Pruner that can give its reasons."""
+    """Pruner that also gives its reasons."""
 
     def why(self, study: Study, trial: FrozenTrial) -> str:
         """Return why `prune` has just stopped the trial, from scores and parameters alone; empty without a reason."""
@@ -90,11 +87,11 @@ class StudyPruner(Protocol):
 
 
 class _PlainSampler(StudySampler):
-    """Answers for a sampler that knows only Optuna's methods."""
+    """Default answers for a sampler of Optuna."""
 
 
 class _PlainPruner(StudyPruner):
-    """Answers for a pruner that knows only Optuna's methods."""
+    """Default answers for a pruner of Optuna."""
 
 
 def sampler_of(study: Study) -> StudySampler:

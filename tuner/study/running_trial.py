@@ -1,9 +1,9 @@
-"""A trial that an executor is running, and its storage in Optuna's study."""
+"""Trials that an executor is running: their storage in Optuna's study, and the announcement of their events."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -15,22 +15,21 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial, Trial
 
-__all__ = ["RunningTrial", "new_trial_id", "stored", "trial_of"]
+    from tuner.study.types import Observer
+
+__all__ = ["Announcements", "RunningTrial", "new_trial_id", "stored", "trial_of"]
+
+_ANNOUNCED = "announced:"
+"""Prefix of the study's marks of announced ends."""
 
 
 @dataclass
 class RunningTrial:
-    """A running trial as the driver remembers it.
+    """A running trial in the driver's memory.
 
     Attributes:
-        trial: Optuna's trial.
-        id: our name for it.
-        parameters: flat parameters.
-        shape: its steps, rungs and mechanism.
-        step: the last step that it is known to have taken.
-        last_score: its last score.
-        best_score: the best of its scores.
-        problem: why its last report could not be used, or why the pruner stopped it.
+        step: the last step that the trial is known to have taken.
+        problem: why the last report could not be used, or why the pruner stopped the trial.
     """
 
     trial: Trial
@@ -44,14 +43,7 @@ class RunningTrial:
 
     @classmethod
     def of(cls, trial: Trial, frozen: FrozenTrial, *, mode: str, rungs: Sequence[int]) -> Self:
-        """Restore a stored trial.
-
-        Args:
-            trial: Optuna's trial that can report.
-            frozen: the same trial as stored.
-            mode: ``"max"`` or ``"min"``.
-            rungs: the nominal steps of the reports.
-        """
+        """Restore a trial from its stored state `frozen` and the nominal rungs."""
         view = views.view_of(frozen, mode=mode, steps_planned=rungs[-1])
         shape = TrialShape(steps=view.steps_planned, rungs=tuple(scaled_rungs(rungs, view.steps_planned)))
         return cls(trial, view.id, dict(view.parameters), shape, view.step, view.last_score, view.best_score)
@@ -70,7 +62,7 @@ class RunningTrial:
             study.tell(self.trial, state=states.PRUNED if outcome is TrialStatus.PRUNED else states.FAIL)
 
     def view(self, state: TrialStatus = TrialStatus.RUNNING, reason: str = "") -> TrialView:
-        """Return the public view of it."""
+        """Return the public view of the trial."""
         return TrialView(
             id=self.id,
             number=self.trial.number,
@@ -85,18 +77,47 @@ class RunningTrial:
 
 
 def trial_of(study: Study, frozen: FrozenTrial) -> Trial:
-    """Return a stored trial as one that can report."""
+    """Return Optuna's trial object, which can report, for a stored trial."""
     import optuna
 
-    # Optuna has no public way from a stored trial back to one that can report; `ask` calls this constructor.
+    # Optuna has no public function for this. Its `ask` calls the same constructor.
     return optuna.trial.Trial(study, frozen._trial_id)
 
 
 def stored(study: Study, trial: Trial) -> FrozenTrial:
-    """Return a trial as it is stored now."""
+    """Return the stored state of a trial."""
     return next(frozen for frozen in study.get_trials(deepcopy=False) if frozen.number == trial.number)
 
 
 def new_trial_id(number: int) -> str:
-    """Create our name for a trial. Its random end keeps it unique in the ledger after a crash between two writes."""
+    """Create our name for a trial. Random digits keep it unique in the ledger after a crash between two writes."""
     return f"{number:04d}-{uuid.uuid4().hex[:6]}"
+
+
+class Announcements:
+    """The observers of a study, in the order in which they are told."""
+
+    def __init__(self, study: Study, observers: Sequence[Observer]) -> None:
+        self._study = study
+        self._observers = tuple(observers)
+
+    def started(self, view: TrialView) -> None:
+        """Announce a start."""
+        for observer in self._observers:
+            observer.trial_started(view)
+
+    def reported(self, view: TrialView, step: int, metrics: Mapping[str, float]) -> None:
+        """Announce a report."""
+        for observer in self._observers:
+            observer.trial_reported(view, step, dict(metrics))
+
+    def finished(self, view: TrialView) -> None:
+        """Announce an end and store its mark. After a crash in between, a resume announces the end again."""
+        for observer in self._observers:
+            observer.trial_finished(view)
+        self._study.set_user_attr(_ANNOUNCED + view.id, value=True)
+
+    def announced(self) -> frozenset[str]:
+        """Return the ids of the trials whose end was announced."""
+        marks = (name for name in self._study.user_attrs if name.startswith(_ANNOUNCED))
+        return frozenset(mark.removeprefix(_ANNOUNCED) for mark in marks)

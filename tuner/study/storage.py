@@ -1,4 +1,4 @@
-"""Where a study is kept: a journal file in the sweep's folder; and one driver at a time."""
+"""Storage of a study: a journal file in the sweep's folder, and the lock that admits one driver at a time."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import optuna
+from filelock import FileLock
+from optuna.pruners import BasePruner
+from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
 from tuner.errors import InputError, TunerError
 from tuner.files import file_lock, take_lock
-
-if TYPE_CHECKING:
-    from optuna.pruners import BasePruner
-    from optuna.samplers import BaseSampler
 
 __all__ = ["JOURNAL", "exclusive", "open_storage", "open_study"]
 
@@ -33,14 +32,14 @@ def open_study(
     sampler: Callable[[int], BaseSampler],
     pruner: BasePruner,
 ) -> optuna.Study:
-    """Open the study, or create it where it does not exist.
+    """Open the study, or create it.
 
     Args:
         storage: from `open_storage`.
-        name: the study's name, different for each sweep: in a shared database two sweeps of one name would merge.
+        name: name of the study, unique in the storage.
         mode: ``"max"`` or ``"min"``.
-        sampler: makes the sampler, given the number of trials already stored (`samplers.make.make_sampler`).
-        pruner: from `pruners.make.make_pruner`; required, because Optuna's default is a median pruner.
+        sampler: creates the sampler, given the number of stored trials.
+        pruner: required, because Optuna's default is a median pruner.
 
     Raises:
         tuner.errors.InputError: a study of that name exists with the other direction.
@@ -66,10 +65,10 @@ def open_study(
 
 
 def open_storage(folder: Path) -> BaseStorage:
-    """Open the sweep's journal file; it is made where there is none.
+    """Open the sweep's journal file, or create it.
 
     Raises:
-        tuner.errors.TunerError: the journal exists and cannot be read; it is never replaced by an empty one.
+        tuner.errors.TunerError: the journal exists and cannot be read. It is never replaced.
     """
     folder.mkdir(parents=True, exist_ok=True)
     journal = folder / JOURNAL
@@ -80,21 +79,21 @@ def open_storage(folder: Path) -> BaseStorage:
         raise TunerError(
             "study-unreadable",
             f"The study's journal {journal} cannot be read ({type(error).__name__}: {error}). Restore it from a copy, "
-            "or start a new sweep. What was charged stays charged.",
+            "or start a new sweep. The charges of the old sweep remain.",
         ) from error
 
 
 @contextlib.contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
-    """Hold the sweep's trials for this process alone.
+    """Hold the lock that lets only this process run the sweep's trials.
 
     Raises:
-        tuner.errors.TunerError: another process runs them.
+        tuner.errors.TunerError: another process holds the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)
     lock = take_lock(folder / _DRIVER_LOCK)
     if lock is None:
-        raise TunerError("sweep-running", f"Another process runs the trials in {folder}. Wait for it, or stop it.")
+        raise TunerError("sweep-running", f"Another process runs the trials in {folder}. Wait for its end, or stop it.")
     try:
         yield
     finally:
@@ -102,40 +101,37 @@ def exclusive(folder: Path) -> Iterator[None]:
 
 
 class _KernelLock(JournalFileOpenLock):
-    """Lock of the journal. Optuna's own locks outlive a killed process, and then block for 30 seconds."""
+    """Lock of the journal. Optuna's own locks outlive a killed process and block the next one for 30 seconds."""
 
     def __init__(self, journal: Path) -> None:
         super().__init__(str(journal))
-        self._lock = file_lock(journal.with_suffix(".lock"))
+        self._lock = _journal_lock(journal)
 
     def acquire(self) -> bool:
-        """Wait for the lock and take it."""
         self._lock.acquire()
         return True
 
     def release(self) -> None:
-        """Release the lock."""
         self._lock.release()
 
 
+def _journal_lock(journal: Path) -> FileLock:
+    return file_lock(journal.with_suffix(".lock"))
+
+
 def _cut_torn_line(journal: Path) -> None:
-    """Remove a last line that a killed process left incomplete: Optuna would append to it and break the journal.
+    """Remove a last line that a killed process left incomplete. Otherwise Optuna would append to it.
 
     A complete line that is not JSON is kept, and Optuna refuses it.
     """
     if not journal.exists():
         return
-    lock = _KernelLock(journal)  # the writers' lock: a line that looks incomplete may be one that is being written
-    lock.acquire()
-    try:
-        with journal.open("r+b") as file:
-            whole, newline, torn = file.read().rpartition(b"\n")
-            if torn and not _is_json(torn):
-                file.truncate(len(whole) + len(newline))
-            elif torn:
-                file.write(b"\n")  # only the end of the line is missing
-    finally:
-        lock.release()
+    with _journal_lock(journal), journal.open("r+b") as file:  # another process may be writing the last line now
+        whole, newline, torn = file.read().rpartition(b"\n")
+        if torn and not _is_json(torn):
+            file.truncate(len(whole) + len(newline))
+        elif torn:
+            file.write(b"\n")  # only the end of the line is missing
 
 
 def _is_json(line: bytes) -> bool:

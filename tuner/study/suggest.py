@@ -1,4 +1,4 @@
-"""Link between a search space and an Optuna trial; the space itself knows no Optuna."""
+"""Link between a search space, which knows no Optuna, and an Optuna trial."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ class Space(Protocol):
     """The part of `search_spaces.SearchSpace` that the driver needs."""
 
     def sample(self, suggest: Suggest) -> dict[str, object]:
-        """Return the flat parameters of one trial, asked for in a fixed order."""
-        ...
+        """Return the flat parameters of one trial. `suggest` is asked for them in a fixed order."""
 
 
 class GridSpace(Space, Protocol):
@@ -26,11 +25,10 @@ class GridSpace(Space, Protocol):
 
     def grid(self, points: int) -> Mapping[str, Sequence[object]]:
         """Return the values of each searched parameter, at most `points` for a range."""
-        ...
 
 
 class OptunaSuggest:
-    """`Suggest` that asks an Optuna trial."""
+    """`Suggest` whose values come from an Optuna trial."""
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial

@@ -27,11 +27,11 @@ __all__ = [
 ]
 
 WhenSure: TypeAlias = Literal["go_on", "stop", "replicate"]
-"""What a search does when its sampler says that a complete trial is surely near the best."""
+"""Action of a search when a complete trial is surely near the best: continue, stop, or replicate the best trials."""
 
 
 class TrialStatus(StrEnum):
-    """Status of a trial. One that raised, diverged or was refused is FAILED; it is never left RUNNING."""
+    """Status of a trial. A trial that raised, diverged or was refused is FAILED."""
 
     RUNNING = "RUNNING"
     COMPLETE = "COMPLETE"
@@ -63,10 +63,9 @@ class Ask:
     """Request of a trial to the budget.
 
     Attributes:
-        steps: private steps; 0 where only scores are requested.
-        sample_rate: of each step, or None for the search's only mechanism.
-        noise_multiplier: of each step, or None with `sample_rate`.
-        releases: protected scores; 0 where scores are outside the guarantee.
+        steps: number of private steps.
+        sample_rate: None, like `noise_multiplier`, if the search has only one mechanism.
+        releases: number of protected scores; 0 if scores are outside the guarantee.
     """
 
     steps: int
@@ -81,11 +80,9 @@ class TrialShape:
 
     Attributes:
         batch_size: expected batch size.
-        sample_rate: of each step; None for a trial without privacy.
-        noise_multiplier: of each step.
-        steps: of the whole trial.
-        rungs: the steps at which it reports, rising; the last is `steps`.
-        releases: protected scores of the whole trial: one a rung, or 0 where scores are outside the guarantee.
+        sample_rate: None, like `noise_multiplier`, for a trial without privacy.
+        rungs: the steps at which the trial reports, rising; the last is `steps`.
+        releases: number of protected scores: one a rung, or 0 if scores are outside the guarantee.
     """
 
     batch_size: int = 0
@@ -101,10 +98,9 @@ class TrialShape:
         return Ask(self.steps, self.sample_rate, self.noise_multiplier, self.releases)
 
     def remaining(self, step: int) -> Ask:
-        """Return the request for the rest of the trial; after a checkpoint its score is drawn again.
+        """Return the request for the rest of the trial, from its checkpoint at `step` or from step 0.
 
-        Args:
-            step: step of the trial's checkpoint; 0 without one.
+        The score at the checkpoint is drawn again.
         """
         again = 1 if step > 0 else 0
         scores = again + sum(rung > step for rung in self.rungs) if self.releases else 0
@@ -118,8 +114,7 @@ class Suggestion:
     Attributes:
         trial_id: our own name for the trial, the same in the ledger, the folder and the Optuna storage.
         number: Optuna's number of the trial, counted from 0.
-        parameters: the flat parameters, fixed ones included.
-        shape: its steps, rungs and mechanism.
+        parameters: the flat parameters, including fixed ones.
     """
 
     trial_id: str
@@ -130,17 +125,12 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Wait:
-    """Nothing to start now; a running trial may still give steps back. Ask again after the next report or finish."""
+    """Instruction to start no trial before the next report or end of a running trial."""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """No further trial will be started.
-
-    Attributes:
-        reason: one of `StopReason`; compares equal to its words, for example ``"budget reached"``.
-        detail: one sentence for the user, or an empty string.
-    """
+    """Instruction to start no further trial. The detail is one sentence for the user, or empty."""
 
     reason: StopReason
     detail: str = ""
@@ -148,7 +138,7 @@ class Stop:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialView:
-    """Public view of a trial: scores and steps only, nothing that is for the operator alone."""
+    """Public view of a trial: scores and steps, but nothing that only the operator may read."""
 
     id: str
     number: int
@@ -162,25 +152,22 @@ class TrialView:
 
 
 class Unleased(Protocol):
-    """Reservation of a trial that is not yet leased."""
+    """Unleased reservation of a trial."""
 
     @property
     def steps(self) -> int:
         """Private steps."""
-        ...
 
     @property
     def releases(self) -> int:
         """Protected scores."""
-        ...
 
 
 class BudgetGate(Protocol):
-    """Part of the budget that the driver needs. Trials are named by `Suggestion.trial_id`."""
+    """Privacy budget with the methods that the driver needs. Trials are named by `Suggestion.trial_id`."""
 
     def fits(self, ask: Ask) -> bool:
-        """Return whether all of `ask` could be reserved now."""
-        ...
+        """Return whether the whole request could be reserved now."""
 
     def reserve(self, trial: str, ask: Ask) -> None:
         """Reserve (more) steps and scores for the trial, all or nothing. Its mechanism never changes.
@@ -188,47 +175,36 @@ class BudgetGate(Protocol):
         Raises:
             tuner.errors.BudgetRefusedError: they do not fit; nothing was reserved.
         """
-        ...
 
     def settle(self, trial: str, steps_taken: int) -> None:
-        """End the trial's reservations: what was not leased returns to the budget."""
-        ...
+        """End the trial's reservations, and return unleased steps and scores to the budget."""
 
     def outstanding(self) -> Mapping[str, Unleased]:
-        """Return what is reserved and not yet leased, maybe nothing, for every trial that is not settled."""
-        ...
+        """Return the unleased reservations, which may be empty, of every trial that is not settled."""
 
 
-class Shape(Protocol):
-    """Function from a trial's parameters to its shape; it uses public values only and always gives the same."""
+Shape: TypeAlias = Callable[[Mapping[str, object]], TrialShape]
+"""Function from a trial's parameters to its shape, by public values alone."""
 
-    def __call__(self, parameters: Mapping[str, object], /) -> TrialShape:
-        """Return the shape of a trial with these parameters."""
-        ...
-
-
-FindCheckpoint = Callable[[str], int | None]
-"""How many steps the last checkpoint of a trial holds; None where there is none."""
+FindCheckpoint: TypeAlias = Callable[[str], int | None]
+"""Function from a trial to the number of steps of its last checkpoint; None without one."""
 
 
 class Observer(Protocol):
     """Receiver of events, in order, from the one thread that drives the search."""
 
     def trial_started(self, trial: TrialView) -> None:
-        """Handle a trial that is about to run; also when it continues after an interruption."""
-        ...
+        """Handle a trial that is about to start, or to continue after an interruption."""
 
     def trial_reported(self, trial: TrialView, step: int, metrics: dict[str, float]) -> None:
         """Handle the scores that a trial reported at `step`."""
-        ...
 
     def trial_finished(self, trial: TrialView) -> None:
         """Handle a trial that reached COMPLETE, PRUNED or FAILED."""
-        ...
 
 
 class NullObserver:
-    """Observer that does nothing; a base class."""
+    """Observer that does nothing, as a base class."""
 
     def trial_started(self, trial: TrialView) -> None:
         """Do nothing."""

@@ -33,23 +33,17 @@ OUTCOME = "outcome"
 STEPS_TAKEN = "steps_taken"
 REASON = "reason"
 RUNGS = "rungs"
-"""[nominal step, own step] of every rung; only for a trial shorter than the nominal one."""
+"""[nominal step, own step] of every rung, if they differ."""
 REJECTED = "rejected"
-"""Reason of a configuration that never became a trial."""
+"""Why a configuration never became a trial."""
 REPLICA_OF = "replica_of"
-"""Number of the trial whose configuration is run again, to distinguish it from another."""
+"""Number of the trial whose configuration this trial repeats."""
 
 _STATES = {"RUNNING": TrialStatus.RUNNING, "COMPLETE": TrialStatus.COMPLETE, "PRUNED": TrialStatus.PRUNED}
 
 
 def read_trials(study: Study, *, mode: str, steps_planned: int) -> tuple[TrialView, ...]:
-    """Return every trial of the study that has our id, in order of number.
-
-    Args:
-        study: an Optuna study driven by `StudyDriver`.
-        mode: ``"max"`` or ``"min"``; decides `TrialView.best_score`.
-        steps_planned: the steps of a whole trial; of the longest where they differ.
-    """
+    """Return every started trial of a study, in order of number. `steps_planned` are the steps of a whole trial."""
     trials = study.get_trials(deepcopy=False)
     return tuple(view_of(t, mode=mode, steps_planned=steps_planned) for t in trials if _is_trial(t))
 
@@ -59,7 +53,7 @@ def _is_trial(trial: FrozenTrial) -> bool:
 
 
 def view_of(trial: FrozenTrial, *, mode: str, steps_planned: int) -> TrialView:
-    """Return the view of a stored trial. Its step is the last reported one, or the last taken one when it has ended."""
+    """Return the view of a stored trial. Its step is the last taken one, or the last reported one while it runs."""
     attributes: Mapping[str, object] = trial.user_attrs
     curve = learning_curve(trial)
     scores = [score for _, score in curve]
@@ -86,5 +80,5 @@ def learning_curve(trial: FrozenTrial) -> list[tuple[int, float]]:
 
 
 def _own_steps(trial: FrozenTrial) -> dict[int, int]:
-    """Return nominal step → own step; empty where they are the same."""
+    """Return nominal step → own step; empty if they are equal."""
     return {int(nominal): int(step) for nominal, step in trial.user_attrs.get(RUNGS, ())}

@@ -1,4 +1,4 @@
-"""Charges on a cluster: workers pay through an actor on the driver's machine, where the ledger can be opened."""
+"""Charges on a cluster: workers charge through an actor on the driver's machine, where the ledger can be opened."""
 
 from __future__ import annotations
 
@@ -20,15 +20,7 @@ class ChargeActor:
         self._charges: dict[str, Charge] = {}
 
     def ask(self, trial_id: str, charge: Charge, method: str, *arguments: int, **named: float) -> int | None:
-        """Call a method of the trial's charge and return its answer.
-
-        Args:
-            trial_id: whose charge.
-            charge: of that trial; the first one is kept, with the ledger that it opened.
-            method: of `Charge`.
-            arguments: of the method.
-            named: of the method.
-        """
+        """Call a method of the trial's charge. The first charge of a trial is kept, with the ledger that it opened."""
         answer: int | None = getattr(self._charges.setdefault(trial_id, charge), method)(*arguments, **named)
         return answer
 
@@ -37,12 +29,10 @@ class ChargeActor:
 class ActorCharge:
     """`Charge` that works from any machine of the cluster, through the actor.
 
-    A lost reply may over-count by that one request and never under-counts, because no request is sent twice.
+    No request is sent twice. If a reply is lost, its request may have been charged without use.
 
     Attributes:
-        actor: the actor's name.
-        namespace: the actor's namespace.
-        trial_id: the trial that pays.
+        actor: name of the actor.
         charge: the charge that the actor uses, for example `tuner.privacy.ledger.search_budget.LedgerCharge`.
     """
 
@@ -52,11 +42,7 @@ class ActorCharge:
     charge: Charge
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
-        """Charge `steps`; returns once they are durable.
-
-        Raises:
-            tuner.errors.TunerError: what the ledger raised.
-        """
+        """Charge `steps`, durably on return. Errors of the ledger are raised here."""
         self._ask("lease", steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier)
 
     def leased(self) -> int:
@@ -68,11 +54,7 @@ class ActorCharge:
         return int(self._ask("restarts"))
 
     def release(self, count: int = 1, *, noise: float) -> None:
-        """Charge `count` protected scores; returns once they are durable.
-
-        Raises:
-            tuner.errors.TunerError: what the ledger raised.
-        """
+        """Charge `count` protected scores, durably on return. Errors of the ledger are raised here."""
         self._ask("release", count, noise=noise)
 
     def released(self) -> int:
@@ -84,7 +66,7 @@ class ActorCharge:
         try:
             return ray.get(actor.ask.remote(self.trial_id, self.charge, method, *arguments, **named))
         except ray.exceptions.RayTaskError as error:
-            # The ledger's own error: Ray's wrapper hides its class, which callers look for.
+            # Callers need the class of the ledger's error, which Ray's wrapper hides.
             if isinstance(error.cause, Exception):
                 raise error.cause from None
             raise
@@ -93,6 +75,6 @@ class ActorCharge:
 def start_charge_actor(name: str, namespace: str) -> ray.actor.ActorHandle:
     """Start the actor on this machine. It ends with the driver, so workers of a dead driver can charge nothing."""
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    # Restarted when it dies. A request that was under way is not repeated (max_task_retries=0): it may have charged.
+    # The actor restarts after a crash. An interrupted request is not repeated, because it may have charged.
     options = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": 0, "scheduling_strategy": here}
     return ray.remote(ChargeActor).options(name=name, namespace=namespace, **options).remote()

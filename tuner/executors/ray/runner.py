@@ -1,7 +1,7 @@
-"""The executor on Ray Tune, with a searcher and a scheduler that only pass Ray's questions to the driver.
+"""Executor on Ray Tune, with a searcher and a scheduler that only pass Ray's questions to the driver.
 
 Ray places trials, restarts lost workers and reuses actors. It decides nothing, and its own records are never read:
-`save` and `restore` of the searcher are empty, and its folder is removed at the end. A resume is a new Ray run from
+`save` and `restore` of the searcher do nothing, and Ray's folder is removed at the end. A resume is a new Ray run from
 the storage, the ledger and the checkpoints.
 """
 
@@ -29,19 +29,18 @@ from tuner.study.driver import StudyDriver
 from tuner.study.storage import exclusive
 from tuner.study.types import Stop, Suggestion, TrialStatus
 
-__all__ = ["DriverScheduler", "DriverSearcher", "RayExecutor"]
+__all__ = ["RayExecutor"]
 
 _NAMESPACE = "dp-tuner"
-_LOST = "its worker was lost, and again after every allowed restart"
+_LOST = "its worker was lost again after the last allowed restart"
 _PATIENCE = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Pauses in seconds before the first, second, … restart in a row of a trial that lost its worker without a report.
+"""Pauses in seconds before the first, second, … restart of a trial that lost its worker, until it reports again.
 
-Ray needs up to a minute to notice that a machine is gone, and sends trials to it until then. Without pauses, all
-restarts would be used up in a second.
+For up to a minute, Ray sends trials to a machine that is gone. Without pauses, all restarts would fail in a second.
 """
 
 MAX_LOST_WORKERS = 7
-"""How often a trial may lose its worker and continue from its checkpoint. It pays for repeated steps each time."""
+"""Largest number of restarts of a trial that loses its worker. Each restart charges the repeated steps again."""
 
 
 class RayExecutor:
@@ -75,7 +74,7 @@ class RayExecutor:
 
 @dataclass
 class _Placed:
-    """A trial that Ray has, how often it lost its worker, and when it restarts if it waits for a restart."""
+    """A trial in Ray's hands: how often it lost its worker, and the time of its next restart."""
 
     suggestion: Suggestion
     lost: int = 0
@@ -84,12 +83,12 @@ class _Placed:
 
 
 class _Bridge:
-    """State that the searcher, the scheduler and the stopper share: the driver, and our trial of each Ray trial.
+    """Common state of the searcher, the scheduler and the stopper: the driver, and our trial of each Ray trial.
 
-    Ray's own restarts are off: Ray abandons a trial at once when the actor that it wanted to reuse is gone, and does
-    not tell the cases apart. Here a trial that lost its worker starts again as a new Ray trial.
+    Ray's own restarts are off, because Ray abandons a trial whose actor was lost before its reuse. Instead, a trial
+    that lost its worker restarts as a new Ray trial.
 
-    An error of the driver is kept in `error` and ends the run, because Ray would turn it into text.
+    An error of the driver is kept in `error` and ends the run. Ray would turn it into text.
     """
 
     def __init__(self, driver: StudyDriver, setup: TrialSetup, *, concurrent_trials: int) -> None:
@@ -105,8 +104,8 @@ class _Bridge:
         self._added: set[str] = set()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as nothing: Ray writes its arguments to files, where the driver does not belong."""
-        return (_nothing, ())
+        """Pickle as None, because Ray writes its arguments to files."""
+        return (type(None), ())
 
     @property
     def over(self) -> bool:
@@ -118,7 +117,7 @@ class _Bridge:
         self.interrupted = True
 
     def suggest(self, ray_id: str) -> dict[str, object] | str | None:
-        """Return a configuration, ``FINISHED``, or None for "ask again"."""
+        """Return a configuration, ``FINISHED``, or None to be asked again."""
         if self.over:
             return str(Searcher.FINISHED)
         waiting = [placed for placed in self._placed.values() if placed.again_at is not None]
@@ -129,7 +128,7 @@ class _Bridge:
         if self.driver.running >= self._concurrent:
             return None  # Ray asks early; the driver is asked only when a slot is free
         if self.stop is not None:
-            # After ``FINISHED`` Ray asks no more, but a running trial may still lose its worker.
+            # A running trial may still lose its worker, and after ``FINISHED`` Ray asks no more.
             return None if self.driver.running else str(Searcher.FINISHED)
         with self._guard():
             decision = self.driver.next()
@@ -143,16 +142,14 @@ class _Bridge:
         return str(Searcher.FINISHED)
 
     def _again(self, ray_id: str, placed: _Placed) -> dict[str, object] | None:
-        """Restart a trial that lost its worker, when its pause is over and the repeated steps fit the budget."""
+        """Restart a trial that lost its worker if its pause has ended and the repeated steps fit the budget."""
         if placed.again_at is None or time.monotonic() < placed.again_at:
             return None
         placed.again_at = None
         with self._guard():
             if self.driver.restarted(placed.suggestion.trial_id):
                 return self._place(ray_id, placed.suggestion)
-            self._placed.pop(
-                placed.suggestion.trial_id
-            )  # finished by the driver: the budget has no room for the repeated steps
+            del self._placed[placed.suggestion.trial_id]  # the driver has finished it as FAILED
         return None
 
     def _place(self, ray_id: str, suggestion: Suggestion) -> dict[str, object]:
@@ -160,11 +157,11 @@ class _Bridge:
         return {REQUEST: self._request(suggestion)}
 
     def added(self, ray_id: str) -> None:
-        """Note that Ray queued a trial; the second time after its machine left with notice, which is no loss to Ray."""
+        """Note that Ray queued a trial, again if its machine left the cluster with notice."""
         trial_id = self._ours[ray_id]
         if ray_id in self._added and self.driver.is_running(trial_id):
             with self._guard():
-                # When refused, the trial is FAILED and settled. If Ray starts it anyway, its lease is refused.
+                # If the repeated steps do not fit, the trial is FAILED. Ray may start it, but its lease is refused.
                 self.driver.restarted(trial_id)
         self._added.add(ray_id)
 
@@ -217,11 +214,11 @@ class _Bridge:
     def _guard(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - kept in `error`, which ends the run and is raised by `run`
+        except Exception as error:  # noqa: BLE001 - `run` raises it
             self.error = self.error or error
 
 
-class DriverSearcher(Searcher):  # type: ignore[misc]  # Ray has no types
+class _DriverSearcher(Searcher):  # type: ignore[misc]  # Ray has no types
     """Searcher of Ray that asks the driver for the next trial."""
 
     def __init__(self, bridge: _Bridge) -> None:
@@ -229,16 +226,15 @@ class DriverSearcher(Searcher):  # type: ignore[misc]  # Ray has no types
         self._bridge = bridge
 
     def suggest(self, trial_id: str) -> dict[str, object] | str | None:
-        """Return a configuration, ``FINISHED``, or None for "ask again"."""
         return self._bridge.suggest(trial_id)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:  # noqa: FBT001, FBT002 - Ray's signature
-        """Handle a trial that Ray abandoned; the scheduler has finished every other trial."""
+        """Handle a trial that lost its worker. The scheduler has finished all others."""
         if error:
             self._bridge.lost(trial_id)
 
     def save(self, checkpoint_path: str) -> None:
-        """Save nothing: the storage is the truth."""
+        """Save nothing."""
 
     def restore(self, checkpoint_path: str) -> None:
         """Restore nothing."""
@@ -250,7 +246,7 @@ class DriverSearcher(Searcher):  # type: ignore[misc]  # Ray has no types
         """Restore nothing."""
 
 
-class DriverScheduler(FIFOScheduler):  # type: ignore[misc]  # Ray has no types
+class _DriverScheduler(FIFOScheduler):  # type: ignore[misc]  # Ray has no types
     """Scheduler of Ray that asks the driver whether a trial continues, after every result."""
 
     _supports_buffered_results = False
@@ -260,13 +256,11 @@ class DriverScheduler(FIFOScheduler):  # type: ignore[misc]  # Ray has no types
         self._bridge = bridge
 
     def on_trial_add(self, tune_controller: object, trial: tune.experiment.Trial) -> None:
-        """Note a trial that was queued, for the first time or after it lost its worker."""
         self._bridge.added(trial.trial_id)
 
     def on_trial_result(self, tune_controller: object, trial: tune.experiment.Trial, result: dict[str, Any]) -> str:
-        """Return CONTINUE or STOP."""
-        goes_on = self._bridge.result(trial.trial_id, result)
-        return str(TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP)
+        continues = self._bridge.result(trial.trial_id, result)
+        return str(TrialScheduler.CONTINUE if continues else TrialScheduler.STOP)
 
 
 class _Stopper(tune.Stopper):  # type: ignore[misc]  # Ray has no types
@@ -276,7 +270,7 @@ class _Stopper(tune.Stopper):  # type: ignore[misc]  # Ray has no types
         self._bridge = bridge
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        return False  # single trials stop through the scheduler, which Ray would not ask after a yes here
+        return False  # the scheduler stops single trials; Ray would not ask it after True
 
     def stop_all(self) -> bool:
         return self._bridge.over
@@ -288,12 +282,11 @@ def _fit(bridge: _Bridge, resources: Mapping[str, float]) -> None:
     tuner = tune.Tuner(
         tune.with_resources(TrialTrainable, dict(resources)),
         tune_config=tune.TuneConfig(
-            search_alg=DriverSearcher(bridge),
-            scheduler=DriverScheduler(bridge),
+            search_alg=_DriverSearcher(bridge),
+            scheduler=_DriverScheduler(bridge),
             num_samples=-1,
             reuse_actors=True,
-            # By default Ray names folders by the whole configuration.
-            trial_name_creator=_ray_id,
+            trial_name_creator=_ray_id,  # by default the whole configuration
             trial_dirname_creator=_ray_id,
         ),
         run_config=tune.RunConfig(
@@ -301,7 +294,7 @@ def _fit(bridge: _Bridge, resources: Mapping[str, float]) -> None:
             storage_path=str(scratch),
             stop=_Stopper(bridge),
             failure_config=tune.FailureConfig(max_failures=0),  # the bridge restarts lost trials
-            # The trainable writes its own checkpoints. By default Ray would save once more at the end of every trial.
+            # The trainable writes its own checkpoints. By default Ray would add one at the end of every trial.
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
             verbose=0,
         ),
@@ -310,7 +303,7 @@ def _fit(bridge: _Bridge, resources: Mapping[str, float]) -> None:
         with interruptible(bridge.interrupt):
             tuner.fit()
     except tune.TuneError as error:
-        # An error of the driver is in the bridge, and says more than Ray's own.
+        # The bridge keeps an error of the driver, which says more than Ray's.
         if not bridge.over:
             raise TunerError("ray-failed", f"Ray Tune failed: {error}") from error
     finally:
@@ -320,7 +313,3 @@ def _fit(bridge: _Bridge, resources: Mapping[str, float]) -> None:
 
 def _ray_id(trial: tune.experiment.Trial) -> str:
     return str(trial.trial_id)
-
-
-def _nothing() -> None:
-    return None

@@ -1,11 +1,10 @@
-"""Ray sessions: quiet, without uploading the working tree, and never on a cluster that was not named."""
+"""Ray sessions. They are quiet, do not upload the working tree, and join only the named cluster."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -26,8 +25,8 @@ _QUIET = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # under `uv run` Ray would upload the working tree
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the future default, set so that Ray does not warn
     "RAY_AIR_NEW_OUTPUT": "0",  # the new output prints even at verbosity 0
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # no json, csv or tensorboard files: the spool is the record
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # `interruptible` is ours
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # no json, csv or tensorboard files
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # `interruptible` handles it
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
 }
@@ -52,9 +51,8 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 def ray_session(settings: ExecutorSettings) -> Iterator[None]:
     """Connect to Ray during a sweep.
 
-    When this process is already connected to Ray, that connection is used and kept. Otherwise Ray is started on this
-    machine, or the cluster at `settings.address` is joined, until the end of the sweep. A cluster that happens to run
-    on this machine is not used.
+    An existing connection of this process is used and kept. Otherwise, until the end of the sweep, Ray is started on
+    this machine, or the cluster at `settings.address` is joined.
 
     Raises:
         tuner.errors.InputError: this machine has too few resources for one trial.
@@ -67,7 +65,9 @@ def ray_session(settings: ExecutorSettings) -> Iterator[None]:
             own: dict[str, str] = {}
             if settings.hide_logs and address is None:
                 # Every account may enter Ray's folder, so it is put into one that only this account may enter.
-                own = {"_temp_dir": f"{stack.enter_context(_closed_folder())}/ray"}
+                # The path is short, because paths of sockets have at most 107 bytes.
+                parent = tempfile.TemporaryDirectory(prefix="dp-", ignore_cleanup_errors=True)
+                own = {"_temp_dir": f"{stack.enter_context(parent)}/ray"}
             ray.init(
                 address=address or "local",
                 **own,
@@ -77,7 +77,7 @@ def ray_session(settings: ExecutorSettings) -> Iterator[None]:
                 namespace="dp-tuner",
             )
         try:
-            if address is None:  # a cluster may grow on request; this machine does not
+            if address is None:  # a cluster may grow on request
                 _check_fits(settings)
             yield
         finally:
@@ -87,7 +87,7 @@ def ray_session(settings: ExecutorSettings) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_rays_summary() -> Iterator[None]:
-    """Silence Ray's final list of incomplete trials: it names trials, by Ray's own ids, that continued elsewhere."""
+    """Silence Ray's final list of incomplete trials. They continued as other Ray trials."""
     logger = logging.getLogger("ray.tune.tune")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -95,16 +95,6 @@ def _without_rays_summary() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
-
-
-@contextlib.contextmanager
-def _closed_folder() -> Iterator[str]:
-    """Create a folder for this account only. Its path is short, because paths of sockets have at most 107 bytes."""
-    path = tempfile.mkdtemp(prefix="dp-")
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def _check_fits(settings: ExecutorSettings) -> None:
@@ -116,16 +106,16 @@ def _check_fits(settings: ExecutorSettings) -> None:
         if needed > available.get(resource, 0.0):
             raise InputError(
                 "resources-too-large",
-                f"resources.{key}: one trial needs {needed:g} {resource}s, and this machine has "
+                f"resources.{key}: one trial needs {needed:g} {resource}s, but this machine has "
                 f"{available.get(resource, 0.0):g}. Ask for less, or name a cluster with --address.",
             )
 
 
 @contextlib.contextmanager
 def interruptible(on_interrupt: Callable[[], None]) -> Iterator[None]:
-    """Turn the first Ctrl-C into a call of `on_interrupt`; the second one raises KeyboardInterrupt as usual.
+    """Call `on_interrupt` at the first Ctrl-C. The second one raises KeyboardInterrupt as usual.
 
-    Only the main thread may set a handler; elsewhere this does nothing.
+    Only the main thread can set a handler. In other threads this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

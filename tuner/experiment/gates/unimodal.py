@@ -35,8 +35,8 @@ def options(draft: Draft) -> Iterator[GateFinding]:
             for name, value in part.options.items()
             if name in known and (is_number(value) or not isinstance(value, float))
         }
-        for problem in option_problems(given):
-            yield GateFinding("option-invalid", ("search", kind, problem.option), problem.rule, problem.fix)
+        for option, rule, fix in option_problems(given):
+            yield GateFinding("option-invalid", ("search", kind, option), rule, fix)
 
 
 @gate(*_CHOSEN)

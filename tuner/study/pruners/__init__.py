@@ -1,1 +1,1 @@
-"""Pruners: one module each, and `make`, which creates one by its name."""
+"""Pruners: one module each, and `make`, which creates a pruner by its name."""

@@ -1,21 +1,38 @@
-"""Create a pruner by its name."""
+"""Creation of a pruner by its name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tuner.errors import InputError
 from tuner.study import names
-from tuner.study.pruners.request import PrunerRequest
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
 
     from tuner.study.unimodal.options import Unimodality
 
-__all__ = ["make_pruner"]
+__all__ = ["PrunerRequest", "make_pruner"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrunerRequest:
+    """Facts and options from which a pruner is made.
+
+    Attributes:
+        name: the name that the user wrote, for messages.
+        canonical: the pruner's key in `names.PRUNERS`.
+        options: checked names with values as the user wrote them.
+    """
+
+    name: str
+    canonical: str
+    options: Mapping[str, Any]
+    rung_steps: tuple[int, ...]
+    unimodality: Unimodality | None
 
 
 def make_pruner(
@@ -25,13 +42,7 @@ def make_pruner(
     rung_steps: Sequence[int] = (),
     unimodality: Unimodality | None = None,
 ) -> BasePruner:
-    """Create a pruner by its name: one of Optuna's, or with the module of that name in this package.
-
-    Args:
-        name: one of `names.PRUNERS`, an alias (``asha``) or an Optuna class name.
-        options: constructor options, checked against `names.PRUNERS`.
-        rung_steps: the steps at which trials report.
-        unimodality: along which parameters the score has one top; needed by ``unimodal``.
+    """Create a pruner: one of Optuna's, or with the module of its name in this package.
 
     Raises:
         tuner.errors.InputError: the name or an option is unknown, a value is refused, or a fact that the pruner needs
@@ -44,8 +55,8 @@ def make_pruner(
         raise InputError("pruner-unknown", " ".join(problems))
     if problems:
         raise InputError("option-invalid", " ".join(problems))
-    place = "of_optuna" if canonical in names.PRUNER_CLASSES else canonical
-    build: Callable[[PrunerRequest], BasePruner] = import_module(f"tuner.study.pruners.{place}").build
+    module = "of_optuna" if canonical in names.PRUNER_CLASSES else canonical
+    build: Callable[[PrunerRequest], BasePruner] = import_module(f"tuner.study.pruners.{module}").build
     return build(
         PrunerRequest(
             name=name, canonical=canonical, options=options, rung_steps=tuple(rung_steps), unimodality=unimodality

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import optuna
+from optuna.pruners import BasePruner
 
 from tuner.errors import InputError
 from tuner.study import names
 from tuner.study.optuna_options import refused_options
-from tuner.study.pruners.make import make_pruner
+from tuner.study.pruners.make import PrunerRequest, make_pruner
 from tuner.study.unimodal.options import component
-
-if TYPE_CHECKING:
-    from optuna.pruners import BasePruner
-
-    from tuner.study.pruners.request import PrunerRequest
 
 __all__ = ["build"]
 
@@ -23,11 +17,8 @@ __all__ = ["build"]
 def build(request: PrunerRequest) -> BasePruner:
     """Create the pruner.
 
-    Successive halving and Hyperband count their resource in training steps. By default the least is the first rung and
-    the most is the last, because nothing is reported in between.
-
-    Raises:
-        tuner.errors.InputError: a value is refused.
+    Successive halving and Hyperband count their resource in training steps. By default the first rung is the minimum
+    and the last rung the maximum.
     """
     settings, rungs = dict(request.options), request.rung_steps
     if rungs and request.canonical in ("successive_halving", "hyperband"):

@@ -2,51 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from tuner.errors import InputError
-from tuner.study.pruners.make import make_pruner
+from tuner.study.pruners.make import PrunerRequest, make_pruner
 from tuner.study.unimodal.inference.beliefs import Rules
-from tuner.study.unimodal.options import DEFAULT_FALLBACK, check_options, component
-from tuner.study.unimodal.pruner import UnimodalPruner
-from tuner.study.unimodal.pruners import UnimodalPruners
-
-if TYPE_CHECKING:
-    from tuner.study.pruners.request import PrunerRequest
+from tuner.study.unimodal.options import DEFAULT_FALLBACK, checked_facts, component
+from tuner.study.unimodal.pruner import UnimodalPruner, UnimodalPruners
 
 __all__ = ["build"]
 
 
 def build(request: PrunerRequest) -> UnimodalPruners:
-    """Create the pruner.
-
-    Raises:
-        tuner.errors.InputError: an option is out of range, or there is no parameter along which the score has one top.
-    """
-    options, about = request.options, request.unimodality
-    check_options("pruner", options)
-    if about is None or not about.parameters:
-        raise InputError(
-            "unimodal-parameter-missing",
-            "The pruner 'unimodal' needs a parameter along which the score has one top, but there is none. It cannot "
-            "be an option of another pruner.",
-        )
-    # Each parameter is a chance to stop the best trial. Together they take no more risk than the options allow.
-    share = len(about.parameters)
-    rules = {name: value for name, value in options.items() if name not in ("tolerance", "fallback")} | {
-        "full_from": about.full_from,
-        "risk": options.get("risk", Rules.risk) / share,
-        "runs": options.get("runs", Rules.runs) / share,
-    }
-    pruners = [
-        UnimodalPruner(
-            along.name,
-            tolerance=options.get("tolerance", about.tolerance),
-            last_step=about.last_step,
-            scales=along.scales,
-            **(rules if along.starts is None else {**rules, "starts": along.starts}),
-        )
-        for along in about.parameters
-    ]
-    called, settings = component(options.get("fallback", DEFAULT_FALLBACK)) or (DEFAULT_FALLBACK, {})
-    return UnimodalPruners(pruners, make_pruner(called, settings, rung_steps=request.rung_steps), called=called)
+    """Create the pruner."""
+    options = dict(request.options)
+    facts = checked_facts("pruner", options, request.unimodality)
+    name, settings = component(options.pop("fallback", DEFAULT_FALLBACK)) or (DEFAULT_FALLBACK, {})
+    fallback = make_pruner(name, settings, rung_steps=request.rung_steps)
+    # The pruner of each parameter can stop the best trial. Together they take the risk that the options allow.
+    share = len(facts.parameters)
+    options["full_from"] = facts.full_from
+    options["risk"] = options.get("risk", Rules.risk) / share
+    options["runs"] = options.get("runs", Rules.runs) / share
+    pruners = [UnimodalPruner(along.name, **facts.arguments(along, options)) for along in facts.parameters]
+    return UnimodalPruners(pruners, fallback, called=name)

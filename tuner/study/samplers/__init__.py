@@ -1,1 +1,1 @@
-"""Samplers: one module each, and `make`, which creates one by its name."""
+"""Samplers: one module each, and `make`, which creates a sampler by its name."""

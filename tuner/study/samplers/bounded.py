@@ -1,38 +1,30 @@
-"""Adaptive sampler whose density stays within bounds of the prior's, as a guarantee on selection needs."""
+"""Adaptive sampler whose density stays within bounds of the prior's, for the guarantee of a sealed search."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
 from math import exp, isfinite, log
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import optuna
-from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.search_space import IntersectionSearchSpace
+from optuna.study import Study
+from optuna.trial import FrozenTrial
 
 from tuner.study.samplers.prior import PriorSampler, draw
 from tuner.study.samplers.ratio import Ratio, ratio_of
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
-    from optuna.study import Study
-    from optuna.trial import FrozenTrial
-
-    from tuner.study.samplers.request import SamplerRequest
+from tuner.study.samplers.request import SamplerRequest
 
 __all__ = ["BoundedSampler", "build"]
 
 _BANDWIDTH = 0.2
-"""Bandwidth of the kernel. Each numeric parameter runs from 0 to 1, and two different words are 1 apart."""
+"""Bandwidth of the kernel. Each number is scaled to [0, 1], and two different choices have distance 1."""
 
 
 def build(request: SamplerRequest) -> BoundedSampler:
-    """Create the sampler.
-
-    Raises:
-        tuner.errors.InputError: an option is out of range.
-    """
+    """Create the sampler."""
     generator = random.SystemRandom() if request.secret else random.Random(request.next_seed)
     return BoundedSampler(ratio_of(request.options), generator)
 
@@ -40,12 +32,12 @@ def build(request: SamplerRequest) -> BoundedSampler:
 class BoundedSampler(PriorSampler):
     """DP-HyPO's adaptive sampler (Wang et al. 2023): its density stays between c and C times the prior's.
 
-    A candidate is a draw from the prior with probability c, and otherwise the best of N draws by a kernel regression
-    over the finished trials. Only parameters that every finished trial has are scored; the others are drawn from the
-    prior, so the bounds hold for whole candidates.
+    With probability c a candidate is a draw from the prior. Otherwise it is the best of N draws by a kernel regression
+    over the finished trials. Parameters that some finished trial lacks are drawn from the prior, so the bounds hold for
+    whole candidates.
 
     Args:
-        ratio: c and N.
+        ratio: the probability c and the number of draws N.
         generator: source of randomness; `random.SystemRandom` in a sealed search.
     """
 
@@ -75,7 +67,7 @@ class BoundedSampler(PriorSampler):
 
 
 def _finished(study: Study, space: Mapping[str, BaseDistribution]) -> list[tuple[dict[str, Any], float]]:
-    """Return the parameters and the score of every finished trial; a greater score is better."""
+    """Return the parameters and the score of every finished trial. The sign makes greater scores better."""
     sign = 1.0 if study.direction == optuna.study.StudyDirection.MAXIMIZE else -1.0
     trials = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
     return [
@@ -88,11 +80,11 @@ def _finished(study: Study, space: Mapping[str, BaseDistribution]) -> list[tuple
 def _score(
     at: Mapping[str, Any], finished: Sequence[tuple[dict[str, Any], float]], space: Mapping[str, BaseDistribution]
 ) -> float:
-    """Return the mean score of the finished trials, weighted by nearness (Nadaraya 1964, Watson 1964)."""
+    """Return the mean score of the finished trials, weighted by a kernel (Nadaraya 1964, Watson 1964)."""
     squares = [
         sum(_distance(domain, at[name], other[name]) ** 2 for name, domain in space.items()) for other, _ in finished
     ]
-    smallest = min(squares)  # subtracted in every weight, so that they do not all vanish
+    smallest = min(squares)  # subtracted from every square, so that not all weights round to 0
     weights = [exp((smallest - square) / (2 * _BANDWIDTH**2)) for square in squares]
     return sum(weight * score for weight, (_, score) in zip(weights, finished, strict=True)) / sum(weights)
 
@@ -101,7 +93,7 @@ def _distance(domain: BaseDistribution, one: Any, other: Any) -> float:  # noqa:
     if isinstance(domain, CategoricalDistribution):
         return 0.0 if one == other else 1.0
     if not isinstance(domain, FloatDistribution | IntDistribution):
-        raise TypeError(f"Optuna has no domain {domain!r}.")
+        raise TypeError(f"The sampler does not support the domain {domain!r}.")
     if domain.log:
         return abs(log(one) - log(other)) / (log(domain.high) - log(domain.low))
     return abs(float(one) - float(other)) / (domain.high - domain.low)

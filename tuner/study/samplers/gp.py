@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from optuna.samplers import GPSampler
 
 from tuner.study.optuna_options import refused_options
-
-if TYPE_CHECKING:
-    from tuner.study.samplers.request import SamplerRequest
+from tuner.study.samplers.request import SamplerRequest
 
 __all__ = ["build"]
 

@@ -4,54 +4,46 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from optuna.distributions import BaseDistribution
+from optuna.study import Study
+from optuna.trial import FrozenTrial
 
 from search_spaces.domains import Scalar
 from tuner.errors import InputError
-from tuner.study.samplers.independent import IndependentSampler
+from tuner.study.samplers.prior import IndependentSampler
+from tuner.study.samplers.request import SamplerRequest
+from tuner.study.suggest import Space
 
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
-    from optuna.study import Study
-    from optuna.trial import FrozenTrial
+__all__ = ["GridPointSampler", "build", "grid_points"]
 
-    from tuner.study.samplers.request import SamplerRequest
-    from tuner.study.suggest import Space
-
-__all__ = ["GRID_POINTS", "GridPointSampler", "build", "grid_points"]
-
-GRID_POINTS = 5
-"""Points of a continuous domain when the file gives no number."""
+_GRID_POINTS = 5
+"""Default number of points of a continuous domain."""
 
 _GRID_LIMIT = 100_000
 
 
 def build(request: SamplerRequest) -> GridPointSampler:
-    """Create the sampler.
-
-    Raises:
-        tuner.errors.InputError: there is no space, ``points`` is no positive whole number, or the grid is too large.
-    """
+    """Create the sampler."""
     if request.space is None:
         raise InputError("grid-values-missing", "The sampler 'grid' needs a search space. Pass `space`.")
-    count = request.options.get("points", GRID_POINTS)
+    count = request.options.get("points", _GRID_POINTS)
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise InputError(
-            "option-invalid",
-            f"`points` of the sampler 'grid' must be a positive whole number (got {count!r}).",
+            "option-invalid", f"`points` of the sampler 'grid' must be a positive whole number (got {count!r})."
         )
-    values = request.grid if request.grid is not None else request.space.grid(count)
-    points = grid_points(request.space, values)
-    # Shuffled by the public seed, so that a budget that ends early has paid for a spread of points, not for one corner.
+    points = grid_points(request.space, request.space.grid(count))
+    # Shuffled, so that a search whose budget ends early has tried points of the whole grid, not of one corner.
     random.Random(request.seed).shuffle(points)
     return GridPointSampler(points)
 
 
 class GridPointSampler(IndependentSampler):
-    """Sampler that gives trial number i point i of a list; it has no state to lose.
+    """Sampler that gives trial number i the i-th point of a list. It keeps no state.
 
-    Optuna's own GridSampler multiplies conditional parameters that are not active, and stops the study by a call that
-    fails outside `optimize`.
+    Optuna's GridSampler also multiplies inactive conditional parameters, and stops the study with a call that fails
+    outside `optimize`.
 
     Args:
         points: flat parameters of each point, searched ones only.
@@ -69,17 +61,9 @@ class GridPointSampler(IndependentSampler):
 
 
 def grid_points(space: Space, grid: Mapping[str, Sequence[object]]) -> list[dict[str, object]]:
-    """Return every distinct point of a space with conditional parameters, in the order in which the space asks.
-
-    Args:
-        space: what is searched.
-        grid: the values of each parameter that the space may ask for.
-
-    Raises:
-        tuner.errors.InputError: the space asks for a parameter that has no values, or there are too many points.
-    """
+    """Return every distinct point of a space with conditional parameters, given the values of each parameter."""
     points: list[dict[str, object]] = []
-    prefix: list[int] = []  # index of the value taken at each question of the current walk
+    prefix: list[int] = []  # for each parameter in the order of the space, the index of its value
     while True:
         walk = _GridWalk(grid, prefix)
         space.sample(walk)
@@ -97,7 +81,7 @@ def grid_points(space: Space, grid: Mapping[str, Sequence[object]]) -> list[dict
 
 
 class _GridWalk:
-    """`Suggest` that answers from a list of choices, and with the first value after its end."""
+    """`Suggest` that returns the values of a list of indices, and first values after the list's end."""
 
     def __init__(self, grid: Mapping[str, Sequence[object]], prefix: Sequence[int]) -> None:
         self._grid = grid

@@ -1,8 +1,8 @@
-"""Create a sampler by its name."""
+"""Creation of a sampler by its name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -26,21 +26,10 @@ def make_sampler(
     seed: int,
     trials_before: int = 0,
     space: GridSpace | None = None,
-    grid: Mapping[str, Sequence[object]] | None = None,
     secret: bool = False,
     unimodality: Unimodality | None = None,
 ) -> BaseSampler:
-    """Create a sampler by its name, with the module of that name in this package.
-
-    Args:
-        name: one of `names.SAMPLERS` or its Optuna class name.
-        options: constructor options, checked against `names.SAMPLERS`.
-        seed: see `SamplerRequest` for this and the rest.
-        trials_before: trials already in the storage.
-        space: what is searched.
-        grid: values of each parameter of the grid.
-        secret: whether all randomness comes from the operating system.
-        unimodality: along which parameters the score has one top.
+    """Create a sampler with the module of its name in this package. `SamplerRequest` explains the arguments.
 
     Raises:
         tuner.errors.InputError: the name or an option is unknown, a value is refused, the sampler cannot be secret, or
@@ -66,7 +55,6 @@ def make_sampler(
             seed=seed,
             trials_before=trials_before,
             space=space,
-            grid=grid,
             secret=secret,
             unimodality=unimodality,
         )

@@ -1,30 +1,37 @@
-"""Sampler that draws every value from the prior, and the draw itself."""
+"""Base samplers: independent values, and values drawn from the prior."""
 
 from __future__ import annotations
 
+import random
 from math import exp, log
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.samplers import BaseSampler
+from optuna.study import Study
+from optuna.trial import FrozenTrial
 
-from tuner.study.samplers.independent import IndependentSampler
+from tuner.study.protocols import StudySampler
 
-if TYPE_CHECKING:
-    import random
+__all__ = ["IndependentSampler", "PriorSampler", "draw"]
 
-    from optuna.distributions import BaseDistribution
-    from optuna.study import Study
-    from optuna.trial import FrozenTrial
 
-__all__ = ["PriorSampler", "draw"]
+class IndependentSampler(BaseSampler, StudySampler):
+    """Sampler without joint proposals. Subclasses implement `sample_independent`."""
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Return no parameter."""
+        return {}
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Return no value."""
+        return {}
 
 
 class PriorSampler(IndependentSampler):
-    """Sampler that draws each value from its own domain: uniformly, or uniformly in the logarithm.
-
-    Args:
-        generator: source of randomness; `random.SystemRandom` in a sealed search.
-    """
+    """Sampler that draws each value from its own domain: uniformly, or uniformly in the logarithm."""
 
     def __init__(self, generator: random.Random) -> None:
         self._generator = generator
@@ -37,11 +44,7 @@ class PriorSampler(IndependentSampler):
 
 
 def draw(domain: BaseDistribution, generator: random.Random) -> Any:  # noqa: ANN401 - a value of any parameter
-    """Draw a value from the prior of a domain.
-
-    Raises:
-        TypeError: Optuna has no such domain.
-    """
+    """Draw a value from the prior of a domain."""
     match domain:
         case CategoricalDistribution(choices=choices):
             return choices[generator.randrange(len(choices))]
@@ -58,4 +61,4 @@ def draw(domain: BaseDistribution, generator: random.Random) -> Any:  # noqa: AN
         case FloatDistribution(low=low, high=high, step=float(step)):
             return low + step * generator.randrange(round((high - low) / step) + 1)
         case _:
-            raise TypeError(f"Optuna has no domain {domain!r}.")
+            raise TypeError(f"The sampler does not support the domain {domain!r}.")

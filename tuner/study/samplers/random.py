@@ -1,18 +1,13 @@
-"""Random search: Optuna's sampler, and in a sealed search one without a seed."""
+"""Random search: Optuna's sampler, or one without a seed in a sealed search."""
 
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
 
-from optuna.samplers import RandomSampler
+from optuna.samplers import BaseSampler, RandomSampler
 
 from tuner.study.samplers.prior import PriorSampler
-
-if TYPE_CHECKING:
-    from optuna.samplers import BaseSampler
-
-    from tuner.study.samplers.request import SamplerRequest
+from tuner.study.samplers.request import SamplerRequest
 
 __all__ = ["build"]
 

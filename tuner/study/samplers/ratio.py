@@ -20,9 +20,9 @@ class Ratio:
     """Rule of the sampler: with probability `explore` a draw from the prior, otherwise the best of `draws` draws.
 
     Formal guarantees:
-        Whatever was seen before, the density of a candidate is at least `low` and at most `high` times the prior's.
-        The best of N draws by ANY fixed score has a density between 0 and N times the prior's, because each of the N
-        is drawn from the prior (ties go to the first).
+        For all earlier results, the density of a candidate is at least `low` and at most `high` times the prior's. The
+        best of N draws by ANY fixed score has a density between 0 and N times the prior's, because each of the N is
+        drawn from the prior (ties go to the first).
 
     Attributes:
         explore: c, in (0, 1).
@@ -44,10 +44,7 @@ class Ratio:
 
 
 def ratio_of(options: Mapping[str, object]) -> Ratio:
-    """Return the rule for the options of the sampler.
-
-    Args:
-        options: ``explore``, and ``ratio``, the upper bound C. N is the largest number that keeps it.
+    """Return the rule for the options ``explore`` and ``ratio``, the upper bound C, with as many draws as C allows.
 
     Raises:
         InputError: a value is out of range.
@@ -56,20 +53,20 @@ def ratio_of(options: Mapping[str, object]) -> Ratio:
     if not (is_number(explore) and 0 < explore < 1):
         raise InputError(
             "option-invalid",
-            f"`explore` must be a number above 0 and below 1 (got {explore!r}). It is the share of candidates drawn "
-            "from the prior. For 1 use the sampler random.",
+            f"`explore`, the share of candidates drawn from the prior, must be above 0 and below 1 (got {explore!r}). "
+            "For a share of 1, use the sampler 'random'.",
         )
     if not (is_number(high) and high < _MOST_DRAWS):
         raise InputError(
             "option-invalid",
             f"`ratio` must be a number above 1 and below {_MOST_DRAWS} (got {high!r}). Write for example 2.",
         )
-    # With a tolerance, so that ratio 1.1 with explore 0.9 is two draws and not, by rounding, one.
+    # The tolerance keeps ratio 1.1 with explore 0.9 at two draws, which rounding would make one.
     draws = floor((high - explore) / (1 - explore) * (1 + 1e-12))
     if draws < 2:
         raise InputError(
             "option-invalid",
-            f"`ratio` must be at least 2 - explore = {2 - explore:g}, which allows two draws to choose from (got "
-            f"{high!r}). Raise it, or use the sampler random.",
+            f"`ratio` must be at least 2 - explore = {2 - explore:g}, which allows two draws (got {high!r}). Raise it, "
+            "or use the sampler 'random'.",
         )
     return Ratio(float(explore), draws)

@@ -1,18 +1,21 @@
-"""Request for a sampler."""
+"""Request for a sampler, and its seed. Imports no Optuna.
+
+A sealed search must not reveal the number of its runs. Anyone who knows a seed can count the candidates up to the
+winner, so a secret sampler takes its randomness from the operating system.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-
-from tuner.study.samplers.seeds import seed_after
 
 if TYPE_CHECKING:
     from tuner.study.suggest import GridSpace
     from tuner.study.unimodal.options import Unimodality
 
-__all__ = ["SamplerRequest"]
+__all__ = ["SamplerRequest", "seed_after"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +25,8 @@ class SamplerRequest:
     Attributes:
         name: the name that the user wrote, for messages.
         options: checked names with values as the user wrote them.
-        seed: public seed of the search.
-        trials_before: trials already in the storage; see `seeds.seed_after`.
-        space: what is searched; needed by ``grid``.
-        grid: values of each parameter of the grid; by default the space's own ``grid(points)``.
+        trials_before: number of trials already in the storage.
+        space: needed by ``grid``.
         secret: whether all randomness comes from the operating system and none from `seed`, as in a sealed search.
         unimodality: needed by ``unimodal``.
     """
@@ -35,11 +36,21 @@ class SamplerRequest:
     seed: int
     trials_before: int = 0
     space: GridSpace | None = None
-    grid: Mapping[str, Sequence[object]] | None = None
     secret: bool = False
     unimodality: Unimodality | None = None
 
     @property
     def next_seed(self) -> int:
-        """Seed after the trials that are already stored."""
+        """Seed of the sampler, which changes at every resume."""
         return seed_after(self.seed, self.trials_before)
+
+
+def seed_after(seed: int, trials_before: int) -> int:
+    """Return the seed of a sampler that starts after `trials_before` trials; `seed` itself for a new sweep.
+
+    The state of a sampler's generator is not stored. With an unchanged seed, a resumed sweep would propose its first
+    points again and pay for them again.
+    """
+    if trials_before == 0:
+        return seed
+    return random.Random(f"{seed}/{trials_before}").getrandbits(32)

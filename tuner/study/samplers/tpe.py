@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from optuna.samplers import TPESampler
 
 from tuner.study.optuna_options import refused_options
-
-if TYPE_CHECKING:
-    from tuner.study.samplers.request import SamplerRequest
+from tuner.study.samplers.request import SamplerRequest
 
 __all__ = ["build"]
 
@@ -17,7 +13,7 @@ __all__ = ["build"]
 def build(request: SamplerRequest) -> TPESampler:
     """Create the sampler, by default multivariate and grouped.
 
-    Conditional parameters change the space from trial to trial; a grouped sampler still models it jointly.
+    With conditional parameters the space differs between trials. A grouped sampler still models values jointly.
     """
     with refused_options("sampler", request.name, request.options):
         return TPESampler(**{"group": True, "multivariate": True, "seed": request.next_seed, **request.options})

@@ -1,68 +1,56 @@
-"""Base of the unimodal sampler and pruner of one parameter: from a study to beliefs."""
+"""Beliefs along the parameters of a study, for the unimodal sampler and pruner."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from optuna.distributions import BaseDistribution
+from optuna.study import Study
+
+from tuner.study.protocols import CurveModel
 from tuner.study.unimodal.inference.axis import ParameterAxis
 from tuner.study.unimodal.inference.beliefs import Beliefs, Rules, believe
 from tuner.study.unimodal.view import Told, View, last_step
 
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
-    from optuna.study import Study
-
-    from tuner.study.protocols import CurveModel
-
-__all__ = ["AlongParameter"]
+__all__ = ["AlongParameter", "believed_best", "ranking"]
 
 
 class AlongParameter:
-    """Beliefs along one parameter, shared by its sampler and its pruner.
+    """Model of the score along one parameter: the common base of its unimodal sampler and pruner.
 
     Args:
-        parameter: name of the parameter.
-        tolerance: how much better a score must be to matter, in its own unit.
-        last_step: step at which trials end; None for the largest that a complete trial has reported.
+        parameter: name of a float or integer parameter.
+        tolerance: smallest difference between scores that matters, in the unit of the score.
+        last_step: step at which trials end; by default the largest step that a complete trial has reported.
         scales: names of the parameters that multiply it.
-        rules: see `inference.beliefs.Rules`.
-
-    Raises:
-        ValueError: a value is out of range.
-        TypeError: a rule is unknown.
+        rules: fields of `inference.beliefs.Rules`.
     """
 
     def __init__(
-        self, parameter: str, tolerance: float, last_step: int | None, scales: Sequence[str], rules: dict[str, Any]
+        self,
+        parameter: str,
+        *,
+        tolerance: float,
+        last_step: int | None = None,
+        scales: Sequence[str] = (),
+        **rules: Any,  # noqa: ANN401 - fields of Rules
     ) -> None:
         if not (isinstance(parameter, str) and parameter):
             raise ValueError(f"`parameter` must be the name of a searched parameter (got {parameter!r}).")
         if not 0 < tolerance < math.inf:
-            raise ValueError(f"`tolerance` must be positive and finite, in the score's own unit (got {tolerance!r}).")
+            raise ValueError(f"`tolerance` must be positive and finite, in the unit of the score (got {tolerance!r}).")
         if last_step is not None and not last_step > 0:
             raise ValueError(f"`last_step` must be positive (got {last_step!r}).")
-        self._parameter, self._tolerance, self._last_step, self._rules = parameter, tolerance, last_step, rules
-        self._scales = tuple(scales)
-        # Records of ended trials, which cannot change: a cache, no state. Every decision follows from the study.
+        Rules(axis=ParameterAxis(0.0, 1.0), tolerance=tolerance, **rules)  # an unknown rule fails here
+        self.parameter, self.scales = parameter, tuple(scales)
+        self._tolerance, self._last_step, self._rules = tolerance, last_step, rules
+        # Cache of the records of ended trials, which never change.
         self._ended: tuple[object, dict[int, Told]] = (None, {})
-        Rules(
-            axis=ParameterAxis(0.0, 1.0), tolerance=tolerance, **rules
-        )  # report an unknown rule now, not at the first trial
-
-    @property
-    def parameter(self) -> str:
-        """Name of the parameter."""
-        return self._parameter
-
-    @property
-    def scales(self) -> tuple[str, ...]:
-        """Names of the parameters that multiply it."""
-        return self._scales
 
     def beliefs(self, study: Study, distribution: BaseDistribution | None = None) -> Beliefs | None:
-        """Return what follows from the study; None before the bounds of the parameter are known."""
+        """Return the conclusions from the trials of the study; None while the bounds of the parameter are unknown."""
         view = self.view(study, distribution)
         if view is None:
             return None
@@ -74,12 +62,39 @@ class AlongParameter:
         return believe(seen, Rules(axis=view.axis, tolerance=self._tolerance, **self._rules))
 
     def view(self, study: Study, distribution: BaseDistribution | None = None) -> View | None:
-        """Return the trials of the study as records along the parameter; None before its bounds are known."""
+        """Return the trials on the axis of the parameter; None while the bounds of the parameter are unknown."""
         distributions = {
             name: found for trial in study.get_trials(deepcopy=False) for name, found in trial.distributions.items()
         }
-        return View.of(self._parameter, distribution or distributions.get(self._parameter), distributions, self._scales)
+        return View.of(self.parameter, distribution or distributions.get(self.parameter), distributions, self.scales)
 
     def curve_models(self) -> tuple[CurveModel, ...]:
-        """Return this one."""
+        """Return this model."""
         return (self,)
+
+
+def ranking(beliefs: Sequence[Beliefs]) -> tuple[int, ...]:
+    """Return the numbers of the complete trials, ordered by the sum of their ranks along each parameter."""
+    orders = [believed.ranked() for believed in beliefs]
+    every = {number for order in orders for number in order}
+    return tuple(sorted(every, key=lambda number: (sum(_rank(order, number) for order in orders), number)))
+
+
+def believed_best(beliefs: Sequence[Beliefs]) -> tuple[int, float] | None:
+    """Return the number of the likely best trial, and a lower bound on the probability that it is near the best.
+
+    The bound is 1 minus the sum, over the parameters, of the probabilities that the trial is not near the best. None
+    before a trial is complete.
+    """
+    ranked = ranking(beliefs)
+    if not ranked:
+        return None
+    missed = 0.0
+    for believed in beliefs:
+        standing = next((each for each in believed.seen.trials if each.trial == ranked[0]), None)
+        missed += 1.0 if standing is None else 1.0 - believed.near_trial(standing)
+    return ranked[0], max(0.0, 1.0 - missed)
+
+
+def _rank(order: tuple[int, ...], number: int) -> int:
+    return order.index(number) if number in order else len(order)

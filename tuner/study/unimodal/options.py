@@ -1,11 +1,11 @@
-"""Options of the unimodal sampler and pruner, and the facts about a search that they need; imports no Optuna."""
+"""Options of the unimodal sampler and pruner, and the facts about a search that they need. Imports no Optuna."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Final
+from typing import Any, Final
 
 from search_spaces import Categorical, Domain, Fixed, SearchSpace
 from search_spaces.domains import as_yaml, is_number
@@ -16,13 +16,11 @@ __all__ = [
     "BY_ITSELF",
     "DEFAULT_FALLBACK",
     "DEFAULT_OTHERS",
-    "OTHERS",
     "TOLERANCES",
     "Along",
-    "OptionProblem",
     "Unimodality",
     "assumed",
-    "check_options",
+    "checked_facts",
     "component",
     "option_problems",
     "unimodal_parameters",
@@ -30,9 +28,9 @@ __all__ = [
 ]
 
 TOLERANCES: Final[Mapping[str, float]] = {"validation_accuracy": 0.002, "validation_loss": 0.01}
-"""Default tolerance of each metric: how much better a score must be to matter."""
+"""Default tolerance of each metric: the smallest difference between scores that matters."""
 
-OTHERS: Final = ("tpe", "random", "gp")
+_OTHERS: Final = ("tpe", "random", "gp")
 """Samplers that can propose all other parameters."""
 
 DEFAULT_OTHERS: Final = "tpe"
@@ -42,7 +40,7 @@ BY_ITSELF: Final = "smoothing_radius"
 """Parameter that is unimodal without a declaration."""
 
 _USUAL: Final = (10.0, 30.0)
-"""First radii of a search for one; see `inference.beliefs.Rules.starts`."""
+"""Default radii of the first trials; see `inference.beliefs.Rules.starts`."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +48,9 @@ class Along:
     """Parameter along which the score has one top.
 
     Attributes:
-        name: its name.
+        name: name of the parameter.
         scales: names of the searched parameters that multiply it.
-        starts: values of the first trials; None for those of a smoothing radius.
+        starts: values of the first trials; None for the default radii.
     """
 
     name: str
@@ -62,12 +60,12 @@ class Along:
 
 @dataclass(frozen=True, kw_only=True)
 class Unimodality:
-    """Facts about a search that the unimodal sampler and pruner need, besides their options.
+    """Facts about a search that the unimodal sampler and pruner need in addition to their options.
 
     Attributes:
-        parameters: in the order in which they are asked for.
+        parameters: in the order in which the search space asks for them.
         last_step: the nominal step at which trials end.
-        tolerance: how much better a score must be to matter, in its own unit, unless an option says otherwise.
+        tolerance: default of the option `tolerance`, in the unit of the score.
         full_from: fraction of the steps up to which trials have fewer smoothing samples than at their end.
     """
 
@@ -76,30 +74,20 @@ class Unimodality:
     tolerance: float
     full_from: float = 0.0
 
-
-@dataclass(frozen=True, kw_only=True)
-class OptionProblem:
-    """Value that an option cannot have.
-
-    Attributes:
-        option: its name.
-        rule: what must hold.
-        fix: what to do.
-    """
-
-    option: str
-    rule: str
-    fix: str
+    def arguments(self, along: Along, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of one parameter's sampler or pruner (`along.AlongParameter`)."""
+        facts: dict[str, Any] = {"tolerance": self.tolerance, "last_step": self.last_step, "scales": along.scales}
+        return facts | dict(options) | ({} if along.starts is None else {"starts": along.starts})
 
 
 def usual_tolerance(metric: str, scored: float | None, blurred: float = 0.0) -> float:
-    """Return the default tolerance: how much better a score must be to matter.
+    """Return the default tolerance: the smallest difference between scores that matters.
 
-    It is at least half of the standard error of an accuracy near one half, because the records cannot show less.
+    It is at least half of the standard error of an accuracy near one half: the records show no smaller difference.
 
     Args:
         metric: a key of `TOLERANCES`.
-        scored: number of validation records; None where it is unknown.
+        scored: number of validation records, if known.
         blurred: standard error of a protected score.
     """
     fine = TOLERANCES[metric]
@@ -108,7 +96,7 @@ def usual_tolerance(metric: str, scored: float | None, blurred: float = 0.0) -> 
 
 
 def assumed(space: SearchSpace) -> SearchSpace:
-    """Return the space with its unimodal parameters declared: its own, else a range of smoothing radii."""
+    """Return the space with declared unimodal parameters. The default is a searched smoothing radius."""
     domain = dict(space.parameters).get(BY_ITSELF)
     if space.unimodal or domain is None or isinstance(domain, Fixed | Categorical):
         return space
@@ -123,7 +111,7 @@ def unimodal_parameters(space: SearchSpace) -> tuple[Along, ...]:
 
 
 def _starts(name: str, domain: Domain) -> tuple[float, ...] | None:
-    """Return one third and two thirds of the domain on its own scale; for a usual smoothing radius None."""
+    """Return the values at one and two thirds of the domain's scale; None if the default radii are in the domain."""
     if name == BY_ITSELF and all(map(domain.contains, _USUAL)):
         return None
     thirds = domain.grid(4)
@@ -131,30 +119,37 @@ def _starts(name: str, domain: Domain) -> tuple[float, ...] | None:
     return tuple(float(value) for value in inner)
 
 
-def check_options(kind: str, options: Mapping[str, object]) -> None:
-    """Reject values that an option of the unimodal sampler or pruner cannot have.
+def checked_facts(kind: str, options: Mapping[str, object], facts: Unimodality | None) -> Unimodality:
+    """Return the facts about a search that has unimodal parameters.
 
     Raises:
-        InputError: one or more options have such a value.
+        InputError: an option of the sampler or pruner has a wrong value, or there is no unimodal parameter.
     """
-    found = [
-        f"The {kind} 'unimodal': {each.rule} (got {as_yaml(options[each.option])}). {each.fix}".strip()
-        for each in option_problems(options)
+    problems = [
+        f"The {kind} 'unimodal': {rule} (got {as_yaml(options[option])}). {fix}".strip()
+        for option, rule, fix in option_problems(options)
     ]
-    if found:
-        raise InputError("option-invalid", " ".join(found))
+    if problems:
+        raise InputError("option-invalid", " ".join(problems))
+    if facts is None or not facts.parameters:
+        raise InputError(
+            "unimodal-parameter-missing",
+            f"The {kind} 'unimodal' needs a parameter along which the score has one top, but there is none. It cannot "
+            "be an option of another sampler or pruner.",
+        )
+    return facts
 
 
-def option_problems(options: Mapping[str, object]) -> Iterator[OptionProblem]:
-    """Return the problems of the options' values, for the sampler and the pruner alike."""
+def option_problems(options: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+    """Return (option, broken rule, fix) for every wrong value, for the sampler and the pruner alike."""
     for option, value in options.items():
         rule, fix = _broken(option, value)
         if rule:
-            yield OptionProblem(option=option, rule=rule, fix=fix)
+            yield option, rule, fix
 
 
 def component(value: object) -> tuple[str, dict[str, object]] | None:
-    """Return the name and options of a component written as a name or ``{name: …, options}``; None if neither."""
+    """Return (name, options) of a component written as a name or ``{name: …, options}``, or None."""
     if isinstance(value, str):
         return value, {}
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):
@@ -167,7 +162,7 @@ def _broken(option: str, value: object) -> tuple[str, str]:
     whole = isinstance(value, int) and not isinstance(value, bool)
     match option:
         case "tolerance" if not (is_number(value) and value > 0):
-            return "tolerance must be a number above 0, in the score's own unit", "Write for example 0.002."
+            return "tolerance must be a number above 0, in the unit of the score", "Write for example 0.002."
         case "risk" | "sure" if not (is_number(value) and 0 < value < 1):
             return f"{option} must be a probability above 0 and below 1", _EXAMPLES[option]
         case "runs" if not (is_number(value) and 0 <= value < 1):
@@ -180,8 +175,8 @@ def _broken(option: str, value: object) -> tuple[str, str]:
             return "audits must be a whole number: every n-th trial is an audit, and 0 means none", _EXAMPLES[option]
         case "strict" if not isinstance(value, bool):
             return "strict must be true or false", ""
-        case "others" if not (isinstance(value, str) and names.canonical_sampler(value) in OTHERS):
-            return f"others must be one of {', '.join(OTHERS)}", f"Write {DEFAULT_OTHERS}, or leave it out."
+        case "others" if not (isinstance(value, str) and names.canonical_sampler(value) in _OTHERS):
+            return f"others must be one of {', '.join(_OTHERS)}", f"Write {DEFAULT_OTHERS}, or leave it out."
         case "fallback":
             return _fallback(value)
     return "", ""
@@ -202,9 +197,6 @@ def _fallback(value: object) -> tuple[str, str]:
     if named is None:
         return "fallback must be a pruner's name or {name: …, options}", f"Write for example {DEFAULT_FALLBACK}."
     if names.canonical_pruner(named[0]) == "unimodal":
-        return (
-            "fallback must be another pruner: it is used where the score has several tops",
-            "Write for example none.",
-        )
+        return "fallback must be another pruner, for scores with more than one top", "Write for example none."
     found = names.pruner_problems(*named)
     return (f"fallback: {found[0].rstrip('.')}", "") if found else ("", "")

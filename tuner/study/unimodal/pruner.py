@@ -1,84 +1,104 @@
-"""Optuna pruner for a score that is unimodal in one parameter."""
+"""Optuna pruners for scores with one top: `UnimodalPruner` for one parameter, `UnimodalPruners` for several."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from optuna.pruners import BasePruner
+from optuna.study import Study
+from optuna.trial import FrozenTrial
 
-from tuner.study.protocols import StudyPruner
+from tuner.study.protocols import CurveModel, StudyPruner
 from tuner.study.unimodal.along import AlongParameter
+from tuner.study.unimodal.inference.beliefs import Beliefs
+from tuner.study.unimodal.inference.records import Context
 from tuner.study.unimodal.view import AUDIT, last_step
 
-if TYPE_CHECKING:
-    from optuna.study import Study
-    from optuna.trial import FrozenTrial
-
-__all__ = ["UnimodalPruner"]
+__all__ = ["UnimodalPruner", "UnimodalPruners"]
 
 
 class UnimodalPruner(AlongParameter, BasePruner, StudyPruner):
-    """Pruner that stops trials that are not near the best, by the curve that all trials together suggest.
+    """Pruner that stops trials far from the best, by the curve that all trials together suggest.
 
-    Args:
-        parameter: name of a float or integer parameter; a trial without it is never pruned.
-        tolerance: how much better a score must be to matter, in its own unit.
-        last_step: step at which trials end; by default the largest that a complete trial has reported, and nothing is
-            pruned before there is one.
-        scales: parameters that multiply it, as for the sampler.
-        rules: see `inference.beliefs.Rules`.
-
-    Raises:
-        ValueError: a value is out of range.
-        TypeError: a rule is unknown.
+    A trial without the parameter is never pruned. `AlongParameter` explains the arguments.
     """
 
-    def __init__(
-        self,
-        parameter: str,
-        *,
-        tolerance: float,
-        last_step: int | None = None,
-        scales: Sequence[str] = (),
-        **rules: Any,  # noqa: ANN401 - fields of Rules
-    ) -> None:
-        super().__init__(parameter, tolerance, last_step, scales, rules)
-
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
-        """Return whether the trial cannot be near the best; before its first report, whether not to start it."""
-        if self._parameter not in trial.params:
+        """Return whether to stop the trial; before its first report, whether not to start it."""
+        if self.parameter not in trial.params:
             return False
-        distribution = trial.distributions[self._parameter]
-        view, beliefs = self.view(study, distribution), self.beliefs(study, distribution)
-        last = last_step(study, self._last_step)
-        if view is None or beliefs is None or last is None or trial.number in beliefs.first:
+        known = self._known(study, trial)
+        if known is None:
             return False
-        step = max(trial.intermediate_values, default=0)
-        if step >= last or (step == 0 and AUDIT in trial.system_attrs):
+        beliefs, place, context, done = known
+        if trial.number in beliefs.first or done >= 1 or (done == 0 and AUDIT in trial.system_attrs):
             return False
-        place, context = view.place(trial), view.context(trial)
-        if beliefs.excluded(place, step / last, context):
+        if beliefs.excluded(place, done, context):
             return True
-        return step > 0 and beliefs.beaten(trial.number, place, step / last, context)
+        return done > 0 and beliefs.beaten(trial.number, place, done, context)
 
     def why(self, study: Study, trial: FrozenTrial) -> str:
         """Return why `prune` has just stopped the trial, from scores and parameters alone."""
-        distribution = trial.distributions[self._parameter]
-        view, beliefs = self.view(study, distribution), self.beliefs(study, distribution)
-        last = last_step(study, self._last_step)
-        if view is None or beliefs is None or last is None:
+        known = self._known(study, trial)
+        if known is None:
             return ""
-        step, value = max(trial.intermediate_values, default=0), f"{trial.params[self._parameter]:.4g}"
-        when = f"after {100 * step / last:.0f} % of its steps" if step else "before its first step"
-        place, context = view.place(trial), view.context(trial)
-        if not beliefs.excluded(place, step / last, context):
+        beliefs, place, context, done = known
+        value = f"{trial.params[self.parameter]:.4g}"
+        when = f"after {100 * done:.0f} % of its steps" if done else "before its first step"
+        if not beliefs.excluded(place, done, context):
             ahead = beliefs.ahead(trial.number, place, context)
             return f"this run ends above the best one with probability {_shown(ahead)}, {when}"
         if beliefs.rules.strict:
-            return f"{self._parameter} {value} is outside the bracket of the best at level 5 %, {when}"
+            return f"{self.parameter} {value} is outside the bracket of the best at level 5 %, {when}"
         near = _shown(beliefs.near(place, context))
-        return f"{self._parameter} {value} is near the best with probability {near}, {when}"
+        return f"{self.parameter} {value} is near the best with probability {near}, {when}"
+
+    def _known(self, study: Study, trial: FrozenTrial) -> tuple[Beliefs, float, Context, float] | None:
+        """Return the beliefs, and the trial's place, context and share of its steps; None if they are unknown."""
+        distribution = trial.distributions[self.parameter]
+        view, beliefs = self.view(study, distribution), self.beliefs(study, distribution)
+        last = last_step(study, self._last_step)
+        if view is None or beliefs is None or last is None:
+            return None
+        step = max(trial.intermediate_values, default=0)
+        return beliefs, view.place(trial), view.context(trial), step / last
+
+
+class UnimodalPruners(BasePruner, StudyPruner):
+    """Pruner that stops a trial if the pruner of any parameter does.
+
+    If the scores along a parameter have more than one top, the fallback replaces the pruner of that parameter. Its name
+    `called` is used in messages.
+    """
+
+    def __init__(self, pruners: Sequence[UnimodalPruner], fallback: BasePruner, *, called: str) -> None:
+        if not pruners:
+            raise ValueError("`pruners` must hold at least one pruner.")
+        self.each, self._fallback, self._called = tuple(pruners), fallback, called
+
+    def curve_models(self) -> tuple[CurveModel, ...]:
+        """Return the pruner of every parameter."""
+        return self.each
+
+    def prune(self, study: Study, trial: FrozenTrial) -> bool:
+        """Return whether to stop the trial; before its first report, whether not to start it."""
+        if any(pruner.prune(study, trial) for pruner in self.each if _has_one_top(pruner, study)):
+            return True
+        # The fallback is asked only once, because some pruners count the calls.
+        return not all(_has_one_top(pruner, study) for pruner in self.each) and self._fallback.prune(study, trial)
+
+    def why(self, study: Study, trial: FrozenTrial) -> str:
+        """Return why `prune` has just stopped the trial, from scores and parameters alone."""
+        for pruner in self.each:
+            if _has_one_top(pruner, study) and pruner.prune(study, trial):
+                return pruner.why(study, trial)
+        return f"the score has more than one top, and the pruner {self._called} stopped the trial"
+
+
+def _has_one_top(pruner: UnimodalPruner, study: Study) -> bool:
+    """Return False if the scores contradict the assumption of one top."""
+    believed = pruner.beliefs(study)
+    return believed is None or believed.unimodal
 
 
 def _shown(probability: float) -> str:

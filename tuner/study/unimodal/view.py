@@ -18,7 +18,7 @@ from tuner.study.unimodal.inference.records import Context, Record, Seen, Standi
 __all__ = ["AUDIT", "Told", "View", "axis_of", "last_step"]
 
 AUDIT: Final = "unimodal:audit"
-"""System attribute of a trial that was started where nothing was known."""
+"""System attribute of a trial that was placed far from all others, to find a second peak."""
 
 Told = tuple[Standing, tuple[Record, ...]]
 """State of a trial, and its records."""
@@ -31,18 +31,18 @@ class View:
     """The trials of a study along one parameter: each has a place on its axis, and the other parameters as context.
 
     Attributes:
-        parameter: its name.
-        axis: of the parameter, times the scale.
-        bounds: of the parameter itself.
+        parameter: name of the parameter.
+        axis: axis of the parameter times its scale.
+        bounds: bounds of the parameter without its scale.
         others: distributions of the other searched parameters.
-        scales: of these, the ones that multiply it; each counts from the middle of its own range.
+        scales: axes of other parameters that multiply it, each relative to the middle of its own range.
     """
 
     parameter: str
     axis: ParameterAxis
     bounds: tuple[float, float]
     others: Mapping[str, BaseDistribution]
-    scales: tuple[str, ...] = ()
+    scales: Mapping[str, ParameterAxis]
 
     @classmethod
     def of(
@@ -52,22 +52,23 @@ class View:
         every: Mapping[str, BaseDistribution],
         scales: Sequence[str] = (),
     ) -> View | None:
-        """Return the view; None where the parameter is not a number or has only one value."""
+        """Return the view; None if the parameter is not a number or has only one value."""
         axis = None if distribution is None else axis_of(distribution)
         if axis is None:
             return None
         others = {name: found for name, found in every.items() if name != parameter and not found.single()}
-        known = tuple(name for name in scales if (found := _range(others.get(name))) is not None and found[0] > 0)
-        spread = math.prod(math.sqrt(high / low) for low, high in (_range(others[name]) or (1, 1) for name in known))
+        axes = {name: found for name in scales if name in others and (found := axis_of(others[name])) is not None}
+        known = {name: found for name, found in axes.items() if found.low > 0}
+        spread = math.prod(math.sqrt(found.high / found.low) for found in known.values())
         ends = [bound * scale for bound in (axis.low, axis.high) for scale in (spread, 1 / spread)]
         return cls(parameter, ParameterAxis(min(ends), max(ends), axis.warp), (axis.low, axis.high), others, known)
 
     def scale(self, trial: FrozenTrial) -> float:
-        """Return what the other parameters multiply it by; 1 in the middle of their ranges."""
+        """Return the factor by which other parameters multiply the parameter; 1 in the middle of their ranges."""
         found = 1.0
-        for name in self.scales:
-            low, high = _range(self.others[name]) or (1.0, 1.0)
-            found *= float(trial.params.get(name, math.sqrt(low * high))) / math.sqrt(low * high)
+        for name, axis in self.scales.items():
+            middle = math.sqrt(axis.low * axis.high)
+            found *= float(trial.params.get(name, middle)) / middle
         return found
 
     def place(self, trial: FrozenTrial) -> float:
@@ -87,11 +88,11 @@ class View:
         return Context(tuple(values), low, high)
 
     def seen(self, study: Study, last: int | None, ended: dict[int, Told] | None = None) -> Seen:
-        """Return the records of a study, with the sign of the scores chosen so that larger is better.
+        """Return the records of a study. The sign of the scores makes larger ones better.
 
         Args:
-            study: any.
-            last: step at which trials end; None where that is unknown, and then there are no records.
+            study: any study.
+            last: step at which trials end; without it there are no records.
             ended: cache of the records of ended trials, by number; it is filled.
         """
         sign = 1.0 if study.direction == StudyDirection.MAXIMIZE else -1.0
@@ -123,23 +124,15 @@ class View:
 
 
 def axis_of(distribution: BaseDistribution) -> ParameterAxis | None:
-    """Return the axis of a parameter: logarithmic like its distribution, log(1 + x) if not negative, else linear."""
+    """Return the axis of a parameter: log like its distribution, or log(1 + x) if never negative, or linear."""
     if not isinstance(distribution, FloatDistribution | IntDistribution) or not distribution.low < distribution.high:
         return None
     low, high = float(distribution.low), float(distribution.high)
     return ParameterAxis(low, high, "log" if distribution.log else "log1p" if low >= 0 else "linear")
 
 
-def _range(distribution: BaseDistribution | None) -> tuple[float, float] | None:
-    return (
-        (float(distribution.low), float(distribution.high))
-        if isinstance(distribution, FloatDistribution | IntDistribution)
-        else None
-    )
-
-
 def last_step(study: Study, given: int | None) -> int | None:
-    """Return the step at which trials end: the given one, else the largest that a complete trial has reported."""
+    """Return the step at which trials end: the given one, or the largest step that a complete trial has reported."""
     if given is not None:
         return given
     steps = [

@@ -22,13 +22,7 @@ GRID = 49
 class ParameterAxis:
     """Parameter between two bounds, mapped onto [0, 1].
 
-    Args:
-        low: least value.
-        high: largest value.
-        warp: `log1p` for a radius, whose 0 is then a finite left end; `log` for a rate; `linear` for the rest.
-
-    Raises:
-        ValueError: the bounds are not in order, or the scale has no such value.
+    The warp is `log1p` for a radius (its left end may be 0), `log` for a rate, and `linear` otherwise.
     """
 
     low: float
@@ -39,10 +33,10 @@ class ParameterAxis:
         if not self.low < self.high:
             raise ValueError(f"The lower bound must be below the upper bound (got {self.low!r} and {self.high!r}).")
         if self.low < {"log": 5e-324, "log1p": 0.0}.get(self.warp, -float("inf")):
-            raise ValueError(f"A {self.warp} axis cannot start at {self.low!r}.")
+            raise ValueError(f"An axis with the scale {self.warp} cannot start at {self.low!r}.")
 
     def place(self, value: float) -> float:
-        """Return the place of a value: 0 at `low`, 1 at `high`, and beyond them outside the bounds."""
+        """Return the place of a value: 0 at `low`, 1 at `high`, below 0 or above 1 outside the bounds."""
         low, high = self._warped(self.low), self._warped(self.high)
         return (self._warped(value) - low) / (high - low)
 

@@ -1,11 +1,12 @@
 """Bracket of the best value of the parameter, for any unimodal curve.
 
-If a unimodal curve has its mode at or left of the left edge of a block of neighbours A, it does not rise from A to a
-block B on A's right. So a rise from A to B that is more than noise puts the mode to the right of A's left edge, and a
-fall puts it to the left of B's right edge. The critical value holds over all pairs of blocks and all looks at once: it
-is the quantile of the largest rise on the least favourable curve: the constant one with its mode at the left end, where
-every rise would exclude it. (With the mode elsewhere only rises to its right and falls to its left can, which are
-fewer.)
+Let A and B be two blocks of neighbouring trials, with B to the right of A. If the mode of a unimodal curve is at the
+left edge of A or further left, the curve does not rise from A to B. A significant rise therefore puts the mode to the
+right of A's left edge, and a significant fall to the left of B's right edge.
+
+The critical value holds over all pairs of blocks and all looks (numbers of complete trials) at once. It is the quantile
+of the largest rise on the least favourable curve: a constant with its mode at the left end, where every rise would
+exclude the mode. With the mode elsewhere, fewer contrasts could.
 """
 
 from __future__ import annotations
@@ -19,19 +20,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-__all__ = ["BLOCK", "LOOKS", "ModeBracket", "bracket", "deviation_of_neighbours", "threshold"]
+__all__ = ["LOOKS", "ModeBracket", "bracket", "deviation_of_neighbours", "threshold"]
 
 Array = NDArray[np.float64]
 
-BLOCK: Final = 3
+_BLOCK: Final = 3
 """Largest number of neighbours in a block."""
 
 LOOKS: Final = 40
 """Least number of complete trials for which the critical value is computed."""
 
 LEAST: Final = 5
-"""Least number of values for an estimate of the deviation: with fewer nothing is excluded."""
-
+"""Least number of values for an estimate of the deviation. With fewer, nothing is excluded."""
 
 _MADE: Final[Mapping[tuple[float, int], tuple[float, float]]] = {
     (0.01, 10): (3.816, 2.847),
@@ -48,23 +48,18 @@ _MADE: Final[Mapping[tuple[float, int], tuple[float, float]]] = {
 
 @dataclass(frozen=True)
 class ModeBracket:
-    """Range of the mode, right at all looks together with probability 1 − α.
-
-    Attributes:
-        low: the mode is above this place; −inf where unknown.
-        high: the mode is below this place; inf where unknown.
-    """
+    """Open interval of places that contains the mode, at all looks together with probability 1 − α."""
 
     low: float = -inf
     high: float = inf
 
     @property
     def empty(self) -> bool:
-        """Whether no place is left, so that the curve is not unimodal, at level α."""
+        """Whether the interval is empty: the curve is then not unimodal, at level α."""
         return self.low >= self.high
 
     def holds(self, place: float) -> bool:
-        """Return whether the mode may be here; the edges themselves are excluded."""
+        """Return whether the mode may be at this place."""
         return self.low < place < self.high
 
     def and_also(self, other: ModeBracket) -> ModeBracket:
@@ -73,13 +68,13 @@ class ModeBracket:
 
 
 def bracket(places: ArrayLike, scores: ArrayLike, *, step: float) -> ModeBracket:
-    """Return the bracket from the scores of one rung.
+    """Return the bracket of the mode from the scores of one rung.
 
     Args:
         places: shape (n,), in any order.
         scores: shape (n,).
-        step: a contrast of two blocks of a and b scores counts when it is above step · √(1/a + 1/b): `threshold` times
-            the standard deviation of one score.
+        step: `threshold` times the standard deviation of one score. A contrast of two blocks of a and b scores is
+            significant above step · √(1/a + 1/b).
     """
     order = np.argsort(np.asarray(places, dtype=float), kind="stable")
     at, known = np.asarray(places, dtype=float)[order], np.asarray(scores, dtype=float)[order]
@@ -100,16 +95,13 @@ def bracket(places: ArrayLike, scores: ArrayLike, *, step: float) -> ModeBracket
 
 
 def threshold(alpha: float, looks: int, *, values: int, known: bool = False) -> float:
-    """Return how many standard deviations make a contrast significant.
+    """Return the number of standard deviations that make a contrast significant; inf with too few scores.
 
     Args:
         alpha: probability of any error over all looks.
         looks: largest number of scores in all.
         values: number of scores now.
-        known: whether the deviation is known; else it is estimated by `deviation_of_neighbours`.
-
-    Returns:
-        The factor; inf while there are too few scores for an estimate.
+        known: whether the deviation is known; otherwise it is estimated by `deviation_of_neighbours`.
     """
     made = min((most for level, most in _MADE if level == alpha and most >= looks), default=None)
     normal = _bonferroni(alpha, looks) if made is None else _MADE[alpha, made][0 if known else 1]
@@ -121,17 +113,17 @@ def threshold(alpha: float, looks: int, *, values: int, known: bool = False) -> 
 
 
 def _bonferroni(alpha: float, looks: int) -> float:
-    """Return a bound on the same quantile where simulation would take too long, rounded up to a doubling of looks.
+    """Return an upper bound on the critical value without simulation, with `looks` rounded up to a power of two.
 
-    A new score makes at most BLOCK (BLOCK + 1) / 2 new blocks of neighbours, so over n looks there are at most
-    m = 6 n blocks and m²/2 pairs of one on the left and one on the right, each a normal contrast.
+    A new score makes at most _BLOCK (_BLOCK + 1) / 2 new blocks of neighbours. Over n looks there are at most m = 6 n
+    blocks, and m²/2 pairs of a left and a right block. The contrast of each pair is normal.
     """
-    blocks = BLOCK * (BLOCK + 1) / 2 * 2 ** ceil(log2(looks))
+    blocks = _BLOCK * (_BLOCK + 1) / 2 * 2 ** ceil(log2(looks))
     return float(stats.norm.isf(alpha / (blocks**2 / 2)))
 
 
 def deviation_of_neighbours(places: ArrayLike, scores: ArrayLike) -> float:
-    """Estimate the deviation of a score from differences of neighbours (von Neumann 1941); slopes add to it."""
+    """Estimate the deviation of a score from differences of neighbours (von Neumann 1941). Slopes increase it."""
     order = np.argsort(np.asarray(places, dtype=float), kind="stable")
     with np.errstate(over="ignore"):
         steps = np.diff(np.asarray(scores, dtype=float)[order])
@@ -149,7 +141,7 @@ def _student(normal: float, values: int) -> float:
 
 
 def _blocks(count: int) -> list[tuple[int, int, float]]:
-    sizes = range(1, min(BLOCK, count - 1) + 1)
+    sizes = range(1, min(_BLOCK, count - 1) + 1)
     return [(a, b, sqrt(1 / a + 1 / b)) for a in sizes for b in sizes if a + b <= count]
 
 

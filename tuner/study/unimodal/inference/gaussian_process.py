@@ -1,13 +1,17 @@
-"""A Gaussian process of the score over the parameter, the fraction of the steps and what else is searched.
+"""Gaussian process of the score over the parameter x, the fraction t of the steps and the other parameters z.
 
     score(trial, x, z, t) = mean(t) + s(t) [g(x − d log t, z, log t) + h(z, log t)] + effect of the trial + noise
 
-`mean` is free at each rung; g, the curve, has a Matérn 5/2 kernel in x and a squared exponential one in log t;
-s(t) = √t, for the curve grows out of the common start; d ≥ 0 is the drift of the optimum to larger values while
-training goes on. z are the other searched parameters: h is the level that they give to the whole curve, and half of
-g's variance is common to all of them. A trial's effect has a persistent, a decaying and a fresh part. Hyper-parameters
-are averaged over a grid by their marginal likelihood times prior (Rasmussen & Williams 2006, chapters 2 and 5), in
-units of the tolerance.
+- `mean` has its own value at each rung.
+- g, the curve, has a Matérn 5/2 kernel in x and a squared exponential kernel in log t. Half of its variance is common
+  to all z.
+- s(t) = √t: all trials start alike, and the curve grows from there.
+- d ≥ 0 is the drift: during training the optimum moves to larger values.
+- h is the level that z gives to the whole curve.
+- A trial's effect has a persistent, a decaying and a fresh part.
+
+Hyper-parameters are averaged over a grid by marginal likelihood times prior (Rasmussen & Williams 2006, chapters 2 and
+5), in units of the tolerance.
 """
 
 from __future__ import annotations
@@ -33,13 +37,13 @@ class HyperGrid:
     """Grid of hyper-parameters.
 
     Attributes:
-        amplitudes: of g, in tolerances.
-        lengths: of the kernel in x, in lengths of the axis.
-        drifts: d, in lengths of the axis for each unit of log t.
-        noises: standard deviation of a trial's whole effect, in tolerances; log-normal around 1.
-        levels: of h, in amplitudes of g; only where something else is searched.
-        time_length: of the kernel in log t.
-        rough_left: noise at place 0 is 1 + this, times what it is at the other end (DPLIS, Table 10).
+        amplitudes: standard deviations of g, in tolerances.
+        lengths: length scales of the kernel in x, in lengths of the axis.
+        drifts: values of d, in lengths of the axis for each unit of log t.
+        noises: standard deviations of a trial's whole effect, in tolerances, with a log-normal prior around 1.
+        levels: standard deviations of h, in amplitudes of g; used only if other parameters are searched.
+        time_length: length scale of the kernel in log t.
+        rough_left: the noise at place 0 is 1 + `rough_left` times the noise at the other end (DPLIS, Table 10).
     """
 
     amplitudes: tuple[float, ...] = (2.5, 5.0, 10.0, 20.0, 40.0, 80.0)
@@ -56,19 +60,19 @@ _LENGTH: Final = (np.log(0.35), 0.6)
 _NOISE: Final = (0.0, 0.7)
 _DRIFT: Final = 0.3  # exponential
 _MEAN: Final = 30.0
-"""Deviation of a rung's mean, in amplitudes: so large that the mean is free."""
+"""Deviation of a rung's mean, in amplitudes. It is so large that the mean is free."""
 
 FAR: Final = 15.0
-"""Largest distance of a score below the best of its rung, in tolerances; larger distances are limited to it."""
+"""Limit on the distance of a score from the best of its rung, in tolerances."""
 
 FAR_OF_RUNS: Final = 60.0
-"""The same where runs are compared: a run may lead by more than `FAR` by luck alone."""
+"""The limit when runs are compared: luck alone can give a run a lead of more than `FAR`."""
 
 FAR_AMONG: Final = 40.0
-"""The same among trials that differ in more than the parameter: the change of the level is learned too."""
+"""The limit among trials that differ in other parameters, which change the level of the curve."""
 
-_COMMON: Final = 0.5  # of g's variance, to all contexts
-_Z_CURVE, _Z_LEVEL = 1.0, 0.4  # lengths in which a number between 0 and 1 changes the curve, and its level
+_COMMON: Final = 0.5  # share of g's variance that all contexts have in common
+_Z_CURVE, _Z_LEVEL = 1.0, 0.4  # lengths of the kernels of g and h in z, for numbers between 0 and 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +80,9 @@ class Draws:
     """Possible curves at the end of training, up to a constant.
 
     Attributes:
-        values: shape (draws, contexts, places).
-        amplitudes: of g in each draw, in tolerances, shape (draws,).
-        lengths: of its kernel, shape (draws,).
+        values: curves, shape (draws, contexts, places).
+        amplitudes: standard deviation of g in each draw, in tolerances, shape (draws,).
+        lengths: length scale of g's kernel in each draw, shape (draws,).
     """
 
     values: Array
@@ -88,7 +92,7 @@ class Draws:
 
 @dataclass(frozen=True, eq=False)
 class _Solved:
-    """One point of the hyper-grid; `noise` is in amplitudes."""
+    """Point of the hyper-grid with its factorised covariance; `noise` is in amplitudes."""
 
     weight: float
     amplitude: float
@@ -105,26 +109,17 @@ class Posterior:
     """Posterior of the curve.
 
     Attributes:
-        noise: standard deviation of a trial's effect, in units of the score, averaged.
-        drift: averaged, in lengths of the axis for each unit of log t.
+        noise: mean standard deviation of a trial's effect, in units of the score.
     """
 
     noise: float
-    drift: float
     _seen: Seen
     _tolerance: float
     _hyper: HyperGrid
     _solved: tuple[_Solved, ...]
 
     def draws(self, grid: Array, contexts: Sequence[Context], count: int, random: np.random.Generator) -> Draws:
-        """Draw curves of several contexts jointly, with hyper-parameters in proportion to their weights.
-
-        Args:
-            grid: places, shape (places,).
-            contexts: at least one.
-            count: number of draws.
-            random: source of randomness.
-        """
+        """Draw curves of several contexts jointly, with hyper-parameters in proportion to their weights."""
         weights = np.array([each.weight for each in self._solved])
         shares = np.floor(weights * count).astype(int)
         shares[0] += count - shares.sum()
@@ -143,21 +138,16 @@ class Posterior:
     def mean(self, grid: Array, contexts: Sequence[Context]) -> Array:
         """Return the mean curve of each context over the hyper-parameters, shape (contexts, places)."""
         found = np.zeros(grid.size * len(contexts))
-        for each in self._solved:  # without the covariance, whose root would be cubic in the number of contexts
+        for each in self._solved:  # no covariance is needed: its root would be cubic in the number of contexts
             whole = np.linalg.solve(each.lower.T, each.half)
             found += each.weight * self._tolerance * (self._cross(each, grid, contexts).T @ whole)
         return found.reshape(len(contexts), grid.size)
 
     def ahead(self, trial: int, place: float, context: Context) -> float:
-        """Return the probability that a trial's own last score will be above the best last score of any trial.
+        """Return the probability that a running trial will end above every ended trial.
 
-        This is about the run, with the luck that its scores so far show; a curve is about all runs of a configuration.
-        The curve may have any shape. 1 where no trial has ended, or where this one has not reported.
-
-        Args:
-            trial: number of a trial that has not ended.
-            place: its place.
-            context: its context.
+        The trial keeps the luck that its scores show so far. The curve may have any shape. 1 if no trial has ended, or
+        if this one has not reported.
         """
         at, fraction, score, number = self._seen.arrays
         ends, own = np.flatnonzero(fraction == 1), number == trial
@@ -181,7 +171,7 @@ class Posterior:
         return found
 
     def _cross(self, solved: _Solved, grid: Array, contexts: Sequence[Context]) -> Array:
-        """Return the covariance of the records and the curves, one context after the other, shape (records, …)."""
+        """Return the covariance of records and curves, shape (records, contexts · places)."""
         place, fraction, _, _ = self._seen.arrays
         log_t = np.log(fraction)
         to_end = np.exp(-0.5 * (log_t / self._hyper.time_length) ** 2) * np.sqrt(fraction)
@@ -194,7 +184,7 @@ class Posterior:
         return found
 
     def _curve(self, solved: _Solved, grid: Array, contexts: Sequence[Context]) -> tuple[Array, Array]:
-        """Return the mean and the root of the covariance of the curves, in the score's unit."""
+        """Return the mean and the root of the covariance of the curves, in units of the score."""
         here = _distances(contexts, contexts)
         places, many = np.tile(grid, len(contexts)), np.repeat(np.arange(len(contexts)), grid.size)
         back = np.linalg.solve(solved.lower, self._cross(solved, grid, contexts))
@@ -205,16 +195,7 @@ class Posterior:
 
 
 def fit(seen: Seen, *, tolerance: float, hyper: HyperGrid | None = None) -> Posterior:
-    """Condition the process on the records.
-
-    Args:
-        seen: at least one record.
-        tolerance: how much better a score must be to matter; the unit of all priors.
-        hyper: grid of hyper-parameters.
-
-    Raises:
-        ValueError: there is no record.
-    """
+    """Condition the process on at least one record. The tolerance is the unit of all priors."""
     if not seen.records:
         raise ValueError("A curve needs at least one record.")
     hyper = hyper or HyperGrid()
@@ -229,15 +210,14 @@ def fit(seen: Seen, *, tolerance: float, hyper: HyperGrid | None = None) -> Post
     rough = _rough(hyper, place)
     effect = (trial[:, None] == trial[None, :]) * np.outer(rough, rough) * (1 + np.exp(-2 * gap)) / 3
     effect += np.diag(rough**2 / 3)
-    # The effect of a mean of several trials; of two means over the same trials, or over those still left of them.
+    # A merged record has the mean effect of its trials. At a later rung, fewer of the same trials may be merged.
     count = np.array([record.count for record in seen.records], dtype=float)
     effect /= np.maximum(count[:, None], count[None, :])
     alone = len(set(contexts)) == 1
     distances = _distances(contexts, contexts)
     shared, level = in_time * _shared(distances), in_time * _level(distances)
 
-    # With the noise as a share of the amplitude, the amplitude is a factor of the whole covariance and needs no
-    # further root.
+    # The noise is a share of the amplitude, so the amplitude scales the whole covariance: one root serves all of them.
     shapes = list(product(hyper.lengths, hyper.drifts, hyper.levels[:1] if alone else hyper.levels))
     scales = np.array(list(product(hyper.amplitudes, hyper.noises)))
     shares, which = np.unique(np.round(scales[:, 1] / scales[:, 0], 12), return_inverse=True)
@@ -266,15 +246,14 @@ def fit(seen: Seen, *, tolerance: float, hyper: HyperGrid | None = None) -> Post
         noise = float(scales[column, 1] / scales[column, 0])
         found.append(_Solved(weight, amplitude, noise, length, drift, 0.0 if alone else height, lower, half))
     noise = float((weights.sum(0) * scales[:, 1]).sum() * tolerance)
-    drifted = float(sum(weights[row].sum() * drift for row, (_, drift, _) in enumerate(shapes)))
-    return Posterior(noise, drifted, seen, tolerance, hyper, tuple(found))
+    return Posterior(noise, seen, tolerance, hyper, tuple(found))
 
 
 def _without_cliffs(score: Array, tolerance: float, same_rung: NDArray[np.bool_], contexts: list[Context]) -> Array:
     """Return the scores in tolerances, with a limit on their distance from the best of their rung.
 
-    A smooth curve through a cliff, for example of collapsed trials, overshoots next to it, and no tried place would be
-    near such a top. A unimodal sequence stays unimodal.
+    Next to a cliff, for example of collapsed trials, a smooth curve overshoots to a top that no trial comes near. The
+    limit keeps unimodal scores unimodal.
     """
     number = {context: place for place, context in enumerate(dict.fromkeys(contexts))}
     own = np.array([number[context] for context in contexts])
@@ -292,13 +271,13 @@ def _not_far_below(score: Array, tolerance: float, *groups: tuple[NDArray[np.boo
 
 
 def _centred(y: Array, same_rung: NDArray[np.bool_]) -> Array:
-    """Subtract the mean of each rung, only for numerical accuracy: the means are free."""
+    """Return the scores minus the mean of their rung. The model is the same, but numerically more accurate."""
     found: Array = y - np.array([y[row].mean() for row in same_rung])
     return found
 
 
 def _rough(hyper: HyperGrid, place: Array) -> Array:
-    """Return how much larger a trial's effect is at a place than far to the right."""
+    """Return the size of a trial's effect at a place, relative to its size far to the right."""
     found: Array = 1.0 + hyper.rough_left * np.exp(-place / 0.45)
     return found
 
@@ -320,7 +299,7 @@ def _level(distances: Array) -> Array:
 
 
 def _distances(rows: Sequence[Context], columns: Sequence[Context]) -> Array:
-    """Return the squared distances over the other parameters; a different or missing word counts as 1."""
+    """Return the squared distances between contexts. Different words, or a missing value, count as 1."""
     known = list(dict.fromkeys((*rows, *columns)))
     found, values = np.zeros((len(known), len(known))), [dict(context.values) for context in known]
     for name in sorted({name for each in values for name in each}):

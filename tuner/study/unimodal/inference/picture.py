@@ -1,4 +1,4 @@
-"""Picture of a curve: plain numbers in the units of the parameter and of the score, and sentences about them."""
+"""Picture of a curve: numbers in the units of the parameter and of the score, and sentences about them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tuner.study.unimodal.inference.beliefs import Beliefs
 from tuner.study.unimodal.inference.gaussian_process import FAR
 from tuner.study.unimodal.inference.records import Record
 
-__all__ = ["LEVEL", "NEVER_STARTED", "CurvePicture", "CurvePoint", "picture"]
+__all__ = ["NEVER_STARTED", "CurvePicture", "CurvePoint", "picture"]
 
 Array = NDArray[np.float64]
 
-LEVEL = 0.01
+_LEVEL = 0.01
 """Level of the bracket over all looks, and of the test of unimodality."""
 
 NEVER_STARTED = "never started"
 """State of a trial that was excluded before its first step."""
 
-BAND = (0.1, 0.9)
-"""Quantiles of the curves between which the band is drawn."""
+_BAND = (0.1, 0.9)
+"""Quantiles of the possible curves that bound the band."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +33,9 @@ class CurvePoint:
     """Trial in the picture of a curve.
 
     Attributes:
-        trial: number.
         value: value of the parameter.
         score: the last score; None without one.
-        fraction: share of the steps after which it was scored; 0 without a score.
+        fraction: share of the steps before the last score; 0 without one.
         state: ``complete``, ``pruned``, ``running`` or `NEVER_STARTED`.
     """
 
@@ -49,32 +48,29 @@ class CurvePoint:
 
 @dataclass(frozen=True, kw_only=True)
 class CurvePicture:
-    """Curve of one parameter as a search believes it.
+    """Curve of the score along one parameter, by the model of a search.
 
     Attributes:
-        parameter: its name.
         low: least value of the parameter.
-        high: largest value.
-        warp: scale of the axis on which it is modelled and drawn.
-        maximize: whether larger scores are better.
-        values: points of the curve; empty, like the next three, before the first score.
+        high: largest value of the parameter.
+        warp: scale of the axis.
+        values: points of the curve; empty before the first score, like the next three.
         mean: the curve.
         band_low: quantile 10 % of the possible curves.
-        band_high: quantile 90 %.
-        height_at: share of the steps whose scores give the curve its height; below 1 until a trial is complete.
-        drawn_for: the trial whose other parameters the curve is drawn for; None where nothing else is searched.
-        scaled_by: parameters that multiply this one, each from the middle of its range; values here are the product.
-        above: the best value is above this one; None where unknown.
-        below: the best value is below this one; None where unknown.
+        band_high: quantile 90 % of the possible curves.
+        height_at: share of the steps after which the scores at the height of the curve were reported.
+        drawn_for: the trial whose other parameters the curve is drawn for; None if nothing else is searched.
+        scaled_by: parameters that multiply this one, each from the middle of its range; all values are products.
+        above: lower limit of the best value; None if unknown.
+        below: upper limit of the best value; None if unknown.
         level: probability, over all looks, that `above` or `below` is wrong for a curve with one top.
         unimodal: whether the assumption of one top holds.
-        one_top: its probability by the model; 0 where it was rejected.
-        points: the trials, by number.
-        best: the complete trial believed to be the best; None without one.
-        near: probability that it is within the tolerance of the best.
-        tolerance: how much better a score must be to matter.
-        noise: standard deviation of a trial's own luck, by the model; None before the first score.
-        fallback: pruner used where unimodality was rejected; empty where it is unknown.
+        one_top: probability of one top by the model; 0 if it was rejected.
+        best: the best complete trial by the curve; None without one.
+        near: probability that `best` is within the tolerance of the optimum.
+        tolerance: smallest difference between scores that matters.
+        noise: standard deviation of the last scores of equal trials, by the model; None before the first score.
+        fallback: pruner for scores with more than one top; empty if unknown.
     """
 
     parameter: str
@@ -91,7 +87,7 @@ class CurvePicture:
     scaled_by: tuple[str, ...] = ()
     above: float | None = None
     below: float | None = None
-    level: float = LEVEL
+    level: float = _LEVEL
     unimodal: bool = True
     one_top: float | None = None
     points: tuple[CurvePoint, ...] = ()
@@ -107,12 +103,12 @@ class CurvePicture:
         return ParameterAxis(self.low, self.high, self.warp)
 
     def point(self, trial: int | None) -> CurvePoint | None:
-        """Return a trial by its number."""
+        """Return the point of a trial."""
         return next((point for point in self.points if point.trial == trial), None)
 
     @property
     def where(self) -> str:
-        """Range of the best value in words; empty where neither end is excluded."""
+        """Range of the best value in words; empty if neither end is excluded."""
         if not self.unimodal:
             return ""
         if self.above is not None and self.below is not None:
@@ -123,24 +119,24 @@ class CurvePicture:
 
     @property
     def chance(self) -> str:
-        """`near` in words; never 1 or 0, because it is counted among a few hundred curves."""
+        """`near` in words, never 1 or 0: it is a share of a few hundred curves."""
         return "" if self.near is None else _chance(self.near)
 
     @property
     def rejected(self) -> str:
-        """Sentence on why unimodality was rejected and what follows; empty while it holds."""
+        """Reason why unimodality was rejected; empty while it holds."""
         if self.unimodal:
             return ""
-        instead = f" The search continues without the assumption, pruning by {self.fallback}." if self.fallback else ""
+        instead = f", pruning by {self.fallback}" if self.fallback else ""
         return (
             f"Not unimodal in {self.parameter}: if the curve had one top, the complete trials would put it above "
             f"{_number(self.above)} and below {_number(self.below)}, which is impossible (level "
-            f"{_percent(self.level)} over all looks).{instead or ' The search continues without the assumption.'}"
+            f"{_percent(self.level)} over all looks). The search continues without the assumption{instead}."
         )
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Sentences on what the picture shows."""
+        """Description of the picture, in sentences."""
         said = [self.rejected] if self.rejected else [self._bracket_sentence]
         if self.unimodal and self.one_top is not None:
             said.append(f"By the model the curve has one top with probability {_chance(self.one_top)}.")
@@ -153,7 +149,7 @@ class CurvePicture:
         elif self.points:
             said.append("No trial is complete yet.")
         if self.values and self.height_at < 1:
-            said.append(f"The height of the curve is that of scores after {_percent(self.height_at)} of the steps.")
+            said.append(f"The curve has the height of the scores after {_percent(self.height_at)} of the steps.")
         if self.drawn_for is not None:
             said.append(
                 f"Other parameters are searched too: the curve is drawn for those of trial {self.drawn_for}, and "
@@ -161,7 +157,7 @@ class CurvePicture:
             )
         if self.scaled_by:
             said.append(
-                f"Values of {self.parameter} are its product with {' and '.join(self.scaled_by)}, each from the "
+                f"Values of {self.parameter} are its product with {' and '.join(self.scaled_by)}, each relative to the "
                 "middle of its range."
             )
         return tuple(said)
@@ -179,7 +175,7 @@ class CurvePicture:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the picture for JSON."""
-        return {**asdict(self), "sentences": list(self.sentences), "band": list(BAND)}
+        return {**asdict(self), "sentences": list(self.sentences), "band": list(_BAND)}
 
     @property
     def _bracket_sentence(self) -> str:
@@ -192,24 +188,15 @@ class CurvePicture:
 def picture(
     beliefs: Beliefs, parameter: str, *, maximize: bool = True, fallback: str = "", scaled_by: tuple[str, ...] = ()
 ) -> CurvePicture:
-    """Create the picture of beliefs.
-
-    Args:
-        beliefs: beliefs from a study.
-        parameter: its name.
-        maximize: whether larger scores are better; in beliefs they always are.
-        fallback: pruner used where unimodality was rejected.
-        scaled_by: parameters that multiply this one on the axis.
-    """
+    """Create the picture of the beliefs along a parameter. `CurvePicture` explains the other arguments."""
     axis, sign = beliefs.rules.axis, 1.0 if maximize else -1.0
     best = beliefs.best()
-    points = _points(beliefs, sign)
     standing = next((trial for trial in beliefs.seen.trials if trial.trial == best), None)
     limits = beliefs.bracket
     told: dict[str, Any] = {}
     if beliefs.posterior is not None:
         curves, height_at, of = _at_height(beliefs)
-        low, high = np.quantile(sign * curves, BAND, axis=0)
+        low, high = np.quantile(sign * curves, _BAND, axis=0)
         told = {
             "values": tuple(_tidy(axis.value(each)) for each in axis.grid),
             "mean": _numbers(sign * curves.mean(0)),
@@ -230,7 +217,7 @@ def picture(
         below=_tidy(axis.value(limits.high)) if isfinite(limits.high) else None,
         unimodal=beliefs.unimodal,
         one_top=beliefs.one_top if beliefs.posterior is not None else None,
-        points=points,
+        points=_points(beliefs, sign),
         best=best,
         near=None if standing is None else beliefs.near_trial(standing),
         tolerance=beliefs.rules.tolerance,
@@ -260,19 +247,16 @@ def _points(beliefs: Beliefs, sign: float) -> tuple[CurvePoint, ...]:
 
 
 def _at_height(beliefs: Beliefs) -> tuple[Array, float, int]:
-    """Return each curve at the height of the scores, the share of the steps of these scores, and the best trial there.
+    """Return the curves at the height of the scores, the rung (share of the steps) of these scores, and its best trial.
 
-    Each curve is known up to a constant of its own. It is shifted to the scores of the latest rung, so that the common
-    height is not uncertain. Where trials differ in more than the parameter, only those in the context of the best score
-    give the height, because the curves are of this context.
+    The model knows each curve up to a constant. Each curve is shifted to the mean of the scores at the latest rung, in
+    the context of the best score: the curves are of this context.
     """
-    done = {trial.trial for trial in beliefs.seen.standing("complete")}
-    whole = [record for record in beliefs.seen.records if record.fraction == 1 and record.trial in done]
-    records = whole or beliefs.seen.records
+    records = beliefs.last_records or beliefs.seen.records
     reached = max(record.fraction for record in records)
     there = [record for record in records if record.fraction == reached]
     best = min(there, key=lambda record: (-record.score, record.trial))
-    # Scores far below the best are limited in the model too, so they do not give a height.
+    # The model limits scores far below the best, so they give no height.
     least = best.score - FAR * beliefs.rules.tolerance
     like = [record for record in there if record.context == best.context and record.score >= least]
     grid, curves = beliefs.rules.axis.grid, beliefs.curves

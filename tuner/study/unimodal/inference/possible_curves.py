@@ -1,4 +1,4 @@
-"""Possible curves, given the records: the posterior, and draws from it that are mostly unimodal."""
+"""Possible curves, given the records: draws from the posterior, of which most are unimodal."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.study.unimodal.inference.gaussian_process import Posterior, fit
-from tuner.study.unimodal.inference.records import Context, Record, Seen
-from tuner.study.unimodal.inference.regression import project
-from tuner.study.unimodal.inference.shape import unimodal_mass
-from tuner.study.unimodal.inference.thinning import thinned
+from tuner.study.unimodal.inference.records import Context, Record, Seen, thinned
 
-__all__ = ["drawn", "eligible_points", "fitted"]
+__all__ = ["drawn", "eligible_points", "fitted", "project"]
 
 Array = NDArray[np.float64]
 
 _TRIES: Final = 10
-"""Curves drawn for each one that is kept, when nearly unimodal ones are selected."""
+"""Number of curves drawn for each kept one, when nearly unimodal curves are selected."""
+
+_PRIOR_DRAWS: Final = 4_000
 
 
 # A trial that starts or stops changes no score, so costly results are cached by the records.
 @lru_cache(maxsize=8)
 def fitted(records: tuple[Record, ...], tolerance: float, runs: frozenset[int]) -> Posterior:
-    """Return the posterior of the curve, given the records; those of `runs` are not merged."""
+    """Return the posterior of the curve, given the records. Records of the trials `runs` are not merged."""
     return fit(Seen(thinned(records, keep=runs), ()), tolerance=tolerance)
 
 
@@ -33,11 +32,10 @@ def fitted(records: tuple[Record, ...], tolerance: float, runs: frozenset[int]) 
 def drawn(
     posterior: Posterior, places: bytes, contexts: tuple[Context, ...], draws: int, share: float, tolerance: float
 ) -> tuple[Array, float]:
-    """Draw curves of which a share is conditioned on being unimodal, shape (draws, contexts, points).
+    """Draw possible curves, of which a share is unimodal, shape (draws, contexts, points).
 
-    The condition is a weight: of many curves, those that are unimodal in the first context to within half the tolerance
-    are kept and then projected. Projecting all curves instead would keep the height of wiggles and learn nothing from
-    the shape.
+    Unimodal curves are selected by weight: those that are unimodal in the first context to within half the tolerance
+    are kept and then projected. Projecting all curves instead would keep the height of wiggles.
 
     Returns:
         The curves, and the share: the posterior probability of the shape, which a visible second peak lowers.
@@ -46,10 +44,9 @@ def drawn(
     every = posterior.draws(grid, contexts, _TRIES * draws if share else draws, np.random.default_rng(0))
     keep, believed = 0, 0.0
     if share:
-        wrong = np.abs(every.values[:, 0] - project(every.values[:, 0])).max(1)
-        weights = np.exp(-0.5 * (wrong / (0.5 * tolerance)) ** 2)
+        weights = _unimodal_weight(every.values[:, 0], tolerance)
         # P(data | unimodal) / P(data) is P(unimodal | data) / P(unimodal), for every hyper-parameter.
-        weights /= unimodal_mass(every.amplitudes, every.lengths, grid)
+        weights /= _unimodal_mass(every.amplitudes, every.lengths, grid)
         odds = share * float(weights.mean())
         believed = odds / (odds + 1 - share)
         keep = round(draws * believed)
@@ -68,3 +65,43 @@ def eligible_points(grid: Array, context: Context) -> NDArray[np.bool_]:
     if not found.any():
         found[np.abs(grid - (context.low + context.high) / 2).argmin()] = True
     return found
+
+
+def project(draws: Array) -> Array:
+    """Return for each row the nearest unimodal sequence with the same mode, in the supremum norm.
+
+    On either side of the mode this is the middle between the least monotone sequence above the row and the greatest one
+    below it (Barlow et al. 1972, section 1.4).
+    """
+    places = np.arange(draws.shape[-1])
+    modes = draws.argmax(-1)[:, None]
+    left, right = places <= modes, places >= modes
+    above = np.minimum(np.maximum.accumulate(draws, -1), np.maximum.accumulate(draws[:, ::-1], -1)[:, ::-1])
+    to_mode = np.minimum.accumulate(np.where(left, draws, np.inf)[:, ::-1], -1)[:, ::-1]
+    from_mode = np.minimum.accumulate(np.where(right, draws, np.inf), -1)
+    below = np.where(left, to_mode, from_mode)
+    found: Array = (above + below) / 2
+    return found
+
+
+def _unimodal_weight(curves: Array, tolerance: float) -> Array:
+    """Return the weight of each curve, which falls with its distance from the nearest unimodal curve."""
+    wrong = np.abs(curves - project(curves)).max(1)
+    found: Array = np.exp(-0.5 * (wrong / (0.5 * tolerance)) ** 2)
+    return found
+
+
+def _unimodal_mass(amplitudes: Array, lengths: Array, grid: Array) -> Array:
+    """Return the mean weight of curves from the prior, for amplitudes (in tolerances) and lengths of shape (draws,)."""
+    pairs = list(zip(amplitudes.tolist(), lengths.tolist(), strict=True))
+    return np.array([_mass(*pair, grid.size) for pair in pairs])
+
+
+@lru_cache(maxsize=256)
+def _mass(amplitude: float, length: float, points: int) -> float:
+    grid = np.linspace(0.0, 1.0, points)
+    scaled = np.sqrt(5.0) * np.abs(grid[:, None] - grid[None, :]) / length
+    covariance = (1 + scaled + scaled**2 / 3) * np.exp(-scaled) + 1e-6 * np.eye(points)
+    normal = np.random.default_rng(0).standard_normal((_PRIOR_DRAWS, points))
+    curves = amplitude * normal @ np.linalg.cholesky(covariance).T
+    return max(float(_unimodal_weight(curves, 1.0).mean()), 1 / _PRIOR_DRAWS)

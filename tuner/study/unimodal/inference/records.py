@@ -1,26 +1,38 @@
-"""Records: scores at rungs, of trials at places on an axis."""
+"""Records: scores at rungs, of trials at places on an axis; and their thinning to a number that a model can fit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ALONE", "Context", "Record", "Seen", "Standing"]
+__all__ = ["ALONE", "Context", "Record", "Seen", "Standing", "thinned"]
 
 Array = NDArray[np.float64]
+
+_MOST: Final = 250
+"""Largest number of records that a model is fitted to: its cost is cubic in their number."""
+
+_CELLS: Final = 48
+"""Number of cells of the axis, one between two points of a curve."""
+
+_BEST: Final = 0.6
+"""Share of the records that are kept for their scores if merging by cells leaves too many."""
 
 
 @dataclass(frozen=True, order=True)
 class Context:
-    """Other parameters of a trial, besides the one of the axis.
+    """Parameters of a trial other than the one of the axis.
 
     Attributes:
-        values: of the other searched parameters, sorted by name: from 0 to 1 where they are numbers, else their words.
-        low: least place on the axis that a trial with these can take; above 0 where they scale the parameter.
+        values: names and values of the other searched parameters, sorted by name. A number is scaled to [0, 1], any
+            other value is text.
+        low: least place on the axis that a trial with these values can take; above 0 if they scale the parameter.
         high: largest such place.
     """
 
@@ -30,7 +42,7 @@ class Context:
 
 
 ALONE = Context()
-"""Context of every trial where nothing else is searched."""
+"""Context of every trial if nothing else is searched."""
 
 
 @dataclass(frozen=True, order=True)
@@ -40,10 +52,9 @@ class Record:
     Attributes:
         place: place of the trial on its axis, 0 to 1.
         fraction: share of the steps taken, above 0, at most 1.
-        score: larger is better.
+        score: score whose sign makes larger values better.
         trial: number of the trial.
-        context: other parameters of the trial.
-        count: number of trials of which it is the mean; see `thinning`.
+        count: number of trials whose mean it is; see `thinned`.
     """
 
     place: float
@@ -54,7 +65,7 @@ class Record:
     count: int = 1
 
     def __hash__(self) -> int:
-        """Hash what distinguishes records: those of a large study are looked up at every decision."""
+        """Hash few fields only: a large study looks up all its records at every decision."""
         return hash((self.place, self.fraction, self.score, self.trial))
 
 
@@ -63,11 +74,9 @@ class Standing:
     """Trial that was started.
 
     Attributes:
-        place: place on its axis.
-        trial: number.
-        state: running, complete or pruned; a failed trial is left out.
-        context: other parameters of the trial.
-        audit: whether it was started where nothing was known, to look for another peak.
+        trial: number of the trial.
+        state: running, complete or pruned; failed trials are left out.
+        audit: whether the trial was placed far from all others, to look for another peak.
     """
 
     place: float
@@ -77,25 +86,20 @@ class Standing:
     audit: bool = False
 
     def __hash__(self) -> int:
-        """Hash what distinguishes trials, as for a record."""
+        """Hash few fields only, as for a record."""
         return hash((self.place, self.trial, self.state))
 
 
 @dataclass(frozen=True)
 class Seen:
-    """All records and trials, in an order that does not depend on time.
-
-    Attributes:
-        records: sorted.
-        trials: sorted.
-    """
+    """Records and trials, sorted in an order that does not depend on time."""
 
     records: tuple[Record, ...]
     trials: tuple[Standing, ...]
 
     @classmethod
     def of(cls, records: Iterable[Record], trials: Iterable[Standing]) -> Seen:
-        """Create it from records and trials in any order."""
+        """Sort records and trials."""
         by_place = sorted(records, key=lambda r: (r.place, r.fraction, r.score, r.trial))
         return cls(tuple(by_place), tuple(sorted(trials, key=lambda t: (t.place, t.trial))))
 
@@ -108,3 +112,43 @@ class Seen:
     def standing(self, state: str) -> tuple[Standing, ...]:
         """Return the trials in a state."""
         return tuple(trial for trial in self.trials if trial.state == state)
+
+
+def thinned(records: Sequence[Record], most: int = _MOST, keep: Collection[int] = ()) -> tuple[Record, ...]:
+    """Return at most `most` records.
+
+    Records of one rung, one context and one cell of the axis are merged into their mean. If this leaves too many
+    because trials differ in other parameters, the records of the latest rungs with the best scores are kept, and the
+    others are sampled evenly from the best to the worst.
+
+    Args:
+        records: sorted as in `Seen`, so that the same trials give the same result.
+        most: at least 1.
+        keep: numbers of trials whose records are not merged, if they are less than half of all kept records.
+    """
+    if len(records) <= most:
+        return tuple(records)
+    whole = [record for record in records if record.trial in keep]
+    if 0 < len(whole) < most / 2:
+        others = [record for record in records if record.trial not in keep]
+        return Seen.of((*whole, *thinned(others, most - len(whole))), ()).records
+    cells: dict[tuple[Context, int, float], list[Record]] = defaultdict(list)
+    for record in records:
+        cells[record.context, min(int(record.place * _CELLS), _CELLS - 1), record.fraction].append(record)
+    numbers = {key[:2]: -1 - number for number, key in enumerate(sorted({key[:2] for key in cells}))}
+    merged = [_mean(group, numbers[key[:2]]) for key, group in cells.items()]
+    if len(merged) <= most:
+        return Seen.of(merged, ()).records
+    ranked = sorted(merged, key=lambda record: (-record.fraction, -record.score, record.place, record.trial))
+    best = round(_BEST * most)
+    rest = ranked[best:]
+    spread = [rest[number * len(rest) // (most - best)] for number in range(most - best)]
+    return Seen.of((*ranked[:best], *spread), ()).records
+
+
+def _mean(group: Sequence[Record], number: int) -> Record:
+    """Merge records of one rung into one. Its trial number is that of the cell, the same at every rung."""
+    count = sum(record.count for record in group)
+    place = sum(record.count * record.place for record in group) / count
+    score = sum(record.count * record.score for record in group) / count
+    return Record(place, group[0].fraction, score, number, group[0].context, count)
