@@ -1,4 +1,4 @@
-"""Search spaces: domains, parameters, schedules and methods; how they are searched is elsewhere."""
+"""Search spaces: domains, parameters, schedules and methods. How they are searched is not part of this package."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from search_spaces.domains import (
     LogUniform,
     Promoted,
     Scalar,
-    Suggest,
     Uniform,
     promoted_levels,
 )
-from search_spaces.errors import DomainError, SpaceError, SpaceProblem
+from search_spaces.errors import DomainError, SpaceError
 from search_spaces.methods import METHODS
 from search_spaces.parameter import Limits, Parameter, Words
 from search_spaces.parsing import parse_space
@@ -36,8 +35,6 @@ __all__ = [
     "Scalar",
     "SearchSpace",
     "SpaceError",
-    "SpaceProblem",
-    "Suggest",
     "Uniform",
     "Words",
     "default_space",

@@ -1,4 +1,4 @@
-"""The parameters that every method has: learning rate, clip, augmentation, averaging, and the priced ones."""
+"""Parameters that every method has: learning rate, clip, augmentation, averaging, and the priced parameters."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=LogUniform(0.01, 2.0),
         legal=Limits(low_open=True),
         usual=True,
-        source="published: 0.001 (DP-LSSGD, Adam), 0.1024 to 0.15 (DPLIS, DP-LSSGD, SGD); 0.5 best in a first look; "
-        "widened upwards because it is the strongest baseline",
-        description="step size before the schedule",
+        source="published: 0.001 (DP-LSSGD, Adam), 0.1024 to 0.15 (DPLIS, DP-LSSGD, SGD); 0.5 was best in our first "
+        "runs; the range goes higher because tuning the rate is the strongest baseline",
     ),
     Parameter(
         name="max_grad_norm",
@@ -24,7 +23,6 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=LogUniform(0.1, 10.0),
         legal=Limits(low=1e-6, high=1e6),
         source="published: C = 1 (DPLIS), 1 and 3 (DP-LSSGD), 3 and 10 (weight decay); 0.1 in the clipping study",
-        description="clipping norm of one sample's gradient; free, because the noise scales with it",
     ),
     Parameter(
         name="clipping",
@@ -33,34 +31,30 @@ PARAMETERS: tuple[Parameter, ...] = (
             ("flat", "automatic", "per_layer"),
             refused=dict.fromkeys(
                 ("batch_mean", "batch", "mean"),
-                "a clip must bound each record's gradient: clipping the mean of a batch bounds no record, because one "
-                "record may turn the whole mean, and noise for C / batch_size then hides nothing",
+                "a clip must bound each record's gradient, but a clipped mean of a batch bounds no record: one record "
+                "can change the whole mean, and noise for C / batch_size does not hide that",
             ),
         ),
-        source="flat is Abadi et al. 2016, automatic Bu et al. 2022, a norm for each layer McMahan et al. 2018",
-        description="how a sample's gradient is clipped to length C; free, because C bounds it in all three",
+        source="flat: Abadi et al. 2016; automatic: Bu et al. 2022; per_layer: McMahan et al. 2018",
     ),
     Parameter(
         name="augmentation",
         default=Categorical(("flip", "crop", "crop_flip")),
         legal=Words(("none", "flip", "crop", "crop_flip")),
-        source="De et al. 2022 crop and flip CIFAR-10; without `none`, which allows no multiplicity",
-        description="random views that replace an image; digits must not be flipped",
+        source="De et al. 2022 crop and flip CIFAR-10; `none` is not searched, because it allows no multiplicity",
     ),
     Parameter(
         name="augmentation_multiplicity",
         aliases=("M",),
         default=Integer(1, 16, log=True),
         legal=Limits(low=1, integer=True),
-        source="De et al. 2022: 16 where affordable, a few already help; a step costs M times the work",
-        description="views M of a sample in a step, averaged before the clip; above 1 it needs an augmentation",
+        source="De et al. 2022: 16, and smaller numbers help too; a step costs M times the work",
     ),
     Parameter(
         name="ema_decay",
         default=Categorical((0.0, 0.9, 0.99, 0.999)),
         legal=Limits(high=1.0, high_open=True),
-        source="De et al. 2022: 0.9999 in long trainings; less in shorter ones",
-        description="decay of the moving average of the weights that is scored and exported, 0 = the last weights",
+        source="De et al. 2022: 0.9999 for long trainings; smaller for shorter ones",
     ),
 )
 
@@ -71,8 +65,7 @@ PRICED: tuple[Parameter, ...] = (
         default=Categorical((64, 128, 256, 512, 1024, 2048, 4096)),
         legal=Limits(low=1, integer=True),
         priced=True,
-        source="published: 64 (DPLIS, Reddit), 128 (DP-LSSGD), 256 (DPLIS); 4096 in a first look at MNIST",
-        description="EXPECTED batch size under Poisson sampling",
+        source="published: 64 (DPLIS, Reddit), 128 (DP-LSSGD), 256 (DPLIS); 4096 in our first runs on MNIST",
     ),
     Parameter(
         name="noise_multiplier",
@@ -80,7 +73,6 @@ PRICED: tuple[Parameter, ...] = (
         legal=Limits(low_open=True),
         priced=True,
         source="published: 1.1 to 3 (DPLIS), 1.3 and 1.5 (weight decay), 2 to 10 (DP-LSSGD)",
-        description="noise standard deviation divided by the clipping norm",
     ),
     Parameter(
         name="epochs",
@@ -88,6 +80,5 @@ PRICED: tuple[Parameter, ...] = (
         legal=Limits(low_open=True),
         priced=True,
         source="published: 50 (DP-LSSGD, weight decay)",
-        description="training length: steps = epochs / sample_rate",
     ),
 )

@@ -1,6 +1,6 @@
-"""Domains of one parameter; each is finite and checked when it is created.
+"""Domains of one parameter; each is checked when it is created, and raises `DomainError` if it is illegal.
 
-They are written in an experiment file as::
+An experiment file writes them as::
 
     0.1                            Fixed
     {uniform: [0, 3]}              Uniform
@@ -9,8 +9,6 @@ They are written in an experiment file as::
     {log_integer: [1, 64]}         Integer on a logarithmic scale
     {choice: [mean, sum]}          Categorical
     {promote: [1, 3, 10]}          Promoted: not searched, rises within every trial
-
-``unimodal: true`` declares that the score has one top along a range: ``{uniform: [0, 100], unimodal: true}``.
 """
 
 from __future__ import annotations
@@ -50,20 +48,20 @@ _LARGEST_INTEGER = 2**53  # Storages keep floats, which do not hold every larger
 
 
 class Suggest(Protocol):
-    """Source of a trial's values: a sampler, a grid or a test."""
+    """Source of a trial's values: a sampler, a grid or a test. ``log`` asks for a logarithmic scale."""
 
     def uniform(self, name: str, low: float, high: float, *, log: bool) -> float:
-        """Return a number in [low, high], on a logarithmic scale when ``log``."""
+        """Return a number in [low, high]."""
 
     def integer(self, name: str, low: int, high: int, *, log: bool) -> int:
-        """Return an integer in [low, high], on a logarithmic scale when ``log``."""
+        """Return an integer in [low, high]."""
 
     def choice(self, name: str, options: tuple[Scalar, ...]) -> Scalar:
         """Return one of the options."""
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether ``value`` is a finite number; true, false and NaN are not."""
+    """Return whether ``value`` is a finite number. True and false are not numbers here."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     try:
@@ -77,7 +75,7 @@ def _is_integer(value: object) -> TypeGuard[int]:
 
 
 def as_yaml(value: object) -> str:
-    """Return ``value`` as it is written in a file, cut to 80 characters."""
+    """Return ``value`` in the notation of an experiment file, cut to 80 characters."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -102,12 +100,8 @@ def _check_bounds(low: object, high: object) -> None:
     if not (is_number(low) and is_number(high)):
         raise DomainError("domain-bounds", "the bounds must be finite numbers", as_yaml([low, high]))
     if not low < high:
-        raise DomainError(
-            "domain-bounds",
-            "the lower bound must be below the upper bound",
-            as_yaml([low, high]),
-            "Write the number alone if it is not searched." if low == high else "Swap the bounds.",
-        )
+        fix = "Write the number alone if it is not searched." if low == high else "Swap the bounds."
+        raise DomainError("domain-bounds", "the lower bound must be below the upper bound", as_yaml([low, high]), fix)
 
 
 def _check_points(points: int) -> None:
@@ -116,13 +110,7 @@ def _check_points(points: int) -> None:
 
 
 @dataclass(frozen=True)
-class Uniform:
-    """Uniform range: every number of [low, high].
-
-    Raises:
-        DomainError: a bound is not finite, or low is not below high.
-    """
-
+class _Range:
     low: float
     high: float
 
@@ -133,8 +121,12 @@ class Uniform:
         """Return whether ``value`` is a number within the closed bounds."""
         return is_number(value) and self.low <= value <= self.high
 
+
+class Uniform(_Range):
+    """Uniform range: every number of [low, high]."""
+
     def to_spec(self) -> dict[str, list[float]]:
-        """Return the form for an experiment file."""
+        """Return the domain as an experiment file writes it."""
         return {"uniform": [self.low, self.high]}
 
     def grid(self, points: int) -> list[Scalar]:
@@ -146,27 +138,15 @@ class Uniform:
         return [self.low, *inner, self.high]
 
 
-@dataclass(frozen=True)
-class LogUniform:
-    """Logarithmic range: every number of [low, high], uniform in its logarithm.
-
-    Raises:
-        DomainError: as for `Uniform`, or low is not positive.
-    """
-
-    low: float
-    high: float
+class LogUniform(_Range):
+    """Logarithmic range: every number of [low, high], uniform in its logarithm. Low must be positive."""
 
     def __post_init__(self) -> None:
-        _check_bounds(self.low, self.high)
+        super().__post_init__()
         _check_positive(self.low, self.high)
 
-    def contains(self, value: object) -> bool:
-        """Return whether ``value`` is a number within the closed bounds."""
-        return is_number(value) and self.low <= value <= self.high
-
     def to_spec(self) -> dict[str, list[float]]:
-        """Return the form for an experiment file."""
+        """Return the domain as an experiment file writes it."""
         return {"log_uniform": [self.low, self.high]}
 
     def grid(self, points: int) -> list[Scalar]:
@@ -181,11 +161,7 @@ class LogUniform:
 
 @dataclass(frozen=True)
 class Integer:
-    """Integer range [low, high], uniform or (``log``) uniform in its logarithm.
-
-    Raises:
-        DomainError: a bound is not an integer, low is not below high, or low is not positive with ``log``.
-    """
+    """Integer range [low, high]. With ``log`` it is uniform in its logarithm, and low must be positive."""
 
     low: int
     high: int
@@ -193,12 +169,8 @@ class Integer:
 
     def __post_init__(self) -> None:
         if not (_is_integer(self.low) and _is_integer(self.high)):
-            raise DomainError(
-                "domain-bounds",
-                "the bounds must be integers of at most 2^53",
-                as_yaml([self.low, self.high]),
-                "Use uniform for other numbers.",
-            )
+            bounds, fix = as_yaml([self.low, self.high]), "Use uniform for other numbers."
+            raise DomainError("domain-bounds", "the bounds must be integers of at most 2^53", bounds, fix)
         _check_bounds(self.low, self.high)
         if self.log:
             _check_positive(self.low, self.high)
@@ -208,7 +180,7 @@ class Integer:
         return _is_integer(value) and self.low <= value <= self.high
 
     def to_spec(self) -> dict[str, list[int]]:
-        """Return the form for an experiment file."""
+        """Return the domain as an experiment file writes it."""
         return {"log_integer" if self.log else "integer": [self.low, self.high]}
 
     def grid(self, points: int) -> list[Scalar]:
@@ -219,11 +191,7 @@ class Integer:
 
 @dataclass(frozen=True)
 class Categorical:
-    """Choice of one of a few values without an order.
-
-    Raises:
-        DomainError: there is no option, one is repeated, or one is not a string, finite number, true or false.
-    """
+    """Choice between different values without an order."""
 
     options: tuple[Scalar, ...]
 
@@ -245,22 +213,18 @@ class Categorical:
         return any(type(value) is type(option) and value == option for option in self.options)
 
     def to_spec(self) -> dict[str, list[Scalar]]:
-        """Return the form for an experiment file."""
+        """Return the domain as an experiment file writes it."""
         return {"choice": list(self.options)}
 
     def grid(self, points: int) -> list[Scalar]:
-        """Return all options, however few points are asked for."""
+        """Return all options, for any number of points."""
         _check_points(points)
         return list(self.options)
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """One value, which is not searched.
-
-    Raises:
-        DomainError: the value is not a string, finite number, true or false.
-    """
+    """One value, which is not searched."""
 
     value: Scalar
 
@@ -275,7 +239,7 @@ class Fixed:
         return type(value) is type(self.value) and value == self.value
 
     def to_spec(self) -> Scalar:
-        """Return the form for an experiment file."""
+        """Return the domain as an experiment file writes it."""
         return self.value
 
     def grid(self, points: int) -> list[Scalar]:
@@ -286,15 +250,12 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Promoted:
-    """Whole number that rises from level to level within every trial; it is not searched.
+    """Whole number that rises from level to level within every trial. It is not searched.
 
-    Level i of n is meant for the steps from the fraction i/n on; the runner of the trials chooses the rungs.
+    Level i of n is used from about the fraction i/n of the steps; the runner of the trials chooses the exact steps.
 
     Attributes:
-        levels: the numbers, at least two, each of at least 1 and greater than the one before.
-
-    Raises:
-        DomainError: they are not.
+        levels: at least two numbers, each of at least 1 and greater than the one before.
     """
 
     levels: tuple[int, ...]
@@ -302,23 +263,20 @@ class Promoted:
     def __post_init__(self) -> None:
         whole = isinstance(self.levels, tuple) and all(_is_integer(level) and level >= 1 for level in self.levels)
         if not (whole and len(self.levels) >= 2 and all(low < high for low, high in pairwise(self.levels))):
-            raise DomainError(
-                "promotion-invalid",
-                "a promotion needs at least two whole numbers of at least 1, each greater than the one before",
-                as_yaml(self.levels),
-                "Write for example {promote: [1, 3, 10]}, or one number for all steps.",
-            )
+            rule = "a promotion needs at least two whole numbers of at least 1, each greater than the one before"
+            fix = "Write for example {promote: [1, 3, 10]}, or one number for all steps."
+            raise DomainError("promotion-invalid", rule, as_yaml(self.levels), fix)
 
     def contains(self, value: object) -> bool:
         """Return whether ``value`` is one of the levels."""
         return _is_integer(value) and value in self.levels
 
     def to_spec(self) -> dict[str, list[int]]:
-        """Return the domain as an experiment file writes it. A trial uses the same form as its value."""
+        """Return the domain as an experiment file writes it, which is also its value in a trial."""
         return {PROMOTE: list(self.levels)}
 
     def grid(self, points: int) -> list[Scalar]:
-        """Return the last level; every trial ends with it."""
+        """Return the last level, with which every trial ends."""
         _check_points(points)
         return [self.levels[-1]]
 
@@ -327,7 +285,7 @@ Domain: TypeAlias = Uniform | LogUniform | Integer | Categorical | Fixed | Promo
 
 
 def sample_domain(domain: Domain, name: str, suggest: Suggest) -> Scalar | dict[str, list[int]]:
-    """Return a value of ``domain`` for ``name``; ``suggest`` is not asked for a fixed or promoted one."""
+    """Return a value of ``domain``, from ``suggest`` unless the domain is fixed or promoted."""
     match domain:
         case Fixed(value=value):
             return value
@@ -344,7 +302,7 @@ def sample_domain(domain: Domain, name: str, suggest: Suggest) -> Scalar | dict[
 
 
 def promoted_levels(value: object) -> tuple[int, ...] | None:
-    """Return the levels of a promoted value of a trial; None for any other value."""
+    """Return the levels of a trial's promoted parameter; None for any other value."""
     if not (isinstance(value, Mapping) and set(value) == {PROMOTE}):
         return None
     return Promoted(tuple(value[PROMOTE])).levels
@@ -352,9 +310,5 @@ def promoted_levels(value: object) -> tuple[int, ...] | None:
 
 def _check_positive(low: float, high: float) -> None:
     if not low > 0:
-        raise DomainError(
-            "domain-bounds",
-            "a logarithmic scale needs a lower bound above 0",
-            as_yaml([low, high]),
-            "Raise the lower bound, or use uniform, which may start at 0.",
-        )
+        fix = "Raise the lower bound, or use uniform, which may start at 0."
+        raise DomainError("domain-bounds", "a logarithmic scale needs a lower bound above 0", as_yaml([low, high]), fix)

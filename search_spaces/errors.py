@@ -1,4 +1,4 @@
-"""The errors of search spaces: one problem with its rule, value and fix, or all of them at once."""
+"""Errors of search spaces: one problem with its rule, value and fix, or all problems at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXPLANATIONS: dict[str, str] = {
         "A domain is one value, or one of uniform, log_uniform, integer, log_integer, choice and promote with its "
         "values, for example {uniform: [0, 3]}."
     ),
-    "grid-points-invalid": "A grid needs at least one point for each range. Pass a whole number of at least 1.",
+    "grid-points-invalid": "The number of grid points must be a whole number of at least 1.",
     "choice-invalid": (
         "A choice needs a list of at least one option. Each option is a string, a finite number, true or false, and "
         "occurs once."
@@ -39,22 +39,22 @@ EXPLANATIONS: dict[str, str] = {
         "searched."
     ),
     "value-illegal": (
-        "A value, or a value of a domain, is not legal for its parameter: a trial could fail or lose its guarantee. "
-        "Use only values that the message names."
+        "A value is not legal for its parameter, so a trial could fail or lose its guarantee. Use only values that the "
+        "message names."
     ),
     "clipping-of-batch-mean": (
         "A clip must bound the gradient of each record. Clipping the mean of a batch bounds no record, so the noise "
-        "hides nothing. Choose flat, automatic or per_layer."
+        "cannot hide one. Choose flat, automatic or per_layer."
     ),
     "parameter-not-searchable": (
-        "This setting is the same for all trials of a search. Set it once, at the key that the message names."
+        "This setting is the same for all trials of a search. Set the key that the message names."
     ),
     "parameter-repeated": "A parameter is given twice, perhaps under an alias. Remove one of the two.",
     "parameter-unknown": (
-        "The method has no parameter of this name. Check the spelling, choose a method that has it, or remove it."
+        "The method has no parameter of this name. Check the spelling, choose another method, or remove the parameter."
     ),
     "schedule-missing": (
-        "A parameter of a schedule has no effect unless that schedule can be chosen. Add the schedule, or remove its "
+        "A parameter of a schedule has no effect if no trial can choose that schedule. Add the schedule, or remove the "
         "parameter."
     ),
     "schedule-invalid": (
@@ -62,22 +62,15 @@ EXPLANATIONS: dict[str, str] = {
         "is the separate key warmup."
     ),
     "copies-without-augmentation": (
-        "Without an augmentation all copies of a record are the same, so several of them only cost time. Choose flip, "
+        "Without an augmentation all copies of a record are the same, so several copies only cost time. Choose flip, "
         "crop or crop_flip, or set augmentation_multiplicity to 1."
     ),
 }
-"""Code → what it means, why it is an error, and what to do, in one to three sentences."""
+"""Error code → its meaning, the reason, and the fix, in one to three sentences."""
 
 
 class DomainError(ValueError):
-    """A domain that cannot be searched.
-
-    Args:
-        code: stable code, a key of `EXPLANATIONS`.
-        rule: what must hold.
-        value: what was found, as text.
-        fix: what to write instead; empty when the rule is enough.
-    """
+    """Error of a domain that cannot be searched. The arguments are the fields of `SpaceProblem`."""
 
     def __init__(self, code: str, rule: str, value: str, fix: str = "") -> None:
         self.code, self.rule, self.value, self.fix = code, rule, value, fix
@@ -89,14 +82,14 @@ class DomainError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class SpaceProblem:
-    """One problem of a search space.
+    """Problem of a search space.
 
     Attributes:
-        code: stable code of the rule, a key of `EXPLANATIONS`.
-        path: keys from the top of the space down to the problem, as they were written.
-        rule: what must hold.
-        value: what was found, as text.
-        fix: what to write instead; empty when the rule is enough.
+        code: stable error code, a key of `EXPLANATIONS`.
+        path: keys from the top of the space to the problem, as written in the file.
+        rule: broken rule.
+        value: illegal value, as text.
+        fix: what to write instead; empty if the rule is enough.
     """
 
     code: str
@@ -110,11 +103,7 @@ class SpaceProblem:
 
 
 class SpaceError(ValueError):
-    """All problems of one search space, reported together; its code is that of the first one.
-
-    Args:
-        problems: at least one problem, in the order of the file.
-    """
+    """Error with all problems of a search space, at least one. Its code is the code of the first problem."""
 
     def __init__(self, problems: Iterable[SpaceProblem]) -> None:
         self.problems = tuple(problems)

@@ -1,4 +1,4 @@
-"""One searchable parameter: names, legal values, default domain, effect on the privacy cost, and source."""
+"""Searchable parameter: names, legal values, default domain, effect on the privacy cost, and source."""
 
 from __future__ import annotations
 
@@ -14,15 +14,7 @@ __all__ = ["Limits", "Parameter", "Words"]
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Legal range of a number.
-
-    Attributes:
-        low: least value.
-        high: greatest value.
-        low_open: whether ``low`` itself is not legal.
-        high_open: whether ``high`` itself is not legal.
-        integer: whether only integers are legal.
-    """
+    """Legal range of a number. ``low`` and ``high`` are legal unless ``low_open`` or ``high_open`` is true."""
 
     low: float = 0.0
     high: float = math.inf
@@ -31,7 +23,7 @@ class Limits:
     integer: bool = False
 
     def allows(self, value: object) -> bool:
-        """Return whether ``value`` is legal; NaN and infinity never are."""
+        """Return whether ``value`` is legal. NaN and infinity never are."""
         if not is_number(value) or (self.integer and not isinstance(value, int)):
             return False
         above = value > self.low if self.low_open else value >= self.low
@@ -48,12 +40,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Words:
-    """Legal words of a parameter without an order.
-
-    Attributes:
-        words: the values.
-        refused: words that users may try, each with the reason why it is refused.
-    """
+    """Legal words of a parameter. ``refused`` has words that users may try → reason why they are illegal."""
 
     words: tuple[str, ...]
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -71,15 +58,14 @@ class Parameter:
     """One parameter that trials may choose.
 
     Attributes:
-        name: the only name in code, logs and tracking.
-        aliases: other keys for it in a file: the symbols of the papers.
-        default: the domain that ``default`` means in a file.
-        legal: the values that any domain of it must stay within, and that a trial accepts.
-        usual: whether it is searched when a file names nothing to search.
-        priced: whether ε depends on it; the cap of a search must then hold for each of its values.
-        promotable: whether it may rise within a trial (`Promoted`).
-        source: where the default range comes from.
-        description: one line for people.
+        name: name in code, logs and tracking.
+        aliases: other keys in an experiment file, the symbols of the papers.
+        default: domain that the word ``default`` means in an experiment file.
+        legal: values that a domain may contain and a trial accepts.
+        usual: whether the parameter is searched when an experiment file has no space.
+        priced: whether ε depends on the parameter.
+        promotable: whether the parameter may rise within a trial (`Promoted`).
+        source: origin of the default domain.
     """
 
     name: str
@@ -90,47 +76,28 @@ class Parameter:
     priced: bool = False
     promotable: bool = False
     source: str
-    description: str
 
     def check(self, domain: Domain) -> None:
-        """Check that every value of ``domain`` is legal.
-
-        Raises:
-            DomainError: one is not.
-        """
+        """Raise DomainError if a value of ``domain`` is illegal."""
+        spec = as_yaml(domain.to_spec())
         if isinstance(domain, Promoted) and not self.promotable:
-            raise DomainError(
-                "promotion-unsupported",
-                f"{self.name} is one value for all steps of a trial: only smoothing_samples is promoted",
-                as_yaml(domain.to_spec()),
-                "Write one value, or a domain to search it.",
-            )
-        if (
-            isinstance(self.legal, Limits)
-            and self.legal.integer
-            and not isinstance(domain, Fixed | Categorical | Integer | Promoted)
-        ):
-            raise DomainError(
-                "value-illegal",
-                f"{self.name} takes integers",
-                as_yaml(domain.to_spec()),
-                "Use {integer: [low, high]} or {log_integer: [low, high]}.",
-            )
-        if isinstance(self.legal, Words) and not isinstance(domain, Fixed | Categorical):
-            raise DomainError(
-                "value-illegal",
-                f"{self.name} must be {self.legal}",
-                as_yaml(domain.to_spec()),
-                f"Write {{choice: [{', '.join(self.legal.words)}]}}.",
-            )
+            rule = f"{self.name} must be one value for all steps of a trial; only smoothing_samples can rise"
+            raise DomainError("promotion-unsupported", rule, spec, "Write one value, or a domain to search it.")
+        rule = f"{self.name} must be {self.legal}"
+        if isinstance(self.legal, Words):
+            if not isinstance(domain, Fixed | Categorical):
+                raise DomainError("value-illegal", rule, spec, f"Write {{choice: [{', '.join(self.legal.words)}]}}.")
+        elif self.legal.integer and not isinstance(domain, Fixed | Categorical | Integer | Promoted):
+            fix = "Use {integer: [low, high]} or {log_integer: [low, high]}."
+            raise DomainError("value-illegal", f"{self.name} takes integers", spec, fix)
         for value in _ends(domain):
-            if not self.legal.allows(value):
-                if isinstance(self.legal, Words) and str(value) in self.legal.refused:
-                    why = self.legal.refused[str(value)]
-                    fix = f"Write one of {', '.join(self.legal.words)}."
-                    raise DomainError("clipping-of-batch-mean", why, as_yaml(value), fix)
-                fix = f"Write for example {self.name.rpartition('.')[2]}: {as_yaml(self.default.to_spec())}."
-                raise DomainError("value-illegal", f"{self.name} must be {self.legal}", as_yaml(value), fix)
+            if self.legal.allows(value):
+                continue
+            if isinstance(self.legal, Words) and str(value) in self.legal.refused:
+                fix = f"Write one of {', '.join(self.legal.words)}."
+                raise DomainError("clipping-of-batch-mean", self.legal.refused[str(value)], as_yaml(value), fix)
+            fix = f"Write for example {self.name.rpartition('.')[2]}: {as_yaml(self.default.to_spec())}."
+            raise DomainError("value-illegal", rule, as_yaml(value), fix)
 
 
 def _ends(domain: Domain) -> Iterable[Scalar]:

@@ -1,4 +1,4 @@
-"""Parser of the ``space`` of an experiment file; it reports all problems at once, with the nearest valid key."""
+"""Parser of the ``space`` of an experiment file. It reports all problems at once, each with the nearest valid key."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ _ELSEWHERE = {
 
 
 def parse_space(raw: Mapping[str, object], *, method: str | None) -> SearchSpace:
-    """Return the search space that a file gives.
+    """Return the search space of an experiment file.
 
     Args:
-        raw: the mapping under ``search.space``.
-        method: the training method, whose parameters may be searched. None where it is not known: then the parameters
-            of every method are accepted, and their domains checked.
+        raw: mapping under ``search.space``.
+        method: training method, whose parameters are accepted; None accepts the parameters of every method.
 
     Raises:
         SpaceError: all problems, in the order of the file.
@@ -49,7 +48,7 @@ def parse_space(raw: Mapping[str, object], *, method: str | None) -> SearchSpace
 
 
 class _Reader:
-    """Reader of one space, key by key, which collects domains and problems."""
+    """Reader of one space. It collects domains and problems, key by key."""
 
     def __init__(self, parameters: Mapping[str, Parameter], method: str | None) -> None:
         self._parameters = parameters
@@ -62,8 +61,7 @@ class _Reader:
         self._problems: list[SpaceProblem] = []
 
     def read(self, key: object, value: object) -> None:
-        """Read one key of the space."""
-        path: Path = (key if isinstance(key, str) else str(key),)
+        path: Path = (str(key),)
         name = self._names.get(str(key))
         if name is None:
             self._unknown(path, value)
@@ -76,11 +74,6 @@ class _Reader:
                 self._domain(name, path, value)
 
     def space(self) -> SearchSpace:
-        """Return the space that was read.
-
-        Raises:
-            SpaceError: there were problems.
-        """
         chosen = self._domains.get("schedule")
         kinds = _kinds(chosen)
         for name, path in self._conditional_at.items():
@@ -99,7 +92,7 @@ class _Reader:
         return SearchSpace.of(self._domains, unimodal=self._unimodal)
 
     def _check_multiplicity(self) -> None:
-        """Refuse several copies where a trial may have no augmentation: that trial would fail at its start."""
+        """Refuse several copies without an augmentation: such a trial would fail at its start."""
         copies = self._domains.get("augmentation_multiplicity")
         augmentation = self._domains.get("augmentation", Fixed("none"))
         malformed = "augmentation" in self._written and "augmentation" not in self._domains
@@ -109,7 +102,7 @@ class _Reader:
             self._problem(
                 "copies-without-augmentation",
                 (self._written["augmentation_multiplicity"],),
-                "augmentation_multiplicity above 1 needs an augmentation: without one all copies are the same",
+                "augmentation_multiplicity above 1 needs an augmentation, because without one all copies are the same",
                 f"{as_yaml(copies.to_spec())} with augmentation: {as_yaml(augmentation.to_spec())}",
                 "Write augmentation: flip, crop or crop_flip (or a choice of them), or augmentation_multiplicity: 1.",
             )
@@ -130,11 +123,12 @@ class _Reader:
         owners = [method for method, own in METHODS.items() if any(key in (p.name, *p.aliases) for p in own)]
         if owners:
             rule = f"{self._method} has no parameter {_full(key)}"
-            fix = f"Take the method {' or '.join(owners)}, or remove it."
+            fix = f"Use the method {' or '.join(owners)}, or remove the parameter."
             self._problem("parameter-unknown", path, rule, as_yaml(value), fix)
         elif key in _ELSEWHERE:
             rule = f"{key} cannot be searched"
-            self._problem("parameter-not-searchable", path, rule, as_yaml(value), f"Set it once, at {_ELSEWHERE[key]}.")
+            fix = f"Set {_ELSEWHERE[key]} instead, for all trials."
+            self._problem("parameter-not-searchable", path, rule, as_yaml(value), fix)
         else:
             own = () if self._method is None else METHODS[self._method]
             self._problem("parameter-unknown", path, "unknown parameter", key, _nearest(key, self._names, own))
@@ -175,7 +169,7 @@ class _Reader:
             self._problem(error.code, (*path, "choice"), error.rule, error.value, error.fix)
 
     def _kind(self, path: Path, raw: object) -> str | None:
-        """Read one schedule, a word or ``{kind: {parameter: domain}}``; return its kind when that is known."""
+        """Read one schedule, a word or ``{kind: {parameter: domain}}``. Return its kind, or None if unknown."""
         body: object = {}
         kind: object = raw
         if isinstance(raw, Mapping):
@@ -184,10 +178,12 @@ class _Reader:
                 self._problem("schedule-invalid", path, "a schedule has exactly one kind", as_yaml(raw), fix)
                 return None
             kind, body = next(iter(raw.items()))
-            path = (*path, kind if isinstance(kind, str) else str(kind))
+            path = (*path, str(kind))
         if kind == "warmup":
-            rule = "warm-up comes before any schedule and is not a kind of its own"
-            self._problem("schedule-invalid", path, rule, as_yaml(raw), "Write warmup: next to schedule:.")
+            rule = "warm-up comes before a schedule and is not a kind of schedule"
+            self._problem(
+                "schedule-invalid", path, rule, as_yaml(raw), "Write for example warmup: 0.1 next to schedule."
+            )
             return None
         if not isinstance(kind, str) or kind not in schedules.KINDS:
             fix = _nearest(str(kind), schedules.KINDS)
@@ -195,13 +191,13 @@ class _Reader:
             return None
         own = [name for name in self._parameters if schedules.kind_of(name) == kind]
         short = {name.rpartition(".")[2]: name for name in own}
-        if body is None or not isinstance(body, Mapping):
+        if not isinstance(body, Mapping):
             rule = f"{kind} needs its parameters as keys"
             self._problem("schedule-invalid", path, rule, as_yaml(body), _offer(kind, short))
             return kind
         for key, value in body.items():
             name = short.get(str(key))
-            here = (*path, key if isinstance(key, str) else str(key))
+            here = (*path, str(key))
             if name is None:
                 fix = _nearest(str(key), short) or _offer(kind, short)
                 self._problem("parameter-unknown", here, f"{kind} has no parameter {key}", as_yaml(value), fix)

@@ -1,4 +1,4 @@
-"""Search space: the domains of a method's parameters in file order, with the conditions of the schedule."""
+"""Search space: the domains of the searched parameters in file order, with the conditions of the schedule."""
 
 from __future__ import annotations
 
@@ -25,40 +25,32 @@ PARAMETERS: dict[str, Parameter] = {
         *common.PRICED,
     )
 }
-"""Every parameter by name."""
+"""Every parameter of every method, by name."""
 
 _SCALES: dict[str, tuple[str, ...]] = {"smoothing_radius": ("learning_rate", "noise_multiplier", "max_grad_norm")}
-"""Factors of a parameter's effect: the standard deviation of the perturbation is R times these three."""
+"""Parameters that scale another one. DPLIS' perturbation has the standard deviation R times these three."""
 
 
 def method_parameters(method: str) -> dict[str, Parameter]:
-    """Return the parameters of ``method`` by name, with the priced ones.
-
-    Raises:
-        KeyError: there is no such method.
-    """
+    """Return the parameters of ``method`` by name, with the priced ones. Raise KeyError for an unknown method."""
     own = {parameter.name for parameter in METHODS[method]}
     foreign = {parameter.name for other in METHODS.values() for parameter in other} - own
     return {name: parameter for name, parameter in PARAMETERS.items() if name not in foreign}
 
 
 def default_space(method: str) -> dict[str, object]:
-    """Return the space, as written in a file, that is searched when the file names none.
-
-    Raises:
-        KeyError: there is no such method.
-    """
+    """Return the default search space of a method, as an experiment file writes it."""
     return {name: "default" for name, parameter in method_parameters(method).items() if parameter.usual}
 
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """The domains of a search, in the order of the file.
+    """Domains of a search, in the order of the experiment file.
 
     Attributes:
-        parameters: flat name and domain of each; the parameters of a schedule come after ``schedule``.
-        conditions: conditional parameter → the kind of ``schedule`` it needs.
-        unimodal: searched ranges along which the score is declared unimodal, in the order of the file.
+        parameters: (flat name, domain) pairs; the parameters of a schedule come after ``schedule``.
+        conditions: (name, kind) pairs: the parameter needs this kind of schedule.
+        unimodal: names of the ranges along which the score is declared unimodal.
     """
 
     parameters: tuple[tuple[str, Domain], ...] = ()
@@ -67,12 +59,7 @@ class SearchSpace:
 
     @classmethod
     def of(cls, domains: Mapping[str, Domain], *, unimodal: Container[str] = ()) -> SearchSpace:
-        """Return the space of these domains, a schedule's own parameters placed after it.
-
-        Args:
-            domains: domain of each parameter, by its flat name.
-            unimodal: names of those that are declared unimodal.
-        """
+        """Return the space of these domains by flat name. ``unimodal`` has the names of unimodal parameters."""
         ordered: dict[str, Domain] = {}
         for name, domain in domains.items():
             if schedules.kind_of(name) is None:
@@ -85,7 +72,7 @@ class SearchSpace:
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """Names with a choice of values, conditional ones included; fixed and promoted ones have none."""
+        """Names of the parameters with a choice of values, conditional ones included."""
         return tuple(name for name, domain in self.parameters if not isinstance(domain, Fixed | Promoted))
 
     @property
@@ -104,16 +91,14 @@ class SearchSpace:
         return tuple(name for name in self.searched if PARAMETERS[name].priced)
 
     def scales(self, name: str) -> tuple[str, ...]:
-        """Return the searched parameters that scale the effect of ``name``; its values compare where they are equal."""
+        """Return the searched parameters by which the effect of ``name`` is multiplied."""
         return tuple(each for each in _SCALES.get(name, ()) if each in self.searched)
 
     def sample(self, suggest: Suggest) -> dict[str, object]:
         """Return the flat parameters of one trial, in file order.
 
-        Args:
-            suggest: called once for each searched parameter, in file order; the unimodal ones come last, because their
-                sampler depends on all others. A conditional parameter is asked for only when its schedule was chosen,
-                fixed and promoted ones never.
+        ``suggest`` is called once for each searched parameter, in file order. Unimodal parameters come last, because
+        their sampler depends on all others. Parameters of a schedule are sampled only if that schedule was chosen.
         """
         conditions = dict(self.conditions)
         chosen: dict[str, object] = {}
@@ -123,18 +108,15 @@ class SearchSpace:
         return {name: chosen[name] for name, _ in self.parameters if name in chosen}
 
     def _turn(self, name: str) -> int:
-        """Return the turn of a parameter; one that others scale comes after them, even if they are unimodal too."""
+        """Return the place in the order of sampling. A unimodal parameter is after the parameters that scale it."""
         return 0 if name not in self.unimodal else 2 if self.scales(name) else 1
 
     def grid(self, points: int) -> dict[str, list[Scalar]]:
-        """Return the grid values of each searched parameter, at most ``points`` for a range.
-
-        Conditional parameters are included; a caller uses them only with their schedule (`conditions`).
-        """
+        """Return the grid values of each searched parameter, at most ``points`` for a range."""
         return {name: domain.grid(points) for name, domain in self.parameters if name in self.searched}
 
     def to_spec(self) -> dict[str, Any]:
-        """Return the form for an experiment file; `parse_space` of it is this space."""
+        """Return the space as an experiment file writes it, from which `parse_space` makes an equal space."""
         conditions = dict(self.conditions)
         nested: dict[str, dict[str, Any]] = {}
         for name, domain in self.parameters:

@@ -1,4 +1,4 @@
-"""Charge: how a trial pays for its steps, and for the scores of protected validation records."""
+"""Charge: payment of a trial for its steps, and for the scores of protected validation records."""
 
 from __future__ import annotations
 
@@ -8,51 +8,33 @@ __all__ = ["Charge", "NoCharge"]
 
 
 class Charge(Protocol):
-    """What pays for the steps and scores of one trial; picklable where trials run elsewhere.
+    """Payment for the steps and scores of one trial; picklable if trials run in other processes.
 
-    Each request names what the trial really samples and adds, so that a ledger can refuse what was not reserved.
+    Each request names its mechanism, so that the ledger (the durable record of charges) can refuse a mechanism that was
+    not reserved. If a request raises an error, the trial must not take the steps or compute the scores.
     """
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
-        """Charge `steps` durably, BEFORE they are taken.
-
-        Args:
-            steps: at least 1.
-            sample_rate: with which the trial samples its batches.
-            noise_multiplier: with which the trial adds noise.
-
-        Raises:
-            Exception: the steps are refused; then none of them may be taken.
-        """
-        ...
+        """Charge `steps`, at least 1, durably BEFORE they are taken."""
 
     def leased(self) -> int:
         """Return the steps charged to this trial so far, by all its attempts."""
-        ...
 
     def restarts(self) -> int:
-        """Return how often this trial was interrupted after it had leased, and reserved again what it repeats."""
-        ...
+        """Return the number of interruptions after which this trial reserved leased steps again."""
 
     def release(self, count: int = 1, *, noise: float) -> None:
-        """Charge `count` validation scores durably, BEFORE they are computed.
+        """Charge `count` validation scores, at least 1, durably BEFORE they are computed.
 
-        Args:
-            count: at least 1.
-            noise: standard deviation of the noise on each released count.
-
-        Raises:
-            Exception: the scores are refused; then none of them may be computed.
+        `noise` is the standard deviation of the noise on the number of right answers.
         """
-        ...
 
     def released(self) -> int:
         """Return the scores charged to this trial so far, by all its attempts."""
-        ...
 
 
 class NoCharge:
-    """Charge of a trial that needs no budget: counts its steps and scores, and refuses nothing."""
+    """Charge of a trial that needs no budget. It counts steps and scores, and refuses nothing."""
 
     def __init__(self) -> None:
         self._leased = self._released = 0
@@ -66,7 +48,7 @@ class NoCharge:
         return self._leased
 
     def restarts(self) -> int:
-        """Return 0: an interruption loses no budget."""
+        """Return 0, because an interruption loses no budget."""
         return 0
 
     def release(self, count: int = 1, *, noise: float) -> None:

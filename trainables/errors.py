@@ -1,4 +1,4 @@
-"""The exception tree of the trainables.
+"""Exception tree of the trainables.
 
 TrainableError
 ├── HyperparameterError   a hyper-parameter is unknown, not finite or out of range
@@ -14,34 +14,31 @@ from typing import Self
 __all__ = ["EXPLANATIONS", "DatasetError", "GateError", "HyperparameterError", "TrainableError"]
 
 EXPLANATIONS: dict[str, str] = {
-    # hyper-parameters; value-illegal, parameter-unknown and copies-without-augmentation are those of search spaces
+    # hyper-parameters; the explanations of other codes are in search_spaces.errors
     "method-unknown": "There is no training method of this name. Check the spelling; the message names the nearest.",
-    "parameter-priced": (
-        "ε depends on this parameter, so a trial does not choose it by itself. Set it in the experiment file."
-    ),
+    "parameter-priced": "ε depends on this parameter, so trials do not choose it. Set it in the experiment file.",
     "momentum-with-adam": "Adam has its own averages and takes no momentum. Remove momentum, or use sgd.",
     "augmentation-needs-images": (
-        "Only images of shape (channels, height, width) can be flipped or cropped. Set augmentation to none for other "
-        "inputs."
+        "Only images of shape (channels, height, width) can be flipped or cropped. Set augmentation to none."
     ),
     "schedule-mismatch": "This parameter belongs to another schedule. Remove it, or choose its schedule.",
     "promotion-malformed": (
-        "A number that rises within a trial needs at least two rising levels, the step from which each one is used, "
-        "and must reach the last level before the last step."
+        "A number that rises within a trial needs at least two rising levels and the first step of each level. The "
+        "last level must start before the last step."
     ),
-    "step-beyond-end": "A training takes the steps of its specification and no more. Ask for fewer steps.",
+    "step-beyond-end": "A training takes only the steps of its specification. Ask for fewer steps.",
     # models
     "model-unknown": "There is no model of this name. Check the spelling, or name your own as package.module:function.",
     "model-option-unknown": "A model takes only the activations and normalizations that the message lists.",
     "model-not-importable": (
-        "A model of your own is named package.module:function, and that function must be importable on every worker. "
-        "Check the name and the Python path."
+        "Your own model is a function package.module:function that every worker can import. Check the name and the "
+        "Python path."
     ),
     "model-not-module": "The function of your own model must return an nn.Module.",
     "model-shape-mismatch": "The model cannot take inputs of this shape. Choose a model that fits the data set.",
     "model-output-shape": (
-        "A model must return one logit for each class and sample, as a tensor of shape (samples, classes). Let it end "
-        "with a layer of that width."
+        "A model must return one logit for each class and sample, as a tensor of shape (samples, classes). Give its "
+        "last layer one output for each class."
     ),
     "model-output-not-finite": (
         "The model returned NaN or infinity for ordinary inputs. Look for a division by zero, the logarithm of a "
@@ -50,16 +47,11 @@ EXPLANATIONS: dict[str, str] = {
     "model-not-trainable": "A model needs at least one parameter that requires a gradient.",
     # the private step
     "samples-mixed": (
-        "The output of the model for one sample depends on other samples. Clipping then cannot bound the effect of one "
-        "record, and there is no guarantee. Use layers that treat every sample by itself, such as GroupNorm."
+        "The output of the model for one sample depends on other samples, so clipping cannot bound the effect of one "
+        "record. Use layers that treat every sample alone, such as GroupNorm."
     ),
-    "running-statistics": (
-        "The layer keeps statistics of the records that no noise covers. Set track_running_stats=False."
-    ),
-    "layer-draws-random": (
-        "The layer draws random numbers that no checkpoint holds, so a resumed trial would differ. Set its dropout to "
-        "0."
-    ),
+    "running-statistics": "The layer keeps statistics of the records without noise. Set track_running_stats=False.",
+    "layer-draws-random": "The layer draws random numbers that no checkpoint stores. Set its dropout to 0.",
     "samples-axis-missing": (
         "The layer does not get one row for each sample, so gradients cannot be clipped per sample. Give every sample "
         "its own row of each input."
@@ -67,86 +59,75 @@ EXPLANATIONS: dict[str, str] = {
     "attention-mask-missing": "is_causal only describes attn_mask. Pass the mask as well.",
     "gradients-not-per-sample": (
         "The per-sample gradients of this model do not agree with autograd on public random inputs. A model must "
-        "compute every sample by itself, in the same way at every call."
+        "compute every sample alone, in the same way at every call."
     ),
     "mixed-precision-unsupported": (
-        "Mixed precision needs layers whose per-sample gradients are known here. Use precision: float32."
+        "Mixed precision needs layers with a rule for per-sample gradients. Use precision: float32."
     ),
-    "noise-missing": ("A private run needs finite noise above 0. A study without a guarantee sets private: false."),
-    "noise-seed-private": (
-        "A known seed makes the noise known, and then there is no guarantee. Remove noise_seed, or set private: false."
-    ),
+    "noise-missing": "A private run needs finite noise above 0. A study without a guarantee sets private: false.",
+    "noise-seed-private": "A seed makes the noise known, so there is no guarantee. Remove noise_seed.",
     "score-noise-invalid": (
         "Scores of protected validation records need finite noise above 0. If the records need no protection, declare "
         "that in the experiment file."
     ),
-    "training-records-scored": "Only validation and test records are scored; training records never are.",
+    "training-records-scored": "Only validation and test records are scored, never training records.",
     "subsample-claimed": (
-        "A batch that the step did not draw may be shuffled or of fixed size, so amplification by sampling cannot be "
-        "claimed for it. Let take() draw the batch, or use sample_rate 1."
+        "A batch that the step did not draw may be shuffled or of fixed size, so it cannot claim amplification by "
+        "sampling. Let take() draw the batch, or use sample_rate 1."
     ),
     "generator-key-invalid": "The key of the secret generator is 32 bytes from the operating system.",
     # running a trial
     "device-missing": "The device is cuda, but torch finds no GPU. Use auto or cpu, or a machine with a GPU.",
     "checkpoint-without-average": (
-        "The checkpoint was saved without an average of the weights, which ema_decay above 0 needs. Resume with the "
-        "settings that it was saved with."
+        "The checkpoint has no average of the weights, which ema_decay above 0 needs. Resume with the settings of the "
+        "checkpoint."
     ),
-    "checkpoint-name-invalid": "The checkpoints of a trial are named step-<steps>.pt. Other files do not belong there.",
+    "checkpoint-name-invalid": "The checkpoints of a trial are named step-<steps>.pt. Remove other files.",
     # data sets
     "dataset-unknown": (
         "There is no data set of this name. Check the spelling, or give your own data with dataset.path and "
         "dataset.public_size."
     ),
-    "dataset-name-taken": (
-        "The budget is kept under the name of the data set, so your own data need a name that no shipped data set has."
-    ),
+    "dataset-name-taken": "The ledger keeps the budget by name, so your own data need a name of their own.",
     "dataset-not-found": (
         "The files of the data set are not in the data directory. Put them there, or name another directory with "
         "--data-dir or DP_TUNER_DATA."
     ),
-    "dataset-checksum": (
-        "A file or its content differs from the published one: it is damaged or a different version. Remove it and "
-        "download it again."
-    ),
+    "dataset-checksum": "A file differs from the published one. Remove it and download it again.",
     "dataset-damaged": "The file cannot be read in its format. It is damaged or another file; download it again.",
     "dataset-package-missing": "This data set is part of scikit-learn. Install scikit-learn.",
     "file-unreadable": "The file cannot be read. Check its path and permissions.",
     "unit-unknown": "A guarantee protects a record or a user. Write unit: record or unit: user.",
     "public-size-missing": (
-        "The sample rate needs a PUBLIC number of records or users. The exact number in the file is private and is "
-        "not used. Declare dataset.public_size or dataset.public_users."
+        "The sample rate needs a PUBLIC number of records or users, because the exact number in the file is private. "
+        "Declare dataset.public_size or dataset.public_users."
     ),
-    "records-per-user-invalid": "dataset.records_per_user is a whole number of at least 1.",
+    "records-per-user-invalid": "dataset.records_per_user must be a whole number of at least 1.",
     "users-missing": (
-        "Users can be protected only where every record names its user. Use a data set with users, or a file with "
-        "user_train."
+        "Users can be protected only if every record has a user. Use a data set with users, or a file with user_train."
     ),
-    "validation-fraction-invalid": "The fraction of records for validation is at least 0 and below 1.",
-    "split-empty": "A split has no records left. Change dataset.validation.fraction.",
+    "validation-fraction-invalid": "The fraction of records for validation must be at least 0 and below 1.",
+    "split-empty": "A split has no records. Change dataset.validation.fraction.",
     "own-file-format": (
-        "Your own data are one npz file with x_train, y_train, x_test and y_test, without pickled objects. Write it "
-        "with numpy.savez."
+        "Your own data must be one npz file with x_train, y_train, x_test and y_test, without pickled objects. Write "
+        "it with numpy.savez."
     ),
     "own-file-missing": "There is no file at dataset.path. Check the path.",
-    "own-file-arrays": (
-        "An array of your own file has a shape, type or value that no model can take. The message names the array and "
-        "what it must hold."
-    ),
+    "own-file-arrays": "An array of your own file has a wrong shape, type or value. Write what the message asks for.",
     # the loss around a model
-    "records-empty": "The loss needs at least one record, and a label for each.",
+    "records-empty": "The loss needs at least one record, and a label for each record.",
     "parameters-not-finite": "The model has NaN or infinite parameters, or its loss is not finite.",
     "filters-missing": "Filter normalisation needs a weight with two or more dimensions that is not zero everywhere.",
 }
-"""Code → what it means, why it is an error, and what to do, in one to three sentences."""
+"""Error code → its meaning, the reason, and the fix, in one to three sentences."""
 
 
 class TrainableError(Exception):
     """Base of every error that a trainable raises on purpose.
 
     Args:
-        code: stable code, a key of `EXPLANATIONS` here or of `search_spaces.errors`.
-        message: what is wrong with which value, and what to do.
+        code: stable code, a key of `EXPLANATIONS` here or in `search_spaces.errors`.
+        message: wrong value, and the fix.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -158,7 +139,7 @@ class TrainableError(Exception):
 
     @classmethod
     def of(cls, problems: Sequence[tuple[str, str]]) -> Self:
-        """Return one error for all problems, each (code, message) on a line of its own; its code is the last one's."""
+        """Return one error for all (code, message) problems, one a line; its code is the code of the last problem."""
         *others, (code, message) = problems
         return cls(code, "\n".join([*(f"{text} [{each}]" for each, text in others), message]))
 

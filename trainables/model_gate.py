@@ -1,4 +1,4 @@
-"""Checks that every model must pass before it is trained: logits of the right shape, and samples that do not mix."""
+"""Checks of a model before its training: logits of the right shape, and samples that do not mix."""
 
 from __future__ import annotations
 
@@ -13,33 +13,19 @@ from trainables.errors import GateError, HyperparameterError
 
 __all__ = ["check_logits", "check_private", "public_inputs"]
 
-# 1.9 and 3 are for models that cast inputs to row numbers: all of [0, 1) is row 0.
+# 1.9 and 3 are for models that cast inputs to row numbers, for which all of [0, 1) is row 0.
 _OUTLIERS: Final = (0.0, 1.9, 3.0, 1e3, -1e3, 1e30, nan)
 _EXAMPLES: Final = 3
 _SEED: Final = 0  # public
 
 
 def public_inputs(input_shape: tuple[int, ...], count: int = _EXAMPLES) -> Tensor:
-    """Return random inputs for checking or timing a model: floats in [0, 1), the same at every call.
-
-    Args:
-        input_shape: shape of one input, without the batch.
-        count: how many.
-    """
+    """Return `count` random inputs for checking or timing a model: floats in [0, 1), the same at every call."""
     return torch.rand((count, *input_shape), generator=torch.Generator().manual_seed(_SEED))
 
 
 def check_logits(module: nn.Module, *, input_shape: tuple[int, ...], classes: int) -> None:
-    """Refuse a model whose outputs are not one finite number for each class and sample.
-
-    Args:
-        module: the model.
-        input_shape: shape of one input, without the batch.
-        classes: number of classes.
-
-    Raises:
-        HyperparameterError: the outputs have another type or shape, or are not finite.
-    """
+    """Raise HyperparameterError if the outputs are not one finite number for each class and sample."""
     inputs = public_inputs(input_shape)
     with torch.no_grad():
         outputs = module(inputs)
@@ -48,31 +34,23 @@ def check_logits(module: nn.Module, *, input_shape: tuple[int, ...], classes: in
         got = f"shape {tuple(outputs.shape)}" if isinstance(outputs, Tensor) else f"a {type(outputs).__name__}"
         raise HyperparameterError(
             "model-output-shape",
-            f"The model must return logits of shape (samples, classes), {wanted} for {len(inputs)} inputs of shape "
-            f"{input_shape}, but it returned {got}. Let it end with nn.Linear(..., {classes}) or the like.",
+            f"The model must return logits of shape {wanted} for {len(inputs)} inputs of shape {input_shape}, but it "
+            f"returned {got}. Let it end, for example, with nn.Linear(..., {classes}).",
         )
     labels = torch.arange(len(inputs)) % classes
     loss = float(nn.functional.cross_entropy(outputs.double(), labels))
     if not isfinite(loss):
         raise HyperparameterError(
             "model-output-not-finite",
-            f"The model must return finite logits, but its cross-entropy on random inputs in [0, 1) is {loss}. Look "
-            "for a division by zero, the logarithm of a negative number, or weights that are too large.",
+            f"The model must return finite logits for inputs in [0, 1) (got the cross-entropy {loss}).",
         )
 
 
 def check_private(module: nn.Module, *, input_shape: tuple[int, ...] | None = None) -> None:
-    """Refuse a model whose output for one sample depends on another, or on a hidden random stream.
+    """Raise GateError if the output for one sample depends on other samples or on a hidden random stream.
 
-    Known layers are named. With `input_shape`, random public inputs also pass through the model alone and together: the
-    outputs must be the same. No private record is used.
-
-    Args:
-        module: the model.
-        input_shape: shape of one input, without the batch.
-
-    Raises:
-        GateError: it names the layer, or says that the outputs differ.
+    Layers that are known to do so are refused by name. With `input_shape`, random public inputs also pass through the
+    model, alone and together, and their outputs must be equal.
     """
     problems = [problem for name, layer in module.named_modules() if (problem := _problem_of_layer(name, layer))]
     if not any(parameter.requires_grad for parameter in module.parameters()):
@@ -82,29 +60,23 @@ def check_private(module: nn.Module, *, input_shape: tuple[int, ...] | None = No
     if input_shape is not None and _samples_mix(module, input_shape):
         raise GateError(
             "samples-mixed",
-            f"The output of {type(module).__name__} for a sample depends on the other samples (or changes from call to "
-            "call), so clipping cannot bound the effect of one record. Let it treat every sample by itself.",
+            f"The output of {type(module).__name__} for a sample must be independent of other samples and calls.",
         )
 
 
 def _problem_of_layer(name: str, layer: nn.Module) -> tuple[str, str] | None:
     where = f"Layer {name!r} is {type(layer).__name__}"
     if isinstance(layer, nn.modules.batchnorm._BatchNorm):
-        return (
-            "samples-mixed",
-            f"{where}, which mixes the samples of a batch. Use nn.GroupNorm or normalization: group.",
-        )
+        return "samples-mixed", f"{where}, which mixes samples. Use nn.GroupNorm or normalization: group."
     if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats:
-        fix = "Set track_running_stats=False."
-        return "running-statistics", f"{where} with running statistics of the records, which no noise covers. {fix}"
+        return "running-statistics", f"{where} with statistics of the records. Set track_running_stats=False."
     return dropout_problem(name, layer)
 
 
 def _samples_mix(module: nn.Module, input_shape: tuple[int, ...]) -> bool:
-    """Return whether the output for a random public sample depends on the others, or a call changes a buffer.
+    """Return whether the output for a random public sample depends on the other samples, or a call changes a buffer.
 
-    The others are ordinary samples first, then outliers: a model that divides by the largest value of a batch above
-    some threshold is found only by an outlier.
+    Outliers find a model that mixes samples only above some threshold.
     """
     inputs = public_inputs(input_shape)
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
@@ -117,12 +89,12 @@ def _samples_mix(module: nn.Module, input_shape: tuple[int, ...]) -> bool:
 
 
 def _disturbs(module: nn.Module, inputs: Tensor, alone: Tensor, odd: float) -> bool:
-    """Return whether a sample full of `odd` numbers changes the outputs of the others."""
+    """Return whether a sample full of `odd` numbers changes the outputs of the other samples."""
     mixed = inputs.clone()
     mixed[1] = odd * mixed[1] if isfinite(odd) else odd
     try:
         outputs = module(mixed)
     except (RuntimeError, IndexError, ValueError):
-        return False  # a model may refuse values out of its range, such as missing rows of an embedding
+        return False  # a model may refuse values outside its range, such as missing rows of an embedding
     others = [0, 2]
     return not torch.allclose(outputs[others], alone[others], rtol=1e-4, atol=1e-5)

@@ -17,5 +17,4 @@ MODELS: Final[dict[str, str]] = {
     "four_conv_cnn": "four 3x3 convolutions with average pooling, the usual private CIFAR-10 network",
 }
 ACTIVATIONS: Final = ("relu", "tanh")
-# 'batch' is listed only so that its refusal can be explained.
-NORMALIZATIONS: Final = ("none", "group", "batch")
+NORMALIZATIONS: Final = ("none", "group", "batch")  # 'batch' is listed only to explain its refusal

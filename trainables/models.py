@@ -1,8 +1,7 @@
-"""Models by name, built from a public seed; each passes the checks of `model_gate`."""
+"""Models by name, initialised from a public seed and checked by `model_gate`."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -12,18 +11,19 @@ from typing import Final
 import torch
 from torch import nn
 
+from trainables.checks import near_name_hint
 from trainables.errors import GateError, HyperparameterError
 from trainables.model_gate import check_logits, check_private
 from trainables.model_names import ACTIVATIONS, MODELS, NORMALIZATIONS
 
-__all__ = ["MODELS", "build", "check_private"]
+__all__ = ["build", "check_private"]
 
 _GROUPS: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Style:
-    """Shape of the data and options of a model, as the builders need them."""
+    """Shape of the data and options of a model."""
 
     input_shape: tuple[int, ...]
     classes: int
@@ -31,7 +31,7 @@ class _Style:
     normalization: str
 
     def after(self, channels: int) -> list[nn.Module]:
-        """Return the layers after a hidden layer: normalisation within the sample, then the activation."""
+        """Return the layers after a hidden layer: normalisation within a sample, then the activation."""
         normalization = [nn.GroupNorm(_GROUPS, channels)] if self.normalization == "group" else []
         return [*normalization, nn.Tanh() if self.activation == "tanh" else nn.ReLU()]
 
@@ -48,24 +48,23 @@ def build(
     """Return a newly initialised model that passed all checks.
 
     Args:
-        name: a key of MODELS, or `package.module:function` for a user's own; that function is called with
-            `input_shape` and `classes` by keyword and returns an nn.Module from floats to logits.
+        name: key of MODELS, or `package.module:function` of a user's own model. That function is called with
+            `input_shape` and `classes` by keyword, and returns an nn.Module from floats to logits.
         input_shape: shape of one input, without the batch.
         classes: number of logits.
         activation: 'relu' or 'tanh'.
         normalization: 'none' or 'group' (within one sample).
-        seed: public; the same seed gives the same parameters. torch's own generator is not changed.
+        seed: public seed of the parameters. torch's global generator is not changed.
 
     Raises:
-        HyperparameterError: an unknown name or option, a shape that the model cannot take, or outputs of another form.
+        HyperparameterError: a name or option is unknown, or the shape of inputs or outputs is wrong.
         GateError: the model mixes samples, as BatchNorm does.
-        Exception: any error of a user's own model.
+        Exception: a user's own model raised it.
     """
     if normalization == "batch":
         raise GateError(
             "samples-mixed",
-            "`normalization` is 'batch', where every output depends on all samples of the batch, so no clip bounds the "
-            "effect of one record. Use 'group' or 'none'.",
+            "`normalization` must not be 'batch', which mixes the samples of a batch. Use 'group' or 'none'.",
         )
     _check_choice("activation", activation, ACTIVATIONS)
     _check_choice("normalization", normalization, NORMALIZATIONS)
@@ -73,7 +72,7 @@ def build(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = _user_model(name, style) if ":" in name else _named_model(name, style)
-    check_private(module)  # names known layers before anything is computed
+    check_private(module)  # first, because its message names the layer
     check_logits(module, input_shape=input_shape, classes=classes)
     check_private(module, input_shape=input_shape)
     return module
@@ -111,8 +110,7 @@ def _named_model(name: str, style: _Style) -> nn.Module:
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...], *, code: str = "model-option-unknown") -> None:
     if value not in choices:
-        near = difflib.get_close_matches(value, choices, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = near_name_hint(value, choices)
         raise HyperparameterError(code, f"`{name}` must be one of {', '.join(choices)} (got {value!r}).{hint}")
 
 
@@ -123,7 +121,7 @@ def _perceptron(*widths: int) -> Callable[[_Style], nn.Module]:
         if not widths and style.normalization != "none":
             raise HyperparameterError(
                 "model-option-unknown",
-                f"logistic_regression has no hidden layer to normalise (got {style.normalization!r}). Use 'none'.",
+                f"`normalization` must be 'none' for logistic_regression (got {style.normalization!r}).",
             )
         layers: list[nn.Module] = [nn.Flatten()]
         size = prod(style.input_shape)
@@ -144,7 +142,7 @@ def _channels(name: str, style: _Style) -> int:
 
 
 def _tutorial_cnn(style: _Style) -> nn.Module:
-    """DPLIS, section 5: conv 16 8x8 s2 p2, maxpool 2 s1, conv 32 4x4 s2, maxpool 2 s1, fc 32, fc."""
+    """Return the network of DPLIS, section 5."""
     features = nn.Sequential(
         nn.Conv2d(_channels("tutorial_cnn", style), 16, 8, stride=2, padding=2),
         *style.after(16),
@@ -175,19 +173,19 @@ def _four_conv_cnn(style: _Style) -> nn.Module:
 
 
 class _WordNumbers(nn.Module):
-    """Layer that turns word numbers, loaded as floats, into valid integers."""
+    """Layer that converts word numbers from floats to valid integers."""
 
     def __init__(self, words: int) -> None:
         super().__init__()
         self._words = words
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the nearest valid word numbers, int64, of the same shape."""
+        """Return the nearest valid word numbers, int64, in the same shape."""
         return torch.nan_to_num(x, nan=0.0).clamp(0, self._words - 1).long()
 
 
 def _next_word(style: _Style) -> nn.Module:
-    """Return a network over the embeddings of the preceding words; the classes are the words."""
+    """Return a network over the embeddings of the preceding words. The classes are the words."""
     if len(style.input_shape) != 1:
         raise HyperparameterError(
             "model-shape-mismatch", f"next_word takes a row of word numbers, not inputs of shape {style.input_shape}."

@@ -16,16 +16,13 @@ _LEVELS, _FROM_STEP = "promote", "from_step"
 
 @dataclass(frozen=True, kw_only=True)
 class Promotion:
-    """Levels of one number, each with the step from which it is used.
+    """Levels of one number, each with its first step.
 
-    It costs no more privacy than the number itself, because the steps at which it rises are fixed in advance.
+    A promotion costs no privacy, because the steps at which the number rises are fixed in advance.
 
     Attributes:
         levels: at least two rising numbers of at least 1.
         from_step: number of steps before each level, rising from 0.
-
-    Raises:
-        HyperparameterError: the levels or the steps are of another form.
     """
 
     levels: tuple[int, ...]
@@ -51,11 +48,7 @@ class Promotion:
 
     @classmethod
     def of(cls, value: Mapping[str, object]) -> Self:
-        """Return the promotion of a trial's parameter such as ``{promote: [1, 3, 10], from_step: [0, 40, 80]}``.
-
-        Raises:
-            HyperparameterError: the value has another form.
-        """
+        """Return the promotion of a trial's parameter such as ``{promote: [1, 3, 10], from_step: [0, 40, 80]}``."""
         if set(value) != {_LEVELS, _FROM_STEP}:
             raise HyperparameterError(
                 "promotion-malformed",

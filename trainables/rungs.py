@@ -1,8 +1,8 @@
-"""One training from rung to rung, with a durable checkpoint before each report. Independent of Ray and the platform.
+"""Training of one trial from rung to rung (number of steps at which it reports), with durable checkpoints. No Ray.
 
 Files in the folder of a sweep::
 
-    <folder>/trials/<trial_id>/checkpoint/step-00000120.pt     only the last one; its name gives the steps taken
+    <folder>/trials/<trial_id>/checkpoint/step-00000120.pt     last checkpoint, named by the steps taken
     <folder>/operator.log                                       tracebacks, for the operator only (mode 0600)
 """
 
@@ -12,22 +12,14 @@ import datetime
 import os
 import re
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from trainables.errors import TrainableError
 
-__all__ = [
-    "Advance",
-    "Training",
-    "TrainingLoop",
-    "checkpoint_path",
-    "checkpoint_step",
-    "log_for_operator",
-    "why_failed",
-]
+__all__ = ["MakeTraining", "TrainingLoop", "checkpoint_path", "checkpoint_step", "log_for_operator", "why_failed"]
 
 _NAME = re.compile(r"step-(\d+)\.pt")
 
@@ -38,32 +30,26 @@ class Training(Protocol):
     @property
     def step(self) -> int:
         """Number of steps taken."""
-        ...
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate of the last step."""
-        ...
+        """Learning rate of the next step."""
 
     def run_to(self, step: int) -> None:
         """Take the steps up to `step`, each charged before it is taken."""
-        ...
 
     def evaluate(self, split: str = "validation") -> dict[str, float]:
-        """Return the scores on a split, never on training records. Protected ones are charged first, at every call."""
-        ...
+        """Return the scores on a split, never on training records. Protected scores are charged first."""
 
     def save(self, path: Path) -> None:
-        """Write the whole state, atomically."""
-        ...
+        """Write the state atomically."""
 
     def load(self, path: Path) -> None:
         """Continue from a saved state."""
-        ...
 
 
 MakeTraining: TypeAlias = Callable[[Any, Any], Training]
-"""(specification, charge) → its training."""
+"""(specification, charge) → training."""
 
 
 @dataclass(frozen=True)
@@ -74,87 +60,69 @@ class Advance:
     metrics: dict[str, float]
 
 
+@dataclass
 class TrainingLoop:
-    """Loop that takes one trial from rung to rung.
+    """Loop that takes one trial from rung to rung; picklable before its start.
 
-    The first call of `advance` creates the training, so that an error there fails the trial. A trial with a checkpoint
-    continues from it and first reports the scores at that step again, because the process may have died between
-    checkpoint and report. Protected scores are then drawn and charged again, because the earlier ones may have been
-    seen.
+    The first call of `advance` creates the training, so that an error in it fails the trial. A trial with a checkpoint
+    continues from the checkpoint and reports its scores again, because the process may have died before the report.
+    Protected scores are then drawn and charged again, because somebody may have seen the earlier ones.
 
-    Args:
+    Attributes:
         make_training: for example `trainables.training.PrivateTraining`.
-        spec: what to train.
-        charge: pays for the steps.
-        folder: the sweep's folder.
-        trial_id: the trial's name in the folder.
-        rung_steps: the steps of the rungs, rising; the last is the end.
+        spec: specification of the trial.
+        charge: payment for its steps and scores.
+        folder: folder of the sweep, at the same path on every machine.
+        trial_id: name of the trial in the folder.
+        rung_steps: rising numbers of steps at which the trial reports; the last is its end.
     """
 
-    def __init__(
-        self,
-        make_training: MakeTraining,
-        spec: object,
-        charge: object,
-        *,
-        folder: Path,
-        trial_id: str,
-        rung_steps: Sequence[int],
-    ) -> None:
-        self._make = make_training
-        self._spec = spec
-        self._charge = charge
-        self._folder = folder
-        self._trial_id = trial_id
-        self._rung_steps = tuple(rung_steps)
-        self._training: Training | None = None
+    make_training: MakeTraining
+    spec: object
+    charge: object
+    folder: Path
+    trial_id: str
+    rung_steps: tuple[int, ...]
+    _training: Training | None = field(default=None, init=False, repr=False)
 
     @property
     def step(self) -> int:
-        """Number of steps taken; 0 before the training is created."""
+        """Number of steps taken, 0 before the training is created."""
         return self._training.step if self._training is not None else 0
 
     def advance(self) -> Advance:
-        """Train up to the next rung, write the checkpoint, then score it."""
+        """Train up to the next rung, write a checkpoint, and return the scores."""
         if self._training is None:
             training = self._ready()
-            checkpoint = checkpoint_path(self._folder, self._trial_id)
+            checkpoint = checkpoint_path(self.folder, self.trial_id)
             if checkpoint is not None:
                 training.load(checkpoint)
                 return self._scores(training)
         training = self._ready()
-        training.run_to(next((rung for rung in self._rung_steps if rung > training.step), self._rung_steps[-1]))
+        training.run_to(next((rung for rung in self.rung_steps if rung > training.step), self.rung_steps[-1]))
         self._save(training)
         return self._scores(training)
 
-    def save(self, path: Path) -> None:
-        """Write the whole state of the training to `path`."""
-        self._ready().save(path)
-
-    def load(self, path: Path) -> None:
-        """Continue from a file that `save` wrote, instead of from the trial's own checkpoint."""
-        self._ready().load(path)
-
     def _ready(self) -> Training:
         if self._training is None:
-            self._training = self._make(self._spec, self._charge)
+            self._training = self.make_training(self.spec, self.charge)
         return self._training
 
     def _scores(self, training: Training) -> Advance:
         return Advance(training.step, {**training.evaluate(), "learning_rate": training.learning_rate})
 
     def _save(self, training: Training) -> None:
-        directory = _checkpoints(self._folder, self._trial_id)
+        directory = _checkpoints(self.folder, self.trial_id)
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"step-{training.step:08d}.pt"
         training.save(path)
-        for old in directory.iterdir():  # only now, because until here the old one was the last complete one
+        for old in directory.iterdir():  # after the new one is complete
             if old != path and _NAME.fullmatch(old.name):
                 old.unlink()
 
 
 def checkpoint_path(folder: Path, trial_id: str) -> Path | None:
-    """Return the last checkpoint of a trial, or None."""
+    """Return the last checkpoint of a trial; None without a checkpoint."""
     directory = _checkpoints(folder, trial_id)
     if not directory.is_dir():
         return None
@@ -162,11 +130,7 @@ def checkpoint_path(folder: Path, trial_id: str) -> Path | None:
 
 
 def checkpoint_step(path: Path) -> int:
-    """Return the number of steps of a checkpoint, from its name.
-
-    Raises:
-        TrainableError: it has another name than `TrainingLoop` gives.
-    """
+    """Return the number of steps in the name of a checkpoint. Raise TrainableError for another name."""
     match = _NAME.fullmatch(path.name)
     if match is None:
         raise TrainableError("checkpoint-name-invalid", f"A checkpoint is named step-<steps>.pt, not {path.name!r}.")
@@ -174,11 +138,11 @@ def checkpoint_step(path: Path) -> int:
 
 
 def log_for_operator(folder: Path, trial_id: str, error: BaseException) -> None:
-    """Append a traceback to the operator's log. It may hold data, so only the operator may see it."""
+    """Append a traceback to the operator's log. Only the operator may see it, because it may contain data."""
     text = "".join(traceback.format_exception(error))
     head = f"=== {datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')} trial {trial_id}\n"
     folder.mkdir(parents=True, exist_ok=True)
-    # One write to a file opened for appending keeps the entries of several workers whole.
+    # One write to a file opened for appending does not mix the entries of several workers.
     log = os.open(folder / "operator.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(log, (head + text + "\n").encode())
@@ -187,7 +151,7 @@ def log_for_operator(folder: Path, trial_id: str, error: BaseException) -> None:
 
 
 def why_failed(error: BaseException) -> str:
-    """Return the reason for analysts: the class of the error, without its message, which may hold data."""
+    """Return the reason for analysts: the class of the error, without the message, which may contain data."""
     return f"{type(error).__name__} in the training. The traceback is in the operator's log."
 
 

@@ -1,4 +1,4 @@
-"""Score of protected validation records: a count to which one record, or user, adds at most 1."""
+"""Score of protected validation records: a count to which one record, or one user, adds at most 1."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from trainables.spec import TrainingSpec
 
 __all__ = ["protected_count", "protected_size"]
 
-_PARTS: Final = 2**20  # a user's share of right answers is a multiple of 1 / _PARTS, so that sums are exact
+_PARTS: Final = 2**20  # a user's fraction of right answers is a multiple of 1 / _PARTS, so that sums are exact
 
 
 def protected_count(answers: Iterable[tuple[Tensor, Tensor]], whose: Tensor | None) -> float:
-    """Return how many answers are right; with users, the sum of each user's share of right answers. Exact.
+    """Return the number of right answers; with users, the sum of each user's fraction of right answers.
 
-    Formal guarantee: one record more, or with users one user more, whatever their number of records, adds 0 to 1. The
-    share ensures that: it replaces a bound on the records of a user, which would need as much more noise. It is rounded
-    down to a multiple of 2⁻²⁰, so that no sum is rounded.
+    Formal guarantee: one more record adds 0 to 1. With users, one more user adds 0 to 1, for any number of records.
+    Fractions are rounded down to multiples of 2⁻²⁰, so that the sum is exact.
 
     Args:
-        answers: (logits of shape (n, classes), labels of shape (n,)) for a part of the records at a time. An answer
-            with a logit that is not finite is wrong.
-        whose: the user of each record, numbered from 0 without a gap, shape (all n,); None without users.
+        answers: (logits, shape (n, classes); labels, shape (n,)) for a part of the records at a time. An answer with a
+            logit that is not finite is wrong.
+        whose: user of each record of all parts, numbered from 0 without a gap; None without users.
     """
     right = [(logits.argmax(1) == labels) & logits.isfinite().all(1) for logits, labels in answers]
     if not right:
@@ -40,18 +39,13 @@ def protected_count(answers: Iterable[tuple[Tensor, Tensor]], whose: Tensor | No
 
 
 def protected_size(spec: TrainingSpec) -> int:
-    """Return the PUBLIC number of validation records, or users, by which protected scores are divided; else 0.
-
-    Raises:
-        DatasetError: scores are protected, and the number is 0.
-    """
+    """Return the PUBLIC number of validation records, or users, by which protected scores are divided; else 0."""
     if spec.score_noise is None:
         return 0
     size = data.public_validation_size(spec.dataset)
     if size < 1:
         raise DatasetError(
             "split-empty",
-            f"Protected scores need validation records, but their public number is {size}. Raise "
-            "dataset.validation.fraction.",
+            f"Protected scores need validation records (got {size}). Raise dataset.validation.fraction.",
         )
     return size

@@ -14,32 +14,24 @@ __all__ = ["TrainingSpec", "check_privacy", "spec_fingerprint"]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSpec:
-    """Specification of one trial; plain and picklable.
+    """Specification of one trial; plain and picklable. `trainables.hyperparameters` has the other fields.
 
     Attributes:
-        method: a key of METHODS.
-        model: a key of MODELS, or `package.module:function`.
-        activation: of the model.
-        normalization: of the model.
-        optimizer: 'sgd' or 'adam'.
-        momentum: of SGD.
-        precision: of the forward and backward passes, 'float32' or 'bfloat16'; norms, sums, noise and weights have at
-            least float32.
-        dataset: which records, and whether a sample is one of them or one user.
-        batch_size: expected, in samples.
-        steps: of the whole trial.
-        noise_multiplier: of the whole search.
-        sample_rate: batch_size over the PUBLIC number of samples.
-        parameters: values that the search chose, flat; a promoted number has levels and their first steps.
-        seed: public, of initialisation and DPLIS' perturbations.
-        private: False is a study without a guarantee, where noise may be 0 or seeded.
-        noise_seed: of noise and sampling, only when not private.
-        replay_key: 32 secret bytes that key the secret generator, so that a repeated run of a sealed search is the same
-            run; nobody sees any of it before its end. None: a key of the operating system.
-        threads: of torch in this process; None changes nothing.
+        method: key of METHODS.
+        model: key of MODELS, or `package.module:function`.
+        precision: 'float32' or 'bfloat16', of the forward and backward passes only.
+        dataset: records, and the unit of a sample.
+        sample_rate: batch_size divided by the PUBLIC number of samples.
+        parameters: values that the search chose, with flat keys.
+        seed: public seed of the initialisation and of DPLIS' perturbations.
+        private: False is a study without a guarantee, in which noise may be 0 or seeded.
+        noise_seed: seed of noise and sampling, only if not private.
+        replay_key: 32 secret bytes for the secret generator, so that a repeated run of a sealed search is the same run,
+            of which nobody saw anything. None: a key of the operating system.
+        threads: threads of torch in this process; None changes nothing.
         device: 'auto', 'cpu' or 'cuda'.
-        score_noise: standard deviation s of the noise on a released validation count, which is then protected and
-            charged: finite and above 0. None: validation scores are exact.
+        score_noise: standard deviation of the noise on a validation count, finite and above 0; the score is then
+            protected and charged. None: validation scores are exact.
     """
 
     method: str
@@ -70,33 +62,27 @@ class TrainingSpec:
 
 
 def check_privacy(spec: TrainingSpec) -> None:
-    """Refuse a private run without noise, or with noise that is known.
-
-    Raises:
-        GateError: the noise is 0, not finite, or seeded.
-    """
+    """Raise GateError for a private run without noise or with known noise, or for illegal noise of scores."""
     if spec.score_noise is not None and not 0 < spec.score_noise < inf:
         raise GateError(
             "score-noise-invalid",
-            f"`score_noise` must be finite and above 0 (got {spec.score_noise!r}). If the validation records need no "
-            "protection, declare that in the experiment file.",
+            f"`score_noise` must be finite and above 0, or None for exact scores (got {spec.score_noise!r}).",
         )
     if not spec.private:
         return
     if not 0 < spec.noise_multiplier < inf:
         raise GateError(
             "noise-missing",
-            f"`noise_multiplier` must be finite and above 0 (got {spec.noise_multiplier!r}). A study without noise "
-            "sets private: false.",
+            f"`noise_multiplier` must be finite and above 0 in a private run (got {spec.noise_multiplier!r}).",
         )
     if spec.noise_seed is not None:
         raise GateError(
-            "noise-seed-private", "A private run cannot have a `noise_seed`, which makes the noise known. Remove it."
+            "noise-seed-private", "A private run must have no `noise_seed`, which makes the noise known. Remove it."
         )
 
 
 def spec_fingerprint(spec: TrainingSpec) -> str:
-    """Return a hash of everything that a step depends on; devices, paths of files and secrets are not part of it."""
+    """Return a hash of everything on which a step depends, without devices, paths of files and secrets."""
     values = asdict(spec)
     for name in ("threads", "device", "replay_key"):
         del values[name]

@@ -1,4 +1,4 @@
-"""Time of a private step on this machine, measured on random numbers, because a plan may not read a record."""
+"""Time of a private step on this machine, measured on random inputs, because a plan may not read a record."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _BATCHES = 4
 
 
 def seconds_per_step(spec: TrainingSpec, *, steps: int, at_most: float) -> list[float]:
-    """Return the seconds of a few steps of `spec`'s method and model, after one for warming up.
+    """Return the seconds of each of a few steps, on random public inputs, after one step for warming up.
 
     Args:
-        spec: the trial; its records are replaced by a few batches of random public inputs.
-        steps: how many steps to time.
-        at_most: seconds after which no further step is taken; one is always timed.
+        spec: specification of the trial.
+        steps: number of steps.
+        at_most: seconds after which no further step is taken; at least one step is timed.
     """
     splits = _random_splits(data.info(spec.dataset), spec, samples=_BATCHES * spec.batch_size)
     threads = torch.get_num_threads()
@@ -35,9 +35,8 @@ def seconds_per_step(spec: TrainingSpec, *, steps: int, at_most: float) -> list[
         for step in range(1, min(steps + 1, spec.steps) + 1):
             before = time.perf_counter()
             training.run_to(step)
-            # A step returns before the accelerator has finished it.
             if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-                torch.cuda.synchronize()
+                torch.cuda.synchronize()  # a step returns before the accelerator has finished
             seconds.append(time.perf_counter() - before)
             if time.perf_counter() - started > at_most:
                 break
@@ -50,7 +49,7 @@ def _random_splits(about: DatasetInfo, spec: TrainingSpec, *, samples: int) -> S
     inputs = public_inputs(about.input_shape, samples)
     targets = torch.randint(about.classes, (samples,), generator=torch.Generator().manual_seed(0))
     size = spec.dataset.records_per_user
-    users = torch.arange(samples * size).view(samples, size) % samples  # random records may belong to several users
+    users = torch.arange(samples * size).view(samples, size) % samples  # random records may have several users
     return Splits(
         x_train=inputs,
         y_train=targets,

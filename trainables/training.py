@@ -1,4 +1,4 @@
-"""Private training of one trial: it leases and takes steps, scores the model, and is saved and resumed."""
+"""Private training of one trial: leases and steps, scores, and checkpoints."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from trainables.engine.step import Mechanism, PrivateStep
 from trainables.engine.update import Adam, Sgd, Update
 from trainables.errors import DatasetError, GateError, HyperparameterError, TrainableError
 from trainables.hyperparameters import check_augmentation
-from trainables.methods import METHODS, from_parameters
+from trainables.methods import from_parameters
 from trainables.model_gate import public_inputs
 from trainables.models import build
 from trainables.scoring import protected_count, protected_size
@@ -36,8 +36,8 @@ from trainables.spec import TrainingSpec, check_privacy, spec_fingerprint
 
 __all__ = ["LEASE_STEPS", "PrivateTraining", "TrainingSpec", "gradient_source"]
 
-# The most steps that crashes can waste in a trial: steps that were charged and never taken. The first attempt leases
-# half of them at a time, the next a quarter, and so on; only attempts that lost a part of a lease are counted.
+# Largest number of charged steps of a trial that crashes can waste. The first attempt leases half of them at a time,
+# the second a quarter, and so on. Only attempts that lost a part of a lease count.
 LEASE_STEPS: Final = 200
 _SCORING_BATCH: Final = 2048
 _AUTOCAST: Final[Mapping[str, torch.dtype | None]] = {"float32": None, "bfloat16": torch.bfloat16}
@@ -46,22 +46,20 @@ _AUTOCAST: Final[Mapping[str, torch.dtype | None]] = {"float32": None, "bfloat16
 class PrivateTraining:
     """Private training that leases every step and charges every protected score in advance.
 
-    Formal guarantee: what this object shows of the training records (parameters, scores on other records) is a
-    function of `noise_draws` subsampled Gaussian mechanisms with the spec's sample_rate and noise_multiplier. With
-    score_noise, what it shows of the validation records are Gaussian mechanisms of sensitivity 1 and that standard
-    deviation, one for each call of `evaluate`. Its state, which holds the secret generator, is for the operator's eyes
-    only.
+    Formal guarantee: the model, and its scores on other records, depend on the training records only through
+    `noise_draws` subsampled Gaussian mechanisms with the spec's sample_rate and noise_multiplier. With score_noise, the
+    scores depend on the validation records only through Gaussian mechanisms with sensitivity 1 and that standard
+    deviation, one for each call of `evaluate`. The state contains the secret generator and is for the operator only.
 
     Args:
-        spec: what to train.
-        charge: how to pay.
-        splits: records instead of those of the spec, for timing on random numbers; None reads those of the spec.
+        spec: specification of the trial.
+        charge: payment for steps and scores.
+        splits: records, for timing on random inputs; None reads those of the spec.
 
     Raises:
         HyperparameterError: a value is illegal.
         GateError: the training would not be private.
-        DatasetError: the records are missing, or have no users where users are protected, or no records are set aside
-            for protected scores.
+        DatasetError: the records, their users, or validation records for protected scores are missing.
     """
 
     def __init__(self, spec: TrainingSpec, charge: Charge, *, splits: Splits | None = None) -> None:
@@ -112,7 +110,7 @@ class PrivateTraining:
                 expected_batch_size=spec.batch_size,
                 clipping=self._hyperparameters.clipping,
             ),
-            stages=METHODS[spec.method].stages(self._hyperparameters, self._layout),
+            stages=self._hyperparameters.stages(self._layout),
             source=source,
             update=self._update,
             secret=self._secret,
@@ -121,37 +119,37 @@ class PrivateTraining:
 
     @property
     def noise_draws(self) -> int:
-        """Number of times that noise was added, with those before a loaded checkpoint."""
+        """Number of times that noise was added, including those before a loaded checkpoint."""
         return self._private_step.noise_draws
 
     @property
     def max_grad_norm(self) -> float:
-        """The clipping norm C of this trial."""
+        """Clipping norm C."""
         return self._hyperparameters.max_grad_norm
 
     @property
     def learning_rate(self) -> float:
-        """The scheduled rate of the next step."""
+        """Scheduled learning rate of the next step."""
         settings, steps = self._hyperparameters.schedule, self._hyperparameters.steps
         return self._hyperparameters.learning_rate * rate_factor(settings, min(self.step, steps - 1), steps)
 
     @property
     def model(self) -> nn.Module:
-        """The model that is scored and exported, with the average of the weights if ema_decay is above 0."""
+        """Model that is scored and exported, with the averaged weights if ema_decay is above 0."""
         self._layout.write(self._shown, self._model)
         return self._model
 
     @property
     def _shown(self) -> Tensor:
-        """The weights that are scored and exported; training continues from `_theta`. Both come after the noise."""
+        """Weights that are scored and exported; training continues from `_theta`."""
         return self._theta if self._average is None or self.step == 0 else self._average.value()
 
     def run_to(self, step: int) -> None:
-        """Take steps up to `step`, leasing some at a time: fewer each time that the trial was cut off.
+        """Lease and take the steps up to `step`. Every restart halves the number of steps in a lease.
 
         Raises:
             HyperparameterError: `step` is beyond the steps of the spec.
-            Exception: of a charge that refuses; then none of the refused steps were taken.
+            Exception: the charge refused a lease, whose steps were not taken.
         """
         if step > self.spec.steps:
             raise HyperparameterError(
@@ -173,30 +171,29 @@ class PrivateTraining:
                 self.step += 1
 
     def evaluate(self, split: str = "validation") -> dict[str, float]:
-        """Return accuracy and mean cross-entropy on records that are not trained on.
+        """Return accuracy and mean cross-entropy on validation or test records.
 
-        With score_noise, a validation score is charged before anything is computed, at every call. It is the number of
-        right answers plus N(0, score_noise²), over the PUBLIC number of validation records. That number is not the true
-        one, and the noise has either sign, so the score may be slightly outside [0, 1]. Where users are protected, the
-        count is the sum of each user's share of right answers. The mean loss is not released, because nothing bounds
-        the effect of one record on it.
+        With score_noise, a validation score is charged at every call, before it is computed. It is the count of right
+        answers (`protected_count`) plus N(0, score_noise²), divided by the PUBLIC number of validation records or
+        users. So it may be slightly outside [0, 1]. The mean loss is not released, because nothing bounds the effect of
+        one record on it.
 
         Args:
             split: 'validation' or 'test'.
 
         Returns:
-            `{split}_accuracy` in [0, 1] and `{split}_loss`; both NaN when a parameter or the loss is not finite. For
-            protected records only `validation_accuracy`, which is noise around 0 for a model that is not finite.
+            `{split}_accuracy` in [0, 1] and `{split}_loss`, both NaN if a parameter or the loss is not finite.
+            Protected records have only `validation_accuracy`, which is noise around 0 for a model that is not finite.
 
         Raises:
-            GateError: another split; training records are never scored.
+            GateError: the split is another one, such as the training records.
             DatasetError: the split has no records.
-            Exception: of a charge that refuses; then nothing was computed.
+            Exception: the charge refused the score, which was not computed.
         """
         if split not in ("validation", "test"):
             raise GateError(
                 "training-records-scored",
-                f"Only 'validation' and 'test' are scored (got {split!r}); training records never are.",
+                f"`split` must be 'validation' or 'test' (got {split!r}). Training records are never scored.",
             )
         if split == "validation" and self.spec.score_noise is not None:
             return {"validation_accuracy": self._released_score(self.spec.score_noise)}
@@ -218,21 +215,17 @@ class PrivateTraining:
 
     def _released_score(self, noise: float) -> float:
         self._charge.release(noise=noise)  # durable before a validation record is read
-        # Whether the model is finite depends on the model alone, which is charged for, and not on these records.
-        finite = bool(self._shown.isfinite().all())
-        # All passes have one size, the last one too: with another number of rows a kernel may round the logits of other
-        # records differently, and a near tie of theirs would change the count by more than the record that was added.
+        finite = bool(self._shown.isfinite().all())  # this depends on the model only, which is charged for
+        # All passes have one size. In a shorter pass a kernel may round the logits of other records differently, and a
+        # near tie could change the count by more than the added record.
         answers = self._logits(*self._records["validation"], even=True) if finite else iter(())
         count = torch.tensor([protected_count(answers, self._users["validation"])], dtype=torch.float64)
-        # The released score is rounded to single precision, as weights are, which hides the grid of the noise.
+        # Rounding to single precision hides the grid of the noise.
         noised = add_noise(count, standard_deviation=noise, generator=self._secret, dtype=torch.float32)
         return float(noised) / self._protected_size
 
     def _logits(self, inputs: Tensor, targets: Tensor, *, even: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield logits in float64 and labels for a part of the records at a time.
-
-        With `even` every pass has _SCORING_BATCH rows; the last one is filled with its first record.
-        """
+        """Yield (logits in float64, labels) for a part of the records at a time; `even` fills up the last pass."""
         model = self.model
         if len(targets) == 0:
             return
@@ -243,7 +236,7 @@ class PrivateTraining:
             yield logits[: len(y)], y
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state from which the training continues bit for bit. Secret: it determines the noise to come."""
+        """Return the state from which the training continues bit for bit. It is secret: it determines later noise."""
         self._layout.write(self._theta, self._model)  # the model may hold the average
         state = {
             "spec": spec_fingerprint(self.spec),
@@ -261,9 +254,9 @@ class PrivateTraining:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a stored state.
 
-        The stored stream of noise continues only if nothing was leased or released since then, and for the same spec.
-        Otherwise some of its noise may be released already, and two steps or scores with the same noise would cancel
-        it. Then the secret generator takes a fresh key, and the repeated steps are leased again.
+        The stored stream of noise continues only if the spec is the same and nothing was leased or released since then.
+        Otherwise its noise may be released already, and repeated noise would cancel. Then the secret generator takes a
+        fresh key.
 
         Raises:
             TrainableError: the spec averages the weights, but the state has no average. Then nothing is changed.
@@ -272,8 +265,8 @@ class PrivateTraining:
             if "average" not in state:
                 raise TrainableError(
                     "checkpoint-without-average",
-                    f"`ema_decay` is {self._hyperparameters.ema_decay:g}, but the checkpoint has no average of the "
-                    "weights. Resume with the settings that it was saved with.",
+                    f"`ema_decay` must be 0 for a checkpoint without an average of the weights (got "
+                    f"{self._hyperparameters.ema_decay:g}). Resume with the settings of the checkpoint.",
                 )
             self._average.load_state_dict(state["average"])
         self.step = state["step"]
@@ -284,13 +277,13 @@ class PrivateTraining:
         self._public.set_state(state["public"])
         self._secret.load_state_dict(state["secret"])
         charged = (self._charge.leased(), self._released())
-        # A repeated run of a sealed search is the same run, because nobody saw any of it.
+        # A sealed search repeats its noise in a repeated run, because nobody saw the first run.
         lost = charged != (state["leased"], state["released"]) and self.spec.replay_key is None
         if lost or state["spec"] != spec_fingerprint(self.spec):
             self._secret.rekey()
 
     def save(self, path: Path) -> None:
-        """Write the state atomically, readable by its owner only."""
+        """Write the state atomically, readable by the owner only."""
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
         try:
@@ -304,7 +297,7 @@ class PrivateTraining:
             raise
 
     def load(self, path: Path) -> None:
-        """Continue from a saved state; no code in the file is executed."""
+        """Continue from a saved state, without executing code from the file."""
         self.load_state_dict(torch.load(path, weights_only=True, map_location="cpu"))
 
     def _released(self) -> int:
@@ -329,11 +322,11 @@ def _device(name: str) -> torch.device:
 def gradient_source(
     model: nn.Module, layout: Layout, input_shape: tuple[int, ...], *, precision: str
 ) -> PerSampleSource:
-    """Return the source of a model's per-sample gradients, compared with autograd before any record is read.
+    """Return the source of a model's per-sample gradients, compared with autograd on public inputs.
 
     Raises:
-        HyperparameterError: the precision is neither 'float32' nor 'bfloat16'.
-        GateError: the model's per-sample gradients cannot be computed, or not in this precision.
+        HyperparameterError: the precision is not 'float32' or 'bfloat16'.
+        GateError: the model's per-sample gradients cannot be computed in this precision.
     """
     refuse_illegal("precision", precision, Words(tuple(_AUTOCAST)))
     example = public_inputs(input_shape).to(next(model.parameters()).device)
@@ -346,7 +339,7 @@ def _stored(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _records(splits: Splits, device: torch.device) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return all records on the device, contiguous, because a batch is gathered from them at every step."""
+    """Return the inputs and labels of each split on the device; contiguous, for gathering batches."""
     parts = {
         "train": (splits.x_train, splits.y_train),
         "validation": (splits.x_validation, splits.y_validation),
@@ -356,11 +349,7 @@ def _records(splits: Splits, device: torch.device) -> dict[str, tuple[Tensor, Te
 
 
 def _users(spec: TrainingSpec, splits: Splits, device: torch.device) -> dict[str, Tensor | None]:
-    """Return the users of the records, on the device; None where the unit is a record.
-
-    Raises:
-        DatasetError: the records have no users.
-    """
+    """Return the users of each split on the device; None if the unit is a record."""
     if spec.unit == "record":
         return {"train": None, "validation": None}
     if splits.users_train is None or splits.users_validation is None:

@@ -53,11 +53,11 @@ def measure_smoothing(arena: Arena, course: Course, results: Results) -> None:
 
 
 def measure_noise(course: Course, results: Results) -> None:
-    """Measure the secret Gaussians against torch.normal: in float32, and as a step adds them to a float64 sum."""
+    """Measure the secret Gaussians against torch.normal, as a step adds them to a sum in float32 and in float64."""
     secret, public = SecureGenerator(), torch.Generator(course.device).manual_seed(course.seed)
-    total = torch.zeros(_NOISE, dtype=torch.float64, device=course.device)
+    single, total = (torch.zeros(_NOISE, dtype=dtype, device=course.device) for dtype in (torch.float32, torch.float64))
     contenders: dict[str, Contender] = {
-        "secure float32": lambda: secret.normal(_NOISE, torch.float32).to(course.device),
+        "secure float32": lambda: add_noise(single, standard_deviation=1.0, generator=secret, dtype=torch.float32),
         "secure float64": lambda: add_noise(total, standard_deviation=1.0, generator=secret, dtype=torch.float32),
         "torch float32": lambda: _torch_normal(torch.float32, public),
         "torch float64": lambda: _torch_normal(torch.float64, public),

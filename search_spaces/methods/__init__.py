@@ -1,4 +1,4 @@
-"""Registry of the parameters of each method: every module of this folder is a method."""
+"""Registry of the parameters of each method. Every module of this folder is a method."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ __all__ = ["METHODS"]
 METHODS: dict[str, tuple[Parameter, ...]] = {
     module.name: import_module(f"{__name__}.{module.name}").PARAMETERS for module in iter_modules(__path__)
 }
-"""Method → its parameters beyond those that every method has."""
+"""Method → its own parameters, without those that every method has."""

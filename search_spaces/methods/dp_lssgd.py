@@ -1,11 +1,7 @@
-"""DP-LSSGD: strength and scope of Laplacian smoothing, which is free because it is post-processing."""
-
-from __future__ import annotations
+"""DP-LSSGD: strength and scope of Laplacian smoothing. It is post-processing, so it costs no privacy."""
 
 from search_spaces.domains import Categorical, Uniform
 from search_spaces.parameter import Limits, Parameter, Words
-
-__all__ = ["PARAMETERS"]
 
 PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
@@ -15,13 +11,11 @@ PARAMETERS: tuple[Parameter, ...] = (
         legal=Limits(),
         usual=True,
         source="DP-LSSGD paper, Table 2: 0, 1, 2 and 3",
-        description="strength of Laplacian smoothing, 0 = off",
     ),
     Parameter(
         name="laplacian_scope",
         default=Categorical(("layer", "model")),
         legal=Words(("layer", "model")),
-        source="DP-LSSGD: the authors' code smooths each tensor, Algorithm 1 the whole vector",
-        description="the part of the gradient that is smoothed as one vector",
+        source="DP-LSSGD: layer is the authors' code, model is Algorithm 1 of the paper",
     ),
 )

@@ -1,9 +1,5 @@
-"""DP-SGD: no parameters beyond those of every method."""
-
-from __future__ import annotations
+"""DP-SGD: no parameters of its own."""
 
 from search_spaces.parameter import Parameter
-
-__all__ = ["PARAMETERS"]
 
 PARAMETERS: tuple[Parameter, ...] = ()

@@ -1,11 +1,7 @@
-"""Weight decay before clipping: the L2 coefficient and where it acts; free before and after the noise."""
-
-from __future__ import annotations
+"""Weight decay before clipping: the L2 coefficient, and where it acts. Weight decay costs no privacy."""
 
 from search_spaces.domains import Categorical, LogUniform
 from search_spaces.parameter import Limits, Parameter, Words
-
-__all__ = ["PARAMETERS"]
 
 PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
@@ -14,14 +10,12 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=LogUniform(1e-5, 5.0),
         legal=Limits(),
         usual=True,
-        source="weight-decay paper: 1e-4 and, best on MNIST, 5",
-        description="L2 coefficient λ",
+        source="weight-decay paper: 1e-4; 5 was best on MNIST",
     ),
     Parameter(
         name="weight_decay_mode",
         default=Categorical(("before_clipping", "decoupled")),
         legal=Words(("before_clipping", "decoupled")),
-        source="weight-decay paper: the method and the baseline it replaces",
-        description="added to each sample's gradient before the clip, or decoupled from it",
+        source="weight-decay paper: before_clipping is the method, decoupled the baseline that it replaces",
     ),
 )

@@ -13,7 +13,8 @@ from errors_helper import raises_code
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainables.engine.schedules import SCHEDULE_KEYS, SCHEDULE_KINDS, ScheduleSettings, rate_factor
+from search_spaces.schedules import KINDS
+from trainables.engine.schedules import SCHEDULE_KEYS, ScheduleSettings, rate_factor
 from trainables.errors import HyperparameterError, TrainableError
 from trainables.hyperparameters import PRICED, Hyperparameters, check_augmentation
 from trainables.methods import METHODS, from_parameters
@@ -30,7 +31,7 @@ def make(method: str = "composed", parameters: dict[str, Any] | None = None, **c
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_has_its_class_and_defaults(method: str) -> None:
-    assert type(make(method)) is METHODS[method].hyperparameters
+    assert type(make(method)) is METHODS[method]
 
 
 def test_composed_defaults_are_off() -> None:
@@ -134,7 +135,7 @@ def test_unknown_method() -> None:
 @given(
     settings=st.builds(
         ScheduleSettings,
-        kind=st.sampled_from(SCHEDULE_KINDS),
+        kind=st.sampled_from(KINDS),
         warmup=st.floats(0, 0.99),
         step_factor=FRACTIONS,
         step_every=FRACTIONS,

@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from trainables.engine.bookkeeping import BookkeepingSource
 from trainables.engine.layers import RULES
 from trainables.engine.layers.embedding import LookedUp
+from trainables.engine.layers.linear import LinearTap
 from trainables.engine.layers.outer import prefer_factors
 from trainables.engine.layout import Layout
 from trainables.engine.linear import LinearStackSource
 from trainables.engine.objective import Points
 from trainables.engine.per_sample import IGNORED, TorchFuncSource
 from trainables.engine.sources import per_sample_source
-from trainables.engine.taps import LinearTap
 
 Draw = Callable[..., Any]
 

@@ -15,14 +15,14 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 from torch import Tensor
-from training_fakes import keyed
+from training_fakes import keyed, normals
 
 from trainables.engine.gaussian import _CHUNK as CHUNK
 from trainables.engine.gaussian import BoxMuller, Words, from_words
 from trainables.engine.noise import add_noise
-from trainables.engine.random import SecureGenerator, SeededGenerator, WordGenerator
+from trainables.engine.random import Generator, SecureGenerator, SeededGenerator
 
-GENERATORS: list[Callable[[], WordGenerator]] = [keyed, lambda: SeededGenerator(1)]
+GENERATORS: list[Callable[[], Generator]] = [keyed, lambda: SeededGenerator(1)]
 
 
 # -- Gaussians -------------------------------------------------------------------------------------------------------
@@ -44,14 +44,14 @@ def looks_gaussian(numbers: Tensor) -> bool:
 
 @pytest.mark.parametrize("make", GENERATORS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_normals_are_gaussian(make: Callable[[], WordGenerator], dtype: torch.dtype) -> None:
-    numbers = make().normal(400_000, dtype)
+def test_normals_are_gaussian(make: Callable[[], Generator], dtype: torch.dtype) -> None:
+    numbers = normals(make(), 400_000, dtype)
     assert numbers.dtype == dtype
     assert looks_gaussian(numbers)
 
 
 def test_the_gaussian_test_can_fail() -> None:
-    exact = keyed().normal(400_000, torch.float64)
+    exact = normals(keyed(), 400_000, torch.float64)
     uniforms = keyed(2).uniform(12 * 400_000).reshape(12, -1)
     repeated = exact.clone()
     repeated[1::2] = exact[::2]
@@ -61,7 +61,7 @@ def test_the_gaussian_test_can_fail() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 1, 2 * CHUNK + 2])
 def test_every_number_of_normals_is_made(size: int) -> None:
-    numbers = keyed().normal(size)
+    numbers = normals(keyed(), size, torch.float32)
     assert len(numbers) == size
     assert bool(numbers.isfinite().all())
     assert len(set(numbers.tolist())) >= size - 5 * (size // 10_000)  # float32 may tie a few times
@@ -116,7 +116,7 @@ def test_words_on_an_accelerator_become_the_same_numbers(size: int) -> None:
 
 def test_both_numbers_of_a_pair_are_independent() -> None:
     """Also in their squares, where a radius that is shared wrongly would show."""
-    first, second = keyed(3).normal(400_000, torch.float64).numpy().reshape(-1, 2).T
+    first, second = normals(keyed(3), 400_000, torch.float64).numpy().reshape(-1, 2).T
     bound = 3.5 / math.sqrt(len(first))
     for one, other in ((first, second), (first**2, second**2), (np.abs(first), second), (first, second**2)):
         assert abs(np.corrcoef(one, other)[0, 1]) < bound
@@ -132,8 +132,8 @@ def last_bits_are_free(numbers: Tensor) -> bool:
 
 
 @pytest.mark.parametrize("make", GENERATORS)
-def test_noise_has_the_resolution_of_float64(make: Callable[[], WordGenerator]) -> None:
-    numbers = make().normal(200_000, torch.float64)
+def test_noise_has_the_resolution_of_float64(make: Callable[[], Generator]) -> None:
+    numbers = normals(make(), 200_000, torch.float64)
     assert last_bits_are_free(numbers)
     assert len(set(numbers.tolist())) == 200_000
     assert not last_bits_are_free(numbers.float())  # the controls: noise on a grid
@@ -146,11 +146,11 @@ def test_noise_has_the_resolution_of_float64(make: Callable[[], WordGenerator]) 
 @pytest.mark.parametrize("make", GENERATORS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("size", [0, 1, 1001, 2 * CHUNK + 5])
-def test_noise_is_the_sum_plus_scaled_normals(make: Callable[[], WordGenerator], dtype: torch.dtype, size: int) -> None:
+def test_noise_is_the_sum_plus_scaled_normals(make: Callable[[], Generator], dtype: torch.dtype, size: int) -> None:
     total = torch.linspace(-3, 3, size, dtype=dtype)
     before = total.clone()
     noised = add_noise(total, standard_deviation=2.5, generator=make(), dtype=total.dtype)
-    exact = before.double() + 2.5 * make().normal(size, torch.float64)
+    exact = before.double() + 2.5 * normals(make(), size, torch.float64)
     assert noised.dtype == dtype
     torch.testing.assert_close(noised.double(), exact, rtol=0.0, atol=1e-14 if dtype == torch.float64 else 1e-6)
     assert torch.equal(total, before)
@@ -207,7 +207,7 @@ def test_a_request_has_one_key_however_long_it_is(size: int) -> None:
     stream = Cipher(algorithms.AES256(bytes([1]) * 32), modes.CTR(bytes(16))).encryptor()
     expected_key = stream.update(bytes(32))
     generator = keyed()
-    numbers = generator.normal(size, torch.float64)
+    numbers = normals(generator, size, torch.float64)
 
     def fill(words: Words) -> None:
         words[:] = np.frombuffer(stream.update(bytes(8 * len(words))), dtype="<u8")
@@ -241,14 +241,14 @@ def test_a_forked_child_does_not_repeat_its_parents_noise(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("make", GENERATORS)
-def test_a_stored_stream_continues(make: Callable[[], WordGenerator]) -> None:
+def test_a_stored_stream_continues(make: Callable[[], Generator]) -> None:
     generator = make()
-    generator.normal(5)
+    normals(generator, 5, torch.float32)
     state = generator.state_dict()
-    expected = generator.normal(5), generator.uniform(5)
+    expected = normals(generator, 5, torch.float32), generator.uniform(5)
     other = SecureGenerator() if isinstance(generator, SecureGenerator) else SeededGenerator(999)
     other.load_state_dict(state)
-    assert torch.equal(other.normal(5), expected[0])
+    assert torch.equal(normals(other, 5, torch.float32), expected[0])
     assert torch.equal(other.uniform(5), expected[1])
 
 

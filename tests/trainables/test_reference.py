@@ -13,6 +13,7 @@ import pytest
 import torch
 from covering import pairs
 from torch import Tensor, nn
+from training_fakes import normals
 
 from trainables.engine.augmentation import RandomViews
 from trainables.engine.bookkeeping import BookkeepingSource
@@ -191,7 +192,7 @@ class Naive:
         for place, mine in enumerate(batch):
             own = views[most * place : most * place + len(mine)]
             total += self.clipped(self.gradient_of_one(theta, own, targets[mine], perturbations, most=most))
-        total += (1 + self.slack) * deviation * self.secret.normal(len(theta), torch.float64)
+        total += (1 + self.slack) * deviation * normals(self.secret, len(theta))
         direction = self.smoothed(total / settings.batch_size)
         decay = self.option("weight_decay", 0.0) if self.option("weight_decay_mode", "") == "decoupled" else 0.0
         self.put(theta * (1 - rate * decay))

@@ -10,15 +10,16 @@ import torch
 from covering import pairs
 from errors_helper import raises_code
 from torch import Tensor, nn
-from training_fakes import step_over
+from training_fakes import normals, step_over
 
 from trainables.engine import step as engine_step
 from trainables.engine.bookkeeping import BookkeepingSource
 from trainables.engine.clip import CLIPPINGS, clip_factors, clipped_sum, stretch
+from trainables.engine.layers.common import Explicit
 from trainables.engine.layout import Layout
 from trainables.engine.linear import is_linear_stack
 from trainables.engine.objective import Points
-from trainables.engine.per_sample import DenseGradients, TorchFuncSource
+from trainables.engine.per_sample import PerSampleGradients, TorchFuncSource
 from trainables.engine.random import SeededGenerator
 from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep, Stages
@@ -88,8 +89,12 @@ def large_in_front(records: int) -> tuple[Tensor, Tensor]:
     return neighbour, torch.cat([torch.ones(1, 1), neighbour])
 
 
+def dense(rows: Tensor) -> PerSampleGradients:
+    return PerSampleGradients(((Explicit({"": rows}), {"": ""}),), Layout(("",), (rows.shape[1:],)))
+
+
 def summed(rows: Tensor, block: int | None) -> float:
-    chunks = [DenseGradients((rows,), ("",))]
+    chunks = [dense(rows)]
     return float(clipped_sum(chunks, 1.0, like=torch.zeros(1), block=block, samples=len(rows)))
 
 
@@ -154,7 +159,7 @@ def test_the_noise_covers_the_slack_where_there_is_one(size: int, width: int, sl
     step = step_over(per_sample_source(model, layout), layout.flatten(model), noise=2.0, clip=3.0, size=size)
     inputs, targets = records(0, torch.float32)
     gradient = step.private_gradient(layout.flatten(model), inputs, targets, learning_rate=0.1)
-    noise = SeededGenerator(0).normal(layout.dimension, torch.float64)
+    noise = normals(SeededGenerator(0), layout.dimension)
     torch.testing.assert_close(gradient.double(), 6.0 * (1 + slack) / size * noise, rtol=1e-6, atol=0.0)
 
 
@@ -162,7 +167,7 @@ def test_the_noise_covers_the_slack_where_there_is_one(size: int, width: int, sl
 def test_norms_are_never_too_small(width: int) -> None:
     gradient = torch.full((1, width), 1e-3)
     gradient[0, :64] = 30.0
-    found = DenseGradients((gradient,), ("",)).group_norms()[0]
+    found = dense(gradient).group_norms()[0]
     true = gradient.double().norm(dim=1)
     assert float(true) * (1 - 1e-12) <= float(found) <= float(true) * (1 + 1e-5)
 
@@ -287,9 +292,9 @@ def test_a_denormal_factor_is_not_rounded_up_before_it_meets_a_large_entry() -> 
 
 def test_chunks_are_added_up_in_float64_and_a_whole_batch_in_blocks() -> None:
     """A chunk of few samples makes many additions, which the bound does not count."""
-    parts = [DenseGradients((torch.full((2, 3), 0.1),), ("",)) for _ in range(3)]
+    parts = [dense(torch.full((2, 3), 0.1)) for _ in range(3)]
     assert clipped_sum(parts, 1.0, like=torch.zeros(3), samples=6, block=64).dtype == torch.float64
-    whole = DenseGradients((torch.full((6, 3), 0.1),), ("",))
+    whole = dense(torch.full((6, 3), 0.1))
     assert clipped_sum([whole], 1.0, like=torch.zeros(3), samples=6, block=64).dtype == torch.float32
     assert clipped_sum([whole], 1.0, like=torch.zeros(3), samples=6).dtype == torch.float64
 
@@ -450,7 +455,7 @@ def test_an_empty_batch_is_noise_alone_over_the_expected_size() -> None:
     step, theta = private_step(linear_model(), Stages(), noise=2.0, clip=3.0, rate=1.0)
     inputs, targets = records(0)
     gradient = step.private_gradient(theta, inputs, targets, learning_rate=0.1)
-    torch.testing.assert_close(gradient, 2.0 * 3.0 / 4 * SeededGenerator(0).normal(len(theta), torch.float64))
+    torch.testing.assert_close(gradient, 2.0 * 3.0 / 4 * normals(SeededGenerator(0), len(theta)))
     assert step.noise_draws == 1
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from trainables.engine.taps import LinearTap
+from trainables.engine.layers.linear import LinearTap
 from trainables.engine.unrolled import unrolled
 from trainables.errors import GateError
 

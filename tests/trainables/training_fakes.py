@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from trainables.engine.per_sample import PerSampleSource
-from trainables.engine.random import SecureGenerator, SeededGenerator
+from trainables.engine.random import Generator, SecureGenerator, SeededGenerator
 from trainables.engine.step import Mechanism, PrivateStep, Stages
 from trainables.engine.update import Sgd
 from trainables.training import PrivateTraining, TrainingSpec
@@ -83,6 +83,11 @@ def step_over(
         secret=SeededGenerator(0),
         public=torch.Generator().manual_seed(0),
     )
+
+
+def normals(generator: Generator, size: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    """Standard Gaussians of a generator."""
+    return generator.add_normal(torch.zeros(size, dtype=torch.float64), 1.0, dtype)
 
 
 def keyed(key: int = 1) -> SecureGenerator:

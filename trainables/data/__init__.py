@@ -1,27 +1,29 @@
-"""Data sets by name, with provenance and checksums. Importing this reads no file and loads no heavy library."""
+"""Data sets by name. Importing this module reads no file and loads no heavy library.
+
+Every function raises `DatasetError` if the data set is unknown, or if a file is missing or damaged.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from difflib import get_close_matches
 from functools import lru_cache
 from importlib.util import find_spec
 
+from trainables.checks import near_name_hint
 from trainables.data.files import data_folder, locate
+from trainables.data.loading import content_sha256, load_splits, records_sha256, users_sha256
 from trainables.data.registry import DATASETS
-from trainables.data.requests import DatasetInfo, DatasetRequest, FileInfo, Splits
-from trainables.data.user import user_info
+from trainables.data.requests import DatasetInfo, DatasetRequest, Splits
+from trainables.data.user import read_raw, user_info
 from trainables.errors import DatasetError
 
 __all__ = [
     "DATASETS",
     "DatasetInfo",
     "DatasetRequest",
-    "FileInfo",
     "Splits",
     "budget_owner",
     "check_present",
-    "check_unit",
     "data_folder",
     "info",
     "load_records",
@@ -33,42 +35,27 @@ __all__ = [
 ]
 
 UNITS = ("record", "user")
-"""Units that a guarantee can protect."""
 
 
 def info(request: DatasetRequest) -> DatasetInfo:
-    """Return what is public about the data set of a request; a shipped one costs no file access.
-
-    Raises:
-        DatasetError: the name is unknown, the user's own file is missing or malformed, or there are no users where
-            users are protected.
-    """
+    """Return the public facts about a data set. Only for a user's own file is a file read."""
     check_unit(request)
     if request.path is not None:
         if request.name in DATASETS:
             raise DatasetError(
                 "dataset-name-taken",
                 f"{request.name} is the name of a shipped data set, which takes no path (got {request.path}). Give "
-                "your own data another name: the budget is kept under it.",
+                "your own data another name, because the ledger keeps the budget by name.",
             )
         return user_info(request)
     if request.name not in DATASETS:
-        near = get_close_matches(request.name, DATASETS, n=1)
-        raise DatasetError(
-            "dataset-unknown",
-            f"There is no data set {request.name!r}. "
-            + (f"Did you mean {near[0]!r}? " if near else f"The data sets are {', '.join(DATASETS)}. ")
-            + "Your own data need dataset.path and dataset.public_size.",
-        )
+        hint = near_name_hint(request.name, DATASETS) or f" The data sets are {', '.join(DATASETS)}."
+        raise DatasetError("dataset-unknown", f"There is no data set {request.name!r}.{hint}")
     return DATASETS[request.name]
 
 
 def check_unit(request: DatasetRequest) -> None:
-    """Check that the unit of a request can be protected, without reading a file.
-
-    Raises:
-        DatasetError: unknown unit, a bound or number of users below 1, or a data set whose records have no users.
-    """
+    """Check that the unit of a request can be protected, without reading a file."""
     if request.unit not in UNITS:
         raise DatasetError("unit-unknown", f"`unit` must be one of {', '.join(UNITS)} (got {request.unit!r}).")
     if request.unit == "record":
@@ -83,25 +70,21 @@ def check_unit(request: DatasetRequest) -> None:
             raise DatasetError(
                 "public-size-missing",
                 f"The data set {request.name} needs `dataset.public_users`, a PUBLIC number of training users (got "
-                f"{request.public_users!r}). It sets the sample rate; the exact number in the file is private.",
+                f"{request.public_users!r}). It sets the sample rate. The exact number in the file is private.",
             )
     elif request.name in DATASETS and DATASETS[request.name].users is None:
-        having = ", ".join(name for name, known in DATASETS.items() if known.users is not None)
+        shipped = ", ".join(name for name, known in DATASETS.items() if known.users is not None)
         raise DatasetError(
             "users-missing",
-            f"The unit is user, but the data set {request.name} has no users. Use {having}, or a file of your own with "
+            f"The unit is user, but the data set {request.name} has no users. Use {shipped}, or your own file with "
             "user_train.",
         )
 
 
 def public_train_size(request: DatasetRequest) -> int:
-    """Return the PUBLIC number of training units after the validation split: the n of ``sample_rate``.
+    """Return the PUBLIC number of training units, records or users, after the validation split: n of the sample rate.
 
-    Units are records, or users where users are protected. The realised number may differ by the split's hash and,
-    under add/remove adjacency, is private.
-
-    Raises:
-        DatasetError: the data set is unknown, or no record is left.
+    The true number is private under add/remove adjacency, and depends on the hashes of the split.
     """
     size = _public_size(request)
     fraction = request.validation_fraction
@@ -112,20 +95,19 @@ def public_train_size(request: DatasetRequest) -> int:
     left = round(size * (1 - fraction))
     if left < 1:
         raise DatasetError(
-            "split-empty",
-            f"Validation leaves none of the {size} training records of {request.name}. Lower its fraction.",
+            "split-empty", f"`validation_fraction` leaves none of {size} training records (got {fraction}). Lower it."
         )
     return left
 
 
 def public_validation_size(request: DatasetRequest) -> int:
-    """Return the PUBLIC number of units set aside for validation, by which protected scores are divided; may be 0."""
+    """Return the PUBLIC number of validation units, by which protected scores are divided; it may be 0."""
     return _public_size(request) - public_train_size(request)
 
 
 def _public_size(request: DatasetRequest) -> int:
     check_unit(request)
-    # A declared size does not need the user's file, which may not be here yet.
+    # A declared size needs no access to the user's file, which may be on another machine.
     if request.path is not None and request.name not in DATASETS:
         size = request.public_users if request.unit == "user" else request.public_size
         if size is not None and _is_count(size):
@@ -139,11 +121,7 @@ def _is_count(value: object) -> bool:
 
 
 def check_present(request: DatasetRequest) -> None:
-    """Check that the files of the data set are present and have their checksums.
-
-    Raises:
-        DatasetError: a file is missing or wrong; it says where to put it and how to get it.
-    """
+    """Check that the files of the data set are present and have their checksums."""
     known = info(request)
     if known.path is not None:
         return
@@ -156,29 +134,26 @@ def check_present(request: DatasetRequest) -> None:
 
 
 def records_fingerprint(request: DatasetRequest) -> str:
-    """Return the hash that identifies the records under any name, for the LEDGER, which only operators read.
+    """Return a hash that identifies the records under any name, for the ledger, which only operators read.
 
-    Sets that share a budget (`DatasetInfo.budget_owner`) share one fingerprint. That of a user's own file is the
-    checksum of its arrays, or that of a shipped set if the file holds the arrays of that set or, in any order, its
-    training records. Users are not part of it (`users_fingerprint`). Files that only overlap are not detected.
-
-    Raises:
-        DatasetError: the data set is unknown, or a file cannot be read.
+    Data sets that share a budget (`DatasetInfo.budget_owner`) have one fingerprint. A user's own file has the checksum
+    of its arrays. If it has the arrays of a shipped set, or its training records in any order, it has the fingerprint
+    of that set. The users have their own fingerprint. Files that only overlap are not detected.
     """
     shipped, content = _identified(info(request))
     return content if shipped is None else _published(shipped)
 
 
 def budget_owner(request: DatasetRequest) -> str:
-    """Return the name under which the ledger charges the records; a copy of a shipped set is charged as that set."""
+    """Return the name under which the ledger charges the records. A copy of a shipped set is charged as that set."""
     shipped, _ = _identified(info(request))
     return request.name if shipped is None else shipped.budget_owner
 
 
 def share_records(one: DatasetRequest, other: DatasetRequest) -> bool:
-    """Return whether two data sets are known to have the same training records, in any order.
+    """Return whether two data sets have the same training records, in any order.
 
-    Only complete equality is tested: whether FEW records are shared would reveal whether one of them is private.
+    A partial overlap is not detected, because it would reveal whether a record is in the private data set.
     """
     if records_fingerprint(one) == records_fingerprint(other):
         return True
@@ -187,19 +162,16 @@ def share_records(one: DatasetRequest, other: DatasetRequest) -> bool:
 
 
 def _published(known: DatasetInfo) -> str:
-    """Return the fingerprint of a shipped set. Ledgers hold it, so it never changes."""
+    """Return the fingerprint of a shipped set. It must never change, because ledgers store it."""
     owner = DATASETS[known.budget_owner]
     published = "".join(file.sha256 for file in owner.files) or ("" if owner.forms else f"scikit-learn:{owner.name}")
     return hashlib.sha256(published.encode()).hexdigest() if published else owner.content_sha256
 
 
 def _identified(known: DatasetInfo) -> tuple[DatasetInfo | None, str]:
-    """Return the shipped set that it is or that a user's file copies, or None; and the checksum of a file's arrays."""
+    """Return the shipped set, or the one that a user's file copies, or None; and the checksum of that file, or ""."""
     if known.path is None:
         return known, ""
-    from trainables.data.loading import content_sha256, records_sha256
-    from trainables.data.user import read_raw
-
     arrays = read_raw(known)
     content, size = content_sha256(arrays), arrays["y_train"].size
     copied = next((each for each in DATASETS.values() if each.content_sha256 == content), None)
@@ -213,31 +185,19 @@ def _records(request: DatasetRequest) -> str:
     known = info(request)
     if known.path is None:
         return known.records_sha256
-    from trainables.data.loading import records_sha256
-    from trainables.data.user import read_raw
-
     return records_sha256(read_raw(known))
 
 
 def users_fingerprint(request: DatasetRequest) -> str | None:
-    """Return a hash of the users of the records; None where records are protected, or users of a shipped set."""
+    """Return a hash of the users in a user's own file; None if records are protected or the data set is shipped."""
     known = info(request)
     if known.path is None or request.unit != "user":
-        return None  # the users of a shipped set are fixed by its files
-    from trainables.data.loading import users_sha256
-    from trainables.data.user import read_raw
-
+        return None
     return users_sha256(read_raw(known))
 
 
 @lru_cache(maxsize=2)
 def load_records(request: DatasetRequest) -> Splits:
-    """Return the records as tensors, read once per process and shared; callers do not write to them.
-
-    Raises:
-        DatasetError: the data set is unknown, or a file is missing or has another checksum.
-    """
-    from trainables.data.loading import load_splits
-
-    public_train_size(request)  # refuses an illegal fraction before anything is read
+    """Return the records as tensors, read once per process. Callers must not write to the shared tensors."""
+    public_train_size(request)  # refuses an illegal fraction before reading a file
     return load_splits(info(request), request)

@@ -8,11 +8,10 @@ import math
 import pickle
 import struct
 import tarfile
-import zipfile
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from trainables.data.files import reading
 from trainables.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -29,27 +28,20 @@ _SIDE = 32
 
 
 def read_npz(paths: tuple[Path, ...]) -> Arrays:
-    """Return the four arrays of a grey-scale npz file, images of shape (n, 1, height, width)."""
+    """Return the arrays of an npz file of grey-scale images."""
     import numpy as np
 
-    try:
-        with np.load(paths[0], allow_pickle=False) as file:
-            arrays = {key: file[key] for key in _KEYS}
-    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DatasetError(
-            "dataset-damaged",
-            f"{paths[0]} is not an npz file with the arrays {', '.join(_KEYS)} ({error}). Download it again.",
-        ) from error
+    what = f"an npz file with the arrays {', '.join(_KEYS)}"
+    with reading(paths[0], what), np.load(paths[0], allow_pickle=False) as file:
+        arrays = {key: file[key] for key in _KEYS}
     return {key: array[:, None] if key.startswith("x") else array for key, array in arrays.items()}
 
 
 def _idx(path: Path) -> np.ndarray:
     import numpy as np
 
-    try:
+    with reading(path, "a gzip file"):
         raw = gzip.decompress(path.read_bytes())
-    except (OSError, EOFError, zlib.error) as error:
-        raise DatasetError("dataset-damaged", f"{path} is not a gzip file ({error}). Download it again.") from error
     if len(raw) < 4 or raw[:3] != b"\x00\x00\x08":  # two zero bytes, then 8 for unsigned bytes
         raise DatasetError("dataset-damaged", f"{path} is not an IDX file of unsigned bytes. Download it again.")
     dimensions = raw[3]
@@ -61,15 +53,15 @@ def _idx(path: Path) -> np.ndarray:
 
 
 def read_idx(paths: tuple[Path, ...]) -> Arrays:
-    """Return the arrays of the four IDX files (train images, train labels, test images, test labels)."""
+    """Return the arrays of four IDX files: train images, train labels, test images, test labels."""
     x_train, y_train, x_test, y_test = (_idx(path) for path in paths)
     return {"x_train": x_train[:, None], "y_train": y_train, "x_test": x_test[:, None], "y_test": y_test}
 
 
 def read_webp_sheets(paths: tuple[Path, ...]) -> Arrays:
-    """Return the arrays of a file of lossless WebP sheets, each a column of 500 images of 32 x 32."""
+    """Return the arrays of an npz file of lossless WebP sheets. A sheet is a column of 500 images of 32 x 32."""
     import numpy as np
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     def images(file: Any, prefix: str, count: int) -> np.ndarray:  # noqa: ANN401 - NpzFile's type is generic since 2.3
         whole = np.empty((count, 3, _SIDE, _SIDE), np.uint8)
@@ -82,31 +74,18 @@ def read_webp_sheets(paths: tuple[Path, ...]) -> Arrays:
             whole[at : at + len(rows)] = rows
         return whole
 
-    try:
-        with np.load(paths[0], allow_pickle=False) as file:
-            y_train, y_test = file["y_train"], file["y_test"]
-            return {
-                "x_train": images(file, "x_train", len(y_train)),
-                "y_train": y_train,
-                "x_test": images(file, "x_test", len(y_test)),
-                "y_test": y_test,
-            }
-    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, UnidentifiedImageError) as error:
-        raise DatasetError(
-            "dataset-damaged", f"{paths[0]} is not an npz file of WebP sheets ({error}). Download it again."
-        ) from error
+    with reading(paths[0], "an npz file of WebP sheets"), np.load(paths[0], allow_pickle=False) as file:
+        y_train, y_test = file["y_train"], file["y_test"]
+        x_train, x_test = (images(file, f"x_{part}", len(file[f"y_{part}"])) for part in ("train", "test"))
+    return {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Unpickler for bytes, numbers and numpy arrays, which refuses everything that could run code."""
+    """Unpickler for bytes, numbers and numpy arrays. It refuses everything that could run code."""
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - the signature of the base class
-        if (module.split(".")[0], name) in {
-            ("numpy", "_reconstruct"),
-            ("numpy", "ndarray"),
-            ("numpy", "dtype"),
-            ("_codecs", "encode"),
-        }:
+        arrays = module.split(".")[0] == "numpy" and name in ("_reconstruct", "ndarray", "dtype")
+        if arrays or (module, name) == ("_codecs", "encode"):
             return super().find_class(module, name)
         raise pickle.UnpicklingError(f"a CIFAR-10 batch must not contain {module}.{name}")
 
@@ -120,21 +99,11 @@ def read_cifar_archive(paths: tuple[Path, ...]) -> Arrays:
         if member is None:
             raise KeyError(name)
         content = _PlainUnpickler(io.BytesIO(member.read()), encoding="bytes").load()
-        return np.asarray(content[b"data"], np.uint8).reshape(-1, 3, _SIDE, _SIDE), np.asarray(
-            content[b"labels"], np.uint8
-        )
+        x, y = (np.asarray(content[key], np.uint8) for key in (b"data", b"labels"))
+        return x.reshape(-1, 3, _SIDE, _SIDE), y
 
-    try:
-        with tarfile.open(paths[0], "r:gz") as archive:
-            parts = [batch(archive, f"data_batch_{number}") for number in range(1, 6)]
-            x_test, y_test = batch(archive, "test_batch")
-    except (OSError, EOFError, KeyError, ValueError, tarfile.TarError, zlib.error, pickle.UnpicklingError) as error:
-        raise DatasetError(
-            "dataset-damaged", f"{paths[0]} is not the CIFAR-10 archive ({error}). Download it again."
-        ) from error
-    return {
-        "x_train": np.concatenate([images for images, _ in parts]),
-        "y_train": np.concatenate([labels for _, labels in parts]),
-        "x_test": x_test,
-        "y_test": y_test,
-    }
+    with reading(paths[0], "the CIFAR-10 archive"), tarfile.open(paths[0], "r:gz") as archive:
+        parts = [batch(archive, f"data_batch_{number}") for number in range(1, 6)]
+        x_test, y_test = batch(archive, "test_batch")
+    x_train, y_train = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}

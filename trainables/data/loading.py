@@ -1,4 +1,4 @@
-"""Reading and splitting a data set; inputs are scaled by public constants only."""
+"""Reading and splitting a data set. Inputs are scaled by public constants only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainables.data import images
-from trainables.data.files import data_folder, locate
+from trainables.data.files import data_folder, locate, reading
 from trainables.data.images import Arrays
 from trainables.data.registry import TEST_FRACTION
 from trainables.data.requests import DatasetInfo, DatasetRequest, Splits
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["content_sha256", "load_splits", "read_arrays", "records_sha256", "users_sha256"]
 
-_ROWS = 4096  # converted at a time, because all rows of a large set as floats take too much memory
+_ROWS = 4096  # converted at a time, to save memory
 
-# The ranges in the documentation of these public sets. They are constants and never computed: the ranges of a private
-# table must be known without reading it.
+# Ranges of the columns, from the documentation of these public sets.
 _IRIS_RANGES = ((4.3, 7.9), (2.0, 4.4), (1.0, 6.9), (0.1, 2.5))
 _CANCER_RANGES = (
     *((6.981, 28.11), (9.71, 39.28), (43.79, 188.5), (143.5, 2501.0), (0.053, 0.163)),
@@ -40,10 +39,7 @@ _CANCER_RANGES = (
 
 
 def content_sha256(arrays: Arrays) -> str:
-    """Return a checksum of the decoded arrays that depends neither on their file format nor on the inputs' shape.
-
-    It does not depend on the users either: with or without them the records are the same and have one budget.
-    """
+    """Return a checksum of the decoded arrays, independent of the file format, the inputs' shape and the users."""
     import numpy as np
 
     digest = hashlib.sha256()
@@ -55,7 +51,7 @@ def content_sha256(arrays: Arrays) -> str:
 
 
 def records_sha256(arrays: Arrays) -> str:
-    """Return a checksum of the training records that depends neither on their order nor on the type of their numbers.
+    """Return a checksum of the training records, independent of their order and the type of their numbers.
 
     It is "" for arrays that no training can use.
     """
@@ -89,13 +85,9 @@ def users_sha256(arrays: Arrays) -> str:
 
 
 def _text(path: Path) -> str:
-    try:
+    with reading(path, "a text file, plain or packed with xz"):
         raw = path.read_bytes()
         return (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode()
-    except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
-        raise DatasetError(
-            "dataset-damaged", f"{path} is not a text file, plain or packed with xz ({type(error).__name__})."
-        ) from error
 
 
 def _split_off_test(name: str, x: np.ndarray, y: np.ndarray) -> Arrays:
@@ -157,12 +149,9 @@ _READERS: dict[str, Callable[[str, tuple[Path, ...]], Arrays]] = {
 
 
 def read_arrays(info: DatasetInfo, folder: Path) -> Arrays:
-    """Return the four arrays of a data set as stored: images still bytes, tables and scikit-learn's sets scaled.
+    """Return the arrays of a data set, with `user_train` and maybe `user_test` if the records have users.
 
-    Where the records have users there is `user_train` too, and maybe `user_test`.
-
-    Raises:
-        DatasetError: a file is missing or has another checksum.
+    Images are bytes as stored. Tables and scikit-learn's sets are scaled.
     """
     if info.path is not None:
         return read_user(info)
@@ -175,7 +164,7 @@ def read_arrays(info: DatasetInfo, folder: Path) -> Arrays:
             f"The data set {info.name} has {sizes[0]} + {sizes[1]} records instead of {info.public_train_size} + "
             f"{info.test_size}. Download it again, or install another version of scikit-learn.",
         )
-    # A sha256 of the file proves its content; the publishers' md5 does not.
+    # A sha256 proves the content of a file, but the publishers' md5 does not.
     if info.content_sha256 and not all(file.sha256 for file in form):
         found = content_sha256(arrays)
         if found != info.content_sha256:
@@ -188,7 +177,7 @@ def read_arrays(info: DatasetInfo, folder: Path) -> Arrays:
 
 
 def _scaled(info: DatasetInfo, x: np.ndarray) -> np.ndarray:
-    """Scale bytes of a grey image to [0, 1], of a colour image to [−1, 1]; everything else is scaled already."""
+    """Scale the bytes of grey images to [0, 1], and of colour images to [−1, 1]. Other inputs are scaled already."""
     import numpy as np
 
     if x.dtype != np.uint8:
@@ -199,11 +188,7 @@ def _scaled(info: DatasetInfo, x: np.ndarray) -> np.ndarray:
 
 
 def load_splits(info: DatasetInfo, request: DatasetRequest) -> Splits:
-    """Return the records in their three parts as tensors.
-
-    Raises:
-        DatasetError: a file is missing or has another checksum.
-    """
+    """Return the records in their three parts as tensors."""
     import numpy as np
     import torch
 
@@ -222,7 +207,7 @@ def load_splits(info: DatasetInfo, request: DatasetRequest) -> Splits:
         rows = np.flatnonzero(~held)
         most, key = request.records_per_user, f"contribution:{request.split_seed}"
         chosen = contributions(x[rows], y[rows], users[rows], most=most, key=key)
-        kept = rows[chosen[chosen >= 0]]  # user by user
+        kept = rows[chosen[chosen >= 0]]  # sorted by user
         table = chosen.copy()
         table[chosen >= 0] = np.arange(len(kept))
         whose = np.unique(users[held], return_inverse=True)[1]

@@ -1,12 +1,9 @@
 """Shipped data sets: public sizes, shapes, provenance, licence, and the checksum of every file.
 
-- ``sha256`` of ``.npz``, ``.xz`` and ``.data`` files come from files that were compared with the official copies or
-  with two independent ones. Those of the UCI tables are of the published text.
-- ``md5`` of the official archives of MNIST, Fashion-MNIST and CIFAR-10 are those of their publishers and torchvision.
-  These archives were never read here. So their content must also have the ``content_sha256``, which was computed from
-  the compared files.
-- ``content_sha256`` and ``records_sha256`` detect a copy of a set under another name: the first is of the arrays with
-  their split, the second of the training records in any order.
+- ``sha256``: from files that were compared with the official copies, or with two independent copies.
+- ``md5``: published for the official archives of MNIST, Fashion-MNIST and CIFAR-10, which were not read here. So their
+  content must also have the ``content_sha256``.
+- ``content_sha256`` and ``records_sha256``: detect a copy of a data set under another name.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ from trainables.data.text import CONTEXT, VOCABULARY
 __all__ = ["DATASETS", "TEST_FRACTION"]
 
 TEST_FRACTION = 0.2
-"""Fraction of a set without an official test set that becomes one, by the hash of the record's index or user."""
+"""Fraction that becomes the test set, by a hash of each record's index or user, if there is no official test set."""
 
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _FASHION = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"
@@ -32,16 +29,16 @@ _IDX = (
 
 
 def _idx(folder: str, address: str, *sums: str) -> tuple[FileInfo, ...]:
-    # A folder, because MNIST and Fashion-MNIST publish different files under the same four names.
+    # MNIST and Fashion-MNIST publish different files under the same names, so each has a folder.
     return tuple(
         FileInfo(name=f"{folder}/{name}", md5=md5, url=address + name) for name, md5 in zip(_IDX, sums, strict=True)
     )
 
 
 def _info(*forms: tuple[FileInfo, ...], **known: object) -> DatasetInfo:
-    fetched = next((form for form in forms if all(file.url for file in form)), ())
+    official = next((form for form in forms if all(file.url for file in form)), ())
     known.setdefault("budget_owner", known["name"])
-    return DatasetInfo(forms=forms, files=fetched, **known)  # type: ignore[arg-type]
+    return DatasetInfo(forms=forms, files=official, **known)  # type: ignore[arg-type]
 
 
 _CIFAR_ARCHIVE = FileInfo(
@@ -86,7 +83,7 @@ _ALL = (
         licence="CC BY 4.0",
     ),
     _info(
-        (FileInfo(name="mnist.npz", sha256="06af5dfe73b70e3bc1c36439982b18a8d76803db9b544f6fdf838a37fbb01b64"),),
+        (FileInfo("mnist.npz", "06af5dfe73b70e3bc1c36439982b18a8d76803db9b544f6fdf838a37fbb01b64"),),
         _idx(
             "mnist",
             _MNIST,
@@ -106,11 +103,7 @@ _ALL = (
         licence="none stated",
     ),
     _info(
-        (
-            FileInfo(
-                name="fashion_mnist.npz", sha256="5b6d2c4c694a91887af8ab7d039c04f80af3c29378d731c93a538d2e831aa469"
-            ),
-        ),
+        (FileInfo("fashion_mnist.npz", "5b6d2c4c694a91887af8ab7d039c04f80af3c29378d731c93a538d2e831aa469"),),
         _idx(
             "fashion_mnist",
             _FASHION,
@@ -130,7 +123,7 @@ _ALL = (
         licence="MIT",
     ),
     _info(
-        (FileInfo(name="cifar10.webp.npz", sha256="9cd4b178f65165f9314081925418748cad0c237888833c2a3c2da5521d6bb6ac"),),
+        (FileInfo("cifar10.webp.npz", "9cd4b178f65165f9314081925418748cad0c237888833c2a3c2da5521d6bb6ac"),),
         (_CIFAR_ARCHIVE,),
         name="cifar10",
         public_train_size=50_000,
@@ -143,12 +136,7 @@ _ALL = (
         licence="none stated",
     ),
     _info(
-        (
-            FileInfo(
-                name="cifar10_10k2k.webp.npz",
-                sha256="d808df5ea4bd4e5767c5e9dc9dbe1765fcec8c12a1fb5b10f7cd54b01ce6bd9b",
-            ),
-        ),
+        (FileInfo("cifar10_10k2k.webp.npz", "d808df5ea4bd4e5767c5e9dc9dbe1765fcec8c12a1fb5b10f7cd54b01ce6bd9b"),),
         name="cifar10_10k2k",
         public_train_size=10_000,
         test_size=2_000,
@@ -162,18 +150,18 @@ _ALL = (
     ),
     _info(
         (
-            FileInfo(name="adult.data.xz", sha256="03c5722d4eaeaa2962f81284344def3c5150dadc6ddf841fcbb57f233371445c"),
-            FileInfo(name="adult.test.xz", sha256="45248f451a46bace9a234ece542aeadb66ea52e3c078f136d4b2c069cb38b1cd"),
+            FileInfo("adult.data.xz", "03c5722d4eaeaa2962f81284344def3c5150dadc6ddf841fcbb57f233371445c"),
+            FileInfo("adult.test.xz", "45248f451a46bace9a234ece542aeadb66ea52e3c078f136d4b2c069cb38b1cd"),
         ),
         (
             FileInfo(
-                name="adult.data",
-                sha256="5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
+                "adult.data",
+                "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
                 url=f"{_UCI}adult/adult.data",
             ),
             FileInfo(
-                name="adult.test",
-                sha256="a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
+                "adult.test",
+                "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
                 url=f"{_UCI}adult/adult.test",
             ),
         ),
@@ -188,16 +176,11 @@ _ALL = (
         licence="CC BY 4.0",
     ),
     _info(
+        (FileInfo("bank-additional-full.csv.xz", "382e6af4933a7a167fe4264c1182234c02b063d712c5ad46313d6db0ab9d3ac1"),),
         (
             FileInfo(
-                name="bank-additional-full.csv.xz",
-                sha256="382e6af4933a7a167fe4264c1182234c02b063d712c5ad46313d6db0ab9d3ac1",
-            ),
-        ),
-        (
-            FileInfo(
-                name="bank-additional-full.csv",
-                sha256="74adfc578bf77a7ff4bb1ba4a9f8709d9e3c6907342959c2c8416847e0afb4d8",
+                "bank-additional-full.csv",
+                "74adfc578bf77a7ff4bb1ba4a9f8709d9e3c6907342959c2c8416847e0afb4d8",
                 url=f"{_UCI}00222/bank-additional.zip",
             ),
         ),
@@ -215,8 +198,8 @@ _ALL = (
     _info(
         (
             FileInfo(
-                name="breast-cancer-wisconsin.data",
-                sha256="402c585309c399237740f635ef9919dc512cca12cbeb20de5e563a4593f22b64",
+                "breast-cancer-wisconsin.data",
+                "402c585309c399237740f635ef9919dc512cca12cbeb20de5e563a4593f22b64",
                 url=f"{_UCI}breast-cancer-wisconsin/breast-cancer-wisconsin.data",
             ),
         ),
@@ -233,10 +216,8 @@ _ALL = (
     ),
     _info(
         (
-            FileInfo(name="state_union.zip", sha256="366c1dc82b2abf896f42b2ec50ba802a0141a29f75d29ca48a7a243ce5bfbe8d"),
-            FileInfo(
-                name="brown_tokens.npz", sha256="639a85f2288c9a4e93e6fc70f2be14bdc0bc763d7778b25288f9cddec363a09a"
-            ),
+            FileInfo("state_union.zip", "366c1dc82b2abf896f42b2ec50ba802a0141a29f75d29ca48a7a243ce5bfbe8d"),
+            FileInfo("brown_tokens.npz", "639a85f2288c9a4e93e6fc70f2be14bdc0bc763d7778b25288f9cddec363a09a"),
         ),
         name="state_union",
         public_train_size=367_733,

@@ -1,4 +1,4 @@
-"""Data sets: what is public about one, a request for its records, and the records in their parts."""
+"""Data set: its public facts, a request for its records, and the records in their parts."""
 
 from __future__ import annotations
 
@@ -11,16 +11,9 @@ if TYPE_CHECKING:
 __all__ = ["DatasetInfo", "DatasetRequest", "FileInfo", "Splits"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class FileInfo:
-    """One file in the data directory.
-
-    Attributes:
-        name: its path in the directory.
-        sha256: checksum of the file, or "" when only `md5` is known.
-        md5: checksum of the publisher or of the usual loaders; used where no sha256 is known.
-        url: official address, or "".
-    """
+    """File in the data directory, with its official address and its sha256, or a published md5 if none is known."""
 
     name: str
     sha256: str = ""
@@ -33,21 +26,21 @@ class DatasetInfo:
     """Public facts about a data set.
 
     Attributes:
-        name: its name in an experiment file.
-        public_train_size: official number of training records, a public constant; never counted from private records.
-            For a user's own file it is declared, or the most that its users may contribute.
+        name: name in an experiment file.
+        public_train_size: PUBLIC number of training records, never counted from private records. For a user's own file
+            it is declared, or the largest number that the declared users may contribute.
         test_size: number of test records.
         input_shape: shape of one input, without the batch.
         classes: number of labels.
         provenance: origin and split.
-        licence: its licence, as its publisher states.
-        files: the files with an official address; empty when it is part of scikit-learn.
-        forms: every set of files from which it can be read, best first; one complete set is enough.
+        licence: licence, as the publisher states it.
+        files: files with official addresses; empty if there are none.
+        forms: alternative sets of files that contain the data set, best first; empty if it is part of scikit-learn.
         content_sha256: checksum of the decoded arrays, equal for all forms; "" for a user's own file.
         records_sha256: checksum of the training records in any order; "" for a user's own file.
-        budget_owner: the name under which the ledger charges it: sets that share records share one budget.
+        budget_owner: name under which the ledger charges the records; sets that share records share one budget.
         path: the user's own file, or None.
-        users: PUBLIC number of users of the training records, before the validation split; None without users.
+        users: PUBLIC number of training users before the validation split; None without users.
     """
 
     name: str
@@ -71,15 +64,15 @@ class DatasetRequest:
     """Request for the records of a training; plain and picklable.
 
     Attributes:
-        name: a name of `trainables.data.DATASETS`, or any name together with ``path``.
-        data_dir: folder with the files; None means the environment variable ``DP_TUNER_DATA``, else ``./data``.
-        path: the user's own ``.npz`` with x_train, y_train, x_test, y_test (and, if wanted, ``classes``).
+        name: name in `trainables.data.DATASETS`, or any other name together with ``path``.
+        data_dir: folder with the files; None is the default of `data_folder`.
+        path: the user's own npz file (`trainables.data.user`).
         public_size: PUBLIC number of training records in that file, for the sample rate.
-        validation_fraction: fraction of the training records set aside, in [0, 1); 0 keeps all for training.
+        validation_fraction: fraction of the training records that is set aside, in [0, 1).
         split_seed: public key of the split.
-        unit: unit of the guarantee, 'record' or 'user'. With users, all records of a user are on one side of the split,
-            and a sample of the training is one user.
-        records_per_user: m, the most records of a user that are trained on; only used with users.
+        unit: unit of the guarantee and sample of the training, 'record' or 'user'. All records of a user are on one
+            side of the split.
+        records_per_user: m, the largest number of a user's records in the training; only used with users.
         public_users: PUBLIC number of training users in the file at ``path``; only used with users.
     """
 
@@ -96,18 +89,10 @@ class DatasetRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Splits:
-    """Records in their three parts, ready for a model.
+    """Records in three parts, as inputs x (float32, shape (n, *input_shape)) and labels y (int64, shape (n,)).
 
-    Attributes:
-        x_train: inputs, float32, shape (n, *input_shape).
-        y_train: labels, int64, shape (n,).
-        x_validation: inputs of the records set aside, same layout; no rows when the fraction is 0.
-        y_validation: their labels.
-        x_test: inputs of the official (or fixed public) test set.
-        y_test: its labels.
-        users_train: rows of x_train of each user, int64, shape (users, records_per_user), -1 where a user has fewer;
-            None when the unit is a record.
-        users_validation: user of each validation record, numbered from 0, int64, shape (n,); or None.
+    If the unit is a user, `users_train` has the rows of x_train of each user, int64, shape (users, records_per_user),
+    -1 if a user has fewer. `users_validation` has the user of each validation record, numbered from 0, shape (n,).
     """
 
     x_train: torch.Tensor

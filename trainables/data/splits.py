@@ -1,8 +1,8 @@
-"""Splits by a keyed hash of each record's identity, or its user's, so that adding one record moves no other.
+"""Splits by a publicly keyed hash of each record or user, so that adding one record moves no other record.
 
-The key is public. A split by count or by shuffling would move records when one is added or removed, and a score on the
-records set aside would then depend on the training records. The identity of a record is its index in a published set,
-which never changes, and its content in a user's own file, where removing a row renumbers all later ones.
+A split by count or by shuffling would move other records too, and a score on validation records would depend on the
+training records. The hash is of a record's index in a published set, which never changes. In a user's own file it is of
+the content, because removing a row renumbers all later rows.
 """
 
 from __future__ import annotations
@@ -18,29 +18,17 @@ __all__ = ["aside", "aside_by_content", "aside_by_user", "contributions"]
 
 
 def aside(count: int, *, fraction: float, key: str) -> np.ndarray:
-    """Return which of the records 0 to count - 1 are set aside, by their index: Booleans of shape (count,).
-
-    Args:
-        count: how many records there are.
-        fraction: probability with which a record's hash sets it aside, in [0, 1).
-        key: public key of the split.
-    """
+    """Return whether each record is set aside, by a hash of its index with the public key: Booleans, shape (count,)."""
     return _chosen((index.to_bytes(8, "big") for index in range(count)), count, fraction=fraction, key=key)
 
 
 def aside_by_content(x: np.ndarray, y: np.ndarray, *, fraction: float, key: str) -> np.ndarray:
-    """Return which records are set aside, by their content: Booleans of shape (n,). Equal records stay together.
-
-    The inputs x have the shape (n, ...), the labels y the shape (n,); the others are as for `aside`.
-    """
+    """Return whether each record is set aside, by a hash of its content x, shape (n, ...), and y, shape (n,)."""
     return _chosen(_contents(x, y), len(y), fraction=fraction, key=key)
 
 
 def aside_by_user(users: np.ndarray, *, fraction: float, key: str) -> np.ndarray:
-    """Return which records are set aside, by their user: Booleans of shape (n,). Records of a user stay together.
-
-    Users are numbers or strings of shape (n,); the others are as for `aside`, with the hash of a user.
-    """
+    """Return whether each record is set aside, by a hash of its user, so that a user's records stay together."""
     import numpy as np
 
     names, whose = np.unique(users, return_inverse=True)
@@ -49,26 +37,18 @@ def aside_by_user(users: np.ndarray, *, fraction: float, key: str) -> np.ndarray
 
 
 def contributions(x: np.ndarray, y: np.ndarray, users: np.ndarray, *, most: int, key: str) -> np.ndarray:
-    """Return the records that each user contributes: at most `most`, those with the smallest keyed hashes.
+    """Return the records that each user contributes: at most m, those with the smallest keyed hashes.
 
-    The choice depends only on the user's own records and the public key, not on other users.
-
-    Args:
-        x: inputs, shape (n, ...).
-        y: labels, shape (n,).
-        users: each record's user, numbers or strings, shape (n,).
-        most: m, at least 1.
-        key: public key of the choice.
-
-    Returns:
-        Numbers of records, int64, shape (users, most), -1 where a user has fewer than `most`; users in their own order.
+    The choice depends only on the user's own records and the public key. The arguments are those of `aside_by_content`
+    and `aside_by_user`. The result is indices of records, int64, shape (users, m), -1 if a user has fewer than m; the
+    users are sorted.
     """
     import numpy as np
 
     names, whose = np.unique(users, return_inverse=True)
     own = [_identity(name) + b"\0" for name in names]
     records = (own[user] + content for user, content in zip(whose.tolist(), _contents(x, y), strict=True))
-    order = np.lexsort((_positions(records, len(y), key=key), whose))  # user by user, by hash within each
+    order = np.lexsort((_positions(records, len(y), key=key), whose))  # by user, then by hash
     counts = np.bincount(whose, minlength=len(names))
     rank = np.arange(len(y)) - np.repeat(np.cumsum(counts) - counts, counts)
     kept = rank < most
@@ -82,7 +62,7 @@ def _contents(x: np.ndarray, y: np.ndarray) -> Iterator[bytes]:
 
 
 def _identity(user: object) -> bytes:
-    # Not the stored bytes: numpy pads all names to the longest one, so another user would change them.
+    # Not the stored bytes, which numpy pads to the longest name of all users.
     return str(user).encode(errors="surrogatepass")
 
 
@@ -91,7 +71,7 @@ def _chosen(identities: Iterable[bytes], count: int, *, fraction: float, key: st
 
 
 def _positions(identities: Iterable[bytes], count: int, *, key: str) -> np.ndarray:
-    """Return a keyed hash of each identity as a number below 2⁶⁴."""
+    """Return a keyed hash of each identity, a number below 2⁶⁴."""
     import numpy as np
 
     keyed = hashlib.blake2b(key=hashlib.sha256(key.encode()).digest(), digest_size=8)

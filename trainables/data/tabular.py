@@ -1,8 +1,7 @@
-"""UCI tables as numbers, with public vocabularies and scales; nothing is learnt from the records.
+"""UCI tables as numbers, with public vocabularies and scales that do not depend on the records.
 
-The category lists are those of UCI's documentation (adult.names, bank-additional-names.txt), because a vocabulary
-collected from the records would depend on them. A word outside its list, and Adult's ``?``, becomes all zeros. Numbers
-are divided by a round public constant and clipped.
+The lists of words are those of UCI's documentation (adult.names, bank-additional-names.txt). A word outside its list,
+and Adult's ``?``, becomes all zeros. Numbers are divided by a round public constant and clipped.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ __all__ = ["ADULT", "BANK", "WISCONSIN", "Category", "Ignored", "Label", "Number
 
 @dataclass(frozen=True)
 class Number:
-    """Numeric column: (value - centre) / scale, after log1p when ``log``, clipped to [low, 1]; missing is 0."""
+    """Numeric column: (value - centre) / scale, clipped to [low, 1], after log1p if ``log``. A missing value is 0."""
 
     name: str
     scale: float
@@ -39,6 +38,11 @@ class Category:
 
     name: str
     words: tuple[str, ...]
+
+    @classmethod
+    def of(cls, name: str, words: str) -> Category:
+        """Return the column with these words, separated by commas."""
+        return cls(name, tuple(word.strip() for word in words.split(",")))
 
 
 @dataclass(frozen=True)
@@ -61,13 +65,7 @@ Column = Number | Category | Label | Ignored
 
 @dataclass(frozen=True)
 class Table:
-    """Format of one table.
-
-    Attributes:
-        columns: in the order of the file.
-        delimiter: between the values.
-        header: whether the first line has the column names.
-    """
+    """Format of a table: its columns in the order of the file, and whether the first line has their names."""
 
     columns: tuple[Column, ...]
     delimiter: str = ","
@@ -80,60 +78,45 @@ class Table:
         return words + sum(isinstance(column, Number) for column in self.columns)
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(","))
-
-
-_YES_NO = ("no", "yes", "unknown")
+_YES_NO = "no, yes, unknown"
 
 ADULT = Table(
     columns=(
         Number("age", 100.0),
-        Category(
+        Category.of(
             "workclass",
-            _words(
-                "Private, Self-emp-not-inc, Self-emp-inc, Federal-gov, Local-gov, State-gov, Without-pay, Never-worked"
-            ),
+            "Private, Self-emp-not-inc, Self-emp-inc, Federal-gov, Local-gov, State-gov, Without-pay, Never-worked",
         ),
         Number("fnlwgt", 1_000_000.0),
-        Category(
+        Category.of(
             "education",
-            _words(
-                "Bachelors, Some-college, 11th, HS-grad, Prof-school, Assoc-acdm, Assoc-voc, 9th, 7th-8th, 12th, "
-                "Masters, 1st-4th, 10th, Doctorate, 5th-6th, Preschool"
-            ),
+            "Bachelors, Some-college, 11th, HS-grad, Prof-school, Assoc-acdm, Assoc-voc, 9th, 7th-8th, 12th, "
+            "Masters, 1st-4th, 10th, Doctorate, 5th-6th, Preschool",
         ),
         Number("education-num", 16.0),
-        Category(
+        Category.of(
             "marital-status",
-            _words(
-                "Married-civ-spouse, Divorced, Never-married, Separated, Widowed, Married-spouse-absent, "
-                "Married-AF-spouse"
-            ),
+            "Married-civ-spouse, Divorced, Never-married, Separated, Widowed, Married-spouse-absent, Married-AF-spouse",
         ),
-        Category(
+        Category.of(
             "occupation",
-            _words(
-                "Tech-support, Craft-repair, Other-service, Sales, Exec-managerial, Prof-specialty, Handlers-cleaners, "
-                "Machine-op-inspct, Adm-clerical, Farming-fishing, Transport-moving, Priv-house-serv, Protective-serv, "
-                "Armed-Forces"
-            ),
+            "Tech-support, Craft-repair, Other-service, Sales, Exec-managerial, Prof-specialty, Handlers-cleaners, "
+            "Machine-op-inspct, Adm-clerical, Farming-fishing, Transport-moving, Priv-house-serv, Protective-serv, "
+            "Armed-Forces",
         ),
-        Category("relationship", _words("Wife, Own-child, Husband, Not-in-family, Other-relative, Unmarried")),
-        Category("race", _words("White, Asian-Pac-Islander, Amer-Indian-Eskimo, Other, Black")),
-        Category("sex", _words("Female, Male")),
+        Category.of("relationship", "Wife, Own-child, Husband, Not-in-family, Other-relative, Unmarried"),
+        Category.of("race", "White, Asian-Pac-Islander, Amer-Indian-Eskimo, Other, Black"),
+        Category.of("sex", "Female, Male"),
         Number("capital-gain", math.log1p(100_000), log=True),
         Number("capital-loss", math.log1p(100_000), log=True),
         Number("hours-per-week", 100.0),
-        Category(
+        Category.of(
             "native-country",
-            _words(
-                "United-States, Cambodia, England, Puerto-Rico, Canada, Germany, Outlying-US(Guam-USVI-etc), India, "
-                "Japan, Greece, South, China, Cuba, Iran, Honduras, Philippines, Italy, Poland, Jamaica, Vietnam, "
-                "Mexico, Portugal, Ireland, France, Dominican-Republic, Laos, Ecuador, Taiwan, Haiti, Columbia, "
-                "Hungary, Guatemala, Nicaragua, Scotland, Thailand, Yugoslavia, El-Salvador, Trinadad&Tobago, Peru, "
-                "Hong, Holand-Netherlands"
-            ),
+            "United-States, Cambodia, England, Puerto-Rico, Canada, Germany, Outlying-US(Guam-USVI-etc), India, "
+            "Japan, Greece, South, China, Cuba, Iran, Honduras, Philippines, Italy, Poland, Jamaica, Vietnam, "
+            "Mexico, Portugal, Ireland, France, Dominican-Republic, Laos, Ecuador, Taiwan, Haiti, Columbia, "
+            "Hungary, Guatemala, Nicaragua, Scotland, Thailand, Yugoslavia, El-Salvador, Trinadad&Tobago, Peru, "
+            "Hong, Holand-Netherlands",
         ),
         Label("income", ("<=50K", ">50K")),
     )
@@ -145,32 +128,28 @@ BANK = Table(
     header=True,
     columns=(
         Number("age", 100.0),
-        Category(
+        Category.of(
             "job",
-            _words(
-                "admin., blue-collar, entrepreneur, housemaid, management, retired, self-employed, services, student, "
-                "technician, unemployed, unknown"
-            ),
+            "admin., blue-collar, entrepreneur, housemaid, management, retired, self-employed, services, student, "
+            "technician, unemployed, unknown",
         ),
-        Category("marital", _words("divorced, married, single, unknown")),
-        Category(
+        Category.of("marital", "divorced, married, single, unknown"),
+        Category.of(
             "education",
-            _words(
-                "basic.4y, basic.6y, basic.9y, high.school, illiterate, professional.course, university.degree, unknown"
-            ),
+            "basic.4y, basic.6y, basic.9y, high.school, illiterate, professional.course, university.degree, unknown",
         ),
-        Category("default", _YES_NO),
-        Category("housing", _YES_NO),
-        Category("loan", _YES_NO),
-        Category("contact", _words("cellular, telephone")),
-        Category("month", _words("jan, feb, mar, apr, may, jun, jul, aug, sep, oct, nov, dec")),
-        Category("day_of_week", _words("mon, tue, wed, thu, fri")),
-        # Known only after the call, so for benchmarks only, says UCI; kept because the papers keep it.
+        Category.of("default", _YES_NO),
+        Category.of("housing", _YES_NO),
+        Category.of("loan", _YES_NO),
+        Category.of("contact", "cellular, telephone"),
+        Category.of("month", "jan, feb, mar, apr, may, jun, jul, aug, sep, oct, nov, dec"),
+        Category.of("day_of_week", "mon, tue, wed, thu, fri"),
+        # The papers keep the duration, although UCI says that it is known only after the call.
         Number("duration", math.log1p(5_000), log=True),
         Number("campaign", math.log1p(100), log=True),
         Number("pdays", 999.0),  # 999 means "never contacted"
         Number("previous", 10.0),
-        Category("poutcome", _words("failure, nonexistent, success")),
+        Category.of("poutcome", "failure, nonexistent, success"),
         Number("emp.var.rate", 5.0, low=-1.0),
         Number("cons.price.idx", 5.0, centre=93.0, low=-1.0),
         Number("cons.conf.idx", 50.0, low=-1.0),
@@ -237,8 +216,7 @@ def encode(table: Table, text: str) -> tuple[np.ndarray, np.ndarray]:
     Lines that are empty or start with ``|`` (Adult's test file has one) are skipped.
 
     Raises:
-        DatasetError: a line does not fit the table. The message has neither its number nor its content, which belong
-            to a record.
+        DatasetError: a line does not fit the table. The message says nothing about the record.
     """
     import numpy as np
 
@@ -249,7 +227,7 @@ def encode(table: Table, text: str) -> tuple[np.ndarray, np.ndarray]:
         expected = [column.name for column in table.columns]
         if found != expected:
             raise DatasetError(
-                "dataset-damaged", f"The header does not name the columns {', '.join(expected)}: this is another file."
+                "dataset-damaged", f"The file is another one: its header must name the columns {', '.join(expected)}."
             )
     features: list[list[float]] = []
     labels: list[int] = []
@@ -259,7 +237,7 @@ def encode(table: Table, text: str) -> tuple[np.ndarray, np.ndarray]:
         except ValueError:
             raise DatasetError(
                 "dataset-damaged",
-                f"A record does not fit the {len(table.columns)} documented columns: the file is damaged or different.",
+                f"The file is damaged or another one: a record does not fit its {len(table.columns)} columns.",
             ) from None
         features.append(values)
         labels.append(label)

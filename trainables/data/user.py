@@ -1,6 +1,6 @@
 """A user's own data: one npz file with x_train, y_train, x_test, y_test and, optionally, the number of ``classes``.
 
-Where users are protected, ``user_train`` has the user of each training record and, optionally, ``user_test`` that of
+If users are protected, ``user_train`` has the user of each training record. Optionally, ``user_test`` has the user of
 each test record.
 """
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from trainables.data.images import Arrays
 
 __all__ = ["read_raw", "read_user", "user_info"]
-
 
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
 _USERS = ("user_train", "user_test")
@@ -47,35 +46,29 @@ def _read(path: Path, keys: tuple[str, ...], *, needed: tuple[str, ...] = _KEYS)
     except FileNotFoundError as error:
         raise DatasetError("own-file-missing", f"There is no file {path}. Correct dataset.path.") from error
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        # numpy's message may quote the file, which is private, so only its class is reported.
+        # Only the error's class is reported, because numpy's message may quote the private file.
         raise DatasetError(
             "own-file-format",
-            f"{path} is not an npz file of plain arrays without pickled objects ({type(error).__name__}). Write it "
-            "with numpy.savez.",
+            f"{path} is not an npz file of arrays without pickled objects ({type(error).__name__}). Write it with "
+            "numpy.savez.",
         ) from error
 
 
 def _classes(path: Path, arrays: Arrays) -> int:
-    """Return the number of labels, as declared in the file or else from the TEST labels, which are public."""
+    """Return the number of labels that the file declares, or else of the TEST labels, which are public."""
     declared = arrays.get("classes")
     if declared is not None:
         if declared.shape != () or declared.dtype.kind not in "iu" or not int(declared) >= 2:
-            raise DatasetError(
-                "own-file-arrays", f"{path}: `classes` must be one integer of at least 2, for example classes=10."
-            )
+            raise _wrong(path, "`classes` must be one integer of at least 2, for example classes=10.")
         return int(declared)
     labels = arrays["y_test"]
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.size == 0:
-        raise DatasetError("own-file-arrays", f"{path}: `y_test` must be a vector of integer labels from 0 on.")
+        raise _wrong(path, "`y_test` must be a vector of integer labels from 0 on.")
     return max(2, int(labels.max()) + 1)
 
 
 def user_info(request: DatasetRequest) -> DatasetInfo:
-    """Return the public facts about the user's file: shapes, and the size that the request declares.
-
-    Raises:
-        DatasetError: there is no file, no public size, or the format is another.
-    """
+    """Return the public facts about the user's file: its shapes, and the declared size."""
     if request.path is None:
         raise DatasetError("own-file-missing", f"The data set {request.name} needs `dataset.path`.")
     users = request.public_users if request.unit == "user" else None
@@ -86,7 +79,7 @@ def user_info(request: DatasetRequest) -> DatasetInfo:
         raise DatasetError(
             "public-size-missing",
             f"{request.name} needs `dataset.public_size`, a PUBLIC number of training records (got {size}). It sets "
-            "the sample rate; the exact size of the file is private and is not used.",
+            "the sample rate. The exact number in the file is private.",
         )
     path = Path(request.path).expanduser().absolute()
     arrays = _read(path, ("x_test", "y_test", "classes"), needed=_KEYS if users is None else (*_KEYS, "user_train"))
@@ -105,25 +98,16 @@ def user_info(request: DatasetRequest) -> DatasetInfo:
 
 
 def read_raw(info: DatasetInfo) -> Arrays:
-    """Return the four arrays of the user's file as stored, and those of its users if any.
-
-    Raises:
-        DatasetError: there is no file, or its format is another.
-    """
+    """Return the arrays of the user's file as stored, with `user_train` and `user_test` if it has them."""
     return _read(Path(info.path or ""), (*_KEYS, *_USERS))
 
 
 def read_user(info: DatasetInfo) -> Arrays:
-    """Return the four arrays of the user's file: inputs float32 as given (bytes divided by 255), labels int64.
+    """Return the arrays of the user's file: inputs float32 as given (bytes divided by 255), labels int64.
 
-    Where users are protected there is `user_train` too.
-
-    An invalid TRAINING record must not decide whether the trials run, which analysts see. So it is handled alone:
-    values that are not finite become 0, and a record is left out if its label is out of range or its user is in
-    `user_test`, because a user is on one side. Nothing is reported, because that would reveal the record.
-
-    Raises:
-        DatasetError: shapes, types or a test record are invalid.
+    If users are protected, the arrays include `user_train`. An invalid TRAINING record causes no error, which would
+    reveal the record to analysts. Instead, values that are not finite become 0. A record is left out if its label is
+    out of range or its user is in `user_test`.
     """
     import numpy as np
 
@@ -133,48 +117,40 @@ def read_user(info: DatasetInfo) -> Arrays:
     for part in ("train", "test"):
         x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
         if y.ndim != 1 or y.dtype.kind not in "iu":
-            raise DatasetError("own-file-arrays", f"{path}: `y_{part}` must be a vector of integer labels from 0 on.")
+            raise _wrong(path, f"`y_{part}` must be a vector of integer labels from 0 on.")
         if x.ndim < 2 or x.dtype.kind not in "fiub" or len(x) != len(y) or tuple(x.shape[1:]) != info.input_shape:
-            raise DatasetError(
-                "own-file-arrays",
-                f"{path}: `x_{part}` must hold numbers, one row of shape {info.input_shape} for each of y_{part}.",
-            )
+            raise _wrong(path, f"`x_{part}` must hold numbers, a row of shape {info.input_shape} for each label.")
         x, labelled = _inputs(x), (y >= 0) & (y < info.classes)
         finite = np.isfinite(x)
         if part == "train":
             kept = labelled
             if users is not None and others is not None:
                 kept = labelled & ~np.isin(users.astype(str), others.astype(str))
-            # Nothing is reported: whether there is such a training record is private.
             x, y = np.where(finite, x, np.float32(0))[kept], y[kept]
             if users is not None:
                 arrays["user_train"] = users[kept]
         elif not labelled.all():
-            raise DatasetError(
-                "own-file-arrays",
-                f"{path}: `y_test` must hold labels from 0 to {info.classes - 1}. Declare classes=... in the file if "
-                "some classes are missing from the test labels.",
-            )
+            fix = "Declare classes=... in the file if the test labels do not have all classes."
+            raise _wrong(path, f"`y_test` must hold labels from 0 to {info.classes - 1}. {fix}")
         elif not finite.all():
-            raise DatasetError(
-                "own-file-arrays", f"{path}: `x_test` must hold finite numbers. Replace missing ones by a constant."
-            )
+            raise _wrong(path, "`x_test` must hold finite numbers. Replace missing ones by a constant.")
         arrays[f"x_{part}"], arrays[f"y_{part}"] = x, y.astype(np.int64)
     return arrays
 
 
 def _users(path: Path, arrays: Arrays) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the users of the training records, and those of the test records or None."""
+    """Return the users of the training records, and the users of the test records or None."""
     for part in ("train", "test"):
         users = arrays.get(f"user_{part}")
         if users is None and part == "test":
             continue
         if users is None or users.dtype.kind not in "iuU" or users.shape != arrays[f"y_{part}"].shape[:1]:
-            raise DatasetError(
-                "own-file-arrays",
-                f"{path}: `user_{part}` must be a vector of integers or strings, one for each of y_{part}.",
-            )
+            raise _wrong(path, f"`user_{part}` must be a vector of integers or strings, one for each label.")
     return arrays["user_train"], arrays.get("user_test")
+
+
+def _wrong(path: Path, rule: str) -> DatasetError:
+    return DatasetError("own-file-arrays", f"{path}: {rule}")
 
 
 def _inputs(x: np.ndarray) -> np.ndarray:

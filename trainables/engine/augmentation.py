@@ -1,10 +1,9 @@
-"""Augmentation: random views of each image, whose gradients are averaged before the clip (De et al. 2022).
+"""Random views of each image, whose gradients are averaged before the clip (De et al. 2022).
 
-The randomness comes from the SECRET generator. Draws are used in the order of the batch, so one record more shifts the
-draws of all later ones. With a public stream this would be visible: the gradients of up to B records would change at
-once, by up to 2C each, while the noise is scaled to C. With a secret stream the draws of the other records can be taken
-as the same for both neighbouring batches, because they are independent and equally distributed in both. Then the
-batches differ by one record, and the average over the draws is no easier to tell apart than the worst draw.
+The views must come from the SECRET generator. Draws are used in the order of the batch, so one record more shifts the
+draws of all later records. With a public stream, the gradients of up to B records would change at once, by up to 2C
+each, but the noise is scaled to C. With a secret stream, the draws of the other records have the same independent law
+in both neighbouring batches. So the draws can be taken as equal in both, and the batches differ by one record only.
 """
 
 from __future__ import annotations
@@ -20,22 +19,21 @@ from trainables.errors import HyperparameterError
 
 __all__ = ["PADDING", "RandomViews", "random_views"]
 
-PADDING: Final = 4
-"""Pixels that are added on each side before a crop."""
+PADDING: Final = 4  # reflected pixels on each side before a crop
 
 
 @dataclass(frozen=True, kw_only=True)
 class RandomViews:
     """Random crops and horizontal flips of images, drawn independently for each view.
 
-    A crop has the size of the image and a uniformly random position in the image with PADDING reflected pixels on each
-    side, as in De et al. An image of at most PADDING pixels in a direction is padded by one pixel less than its size
-    there. A view depends only on its own image and its own draws, and the number of draws only on B.
+    A crop has the size of the image and a uniformly random position in the padded image, as in De et al. An image of at
+    most PADDING pixels in a direction is padded by one pixel less than its size. A view depends only on its own image
+    and its own draws, and the number of draws depends only on B.
 
     Attributes:
         crop: whether a view is a random crop.
         flip: whether a view is mirrored left to right, with probability 1/2.
-        copies: views of a sample.
+        copies: M, the views of a sample.
     """
 
     crop: bool
@@ -43,27 +41,21 @@ class RandomViews:
     copies: int = 1
 
     def __call__(self, inputs: Tensor, generator: Generator) -> Tensor:
-        """Return the views of all samples.
+        """Return the views of all samples, shape (B·M, channels, height, width), a sample's next to each other.
 
         Args:
             inputs: images of shape (B, channels, height, width); B may be 0.
-            generator: secret; see the module.
-
-        Returns:
-            Shape (B * copies, channels, height, width), sample-major.
-
-        Raises:
-            HyperparameterError: the inputs are not images.
+            generator: secret generator.
         """
         if inputs.ndim != 4:
             raise HyperparameterError(
                 "augmentation-needs-images",
                 "Augmentation needs images of shape (channels, height, width), but inputs have the shape "
-                f"{tuple(inputs.shape[1:])}. Write none.",
+                f"{tuple(inputs.shape[1:])}. Set augmentation to none.",
             )
         count, channels, height, width = inputs.shape
         top, left = (min(PADDING, size - 1) if self.crop else 0 for size in (height, width))
-        # The mirror of a crop is a crop of the mirror, so with both stored a view is one look-up.
+        # The mirror of a crop is a crop of the mirror, so every view is one look-up in both.
         sides = torch.stack([inputs, inputs.flip(3)], 1) if self.flip else inputs[:, None]
         padded = nn.functional.pad(sides.flatten(0, 1), (left, left, top, top), mode="reflect")
         crops = padded.view(count, sides.shape[1], channels, height + 2 * top, width + 2 * left)
@@ -79,17 +71,12 @@ class RandomViews:
 
 
 def random_views(kind: str, *, copies: int) -> RandomViews | None:
-    """Return the views for a value of the hyper-parameter; None for 'none'.
-
-    Args:
-        kind: 'none', 'flip', 'crop' or 'crop_flip'.
-        copies: views of a sample.
-    """
+    """Return M `copies` views of the kind 'flip', 'crop' or 'crop_flip'; None for 'none'."""
     if kind == "none":
         return None
     return RandomViews(crop=kind in ("crop", "crop_flip"), flip=kind in ("flip", "crop_flip"), copies=copies)
 
 
 def _place(uniform: Tensor, places: int) -> Tensor:
-    """Return a place of 0, ..., places - 1 for each number of [0, 1)."""
+    """Return a number of 0, ..., places - 1 for each number of [0, 1)."""
     return (uniform * places).long().clamp_(max=places - 1)  # the product may be rounded up to `places`

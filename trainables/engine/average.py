@@ -1,4 +1,4 @@
-"""Exponential moving average of the weights; it is free because it is post-processing of released weights."""
+"""Exponential moving average of the weights. It is post-processing of noised weights, so it costs no privacy."""
 
 from __future__ import annotations
 
@@ -15,37 +15,29 @@ __all__ = ["WeightAverage"]
 class WeightAverage:
     """Average ā ← d_t ā + (1 - d_t) θ_t with d_t = min(decay, (1 + t) / (10 + t)), t = 0, 1, … (De et al. 2022).
 
-    The warm-up forgets the first weights: until t is about 9 / (1 - decay), the average covers a fraction of the steps
-    taken, and not 1 / (1 - decay) steps.
+    The rising d_t is a warm-up that forgets the first weights.
 
     Attributes:
-        decay: d, in [0, 1); 0 is the last weights themselves.
-        updates: t, the number of weights in it.
-
-    Raises:
-        HyperparameterError: decay is illegal.
+        decay: d, in [0, 1); for 0 the average is the last weights.
+        updates: t, the number of averaged weights.
     """
 
     def __init__(self, like: Tensor, *, decay: float) -> None:
         refuse_illegal("ema_decay", decay)
         self.decay = decay
         self.updates = 0
-        # In float64: with a decay of 0.9999 a step adds 1e-4 of a difference, which float32 would round away.
+        # float32 would lose the update at a decay of 0.9999, which is 1e-4 of a difference.
         self._average = like.detach().to(torch.float64, copy=True)
         self._dtype = like.dtype
 
     def update(self, theta: Tensor) -> None:
-        """Add the weights after one more step.
-
-        Args:
-            theta: θ, shape (d,).
-        """
+        """Add θ after one more step, shape (d,)."""
         decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
         self._average.mul_(decay).add_(theta.detach(), alpha=1.0 - decay)
         self.updates += 1
 
     def value(self) -> Tensor:
-        """Return the average, shape (d,), in the dtype of the weights; before the first update the initial weights."""
+        """Return the average, or the initial weights before the first update; shape (d,), dtype of the weights."""
         return self._average.to(self._dtype, copy=True)
 
     def state_dict(self) -> dict[str, Any]:
@@ -53,6 +45,6 @@ class WeightAverage:
         return {"updates": self.updates, "average": self._average.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue a stored average."""
+        """Restore a stored average."""
         self.updates = state["updates"]
         self._average = state["average"].to(self._average, copy=True)

@@ -1,9 +1,8 @@
-"""Per-sample gradients by book-keeping: one forward and one backward pass per point, for models of known layers.
+"""Per-sample gradients by book-keeping (Bu et al. 2023): one forward and one backward pass per point of the loss.
 
-Hooks record the inputs and outputs of each layer that has parameters. The backward pass then computes the gradients by
-those outputs only, never by a parameter: samples do not mix, so each row belongs to one sample. From inputs and output
-gradients each layer gets its per-sample norms and, once the clip is known, its weighted sum, with no second backward
-pass.
+Hooks record the inputs and outputs of each layer with parameters. The backward pass computes the gradients by these
+outputs, of which each row belongs to one sample. Inputs and output gradients give each layer's per-sample norms and,
+once the clip is known, its weighted sum (docs/engine.md).
 """
 
 from __future__ import annotations
@@ -19,12 +18,11 @@ from torch.func import functional_call
 
 from trainables.engine.layers import MakeCollector, rule_for
 from trainables.engine.layers.common import Call, Collector, Decay, Explicit, LayerGradients, Work
-from trainables.engine.layers.linear import linear_tap
+from trainables.engine.layers.linear import LinearTap, linear_tap
 from trainables.engine.layers.written_out import any_layer
 from trainables.engine.layout import Layout
 from trainables.engine.objective import Points
-from trainables.engine.per_sample import CHUNK_BYTES, Loss, cross_entropy, even_chunk
-from trainables.engine.taps import LinearTap
+from trainables.engine.per_sample import CHUNK_BYTES, Loss, PerSampleGradients, cross_entropy, even_chunk
 
 __all__ = ["BookkeepingSource", "LayerGroup", "UnknownLayerError", "layers_of"]
 
@@ -32,17 +30,14 @@ _LOG = logging.getLogger(__name__)
 
 
 class UnknownLayerError(Exception):
-    """A use of a layer that hooks cannot follow. Internal: `per_sample_source` then tries torch.func."""
+    """Error of a layer that hooks cannot follow; `per_sample_source` catches it and tries torch.func."""
 
 
 @dataclass(frozen=True, eq=False)
 class LayerGroup:
-    """One hooked layer.
+    """Hooked layer.
 
-    Attributes:
-        layer: the module.
-        names: its trainable parameters: name in the layer -> name in the layout.
-        make: creates its collector.
+    `names` maps the trainable parameters' names in the layer to those in the layout. `make` creates the collector.
     """
 
     layer: nn.Module
@@ -50,50 +45,18 @@ class LayerGroup:
     make: MakeCollector
 
 
-@dataclass(frozen=True)
-class ModelGradients:
-    """Gradients of a chunk, layer by layer.
-
-    Attributes:
-        layers: (gradients of a layer, its names).
-        layout: of the model.
-    """
-
-    layers: tuple[tuple[LayerGradients, Mapping[str, str]], ...]
-    layout: Layout
-
-    def group_norms(self) -> Tensor:
-        """Return ‖g_i‖₂ within each group, shape (G, B), float64."""
-        squares: dict[str, Tensor] = {group: torch.zeros(0) for group in self.layout.groups}
-        for gradients, names in self.layers:
-            group, square = _group(names), gradients.squared_norms()
-            squares[group] = squares[group] + square if len(squares[group]) else square
-        return torch.stack(list(squares.values())).sqrt()
-
-    def add_weighted_sum(self, total: Tensor, factors: Tensor, *, block: int | None) -> None:
-        """Add the weighted sum, layer by layer."""
-        of_group = dict(zip(dict.fromkeys(self.layout.groups), factors, strict=True))
-        usable = factors > 0
-        kept = None if bool(usable.all()) else usable.all(0)
-        views = self.layout.views(total)
-        for gradients, names in self.layers:
-            sound = gradients if kept is None else gradients.masked(kept)
-            totals = {local: views[name] for local, name in names.items()}
-            sound.add_weighted_sum(totals, of_group[_group(names)], block=block)
-
-
 @dataclass(frozen=True, eq=False)
 class BookkeepingSource:
     """Source of the per-sample gradients of a model whose parameters all belong to hooked layers.
 
     Attributes:
-        module: the model; the parameters of the points are used instead of its own.
-        layout: its trainable parameters.
-        layers: as `layers_of` finds them.
-        loss: the sum of the samples' losses.
-        chunk_bytes: about the memory of a chunk; it changes the speed, and the rounding within its bound.
-        guard: whether layers pass on copies of their outputs, for models that change them in place (`out += x`).
-        autocast: None, or the dtype of the passes (mixed precision); norms and sums never use it.
+        module: model; its own parameters are not used, but those of the points.
+        layout: trainable parameters of the model.
+        layers: result of `layers_of`.
+        loss: sum of the samples' losses.
+        chunk_bytes: approximate memory of a chunk.
+        guard: whether layers pass on copies of their outputs, for models that change outputs in place (`out += x`).
+        autocast: dtype of the passes in mixed precision, or None; norms and sums do not use it.
     """
 
     module: nn.Module
@@ -105,8 +68,10 @@ class BookkeepingSource:
     autocast: torch.dtype | None = None
     _sizes: dict[tuple[int, int, torch.Size], int] = field(default_factory=dict, init=False)
 
-    def chunks(self, points: Points, inputs: Tensor, targets: Tensor, *, copies: int = 1) -> Iterator[ModelGradients]:
-        """Yield the gradients of the whole batch, a chunk of samples at a time."""
+    def chunks(
+        self, points: Points, inputs: Tensor, targets: Tensor, *, copies: int = 1
+    ) -> Iterator[PerSampleGradients]:
+        """Yield the gradients of the batch, a chunk of samples at a time."""
         if len(targets) == 0:
             return
         if inputs.dim() == 4:
@@ -115,7 +80,7 @@ class BookkeepingSource:
         for x, y in zip(torch.split(inputs, rows), torch.split(targets, rows), strict=True):
             yield self._chunk(points, x, y, copies)
 
-    def _chunk(self, points: Points, x: Tensor, y: Tensor, copies: int) -> ModelGradients:
+    def _chunk(self, points: Points, x: Tensor, y: Tensor, copies: int) -> PerSampleGradients:
         work = Work(samples=len(y) // copies, points=len(points))
         collectors = [group.make(group.layer, work) for group in self.layers]
         first: list[list[Tensor]] = []
@@ -127,7 +92,7 @@ class BookkeepingSource:
                 if calls[place]:
                     used[place] = True
                     collector.add(calls[place], {local: views[name] for local, name in group.names.items()})
-        return ModelGradients(tuple(self._finished(points, collectors, used, work)), self.layout)
+        return PerSampleGradients(tuple(self._finished(points, collectors, used, work)), self.layout)
 
     def _finished(
         self, points: Points, collectors: list[Collector], used: list[bool], work: Work
@@ -188,7 +153,7 @@ class BookkeepingSource:
         ]
 
     def _chunk_size(self, points: Points, inputs: Tensor, targets: Tensor, copies: int) -> int:
-        """Return how many samples fit, from a pass of one; it uses shapes only, which are public."""
+        """Return the samples of a chunk, from the memory of a pass of one sample. It depends on public shapes only."""
         key = (len(points), copies, inputs.shape[1:])
         if key not in self._sizes:
             views = self.layout.views(points.centre)
@@ -205,12 +170,12 @@ class BookkeepingSource:
 
 
 def layers_of(module: nn.Module, layout: Layout) -> tuple[LayerGroup, ...]:
-    """Return the layers to hook; every trainable parameter belongs to exactly one of them.
+    """Return the layers to hook. Every trainable parameter belongs to exactly one of them.
 
-    A layer without a rule uses torch.func, one sample at a time, with a warning in the log.
+    A layer without a rule uses torch.func, one sample at a time, and the log gets a warning.
 
     Raises:
-        UnknownLayerError: a parameter is shared between modules, or belongs to a module that holds further layers.
+        UnknownLayerError: two modules share a parameter, or a module has both parameters and further layers.
     """
     everything = [name for name, value in module.named_parameters(remove_duplicate=False) if value.requires_grad]
     if len(everything) != len(layout.names):
@@ -249,12 +214,8 @@ def layers_of(module: nn.Module, layout: Layout) -> tuple[LayerGroup, ...]:
 def _one_in_one_out(
     layer: nn.Module, arguments: tuple[object, ...], keywords: Mapping[str, object], output: object
 ) -> tuple[Tensor, Tensor]:
-    """Return the input tensor and the output tensor of a layer.
-
-    Raises:
-        UnknownLayerError: the layer has another number or kind of inputs or outputs.
-    """
-    taken = arguments[:1] if isinstance(layer, LinearTap) else arguments  # a tap also gets its parameters
+    """Return the input and the output of a layer. Refuse a layer with several of them."""
+    taken = arguments[:1] if isinstance(layer, LinearTap) else arguments  # further arguments of a tap are parameters
     kind = type(layer).__name__
     if keywords or len(taken) != 1 or not isinstance(taken[0], Tensor):
         raise UnknownLayerError(f"{kind} is not called with exactly one positional tensor")
@@ -265,29 +226,25 @@ def _one_in_one_out(
 
 @cache
 def _say_once(kind: str) -> None:
-    _LOG.warning("%s has no rule of its own: its per-sample gradients are computed one by one, which is slower", kind)
-
-
-def _group(names: Mapping[str, str]) -> str:
-    return next(iter(names.values())).rpartition(".")[0]
+    _LOG.warning("%s has no rule for per-sample gradients, so they are computed one by one, which is slower", kind)
 
 
 def _channels_last(images: Tensor) -> Tensor:
-    """Store the channels together: pooling and convolution on a CPU then take half of the time."""
+    """Store the channels together, which halves the time of pooling and convolution on a CPU."""
     if images.shape[1] > 1:
         return images.contiguous(memory_format=torch.channels_last)
     height, width = images.shape[2:]
-    # With one channel both orders are the same numbers; the strides tell torch which one to continue with.
+    # With one channel, only the strides tell torch which order to use.
     return images.contiguous().as_strided(images.shape, (height * width, 1, width, 1))
 
 
 def _as(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert from mixed precision; row numbers of an embedding stay integers."""
+    """Convert from mixed precision. The integer inputs of an embedding are not converted."""
     return values.to(dtype) if values.is_floating_point() else values
 
 
 def _same(inputs: Tensor, known: Tensor) -> bool:
-    """Return whether the input of a layer at this point equals that at the first."""
+    """Return whether the input of a layer at this point equals the input at the first point."""
     if inputs.shape != known.shape:
         return False
     return (inputs.data_ptr() == known.data_ptr() and inputs.stride() == known.stride()) or torch.equal(inputs, known)

@@ -1,12 +1,12 @@
-"""Inverse of the cyclic matrix A_σ of Laplacian smoothing, exact in O(d) on a CPU and by FFT elsewhere.
+"""Product of a vector with the inverse of A_σ, the matrix of Laplacian smoothing: O(d) on a CPU, by FFT elsewhere.
 
-A_σ = I - σL has the first row (1 + 2σ, -σ, 0, …, 0, -σ). Its inverse is a geometric kernel in both directions of the
-circle: with ω = e^-θ the smaller root of ω + 1/ω = 2 + 1/σ, entry (i, j) is
+A_σ = I - σL is cyclic with the first row (1 + 2σ, -σ, 0, …, 0, -σ). Let ω = e^-θ be the smaller root of
+ω + 1/ω = 2 + 1/σ. The inverse is a geometric kernel in both directions of the circle, with the entry (i, j)
 
     (ω^|i-j| + ω^(d-|i-j|)) / ((1 - ω^d) √(4σ + 1)).
 
-So a vector is cut into blocks, and each is smoothed by one small matrix. Of the rest a block needs only two numbers,
-the carries that decay into it from the left and from the right. Nothing is truncated, for any σ and d.
+So the vector is cut into blocks, and one small matrix smooths each block. From the other blocks it needs only two
+numbers, the carries that decay into it from the left and from the right. Nothing is truncated, for any σ and d.
 """
 
 from __future__ import annotations
@@ -24,28 +24,17 @@ __all__ = ["laplacian_eigenvalues", "solve_into"]
 
 _Array = np.ndarray[Any, np.dtype[np.floating[Any]]]
 
-# Block length: the smallest fast product of a BLAS; longer blocks cost more arithmetic, shorter ones more carries.
-_BLOCK = 16
-# Numbers smoothed at a time: a stretch, its result and its carries stay in the second-level cache.
-_STRETCH = 262_144
-# Up to this length one dense product is cheaper than blocks.
-_DENSE = 128
-# A decay by e^-41 is below the last digit of a float64, one by e^-21 below that of a float32.
+_BLOCK = 16  # longer blocks cost more arithmetic, shorter blocks more carries
+_STRETCH = 262_144  # numbers smoothed at a time, so that they stay in the second-level cache
+_DENSE = 128  # up to this length, one dense product is cheaper than blocks
+# A factor of e^-41 is below the last digit of a float64, and e^-21 below the last digit of a float32.
 _FORGOTTEN = {np.dtype(np.float64): 41.0, np.dtype(np.float32): 21.0}
-# With up to so many blocks within that reach, carries are added one by one, in the precision of the vector.
-_FEW = 6
-# From this σ on, A_σ⁻¹ v is the mean of v in every digit of a float64, for any length that fits in memory.
-_MEAN_ONLY = 1e60
+_FEW = 6  # if a carry reaches at most this many blocks, carries are added one by one
+_MEAN_ONLY = 1e60  # from this σ on, A_σ⁻¹ v is the mean of v in every digit of a float64
 
 
 def solve_into(target: Tensor, vector: Tensor, sigma: float) -> None:
-    """Write A_σ⁻¹ v into `target`.
-
-    Args:
-        target: shape (d,), like `vector`; not the same memory.
-        vector: v, shape (d,), contiguous, float32 or float64.
-        sigma: σ, at least 0; 0 is the identity.
-    """
+    """Write A_σ⁻¹ v, shape (d,), into `target`. The vector v must be contiguous and on other memory."""
     size = vector.numel()
     if sigma == 0 or size <= 1:
         target.copy_(vector)
@@ -59,9 +48,9 @@ def solve_into(target: Tensor, vector: Tensor, sigma: float) -> None:
 
 
 def laplacian_eigenvalues(size: int, sigma: float) -> Tensor:
-    """Return the first d // 2 + 1 eigenvalues of A_σ, 1 + 2σ - 2σ cos(2πk/d), float64; the others mirror them."""
+    """Return the first d // 2 + 1 eigenvalues of A_σ, 1 + 2σ - 2σ cos(2πk/d), float64; the others are their mirror."""
     frequencies = torch.arange(size // 2 + 1, dtype=torch.float64) / size
-    # The half angle keeps the digits that 1 - cos loses at low frequencies.
+    # The sine of the half angle keeps the digits that 1 - cos loses at low frequencies.
     return 1.0 + sigma * (2.0 * torch.sin(torch.pi * frequencies)).square()
 
 
@@ -81,20 +70,20 @@ def _dense(size: int, sigma: float, dtype: torch.dtype) -> Tensor:
 
 
 def _decay_and_height(sigma: float) -> tuple[float, float]:
-    """Return θ = -log ω and 1 / √(4σ + 1); θ by asinh, because ω itself rounds to 1 for a large σ."""
+    """Return θ = -log ω and 1 / √(4σ + 1). asinh is exact for a large σ, where ω rounds to 1."""
     sigma = min(sigma, _MEAN_ONLY)
     return 2.0 * math.asinh(0.5 / math.sqrt(sigma)), 1.0 / math.sqrt(4.0 * sigma + 1.0)
 
 
 @dataclass(frozen=True, eq=False)
 class _Blocks:
-    """Constants of the blocks of every vector for one σ.
+    """Constants of the blocks for one σ.
 
     Attributes:
         decay: θ.
         kernel: ω^|i-j| / √(4σ + 1) inside a block, shape (block, block).
-        wings: ω^(i+1) and ω^(block-i): the decay of a carry from the left and from the right, shape (2, block).
-        fading: ω^(i+1) down to the last digit, at most a stretch.
+        wings: ω^(i+1) and ω^(block-i), the factors of a carry from the left and from the right, shape (2, block).
+        fading: ω^(i+1) down to the last digit, for at most a stretch.
     """
 
     decay: float
@@ -116,7 +105,7 @@ class _Blocks:
 
 
 def _solve_circle(target: Tensor, vector: Tensor, blocks: _Blocks) -> None:
-    """Smooth stretches of the circle alone, then add the carries of the others in both directions."""
+    """Smooth each stretch of the circle alone, then add the carries from the other stretches in both directions."""
     size = len(vector)
     starts = range(0, size, _STRETCH)
     for start in starts:
@@ -134,17 +123,11 @@ def _solve_circle(target: Tensor, vector: Tensor, blocks: _Blocks) -> None:
 
 
 def _round_the_circle(lengths: list[int], sent: list[float], decay: float) -> list[float]:
-    """Return the carry that arrives at each stretch, in the direction of travel.
-
-    Args:
-        lengths: length of each stretch; together they are the circle.
-        sent: the carry of each stretch alone.
-        decay: θ.
-    """
+    """Return the carry that arrives at each stretch of a circle, from the lengths and the carries that they send."""
     arriving = 0.0
     for length, leaving in zip(lengths, sent, strict=True):
         arriving = math.exp(-decay * length) * arriving + leaving
-    arriving /= -math.expm1(-decay * sum(lengths))  # once, twice, … round the circle
+    arriving /= -math.expm1(-decay * sum(lengths))  # the sum over once, twice, … round the circle
     received = []
     for length, leaving in zip(lengths, sent, strict=True):
         received.append(arriving)
@@ -153,7 +136,7 @@ def _round_the_circle(lengths: list[int], sent: list[float], decay: float) -> li
 
 
 def _solve_stretch(target: Tensor, vector: Tensor, blocks: _Blocks) -> None:
-    """Smooth inside each block, then add the carries of the others; the rest is one shorter block.
+    """Smooth inside each block, then add the carries of the other blocks. The last block may be shorter.
 
     The carries use numpy, which is faster for many operations on few numbers.
     """
@@ -165,8 +148,8 @@ def _solve_stretch(target: Tensor, vector: Tensor, blocks: _Blocks) -> None:
     whole = target[: count * _BLOCK].view(count, _BLOCK)
     torch.mm(vector[: count * _BLOCK].view(count, _BLOCK), blocks.kernel, out=whole)
     smoothed = whole.numpy()
-    # To the left is to the right in reversed order, so both are rows of one recursion. The shorter block is the last
-    # one on the way to the right and the first one on the way to the left.
+    # Both directions are rows of one recursion, the second row in reversed order. The shorter block is the last one of
+    # the first row, and the first one of the second row.
     few = blocks.decay * _BLOCK * _FEW >= _FORGOTTEN[smoothed.dtype]
     sent = np.zeros((2, count + 1), dtype=smoothed.dtype if few else np.float64)
     sent[0, :-1], sent[1, 1:] = smoothed[:, -1], smoothed[::-1, 0]
@@ -181,9 +164,9 @@ def _solve_stretch(target: Tensor, vector: Tensor, blocks: _Blocks) -> None:
 
 
 def _scan(sent: _Array, decay: float) -> _Array:
-    """Return r_0 = 0 and r_(k+1) = e^-decay r_k + s_k along the rows: (rows, P) to (rows, P + 1).
+    """Return r_0 = 0 and r_(k+1) = e^-decay r_k + s_k along each row, shape (rows, P + 1) from (rows, P).
 
-    Long reaches are cut into blocks again: one small matrix inside a block, this function across blocks.
+    Long rows are cut into blocks again, and this function is called for their carries.
     """
     rows, count = sent.shape
     received = np.zeros((rows, count + 1), dtype=sent.dtype)

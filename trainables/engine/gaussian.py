@@ -1,10 +1,9 @@
 """Gaussians from random 64-bit words by Box-Muller in float64, in chunks that stay in the second-level cache.
 
-Resolution, which floating-point attacks on noise exploit (Mironov 2012): a radius comes from 52 bits of a word of its
-own and an angle from all 64 bits of another, and nothing is rounded below float64. A float32 grid therefore appears
-only when the noised sum is rounded, where it belongs to the sum and reveals nothing of the generator. This is a
-mitigation and no proof: float64 has gaps too. The largest radius is √(2·52·ln 2) = 8.49; a true Gaussian pair is longer
-with probability 2⁻⁵².
+Attacks on noise exploit a coarse resolution (Mironov 2012). Here a radius comes from 52 bits of one word and an angle
+from 64 bits of another, all in float64. A float32 grid appears only when the noised sum is rounded, where it reveals
+nothing of the generator. This is a mitigation and not a proof, because float64 has gaps too. The largest radius is
+√(2·52·ln 2) = 8.49, which a true pair of Gaussians exceeds with probability 2⁻⁵².
 """
 
 from __future__ import annotations
@@ -17,49 +16,41 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["BoxMuller", "Numbers", "Words", "from_words"]
+__all__ = ["BoxMuller", "Words", "from_words"]
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
-# Gaussians made at a time. The scratch memory, 64 bytes for each two of them, is one megabyte.
-_CHUNK = 32_768
+_CHUNK = 32_768  # Gaussians at a time, which need a megabyte of scratch memory
 
-# A word is eight bytes of the stream, lowest byte first, on every machine.
-_WORD, _FRACTION = np.dtype("<u8"), np.dtype("<f8")
-# The twelve lowest bits of a word are dropped, and the rest is the fraction of a float64 in [1, 2).
+_WORD, _FRACTION = np.dtype("<u8"), np.dtype("<f8")  # lowest byte first on every machine
+# The twelve lowest bits of a word are dropped. The other bits are the fraction of a float64 in [1, 2).
 _DROPPED = np.uint64(12)
 _ONE = np.uint64(0x3FF0_0000_0000_0000)
-# An angle is a sector from a table and a rest of at most half a sector in either direction, where two terms of each
-# series are exact. The thirteen lowest bits of a word choose the sector. (One of them is also the last bit of the rest,
-# 2⁻⁶⁵ of a turn.)
+# The thirteen lowest bits of a word choose a sector of the circle from a table. The fraction is the angle within the
+# sector, at most half a sector from its middle, where two terms of each series are exact. One bit is used in both, but
+# in the angle it is only 2⁻⁶⁵ of a turn.
 _SECTORS = 8192
 _LOWEST = np.uint64(_SECTORS - 1)
 _SECTOR = 2.0 * math.pi / _SECTORS
 _MIDDLES = np.exp(1j * _SECTOR * (np.arange(_SECTORS) + 0.5))
-# cos b = 1 - b²/2 + b⁴/24 - …; b⁴ is replaced by the line through b² that is nearest to it, to 1.2e-16.
+# cos b = 1 - b²/2 + b⁴/24 - …; b⁴ is replaced by the nearest linear function of b², with an error of 1.2e-16.
 _HALF = _SECTOR / 2.0
 _COS_0 = 1.0 - _HALF**4 / 192.0
 _COS_2 = (_HALF**2 / 24.0 - 0.5) * _SECTOR**2
-# sin b = b - b³/6 + …, to 1e-19.
+# sin b = b - b³/6 + …, with an error of 1e-19.
 _SIN_1, _SIN_3 = _SECTOR, -(_SECTOR**3) / 6.0
 
 
 class BoxMuller:
-    """Source of Gaussians in reused memory, because mapping new memory at every step costs more than filling it."""
+    """Source of Gaussians in reused memory, because new memory at every step costs more time than the numbers."""
 
     def __init__(self) -> None:
         self._scratch = np.empty(0)
 
     def chunks(self, fill: Callable[[Words], None], size: int, scale: float = 1.0) -> Iterator[tuple[slice, Numbers]]:
-        """Yield `size` independent numbers of N(0, scale²), in chunks.
+        """Yield `size` independent numbers of N(0, scale²) as (slice of a chunk, its numbers).
 
-        Args:
-            fill: overwrites an array with the next random words.
-            size: how many numbers.
-            scale: their standard deviation.
-
-        Yields:
-            The slice of a chunk, and its numbers, which the next chunk overwrites.
+        `fill` overwrites an array with the next random words. The next chunk overwrites the numbers.
         """
         most = 4 * min(_CHUNK, size + 1)
         if len(self._scratch) < most:
@@ -70,7 +61,7 @@ class BoxMuller:
 
 
 def _gaussians(fill: Callable[[Words], None], scratch: Numbers, pairs: int, scale: float) -> Numbers:
-    """Return two Gaussians per pair, next to each other; a pair needs eight numbers of scratch memory."""
+    """Return two Gaussians per pair, next to each other. A pair needs eight numbers of scratch memory."""
     words = scratch[: 2 * pairs].view(_WORD)
     fractions = scratch[: 2 * pairs].view(_FRACTION)
     radius, rest = fractions[:pairs], fractions[pairs:]
@@ -87,7 +78,7 @@ def _gaussians(fill: Callable[[Words], None], scratch: Numbers, pairs: int, scal
     np.log(radius, out=radius)
     np.multiply(radius, -2.0, out=radius)
     np.sqrt(radius, out=radius)
-    # The rest of the angle in sectors, [-½, ½); its sine ends in `square`. The coefficients contain the scale.
+    # `rest` is the angle within the sector, in [-½, ½) sectors. `square` becomes its sine. Both series include `scale`.
     np.subtract(rest, 1.5, out=rest)
     np.multiply(rest, rest, out=square)
     np.multiply(square, _COS_2 * scale, out=cosine)
@@ -102,13 +93,9 @@ def _gaussians(fill: Callable[[Words], None], scratch: Numbers, pairs: int, scal
 
 
 def from_words(words: Tensor) -> Tensor:
-    """Return the same Gaussians by torch, for words on an accelerator.
+    """Return the same Gaussians by torch, in float64, for int64 words on an accelerator.
 
-    Args:
-        words: int64 of an even length: first the words of the radii, then those of the angles.
-
-    Returns:
-        float64, shape of `words`: the two numbers of a pair are neighbours.
+    The number of words is even: first the words of the radii, then the words of the angles.
     """
     fractions = ((words >> 12) & (2**52 - 1)).double() * 2.0**-52
     radius, rest = fractions.chunk(2)

@@ -1,4 +1,4 @@
-"""Parameters of a module as ONE flat vector, on which clip, noise and update work."""
+"""Parameters of a module as ONE flat vector θ, on which clip, noise and update operate."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Layout"]
+__all__ = ["Layout", "flat"]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Names and shapes of the trainable parameters, in the order of the module.
+    """Names and shapes of the trainable parameters, in the order of `module.named_parameters()`.
 
-    Attributes:
-        names: as in `module.named_parameters()`; a tied parameter occurs once, a frozen one not at all.
-        shapes: of the same parameters.
+    A tied parameter occurs once, and a frozen parameter not at all.
     """
 
     names: tuple[str, ...]
@@ -36,12 +34,12 @@ class Layout:
 
     @property
     def dimension(self) -> int:
-        """d, the number of all entries."""
+        """d, the length of θ."""
         return sum(self.sizes)
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """For each parameter the name of its module: per-layer clipping clips these groups."""
+        """Name of the module of each parameter, which is its group in per-layer clipping."""
         return tuple(name.rpartition(".")[0] for name in self.names)
 
     def flatten(self, module: nn.Module) -> Tensor:
@@ -50,12 +48,12 @@ class Layout:
         return flat([named[name].detach() for name in self.names])
 
     def views(self, theta: Tensor) -> dict[str, Tensor]:
-        """Return each parameter as a view of the vector `theta` of shape (d,)."""
+        """Return each parameter by name, as a view of `theta`, shape (d,)."""
         parts = torch.split(theta, list(self.sizes))
         return {name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)}
 
     def write(self, theta: Tensor, module: nn.Module) -> None:
-        """Copy the vector `theta` of shape (d,) into the module's parameters."""
+        """Copy `theta`, shape (d,), into the module's parameters."""
         named = dict(module.named_parameters())
         with torch.no_grad():
             for name, view in self.views(theta).items():
@@ -63,5 +61,5 @@ class Layout:
 
 
 def flat(parts: Iterable[Tensor]) -> Tensor:
-    """Return the entries of all parts, one after the other."""
+    """Return the entries of all parts as one vector."""
     return torch.cat([part.reshape(-1) for part in parts])

@@ -1,4 +1,4 @@
-"""Per-sample gradients of stacks of linear layers: the K points of a smoothed loss go through the stack together."""
+"""Per-sample gradients of stacks of linear layers, with several points of a smoothed loss in one pass."""
 
 from __future__ import annotations
 
@@ -10,27 +10,23 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from trainables.engine.bookkeeping import ModelGradients
 from trainables.engine.layers.collecting import factored_decay
 from trainables.engine.layers.common import Decay, LayerGradients
 from trainables.engine.layers.linear import LinearGeometry
 from trainables.engine.layers.outer import Factored, prefer_factors, written_out
 from trainables.engine.layout import Layout
 from trainables.engine.objective import Points
-from trainables.engine.per_sample import CHUNK_BYTES, Loss, cross_entropy, even_chunk
+from trainables.engine.per_sample import CHUNK_BYTES, Loss, PerSampleGradients, cross_entropy, even_chunk
 
 __all__ = ["LinearStackSource", "is_linear_stack"]
 
-# Activations that keep each sample, and each entry, to itself.
 _POINTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.Identity)
-
-# Memory for the parameters of the points of one pass: several points of a small model, one of a large model.
 _STACK_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True)
 class _Record:
-    """One linear layer in the passes so far; each entry is (k, B·copies, width), or (B·copies, width) for one point."""
+    """Tensors of one linear layer in all passes, of shape (k, B·copies, width), or (B·copies, width) for k = 1."""
 
     inputs: list[Tensor]
     deltas: list[Tensor]
@@ -41,7 +37,8 @@ class _Record:
 class LinearStackSource:
     """Source for a module that `is_linear_stack` accepts.
 
-    `stack_bytes` is the memory for the points of one pass; the other attributes are those of `BookkeepingSource`.
+    `stack_bytes` is the memory for the parameters of the points of one pass: several points of a small model, one of a
+    large model. The other attributes are those of `BookkeepingSource`.
     """
 
     module: nn.Sequential
@@ -50,8 +47,10 @@ class LinearStackSource:
     chunk_bytes: int = CHUNK_BYTES
     stack_bytes: int = _STACK_BYTES
 
-    def chunks(self, points: Points, inputs: Tensor, targets: Tensor, *, copies: int = 1) -> Iterator[ModelGradients]:
-        """Yield the gradients of the whole batch, a chunk of samples at a time."""
+    def chunks(
+        self, points: Points, inputs: Tensor, targets: Tensor, *, copies: int = 1
+    ) -> Iterator[PerSampleGradients]:
+        """Yield the gradients of the batch, a chunk of samples at a time."""
         if len(targets) == 0:
             return
         rows = copies * even_chunk(max(1, self.chunk_bytes // self._bytes_of_a_sample(len(points), copies)))
@@ -59,13 +58,8 @@ class LinearStackSource:
             yield self._chunk(points, x, y, copies)
 
     def points_at_once(self, points: Points) -> int:
-        """Return how many of the points share a pass."""
+        """Return the number of points that share a pass."""
         return max(1, self.stack_bytes // (points.centre.numel() * points.centre.element_size()))
-
-    @cached_property
-    def _steps(self) -> list[nn.Module]:
-        """The layers after flattening."""
-        return list(self.module)[1:]
 
     @cached_property
     def _linears(self) -> list[nn.Linear]:
@@ -79,24 +73,24 @@ class LinearStackSource:
                 numbers += layer.in_features * layer.out_features
         return numbers * (4 + 8)  # as float32, and as float64 while a norm is taken
 
-    def _chunk(self, points: Points, rows: Tensor, y: Tensor, copies: int) -> ModelGradients:
+    def _chunk(self, points: Points, rows: Tensor, y: Tensor, copies: int) -> PerSampleGradients:
         records = [_Record([], [], []) for _ in self._linears]
         at_once = self.points_at_once(points)
         for start in range(0, len(points), at_once):
             stop = min(start + at_once, len(points))
             theta, scale = points.stacked(start, stop), points.scale / copies
             self._pass(theta, rows, y, scale, records, keep_outputs=points.at_centre and points.decay > 0)
-        return ModelGradients(tuple(self._finished(points, records, len(y) // copies)), self.layout)
+        return PerSampleGradients(tuple(self._finished(points, records, len(y) // copies)), self.layout)
 
     def _pass(
         self, theta: Tensor, rows: Tensor, labels: Tensor, scale: float, records: list[_Record], *, keep_outputs: bool
     ) -> None:
-        """Run forward and backward at all points of `theta`, shape (k, d), at once; a single point has no axis."""
+        """Run forward and backward at all points of `theta`, shape (k, d), in one pass."""
         parameters = iter(torch.split(theta, list(self.layout.sizes), dim=1))
         count, hidden = len(theta), rows
         inputs: list[Tensor] = []
         outputs: list[Tensor] = []
-        for layer in self._steps:
+        for layer in list(self.module)[1:]:  # without nn.Flatten
             if not isinstance(layer, nn.Linear):
                 hidden = layer(hidden)
                 continue
@@ -110,7 +104,7 @@ class LinearStackSource:
         loss = self.loss(hidden.flatten(0, -2), labels.repeat(count) if count > 1 else labels)
         deltas = torch.autograd.grad(loss if scale == 1 else loss * scale, outputs)
         for place, record in enumerate(records):
-            if place == 0:  # its input is the sample at all points, so the K outer products are one
+            if place == 0:  # the first layer has the same input at all points, so its K outer products are one
                 delta = deltas[0].sum(0) if count > 1 else deltas[0]
                 record.inputs[:] = [rows]
                 record.deltas[:] = [delta if not record.deltas else record.deltas[0] + delta]
@@ -142,7 +136,7 @@ class LinearStackSource:
 
 
 def _first(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Apply the first layer at all points in one product, since they share its input: (k, B, out), or (B, out)."""
+    """Apply the first layer at all k points in one product: (k, B, out), or (B, out) for k = 1."""
     count, width, _ = weight.shape
     together = nn.functional.linear(rows, weight.flatten(0, 1), None if bias is None else bias.flatten())
     return together if count == 1 else together.view(len(rows), count, width).transpose(0, 1).contiguous()
@@ -156,7 +150,7 @@ def _inner(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _by_sample(parts: list[Tensor], samples: int) -> Tensor:
-    """Return points and copies of a sample next to each other: (B, positions, width)."""
+    """Return the parts as (B, positions, width), with the points and copies of a sample as its positions."""
     if len(parts) == 1 and parts[0].dim() == 2:
         return parts[0].view(samples, -1, parts[0].shape[-1])
     whole = torch.cat([part if part.dim() == 3 else part[None] for part in parts])
@@ -165,7 +159,7 @@ def _by_sample(parts: list[Tensor], samples: int) -> Tensor:
 
 
 def is_linear_stack(module: nn.Module) -> bool:
-    """Return whether it is flatten, then distinct trainable linear layers and pointwise activations."""
+    """Return whether the module is nn.Flatten, then trainable linear layers and pointwise activations."""
     if type(module) is not nn.Sequential or len(module) < 2:
         return False
     flatten, *rest = module

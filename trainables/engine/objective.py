@@ -1,4 +1,4 @@
-"""Stage 1, the objective: the points at which the loss is evaluated. DPLIS smooths it with public randomness."""
+"""Stage 1, the objective: the points at which the loss is evaluated. DPLIS perturbs them with public randomness."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["Objective", "Plain", "Points", "Smoothed"]
 class Points:
     """Points of the loss: a sample's gradient is `scale` · (sum over the points) + `decay` · `centre`.
 
-    The perturbed parameters are computed on request, the same at each request, so that K of them need not be kept.
+    Perturbed points are computed from their seeds on each request, so that K vectors need not be kept.
 
     Attributes:
         centre: θ, shape (d,).
         scale: 1/K for a mean, 1 for a sum.
-        seeds: one per perturbed point; empty for the centre alone.
+        seeds: seed of each perturbed point; empty for the centre alone.
         spread: standard deviation of the perturbations, per coordinate.
-        decay: λ of weight decay before the clip, which ignores the perturbations.
+        decay: λ of weight decay before the clip, at the unperturbed θ.
     """
 
     centre: Tensor
@@ -37,7 +37,7 @@ class Points:
 
     @property
     def at_centre(self) -> bool:
-        """Whether the loss is evaluated at θ itself and nowhere else."""
+        """Whether θ itself is the only point."""
         return not self.seeds
 
     def theta(self, index: int) -> Tensor:
@@ -58,18 +58,16 @@ class Points:
 
 
 class Objective(Protocol):
-    """Choice of the points, without any record."""
+    """Choice of the points, independent of the records."""
 
     def points(self, theta: Tensor, *, noise_scale: float, public: torch.Generator) -> Points:
         """Return the points of one step.
 
         Args:
-            theta: the parameters, shape (d,).
-            noise_scale: standard deviation per coordinate that the step's noise adds to the parameters,
-                learning rate · noise_multiplier · C / b.
-            public: data-independent randomness that need not be secret.
+            theta: θ, shape (d,).
+            noise_scale: standard deviation of the step's noise in θ, per coordinate: η · noise_multiplier · C / b.
+            public: randomness that is independent of the records and need not be secret.
         """
-        ...
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ class Plain:
     """Plain loss at θ."""
 
     def points(self, theta: Tensor, *, noise_scale: float, public: torch.Generator) -> Points:
-        """Return one point, θ; nothing is drawn."""
+        """Return the one point θ, without drawing."""
         del noise_scale, public
         return Points(centre=theta)
 
@@ -86,8 +84,8 @@ class Plain:
 class Smoothed:
     """Smoothed loss of DPLIS (equation 6): L(θ) → (1/K) Σ_j L(θ + R·(η/b)·ν_j), ν_j ~ N(0, noise_multiplier²·C²·I).
 
-    η is the scheduled rate of the step. All samples of the batch share each ν_j, so before the clip each sample's
-    gradient still depends on that sample alone.
+    η is the scheduled rate of the step. All samples share each ν_j, so each sample's gradient still depends on that
+    sample alone.
 
     Attributes:
         radius: R.

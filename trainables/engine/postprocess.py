@@ -1,46 +1,36 @@
-"""Stage 5, post-processing of the noised gradient, which is free: Laplacian smoothing (DP-LSSGD)."""
+"""Stage 5, post-processing of the noised gradient: Laplacian smoothing (DP-LSSGD). It costs no privacy."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from trainables.checks import refuse_illegal
-from trainables.engine.circulant import laplacian_eigenvalues, solve_into
+from trainables.engine.circulant import solve_into
 
-__all__ = ["Identity", "LaplacianSmoothing", "Postprocess", "laplacian_eigenvalues"]
-
-
-class Postprocess(Protocol):
-    """Function of the noised gradient alone."""
-
-    def __call__(self, gradient: Tensor) -> Tensor:
-        """Return the direction of the update, shape (d,)."""
-        ...
+__all__ = ["LaplacianSmoothing", "Postprocess", "unchanged"]
 
 
-@dataclass(frozen=True)
-class Identity:
-    """No post-processing."""
+Postprocess: TypeAlias = Callable[[Tensor], Tensor]
+"""Noised gradient, shape (d,) → direction of the update, shape (d,)."""
 
-    def __call__(self, gradient: Tensor) -> Tensor:
-        """Return the gradient."""
-        return gradient
+
+def unchanged(gradient: Tensor) -> Tensor:
+    """Return the gradient, without post-processing."""
+    return gradient
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaplacianSmoothing:
-    """Laplacian smoothing g̃ ← A_σ⁻¹ g̃ within each segment.
+    """Laplacian smoothing g̃ ← A_σ⁻¹ g̃ within each segment (DP-LSSGD, Algorithm 1).
 
     Attributes:
-        sigma: smoothing strength, 0 = off.
-        sizes: lengths of the consecutive segments: one per parameter tensor (the authors' code), or d (the paper).
-
-    Raises:
-        HyperparameterError: sigma is illegal.
+        sigma: strength σ; 0 is off.
+        sizes: lengths of the consecutive segments: each parameter tensor (the authors' code), or d (the paper).
     """
 
     sigma: float

@@ -1,7 +1,7 @@
-"""Generators of noise and Poisson sampling: a secret one keyed by the operating system, and a seeded one.
+"""Generators for noise and Poisson sampling: a secret one keyed by the operating system, and a seeded one.
 
-The secret one is AES-256 in counter mode with fast key erasure (Bernstein 2017): every request first replaces the key,
-so a checkpoint reveals nothing about earlier noise.
+The secret generator is AES-256 in counter mode with fast key erasure (Bernstein 2017). Every request first replaces the
+key, so a checkpoint reveals nothing about earlier noise.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -20,41 +20,16 @@ from torch import Tensor
 from trainables.engine.gaussian import BoxMuller, Words, from_words
 from trainables.errors import TrainableError
 
-__all__ = ["Generator", "SecureGenerator", "SeededGenerator", "WordGenerator"]
+__all__ = ["Generator", "SecureGenerator", "SeededGenerator"]
 
 _KEY_BYTES = 32
-# AES in counter mode adds its key stream to a text; with a text of zeros the result is the stream.
-_ZEROS = memoryview(bytes(2**18))
+_ZEROS = memoryview(bytes(2**18))  # encrypted zeros are the key stream of AES in counter mode
 
 
-class Generator(Protocol):
-    """Randomness of the private step."""
+class Generator(ABC):
+    """Randomness of the private step: uniform and Gaussian numbers from the random 64-bit words of a subclass.
 
-    def uniform(self, size: int) -> Tensor:
-        """Return `size` numbers of [0, 1) as multiples of 2⁻⁵³, float64, on the CPU."""
-        ...
-
-    def add_normal(self, total: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
-        """Return `total` plus Gaussians of standard deviation `scale`: a new tensor of `dtype` on the same device."""
-        ...
-
-    def rekey(self) -> None:
-        """Make all later draws of a secret generator independent of earlier and stored ones."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state from which the stream continues bit for bit."""
-        ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue a stored stream."""
-        ...
-
-
-class WordGenerator(ABC):
-    """Uniforms and Gaussians from random 64-bit words, which a subclass supplies.
-
-    Not thread-safe: two threads would share the scratch memory, and with it their noise.
+    Not thread-safe, because two threads would share the scratch memory, and so their noise.
     """
 
     def __init__(self) -> None:
@@ -62,7 +37,7 @@ class WordGenerator(ABC):
 
     @abstractmethod
     def _request(self) -> Callable[[Words], None]:
-        """Begin a request, and return a function that fills an array with the next independent uniform words."""
+        """Begin a request. Return a function that fills an array with the next independent uniform words."""
 
     def uniform(self, size: int) -> Tensor:
         """Return `size` numbers of [0, 1) as multiples of 2⁻⁵³, float64, on the CPU."""
@@ -73,24 +48,11 @@ class WordGenerator(ABC):
         np.multiply(words, 2.0**-53, out=numbers)
         return torch.from_numpy(numbers)
 
-    def normal(self, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return `size` standard Gaussians, computed in float64 and rounded to `dtype`, on the CPU."""
-        numbers = torch.empty(size, dtype=dtype)
-        target = numbers.numpy()
-        for part, made in self._gaussians.chunks(self._request(), size):
-            np.copyto(target[part], made, casting="same_kind")
-        return numbers
-
     def add_normal(self, total: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
-        """Return `total` plus Gaussians of standard deviation `scale`: a new tensor of `dtype` on the same device.
+        """Return `total`, shape (d,), plus Gaussians: a new tensor of `dtype` on the same device.
 
-        The sum is computed in float64 and rounded once, to `dtype`. On a CPU the noise alone never exists as a whole.
-        For an accelerator the words are drawn on the CPU, and the Gaussians are computed on the accelerator.
-
-        Args:
-            total: shape (d,).
-            scale: standard deviation; 0 draws as many words as any other.
-            dtype: of the result.
+        The sum is computed in float64 and rounded once, to `dtype`. Words for an accelerator are drawn on the CPU, and
+        the Gaussians are computed on the accelerator. A standard deviation `scale` of 0 draws the same number of words.
         """
         size = total.numel()
         if total.device.type != "cpu":
@@ -104,12 +66,24 @@ class WordGenerator(ABC):
             np.add(old[part], made, out=new[part], casting="same_kind")
         return noised
 
+    @abstractmethod
+    def rekey(self) -> None:
+        """Make all later draws of a secret generator independent of earlier draws and stored states."""
 
-class SecureGenerator(WordGenerator):
-    """Secret generator of private runs. It takes no seed: its key comes from the operating system.
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state from which the stream continues bit for bit."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue the stream of a stored state."""
+
+
+class SecureGenerator(Generator):
+    """Secret generator of private runs. Its key comes from the operating system.
 
     Args:
-        key: 32 secret bytes of the operating system, to repeat a stream that nobody saw.
+        key: 32 secret bytes from the operating system, to repeat a stream whose results nobody saw; None draws them.
     """
 
     def __init__(self, key: bytes | None = None) -> None:
@@ -122,7 +96,7 @@ class SecureGenerator(WordGenerator):
     def _request(self) -> Callable[[Words], None]:
         if self._process != os.getpid():  # a forked child must not repeat its parent's noise
             self.rekey()
-        # The counter may start at a constant, because a key serves one request only.
+        # The counter starts at a constant, because each key is used for one request only.
         cipher = Cipher(algorithms.AES256(self._key), modes.CTR(bytes(16))).encryptor()
         self._key = cipher.update(bytes(_KEY_BYTES))
 
@@ -140,21 +114,21 @@ class SecureGenerator(WordGenerator):
         self._process = os.getpid()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the key of the NEXT request. Secret: it determines later noise, but reveals no earlier noise."""
+        """Return the key of the NEXT request, which is secret: it determines later noise, but no earlier noise."""
         return {"key": torch.frombuffer(bytearray(self._key), dtype=torch.uint8)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the generator from `state`, so that its stream continues."""
+        """Continue the stream of a stored state."""
         self._key = state["key"].numpy().tobytes()
         self._process = os.getpid()
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied: two generators with one key would give two steps the same noise."""
+        """Refuse to pickle or copy, because two generators with one key would give two steps the same noise."""
         raise TypeError("The secret generator must not be pickled or copied: its noise would be used twice.")
 
 
-class SeededGenerator(WordGenerator):
-    """A repeatable generator (Philox) for tests and studies; a run that uses it is not private."""
+class SeededGenerator(Generator):
+    """Repeatable generator (Philox) for tests and studies. A run with it is not private."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -167,25 +141,22 @@ class SeededGenerator(WordGenerator):
         return fill
 
     def rekey(self) -> None:
-        """Do nothing: a seeded run repeats its noise on purpose."""
+        """Do nothing, because a seeded run repeats its noise on purpose."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the counter and the buffer of Philox as integers."""
+        """Return the counter, the key and the buffer of Philox as integers."""
         state = self._bits.state
-        words = {name: [int(word) for word in state["state"][name]] for name in ("counter", "key")}
-        return {
-            **words,
-            "buffer": [int(word) for word in state["buffer"]],
-            "buffer_pos": int(state["buffer_pos"]),
-        }
+        words = {"counter": state["state"]["counter"], "key": state["state"]["key"], "buffer": state["buffer"]}
+        integers = {name: [int(word) for word in each] for name, each in words.items()}
+        return {**integers, "buffer_pos": int(state["buffer_pos"])}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue a stored stream."""
-        counter, key = (np.array(state[name], dtype=np.uint64) for name in ("counter", "key"))
+        """Continue the stream of a stored state."""
+        counter, key, buffer = (np.array(state[name], dtype=np.uint64) for name in ("counter", "key", "buffer"))
         self._bits.state = {
             "bit_generator": "Philox",
             "state": {"counter": counter, "key": key},
-            "buffer": np.array(state["buffer"], dtype=np.uint64),
+            "buffer": buffer,
             "buffer_pos": state["buffer_pos"],
             "has_uint32": 0,
             "uinteger": 0,

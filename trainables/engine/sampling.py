@@ -1,4 +1,4 @@
-"""Poisson sampling by index: each record, or each user, enters a batch independently, as the accountant assumes."""
+"""Poisson sampling: each record, or each user, enters a batch independently, as the accountant assumes."""
 
 from __future__ import annotations
 
@@ -11,25 +11,18 @@ from trainables.engine.random import Generator
 
 __all__ = ["poisson_batch", "user_records"]
 
-# Below this rate the gaps between chosen records are drawn, which is faster.
-_GAPS_BELOW = 0.2
+_GAPS_BELOW = 0.2  # below this rate it is faster to draw the gaps between chosen records
 
 
 def poisson_batch(generator: Generator, records: int, sample_rate: float) -> Tensor:
     """Return the indices of one batch: every record enters with probability q, independently of all others.
 
-    At a large rate every record is compared with its own uniform. At a small rate only the gaps are drawn: the number
-    of records before the next one that enters is k with probability (1 - q)^k q. A Bernoulli sequence has no memory, so
-    its gaps are independent with this law, and sequences with such gaps are Bernoulli sequences. Both hold to a few
-    2⁻⁵³.
+    At a large rate, every record is compared with its own uniform number. At a small rate, only the gaps are drawn:
+    k records are skipped with probability (1 - q)^k q. A sequence of independent draws has independent gaps with this
+    law, and the reverse holds too. Both ways have the law up to a few 2⁻⁵³.
 
-    Args:
-        generator: the secret generator.
-        records: number of records. Private under add/remove: it is neither shown nor used in any scale.
-        sample_rate: probability q of each record, in (0, 1].
-
-    Returns:
-        Increasing int64 indices, shape (size,); the size is private too, and may be 0.
+    The number of records is private under add/remove, so no scale depends on it. The result is increasing int64
+    indices, shape (size,). The size is private too, and may be 0.
     """
     if sample_rate >= _GAPS_BELOW:
         return (generator.uniform(records) < sample_rate).nonzero().squeeze(1)
@@ -40,16 +33,16 @@ def poisson_batch(generator: Generator, records: int, sample_rate: float) -> Ten
 
 
 def user_records(users: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the records of some users, equally many for each; a user with fewer repeats its first record.
+    """Return m records for each user of a batch; a user with fewer repeats its own first record.
 
-    It is no other user's record and no constant, so an output for it, perhaps NaN, concerns only that user.
+    The repeated record is the user's own, so that even an output of NaN for it affects only that user.
 
     Args:
-        users: indices of each user's records, shape (U, m); at least one, and -1 where there are no more.
+        users: indices of each user's records, at least one, shape (U, m), -1 if a user has fewer than m.
         batch: indices of users, shape (B,).
 
     Returns:
-        Indices of records, shape (B·m,), those of a user next to each other; and which to ignore, shape (B·m,).
+        Indices of records, a user's next to each other, and whether to ignore each; both of shape (B·m,).
     """
     rows = users.index_select(0, batch)
     missing = rows < 0
@@ -57,10 +50,10 @@ def user_records(users: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _further(generator: Generator, last: int, records: int, sample_rate: float) -> Tensor:
-    """Return the next records that enter after `last`: enough to reach the end in most cases."""
+    """Return the next records that enter after `last`, usually enough to reach the end."""
     expected = (records - 1 - last) * sample_rate
     uniforms = generator.uniform(int(expected + 5.0 * math.sqrt(expected)) + 2)
-    # P(gap ≥ k) = P(u ≤ (1 - q)^k) for u = 1 - uniform in (0, 1]: then, and only then, is log u / log(1 - q) ≥ k.
-    # All gaps beyond the last record are equivalent; this one fits an int64.
+    # P(gap ≥ k) = (1 - q)^k = P(log u / log(1 - q) ≥ k) for u = 1 - uniform in (0, 1].
+    # All gaps beyond the last record are equivalent, and `records` fits an int64.
     gaps = uniforms.neg_().log1p_().div_(math.log1p(-sample_rate)).clamp_(max=float(records))
     return gaps.long().add_(1).cumsum_(0).add_(last)

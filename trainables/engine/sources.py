@@ -1,4 +1,4 @@
-"""Choice of the source of per-sample gradients: the fastest exact one, checked before any record is read."""
+"""Choice of the source of per-sample gradients: the fastest exact one, checked on public inputs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from trainables.errors import GateError
 __all__ = ["per_sample_source"]
 
 _LOG = logging.getLogger(__name__)
-# The error of a wrong rule is far larger, rounding in float32 is far smaller.
-_TOLERANCE: Final = 1e-3
+_TOLERANCE: Final = 1e-3  # far above rounding in float32, far below the error of a wrong rule
 
 
 def per_sample_source(
@@ -34,22 +33,17 @@ def per_sample_source(
     loss: Loss = cross_entropy,
     autocast: torch.dtype | None = None,
 ) -> PerSampleSource:
-    """Return the source of a model: stacked linear layers, book-keeping, or torch.func, in this order.
+    """Return the first source that works for a model: stacked linear layers, book-keeping, or torch.func.
 
-    Args:
-        module: the model.
-        layout: of its parameters.
-        example: a few PUBLIC inputs, shape (N, *input_shape), on which the source is compared with autograd, one sample
-            at a time, so that no model is trained with wrong gradients. None skips this, for known models.
-        loss: the sum of the samples' losses.
-        autocast: None, or the dtype of mixed precision.
+    `example` is a few PUBLIC inputs, shape (N, *input_shape), on which the source must agree with autograd, one sample
+    at a time. None skips this check, for known models. `autocast` is the dtype of mixed precision, or None.
 
     Raises:
-        GateError: none of them agrees with autograd on the example.
+        GateError: no source agrees with autograd on the example.
     """
     if autocast is None and isinstance(module, nn.Sequential) and is_linear_stack(module):
         return LinearStackSource(module, layout, loss)
-    name, reason = type(module).__name__, "its gradients differ from autograd's on public random inputs"
+    name, reason = type(module).__name__, "the gradients differ from autograd's on public random inputs"
     try:
         hooked = unrolled(module)
         layers = layers_of(hooked, layout)
@@ -61,14 +55,14 @@ def per_sample_source(
                 if example is None or _holds(replace(source, loss=_probe, autocast=None), module, layout, example):
                     return source
             except (UnknownLayerError, RuntimeError, ValueError, IndexError) as error:
-                # torch's own errors for changes in place, and for a first axis that is not the samples
+                # torch raises these for changes in place, and if the first axis is not the samples
                 reason = str(error).partition("\n")[0]
     except UnknownLayerError as error:
         reason = str(error)
     if autocast is not None:
         raise GateError(
             "mixed-precision-unsupported",
-            f"Mixed precision needs known layers, but in {name} {reason}. Use precision: float32.",
+            f"{name} cannot use mixed precision, which needs known layers ({reason}). Use precision: float32.",
         )
     fallback = TorchFuncSource(unrolled(module), layout, loss)
     try:
@@ -78,19 +72,15 @@ def per_sample_source(
     if not right:
         raise GateError(
             "gradients-not-per-sample",
-            f"The per-sample gradients of {name} cannot be computed, neither in one pass nor one by one ({reason}). A "
-            "model must compute every sample by itself, in the same way at every call.",
+            f"The per-sample gradients of {name} cannot be computed, in one pass or one by one ({reason}). A model "
+            "must compute every sample alone, and in the same way at every call.",
         )
-    _LOG.warning("%s is trained sample by sample through torch.func, which is slower: %s", name, reason)
+    _LOG.warning("%s is trained one sample at a time by torch.func, which is slower: %s", name, reason)
     return fallback
 
 
 def _refuse_decisions(module: nn.Module, example: Tensor) -> None:
-    """Refuse a model that branches on the content of a batch (`if x.max() > 1`), where one record decides for all.
-
-    Raises:
-        UnknownLayerError: with the message of torch.func.
-    """
+    """Refuse a model that branches on the content of a batch (`if x.max() > 1`), so that one record decides for all."""
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # operations without a batching rule are slower but correct
@@ -100,15 +90,12 @@ def _refuse_decisions(module: nn.Module, example: Tensor) -> None:
 
 
 def _probe(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return a loss of outputs of any shape."""
+    """Return a loss for outputs of any shape."""
     return (outputs * targets).sum()
 
 
 def _holds(source: BookkeepingSource | TorchFuncSource, module: nn.Module, layout: Layout, example: Tensor) -> bool:
-    """Return whether norms and sums of the source agree with autograd, one public sample at a time.
-
-    The check uses two points and one, and weight decay, so that every code path is covered.
-    """
+    """Return whether the source's norms and sums agree with autograd, with two points and with one."""
     theta = layout.flatten(module)
     two = Points(centre=theta, scale=0.5, seeds=(1, 2), spread=1e-3, decay=0.5)
     return all(_holds_at(points, source, module, layout, example) for points in (two, Points(centre=theta, decay=0.5)))
@@ -135,8 +122,7 @@ def _holds_at(
         length = float(expected.norm())
         norm = float(norms[:, index].square().sum().sqrt())
         near = _TOLERANCE * length
-        # Written so that NaN fails.
-        if not (float((found - expected).norm()) <= near and abs(norm - length) <= near):
+        if not (float((found - expected).norm()) <= near and abs(norm - length) <= near):  # so that NaN fails
             return False
     return True
 

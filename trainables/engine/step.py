@@ -1,29 +1,29 @@
-"""One private step: the five stages in order; one immutable `Mechanism` holds everything that privacy depends on."""
+"""Private step: five stages in order. The immutable `Mechanism` holds everything that privacy depends on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from search_spaces import Limits, Words
 from trainables.checks import value_problem
+from trainables.engine.augmentation import RandomViews
 from trainables.engine.clip import CLIPPINGS, clipped_sum, stretch
 from trainables.engine.noise import add_noise
 from trainables.engine.objective import Objective, Plain
 from trainables.engine.per_sample import IGNORED, ROWS, PerSampleSource
-from trainables.engine.postprocess import Identity, Postprocess
+from trainables.engine.postprocess import Postprocess, unchanged
 from trainables.engine.random import Generator
 from trainables.engine.sampling import poisson_batch, user_records
 from trainables.engine.sums import blocks_for, full_float32
 from trainables.engine.update import Update, decoupled_decay
 from trainables.errors import GateError, HyperparameterError
 
-__all__ = ["Augmentation", "Mechanism", "PrivateStep", "Stages"]
-
+__all__ = ["Mechanism", "PrivateStep", "Stages"]
 
 _LEGAL: Final[Mapping[str, Limits | Words]] = {
     "sample_rate": Limits(high=1.0, low_open=True),
@@ -36,19 +36,19 @@ _LEGAL: Final[Mapping[str, Limits | Words]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism:
-    """Poisson-subsampled Gaussian mechanism of a step, with its rate, clip and noise scale.
+    """Poisson-subsampled Gaussian mechanism of a step.
 
-    Formal guarantee: with add/remove-one adjacency of samples, a step is a Gaussian mechanism of noise_multiplier times
-    its sensitivity max_grad_norm, subsampled at sample_rate. What it divides by is public. Where a sum is rounded, the
-    noise is larger by what that may add to the sensitivity (`trainables.engine.sums`). A sample is one record, or one
-    user with all records that are used of them. Nothing here knows batches that were drawn in another way.
+    Formal guarantee: under add/remove-one adjacency of samples, a step is a Gaussian mechanism with sensitivity
+    max_grad_norm and noise of noise_multiplier times that, subsampled at sample_rate. The noised sum is divided by a
+    public number. If rounding may increase the sensitivity, the noise is increased by the same factor
+    (`trainables.engine.sums`). A sample is one record, or all records of one user that are used for training.
 
     Attributes:
         sample_rate: probability with which each sample independently enters a batch, in (0, 1].
         noise_multiplier: standard deviation of the noise divided by max_grad_norm; 0 is not private.
         max_grad_norm: clipping norm C.
-        expected_batch_size: b, by which the noised sum is divided, for every batch.
-        clipping: how each sample is clipped to length C, one of CLIPPINGS; the sensitivity is C in each.
+        expected_batch_size: b, by which the noised sum of every batch is divided.
+        clipping: way to clip each sample to length C, one of CLIPPINGS; the sensitivity is C in each.
 
     Raises:
         HyperparameterError: a value is illegal.
@@ -75,38 +75,25 @@ class Mechanism:
         return self.noise_multiplier * self.max_grad_norm
 
 
-class Augmentation(Protocol):
-    """Random copies of each sample; their gradients are averaged before the clip (De et al. 2022)."""
-
-    @property
-    def copies(self) -> int:
-        """M, the copies of each sample."""
-        ...
-
-    def __call__(self, inputs: Tensor, generator: Generator) -> Tensor:
-        """Return (B·copies, *input_shape) from (B, *input_shape), the copies of a sample next to each other."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class Stages:
-    """Changes of a method, stage by stage; the defaults are DP-SGD. None of them costs privacy.
+    """Changes of a method, stage by stage. The defaults are DP-SGD. No change costs privacy.
 
     Attributes:
-        objective: before the clip, from public randomness only.
-        later: (step, objective) pairs with rising steps: the objective from that step on. Fixed before the first step.
-        augmentation: before the clip too, from SECRET randomness: with a public stream one record more or less would
-            shift the copies of all others. None for no augmentation.
+        objective: points of the loss, from public randomness; before the clip.
+        later: (step, objective) pairs with rising steps, fixed in advance: each objective is used from its step on.
+        augmentation: random views of the inputs, from SECRET randomness (`trainables.engine.augmentation`); before the
+            clip. None for no augmentation.
         weight_decay_before_clipping: λ of g_i ← g_i + λθ.
-        postprocess: after the noise.
+        postprocess: function of the noised gradient.
         decoupled_weight_decay: λ of θ ← (1 - ηλ)θ - ηg̃.
     """
 
     objective: Objective = field(default_factory=Plain)
     later: tuple[tuple[int, Objective], ...] = ()
-    augmentation: Augmentation | None = None
+    augmentation: RandomViews | None = None
     weight_decay_before_clipping: float = 0.0
-    postprocess: Postprocess = field(default_factory=Identity)
+    postprocess: Postprocess = unchanged
     decoupled_weight_decay: float = 0.0
 
     def objective_at(self, step: int) -> Objective:
@@ -115,11 +102,10 @@ class Stages:
 
 
 class PrivateStep:
-    """Private steps; the caller charges for each one before it is taken.
+    """Private steps of a training. The caller must charge for each step before it is taken.
 
     Attributes:
-        noise_draws: how often noise was added. It equals the number of steps, is compared with the ledger's count, and
-            selects the objective of a step.
+        noise_draws: number of times that noise was added, which is the number of steps taken.
     """
 
     def __init__(
@@ -148,18 +134,15 @@ class PrivateStep:
     def take(
         self, theta: Tensor, inputs: Tensor, targets: Tensor, *, learning_rate: float, users: Tensor | None = None
     ) -> Tensor:
-        """Draw a batch, privatise its gradient, and update the parameters.
+        """Draw a batch, privatise its gradient, and return the next θ, shape (d,).
 
         Args:
             theta: θ, shape (d,).
             inputs: ALL training inputs, shape (n, *input_shape).
-            targets: their labels, shape (n, ...); int64 of shape (n,) with users.
+            targets: labels, shape (n, ...); int64 of shape (n,) with users.
             learning_rate: η of this step.
-            users: indices of each user's records, shape (U, m), -1 where a user has fewer than m; a sample is then a
-                user. None: a sample is a record.
-
-        Returns:
-            The next θ, shape (d,).
+            users: indices of each user's records, shape (U, m), -1 if a user has fewer than m; then a sample is a user.
+                None if a sample is a record.
         """
         samples = inputs if users is None else users
         batch = poisson_batch(self._secret, len(samples), self.mechanism.sample_rate).to(inputs.device)
@@ -177,31 +160,26 @@ class PrivateStep:
     def private_gradient(
         self, theta: Tensor, inputs: Tensor, targets: Tensor, *, learning_rate: float, records_per_sample: int = 1
     ) -> Tensor:
-        """Return g̃ = (1/b)(Σ_i ḡ_i + N(0, noise_multiplier²·C²·I)) of a given batch with EXPECTED size b.
+        """Return g̃ = (1/b)(Σ_i ḡ_i + N(0, noise_multiplier²·C²·I)), shape (d,), of a given batch of EXPECTED size b.
 
-        Such a batch (shuffled, of fixed size, chosen in any way) is no Poisson sample and amplifies nothing, so
-        sample_rate must be 1.
+        A given batch may be shuffled or of fixed size, so it may not claim amplification: sample_rate must be 1.
 
         Args:
             theta: θ, shape (d,).
-            inputs: the batch, shape (B·m, *input_shape), a sample's records next to each other; for B = 0 the result
-                is noise.
-            targets: shape (B·m, ...).
+            inputs: batch, shape (B·m, *input_shape), a sample's records next to each other; B may be 0.
+            targets: labels, shape (B·m, ...).
             learning_rate: η, which scales DPLIS' perturbations.
-            records_per_sample: m, public: a sample's gradient is the sum over its records divided by m, even if some
-                are IGNORED.
-
-        Returns:
-            Shape (d,).
+            records_per_sample: m, public. A sample's gradient is the sum over its records divided by m, even if some
+                records are IGNORED.
 
         Raises:
-            GateError: the mechanism claims a subsample.
+            GateError: sample_rate is not 1.
         """
         if self.mechanism.sample_rate != 1:
             raise GateError(
                 "subsample-claimed",
-                f"`sample_rate` is {self.mechanism.sample_rate!r}, but this batch was not drawn by the step: it may be "
-                "shuffled or of fixed size. Let take() draw the batch, or use sample_rate 1.",
+                f"`sample_rate` must be 1 for a batch that the step did not draw (got {self.mechanism.sample_rate!r}). "
+                "Let take() draw the batch, or use sample_rate 1.",
             )
         return self._gradient(
             theta, inputs, targets, learning_rate=learning_rate, records_per_sample=records_per_sample
@@ -223,7 +201,7 @@ class PrivateStep:
             inputs, views = stages.augmentation(inputs, self._secret), stages.augmentation.copies
             targets, copies = targets.repeat_interleave(views, 0), copies * views
         counted, fill = samples, -samples % ROWS if samples else 0
-        if fill:  # with copies of the first sample; any other input might be invalid for the model
+        if fill:  # the passes with copies of the first sample, because another input might be invalid for the model
             inputs, targets = (
                 torch.cat([each, each[:copies].repeat(fill, *[1] * (each.ndim - 1))]) for each in (inputs, targets)
             )
@@ -238,7 +216,7 @@ class PrivateStep:
             counted=counted,
             block=blocks.rows(samples, stretch=stretch(points, c, clipping=mechanism.clipping)) if blocks else None,
         )
-        # The noise covers what rounding may add to the sensitivity, so the guarantee needs no exception.
+        # Rounding may increase the sensitivity by the factor 1 + slack.
         deviation = mechanism.noise_scale * (1.0 + blocks.slack if blocks else 1.0)
         noised = add_noise(clipped, standard_deviation=deviation, generator=self._secret, dtype=theta.dtype)
         self.noise_draws += 1

@@ -1,17 +1,17 @@
 """Sums over samples with bounded rounding: in float64, or in blocks of float32 with a proven bound.
 
-The noise must cover the change of the sum, as COMPUTED, by one record. In plain float32 that can be many times C: once
-the sum is large, small terms are rounded away, and one record decides whether that happens to the others (Casacuberta
-et al. 2022). In float64 the same effect is below 1e-6 C for a million records.
+The noise must cover the change of the COMPUTED sum by one record. In plain float32 this change can be many times C:
+once the sum is large, small terms are rounded away, and one record decides whether this happens to the others
+(Casacuberta et al. 2022). In float64 the same effect is below 1e-6 C for a million records.
 
-Products cost twice as much in float64, and so do reads and writes. So small batches are summed in float32, in blocks of
-m samples that are added one after the other. Let u = 2⁻²⁴ and every term of the sum be at most C long. For any order of
-the additions within a block, even a different one for each entry, a term passes at most m - 1 additions
-there, three products (the factor rounded, then two), and the additions of the ⌈B/m⌉ blocks, each of which errs by a
-part u of its result. With five more for what is added apart (weight decay), B records err by at most u·(m + B/m +
-8)·B·C (Higham 2002, section 4.2), and two neighbouring batches differ by at most C + u·(m + B/m + 8)·(2B + 1)·C. m is
-chosen so that this is below (1 + slack)·C, and the noise is made larger by that factor. The bound needs that a sample
-is ONE term of the sum; for several terms, which may be longer than their sum, float64 is used.
+float64 costs twice the time, so small batches are summed in float32, in blocks of m samples. The blocks are added one
+after the other. Let u = 2⁻²⁴ and every term of the sum be at most C long. In any order of the additions within a block,
+a term passes at most m - 1 additions, three products (the factor is rounded, then two), and the additions of the ⌈B/m⌉
+blocks. Each operation errs by at most a part u of its result. Five more operations are counted for the weight decay,
+which is added separately. So B records err by at most u·(m + B/m + 8)·B·C (Higham 2002, section 4.2), and the sums of
+two neighbouring batches differ by at most C + u·(m + B/m + 8)·(2B + 1)·C. m is chosen so that this is below
+(1 + slack)·C, and the noise is larger by the factor 1 + slack. The bound needs ONE term per sample. float64 is used for
+several terms per sample, which may be longer than their sum.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 
 _LEAST_ROWS: Final = 64
 _LARGE_DIMENSION: Final = 2**16
-_CACHED_ENTRIES: Final = 2**18  # computed at a time, so that they stay in a cache
+_CACHED_ENTRIES: Final = 2**18  # numbers that fit in a cache together
 _GPU_ENTRIES: Final = 2**27
 _UNIT: Final = 2.0**-24
 _NORM_BLOCK: Final = 64
@@ -51,22 +51,19 @@ _LOST_SQUARE: Final = 2.0**-126
 
 @dataclass(frozen=True)
 class Blocks:
-    """Sum in blocks of float32.
+    """Settings of a sum in blocks of float32, which are faster than float64 up to the expected size `largest_batch`.
 
-    Attributes:
-        slack: fraction of C that rounding may add to the sensitivity.
-        largest_batch: largest expected batch size; larger ones would need blocks too short to be faster.
+    `slack` is the fraction of C that rounding may add to the sensitivity.
     """
 
     slack: float
     largest_batch: int
 
     def rows(self, batch_size: int, *, stretch: float = 1.0) -> int | None:
-        """Return m for a batch of this size, or None where float64 must be used.
+        """Return m, the samples of a block for a drawn batch size B, or None if float64 must be used.
 
-        Args:
-            batch_size: B as drawn. Two neighbouring batches may get different results; both errors are bounded.
-            stretch: largest length of the terms of the sum in units of C, at least 1; it must depend on no record.
+        `stretch` is the largest length of a term of the sum in units of C, at least 1 and independent of the records.
+        Neighbouring batches may get different m, because the bound holds for each.
         """
         if not 1.0 <= stretch < inf:
             return None
@@ -76,44 +73,37 @@ class Blocks:
 
 
 LARGE: Final = Blocks(slack=2.0**-7, largest_batch=800)
-"""Blocks of large models, where each further block is another pass over all parameters."""
+"""Blocks of large models: long blocks, because each block is a pass over all parameters."""
 
 SMALL: Final = Blocks(slack=2.0**-8, largest_batch=400)
-"""Blocks of small models: shorter ones cost little, and halve the slack."""
+"""Blocks of small models: short blocks, which cost little and halve the slack."""
 
 
 def blocks_for(dtype: torch.dtype, *, dimension: int, expected_batch_size: float) -> Blocks | None:
-    """Return how a model's gradients are summed, None for float64; public, because the noise depends on it.
+    """Return the blocks for a model with d parameters of `dtype`, or None for float64.
 
-    Args:
-        dtype: of the parameters.
-        dimension: d.
-        expected_batch_size: b.
+    The result sets the noise, so it must depend on public values only: `dtype`, d and the EXPECTED batch size b.
     """
     blocks = LARGE if dimension >= _LARGE_DIMENSION else SMALL
     return blocks if dtype == torch.float32 and expected_batch_size <= blocks.largest_batch else None
 
 
 def full_float32() -> None:
-    """Use all digits of float32 in products: torch may shorten them on a GPU, but the rounding bounds are for IEEE."""
+    """Switch off short products of float32 on a GPU (TF32), for which the rounding bounds do not hold."""
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
 
 
 def in_cache(rows: int, width: int, device: torch.device) -> Iterator[slice]:
-    """Return slices of `rows` rows of `width` numbers, each small enough for a cache; far larger ones on a GPU."""
+    """Return slices of `rows` rows of `width` numbers, each small enough for a CPU's cache; larger slices on a GPU."""
     at_once = max(1, (_CACHED_ENTRIES if device.type == "cpu" else _GPU_ENTRIES) // max(1, width))
     return (slice(start, min(start + at_once, rows)) for start in range(0, rows, at_once))
 
 
 def add_weighted_rows(total: Tensor, weights: Tensor, rows: Tensor, *, block: int | None) -> None:
-    """Add Σ_i weights_i · rows_i to `total`.
+    """Add Σ_i weights_i · rows_i to `total`, shape (p,); weights have the shape (B,) and rows (B, p).
 
-    Args:
-        total: shape (p,), float64 unless there are blocks.
-        weights: shape (B,), float64.
-        rows: shape (B, p): ONE term per sample.
-        block: samples of a float32 block, or None for float64.
+    `block` is the samples of a float32 block, for which a row must be the ONE term of its sample; None uses float64.
     """
     if block is None or rows.dtype == torch.float64:
         exact = _exact(total)
@@ -127,15 +117,9 @@ def add_weighted_rows(total: Tensor, weights: Tensor, rows: Tensor, *, block: in
 
 
 def add_weighted_outer(total: Tensor, weights: Tensor, left: Tensor, right: Tensor, *, block: int | None) -> None:
-    """Add Σ_i weights_i Σ_p left_ip right_ipᵀ to `total`.
+    """Add Σ_i weights_i Σ_p left_ip right_ipᵀ to `total`, shape (a, b); left has the shape (B, P, a), right (B, P, b).
 
-    Args:
-        total: shape (a, b), float64 unless there are blocks.
-        weights: shape (B,), float64.
-        left: shape (B, P, a).
-        right: shape (B, P, b).
-        block: samples of a float32 block, or None for float64. Several positions always use float64, because the terms
-            of one sample may be longer than their sum.
+    `block` is the samples of a float32 block; None, and several positions P, use float64.
     """
     if block is None or left.shape[1] != 1 or left.dtype == torch.float64:
         exact = _exact(total)
@@ -145,7 +129,7 @@ def add_weighted_outer(total: Tensor, weights: Tensor, left: Tensor, right: Tens
         _put(exact, total)
         return
     scaled, rows = weights.to(left.dtype)[:, None] * left[:, 0], right[:, 0]
-    # Denormal numbers have few digits, may be rounded up by half, and are multiplied by entries of up to 10³⁸.
+    # A denormal number may be rounded up by half, and is then multiplied by entries of up to 10³⁸.
     scaled = torch.nn.functional.hardshrink(scaled, torch.finfo(scaled.dtype).tiny)
     for start in range(0, len(rows), block):
         lefts, rights = scaled[start : start + block], rows[start : start + block]
@@ -154,13 +138,9 @@ def add_weighted_outer(total: Tensor, weights: Tensor, left: Tensor, right: Tens
 
 
 def add_looked_up(total: Tensor, weights: Tensor, rows: Tensor, values: Tensor) -> None:
-    """Add Σ_i weights_i · values_ip to the row rows_ip of `total`, over all positions p, in float64.
+    """Add weights_i · values_ip to the row rows_ip of `total` for all samples i and positions p, in float64.
 
-    Args:
-        total: shape (V, width).
-        weights: shape (B,), float64.
-        rows: shape (B, P).
-        values: shape (B, P, width).
+    `total` has the shape (V, width), `rows` (B, P) and `values` (B, P, width).
     """
     exact = _exact(total)
     exact.index_add_(0, rows.flatten(), (weights[:, None, None] * values).flatten(0, 1))
@@ -168,7 +148,7 @@ def add_looked_up(total: Tensor, weights: Tensor, rows: Tensor, values: Tensor) 
 
 
 def _exact(total: Tensor) -> Tensor:
-    """Return where to add in float64: the total itself, or zeros that `_put` adds to it."""
+    """Return a float64 tensor to add to: the total itself, or zeros that `_put` adds to the total."""
     return total if total.dtype == torch.float64 else torch.zeros_like(total, dtype=torch.float64)
 
 
@@ -178,17 +158,11 @@ def _put(exact: Tensor, total: Tensor) -> None:
 
 
 def row_squares(rows: Tensor) -> Tensor:
-    """Return ‖row‖² of each row, never too small, because with too small a norm the clip lets too much through.
+    """Return ‖row‖² of each row of shape (B, ...) as float64 of shape (B,), never smaller than the true value.
 
-    One float32 accumulator over millions of entries loses the small ones. So blocks of 64 entries are summed in
-    float32, with an error of at most 64·2⁻²⁴ of their squares, and 2⁻¹²⁶ for each square that is denormal or lost. Both
-    bounds are added, and the blocks are summed in float64.
-
-    Args:
-        rows: shape (B, ...).
-
-    Returns:
-        Shape (B,), float64.
+    A norm that is too small would weaken the clip. Blocks of 64 entries are summed in float32, with an error of at most
+    64·2⁻²⁴ of the sum, and of 2⁻¹²⁶ for each square that is denormal or lost. Both bounds are added to the result. The
+    blocks are summed in float64, because one float32 sum of millions of entries loses the small ones.
     """
     rows = rows.reshape(len(rows), -1)
     width = rows.shape[1]
@@ -203,13 +177,13 @@ def row_squares(rows: Tensor) -> Tensor:
 
 
 def not_negative(squares: Tensor) -> Tensor:
-    """Return the squares with 0 for negative ones, which come from rounding, and NaN for those that overflowed."""
+    """Return the squares, with 0 instead of negative ones (from rounding) and NaN instead of infinite ones."""
     return torch.where(squares.isfinite(), squares.clamp(min=0.0), torch.nan)
 
 
 @cache
 def _partition(width: int) -> tuple[int, int]:
-    """Return (entries in blocks, length of a block), without a rest if the width has a suitable divisor."""
+    """Return (number of entries in blocks, length of a block). Blocks have all entries if a divisor is suitable."""
     for block in range(_NORM_BLOCK, _NORM_BLOCK // 4, -1):
         if width % block == 0:
             return width, block

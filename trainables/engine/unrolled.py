@@ -1,4 +1,4 @@
-"""Recurrent and attention layers, rewritten so that a hook sees each product with a parameter."""
+"""Copy of a model with rewritten recurrent and attention layers, so that hooks see each product with a parameter."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import chain
 
 from torch import nn
 
-from trainables.engine.taps import LinearTap
+from trainables.engine.layers.linear import LinearTap
 from trainables.engine.unrolled_attention import UnrolledMultiheadAttention, attention_taps
 from trainables.engine.unrolled_recurrent import UnrolledGRU, UnrolledLSTM, UnrolledRNN, recurrent_taps
 from trainables.errors import GateError
@@ -23,20 +23,15 @@ _REWRITTEN: dict[type[nn.Module], type[nn.Module]] = {
 
 
 def unrolled(module: nn.Module) -> nn.Module:
-    """Return a copy in which every LSTM, GRU, RNN and MultiheadAttention is rewritten, or a module without them itself.
+    """Return a copy in which every LSTM, GRU, RNN and MultiheadAttention is rewritten; the model itself without them.
 
-    The copy computes the same outputs. It shares the parameters and buffers of the original, with the same names in the
-    same order; only the code that uses them differs. Each use passes through a LinearTap, or through the original
-    nn.Linear (`out_proj` of attention).
-
-    Subclasses of these layers and layers with rewritten parameters (weight_norm) are not changed. So the caller must
-    still look for parameters that no tap uses.
-
-    Args:
-        module: the model; it is not changed.
+    The copy computes the same outputs from the same parameters and buffers, with the same names in the same order. Each
+    product with a parameter is a LinearTap, or an nn.Linear of the original (`out_proj` of attention). Subclasses of
+    these layers, and layers with rewritten parameters (weight_norm), are not changed. So the caller must still look for
+    parameters that no tap uses.
 
     Raises:
-        GateError: it names every layer that has dropout.
+        GateError: a rewritten layer has dropout; the message names all of them.
     """
     layers = {name: layer for name, layer in module.named_modules() if _taps(layer)}
     problems = [problem for name, layer in layers.items() if (problem := dropout_problem(name, layer))]
@@ -52,24 +47,24 @@ def unrolled(module: nn.Module) -> nn.Module:
 
 
 def _rewrite(layer: nn.Module) -> None:
-    """Give a layer of the copy its taps and the forward pass that uses them."""
+    """Add the taps to a layer of the copy, and replace its forward pass."""
     if isinstance(layer, nn.TransformerEncoder):
-        # In evaluation mode it would pass nested tensors to its layers, which then use another attention than ours.
+        # In evaluation mode, nested tensors would bypass the rewritten attention.
         layer.use_nested_tensor = False
     if not (taps := _taps(layer)):
         return
-    # The layer stays the same object, as in torch's own parametrizations, so every reference to it, by a second name or
-    # from a list, gets the rewritten one with all its attributes.
+    # The class of the object is changed, as in torch's parametrizations, so that every reference to the layer gets the
+    # rewritten one.
     layer.__class__ = _REWRITTEN[type(layer)]
     for name, tap in taps.items():
         layer.add_module(name, tap)
     if isinstance(layer, nn.MultiheadAttention):
-        # If this is true, nn.TransformerEncoderLayer in evaluation mode computes the attention without our layer.
+        # If true, nn.TransformerEncoderLayer in evaluation mode would bypass the rewritten attention.
         layer._qkv_same_embed_dim = False
 
 
 def _taps(layer: nn.Module) -> dict[str, LinearTap]:
-    """Return the taps by name, one for each use of a parameter; none for a layer that is not rewritten."""
+    """Return the taps by name, one for each product with a parameter; none for a layer that is not rewritten."""
     if type(layer) not in _REWRITTEN:
         return {}
     taps: dict[str, LinearTap] = {}
@@ -84,7 +79,7 @@ def _taps(layer: nn.Module) -> dict[str, LinearTap]:
 def dropout_problem(name: str, layer: nn.Module) -> tuple[str, str] | None:
     """Return the code and message for a layer with dropout above 0; None for any other."""
     if isinstance(layer, nn.RNNBase):
-        # Dropout acts between the layers of a stack, so a single layer has none.
+        # Dropout is between the layers of a stack, so a single layer has none.
         option, probability = "dropout", layer.dropout if layer.num_layers > 1 else 0.0
     elif isinstance(layer, nn.MultiheadAttention):
         option, probability = "dropout", layer.dropout
@@ -99,5 +94,5 @@ def dropout_problem(name: str, layer: nn.Module) -> tuple[str, str] | None:
     return (
         "layer-draws-random",
         f"Layer {name!r} is {type(layer).__name__} with {option}={probability}, which draws from a generator that no "
-        f"checkpoint holds. {fix}.",
+        f"checkpoint stores. {fix}.",
     )

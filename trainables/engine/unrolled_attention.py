@@ -1,4 +1,4 @@
-"""Multi-head attention through taps; the samples are the first axis at every tap."""
+"""Multi-head attention with taps. The samples are the first axis at every tap."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
-from trainables.engine.taps import LinearTap
+from trainables.engine.layers.linear import LinearTap
 from trainables.errors import GateError
 
 __all__ = ["UnrolledMultiheadAttention", "attention_taps"]
@@ -16,10 +16,10 @@ _Three = tuple[Tensor, Tensor, Tensor]
 
 
 def attention_taps(layer: nn.MultiheadAttention) -> dict[str, LinearTap]:
-    """Return the taps for the projections into the heads; the one out of them is an nn.Linear already.
+    """Return the taps for the projections into the heads; `out_proj` is an nn.Linear already.
 
-    Query, key and value with separate weights still share one bias vector. Such a bias, and the learned extra key and
-    value, are treated as a weight of one column with the input 1.
+    Separate weights for query, key and value share one bias vector. This bias, and the learned extra key and value, are
+    weights of one column with the input 1.
     """
     bias_name = None if layer.in_proj_bias is None else "in_proj_bias"
     taps = {}
@@ -56,10 +56,12 @@ class UnrolledMultiheadAttention(nn.MultiheadAttention):
         average_attn_weights: bool = True,  # noqa: FBT001, FBT002
         is_causal: bool = False,  # noqa: FBT001, FBT002
     ) -> tuple[Tensor, Tensor | None]:
-        """Return (output, attention weights or None); shapes and arguments are those of torch."""
+        """Return (output, attention weights or None), with the shapes and arguments of torch."""
         if is_causal and attn_mask is None:
-            raise GateError("attention-mask-missing", "is_causal only describes attn_mask, which is None. Pass it too.")
-        # By identity, so that one tensor stays one and is projected once.
+            raise GateError(
+                "attention-mask-missing", "is_causal needs attn_mask, which it only describes (got None). Pass both."
+            )
+        # By identity, so that one tensor is projected once.
         batch_first = {id(x): x if self.batch_first else x.transpose(0, 1) for x in (query, key, value)}
         inputs = batch_first[id(query)], batch_first[id(key)], batch_first[id(value)]
         _check_batch(*inputs)
@@ -80,7 +82,7 @@ class UnrolledMultiheadAttention(nn.MultiheadAttention):
     def _projected(self, inputs: _Three) -> _Three:
         """Return queries, keys and values, each of shape (B, length, embed_dim)."""
         if self.in_proj_weight is not None:
-            # Every distinct input is multiplied by the whole packed weight; the unused parts get the gradient 0.
+            # Every different input is multiplied by the whole packed weight. Unused parts get the gradient 0.
             packed: dict[int, tuple[Tensor, ...]] = {}
             for x in inputs:
                 if id(x) not in packed:
@@ -96,7 +98,7 @@ class UnrolledMultiheadAttention(nn.MultiheadAttention):
         return query + shifts[0], key + shifts[1], value + shifts[2]
 
     def _with_extra_keys(self, query: Tensor, key: Tensor, value: Tensor) -> _Three:
-        """Append the learned key and value, and then zeros."""
+        """Append the learned key and value, then zeros."""
         if self.bias_k is not None and self.bias_v is not None:
             key = torch.cat([key, self.tap_bias_k(_ones(query), self.bias_k.view(-1, 1))], dim=1)
             value = torch.cat([value, self.tap_bias_v(_ones(query), self.bias_v.view(-1, 1))], dim=1)
@@ -109,7 +111,7 @@ class UnrolledMultiheadAttention(nn.MultiheadAttention):
         return x.view(*x.shape[:2], self.num_heads, self.head_dim).transpose(1, 2)
 
     def _mask(self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor) -> Tensor | None:
-        """Return the mask to add to the scores, which broadcasts to (B, heads, queries, keys); None for no mask."""
+        """Return the mask to add to the scores, which broadcasts to (B, heads, queries, keys), or None."""
         masks = []
         if attn_mask is not None:
             if attn_mask.dim() == 3:
@@ -124,12 +126,12 @@ class UnrolledMultiheadAttention(nn.MultiheadAttention):
 
 
 def _ones(like: Tensor) -> Tensor:
-    """Return the input of a bias that is treated as a weight: 1 for each sample, shape (B, 1, 1)."""
+    """Return 1 for each sample, shape (B, 1, 1), the input of a bias that is a weight of one column."""
     return like.new_ones((len(like), 1, 1))
 
 
 def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a Boolean mask as numbers to add: −∞ where it is true."""
+    """Return a mask as numbers to add: a Boolean mask becomes −∞ for true and 0 for false."""
     if mask.dtype != torch.bool:
         return mask
     return torch.zeros_like(mask, dtype=dtype).masked_fill(mask, float("-inf"))
@@ -141,7 +143,7 @@ def _attention_weights(query: Tensor, key: Tensor, mask: Tensor | None) -> Tenso
 
 
 def _check_batch(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Refuse inputs without an axis of samples where the taps expect it."""
+    """Refuse inputs without an axis of samples."""
     shapes = [tuple(x.shape) if not x.is_nested else "nested" for x in (query, key, value)]
     if any(len(shape) != 3 or shape == "nested" for shape in shapes):
         problem = "three axes"
@@ -151,6 +153,6 @@ def _check_batch(query: Tensor, key: Tensor, value: Tensor) -> None:
         return
     raise GateError(
         "samples-axis-missing",
-        f"Query, key and value of attention must have {problem}, or the samples cannot be clipped one by one (got "
-        f"shapes {', '.join(map(str, shapes))} for (batch, length, features)). Give every sample its own row of each.",
+        f"Query, key and value must have {problem}, so that each sample can be clipped (got the shapes "
+        f"{', '.join(map(str, shapes))} for (batch, length, features)). Give every sample its own row of each.",
     )

@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN, step by step through taps; the samples are the first axis at every tap."""
+"""LSTM, GRU and RNN with taps, one time step after the other. The samples are the first axis at every tap."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainables.engine.taps import LinearTap
+from trainables.engine.layers.linear import LinearTap
 from trainables.errors import GateError
 
 __all__ = ["UnrolledGRU", "UnrolledLSTM", "UnrolledRNN", "recurrent_taps"]
 
 _Products = Mapping[str, Callable[[Tensor], Tensor]]
-"""Kind → the product with the weight of one layer and direction, through its tap."""
+"""Kind of weight → product with that weight of one layer and direction, through its tap."""
 
 _State = tuple[Tensor, ...]
-"""State between steps, each of shape (B, ·): the hidden state and, in an LSTM, the cell."""
+"""Hidden state and, in an LSTM, the cell, each of shape (B, ·)."""
 
 
 def recurrent_taps(layer: nn.RNNBase) -> dict[str, LinearTap]:
-    """Return taps for input, hidden state and an LSTM's projection, for each layer and direction."""
+    """Return the taps for input, hidden state and an LSTM's projection, for each layer and direction."""
     taps = {}
     for place in _places(layer):
         for kind in _kinds(layer):
@@ -62,7 +62,7 @@ class UnrolledGRU(nn.GRU):
     def _step(self, products: _Products, gates: Tensor, state: _State) -> _State:
         (hidden,) = state
         reset, update, candidate = gates.chunk(3, dim=1)
-        # The bias of the candidate's hidden part is inside the product with the reset gate.
+        # As in torch, the reset gate multiplies the bias of the candidate's hidden part too.
         reset_h, update_h, candidate_h = products["hh"](hidden).chunk(3, dim=1)
         candidate = torch.tanh(candidate + torch.sigmoid(reset + reset_h) * candidate_h)
         return (candidate + torch.sigmoid(update + update_h) * (hidden - candidate),)
@@ -81,7 +81,7 @@ class UnrolledRNN(nn.RNN):
 
 
 _Step = Callable[[_Products, Tensor, _State], _State]
-"""(products, the input's share of the gates at one step, the state before) -> the state after."""
+"""(products, input's part of the gates at one time step, state before) → state after."""
 
 
 def _forward_of_one_state(layer: nn.RNNBase, inputs: Tensor, hx: Tensor | None, step: _Step) -> tuple[Tensor, Tensor]:
@@ -94,16 +94,10 @@ def _forward_of_one_state(layer: nn.RNNBase, inputs: Tensor, hx: Tensor | None, 
 
 
 def _unroll(layer: nn.RNNBase, inputs: Tensor, states: _State, step: _Step) -> tuple[Tensor, _State]:
-    """Run every layer in every direction over the whole sequence.
+    """Run every layer in every direction over the sequence; return the last layer's outputs and the last states.
 
-    Args:
-        layer: with the taps and parameters.
-        inputs: shape (B, T, in), or (T, B, in) when the layer is not batch_first.
-        states: before the first step, each of shape (layers · directions, B, ·).
-        step: of the kind of the layer.
-
-    Returns:
-        The outputs of the last layer, as `inputs`, and the states after the last step, as `states`.
+    Inputs and outputs have the shape (B, T, ·), or (T, B, ·) if the layer is not batch_first, and the states
+    (layers · directions, B, ·).
     """
     sequence = inputs if layer.batch_first else inputs.transpose(0, 1)
     starts = list(zip(_places(layer), zip(*(state.unbind(0) for state in states), strict=True), strict=True))
@@ -123,7 +117,7 @@ def _one_direction(
 ) -> tuple[Tensor, _State]:
     products = {kind: _product(layer, kind, place) for kind in _kinds(layer)}
     order = -1 if place.endswith("_reverse") else 1
-    # unbind instead of an index per step: the gradient of T indices would be T tensors of the whole sequence.
+    # unbind, because the gradient of an index per step would be T tensors of the whole sequence.
     gates = products["ih"](sequence).unbind(1)
     outputs = []
     for gate in gates[::order]:
@@ -141,7 +135,7 @@ def _places(layer: nn.RNNBase) -> Iterator[str]:
 
 
 def _kinds(layer: nn.RNNBase) -> tuple[str, ...]:
-    """Return the kinds in torch's parameter names: products with input, hidden state and an LSTM's projection."""
+    """Return the kinds of weights in torch's parameter names: for input, hidden state and an LSTM's projection."""
     return ("ih", "hh", "hr") if layer.proj_size > 0 else ("ih", "hh")
 
 
@@ -152,13 +146,13 @@ def _product(layer: nn.RNNBase, kind: str, place: str) -> Callable[[Tensor], Ten
 
 
 def _check_batch(layer: nn.RNNBase, inputs: object) -> None:
-    """Refuse inputs without an axis of samples where the taps expect it."""
+    """Refuse inputs without an axis of samples."""
     if isinstance(inputs, Tensor) and inputs.dim() == 3:
         return
     what = f"shape {tuple(inputs.shape)}" if isinstance(inputs, Tensor) else type(inputs).__name__
     axes = "(batch, time, features)" if layer.batch_first else "(time, batch, features)"
     raise GateError(
         "samples-axis-missing",
-        f"A recurrent layer takes one tensor of shape {axes}, or samples cannot be clipped one by one (got {what}). "
-        "Pad the sequences, and give a single one a batch axis of length 1.",
+        f"A recurrent layer takes one tensor of shape {axes}, so that each sample can be clipped (got {what}). Pad the "
+        "sequences, and give a single sequence a batch axis of length 1.",
     )

@@ -1,4 +1,4 @@
-"""Update: SGD with momentum or Adam on the noised direction, with optional decoupled weight decay."""
+"""Updates of the parameters by the noised gradient: SGD with momentum, Adam, and decoupled weight decay."""
 
 from __future__ import annotations
 
@@ -15,16 +15,13 @@ class Update(Protocol):
     """Optimizer over one flat vector."""
 
     def direction(self, gradient: Tensor) -> Tensor:
-        """Return the direction that is subtracted from θ, before the learning rate; shape (d,)."""
-        ...
+        """Return the direction, shape (d,): η times the direction is subtracted from θ."""
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return its state."""
-        ...
+        """Return the state for a checkpoint."""
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore a stored state."""
-        ...
+        """Restore the state of a checkpoint."""
 
 
 class Sgd:
@@ -42,11 +39,11 @@ class Sgd:
         return self._velocity
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the velocity; nothing without momentum."""
+        """Return the velocity; an empty state without momentum."""
         return {} if self._velocity is None else {"velocity": self._velocity}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore a stored velocity."""
+        """Restore the velocity."""
         if self._velocity is not None:
             self._velocity = state["velocity"].to(self._velocity)
 
@@ -77,20 +74,13 @@ class Adam:
         return {"mean": self._mean, "square": self._square, "count": torch.tensor(self._count)}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore stored moments."""
+        """Restore the moments and the number of steps."""
         self._mean = state["mean"].to(self._mean)
         self._square = state["square"].to(self._square)
         self._count = int(state["count"])
 
 
 def decoupled_decay(theta: Tensor, direction: Tensor, *, learning_rate: float, weight_decay: float) -> Tensor:
-    """Return (1 - ηλ)·θ - η·direction, which is the plain update for λ = 0.
-
-    Args:
-        theta: θ, shape (d,).
-        direction: shape (d,).
-        learning_rate: η of this step.
-        weight_decay: λ.
-    """
+    """Return (1 - ηλ)·θ - η·direction, all of shape (d,), with the learning rate η and the weight decay λ."""
     kept = (1.0 - learning_rate * weight_decay) * theta if weight_decay else theta
     return torch.sub(kept, direction, alpha=learning_rate)

@@ -1,19 +1,18 @@
 """Loss landscape around a model: (C_ε, A)-sharpness, and slices along random directions. PUBLIC records only.
 
-Formal guarantee: none. What is computed here is an exact function of the records that are given, and no noise covers
-it. A private training record must never get here; `tuner.runner.landscape` ensures that.
+Formal guarantee: none. The results are exact functions of the records, without noise. `tuner.runner.landscape` ensures
+that the records are public.
 """
 
 from __future__ import annotations
 
-from trainables.landscape.loss import PublicLoss, Score
+from trainables.landscape.loss import PublicLoss
 from trainables.landscape.sharpness import Sharpness, check_box, sharpness
 from trainables.landscape.surface import LossSurface, check_grid, filter_normalised, loss_surface
 
 __all__ = [
     "LossSurface",
     "PublicLoss",
-    "Score",
     "Sharpness",
     "check_box",
     "check_grid",

@@ -1,4 +1,4 @@
-"""Mean loss over PUBLIC records as a function of the parameter vector, in double precision, with its gradient."""
+"""Mean loss over PUBLIC records as a function of the parameters θ, in double precision, with its gradient."""
 
 from __future__ import annotations
 
@@ -20,40 +20,24 @@ __all__ = ["PublicLoss", "Score"]
 
 @dataclass(frozen=True)
 class Score:
-    """Scores on the records at one parameter vector.
-
-    Attributes:
-        loss: mean cross-entropy.
-        accuracy: fraction of the records whose largest logit is right; NaN when the loss is.
-    """
+    """Mean cross-entropy and accuracy over the records at one θ; the accuracy is NaN if the loss is NaN."""
 
     loss: float
     accuracy: float
 
 
 class PublicLoss:
-    """Mean cross-entropy L(θ) over records, and its gradient. No noise is added: the records must be PUBLIC.
+    """Mean cross-entropy L(θ) over PUBLIC records, and its gradient, without noise.
 
-    A copy of the model in double precision is used. Records are summed chunk by chunk in double precision, so the size
-    of a chunk changes only rounding.
-
-    Args:
-        module: the model, on the device of the computation.
-        inputs: records, shape (n, *shape).
-        targets: their labels, shape (n,).
-        chunk: records per forward pass.
-
-    Raises:
-        DatasetError: there is no record.
-        TrainableError: a parameter is not finite.
+    The model is copied in double precision and stays on its device. Records have the shape (n, *shape) and labels the
+    shape (n,). `chunk` records share a forward pass, which bounds the memory.
     """
 
     def __init__(self, module: nn.Module, inputs: Tensor, targets: Tensor, *, chunk: int = 2048) -> None:
         if not (len(inputs) == len(targets) and len(inputs) > 0):
             raise DatasetError(
                 "records-empty",
-                f"The loss needs at least one record and a label for each (got {len(inputs)} records and "
-                f"{len(targets)} labels).",
+                f"The loss needs records with a label each (got {len(inputs)} records and {len(targets)} labels).",
             )
         self._module = copy.deepcopy(module).double().eval()
         self.layout = Layout.of(self._module)
@@ -61,7 +45,6 @@ class PublicLoss:
         if not bool(self.theta.isfinite().all()):
             raise TrainableError("parameters-not-finite", "The model has a parameter that is not finite.")
         device = self.theta.device
-        # Word numbers stay integers.
         self._inputs = (inputs.double() if inputs.is_floating_point() else inputs).to(device)
         self._targets = targets.to(device)
         self._chunk = chunk
@@ -71,7 +54,7 @@ class PublicLoss:
         return len(self._targets)
 
     def score(self, theta: Tensor) -> Score:
-        """Return loss and accuracy at `theta`, shape (d,)."""
+        """Return loss and accuracy at θ, shape (d,)."""
         loss, correct = 0.0, 0
         with torch.no_grad():
             for logits, targets in self._logits(theta):
@@ -81,11 +64,11 @@ class PublicLoss:
         return Score(loss=mean, accuracy=nan if isnan(mean) else correct / len(self))
 
     def loss(self, theta: Tensor) -> float:
-        """Return L at `theta`, shape (d,)."""
+        """Return L(θ) at θ, shape (d,)."""
         return self.score(theta).loss
 
     def gradient(self, theta: Tensor) -> Tensor:
-        """Return the gradient of L at `theta`, shape (d,)."""
+        """Return the gradient of L at θ, shape (d,)."""
         point = theta.detach().requires_grad_()
         total = torch.zeros_like(theta)
         for logits, targets in self._logits(point):

@@ -15,8 +15,8 @@ from trainables.landscape.loss import PublicLoss
 
 __all__ = ["Sharpness", "check_box", "sharpness"]
 
-_HALVINGS = 12  # of a step that does not raise the loss; 1/4096 of the box is no step
-_SUFFICIENT = 1e-4  # part of the rise that the gradient predicts, below which a step is halved (Armijo)
+_HALVINGS = 12  # the shortest step is 1/4096 of the box
+_SUFFICIENT = 1e-4  # a step is halved if the loss rises by less than this part of the prediction (Armijo)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,13 +24,13 @@ class Sharpness:
     """Result of the search in the box around θ.
 
     Attributes:
-        value: (highest − loss) / (1 + loss) · 100, a LOWER bound of the sharpness, as `highest` is of the maximum.
+        value: (highest − loss) / (1 + loss) · 100, a LOWER bound of the sharpness.
         loss: L(θ).
-        highest: the largest loss that was found in the box.
-        by_start: the sharpness from each start alone, θ first; large differences show a hard search.
+        highest: largest loss found in the box, a lower bound of the maximum.
+        by_start: sharpness found from each start, θ first; large differences show a hard search.
         radius: ε_s of the box.
-        iterations: gradient steps of each start.
-        seed: public, of the random starts.
+        iterations: gradient steps from each start.
+        seed: public seed of the random starts.
     """
 
     value: float
@@ -53,27 +53,14 @@ def sharpness(
     seed: int = 0,
     chunk: int = 2048,
 ) -> Sharpness:
-    """Return the (C_ε, A)-sharpness with A = I (Keskar et al. 2017; DPLIS, definition 5), of the mean cross-entropy.
+    """Return the (C_ε, A)-sharpness with A = I (Keskar et al. 2017; DPLIS, definition 5) of the mean cross-entropy.
 
-    100 · (max L(θ+z) − L(θ)) / (1 + L(θ)) over the box |z_i| ≤ ε_s (|θ_i| + 1). The maximum over a box in so many
-    dimensions cannot be computed. It is searched by conditional gradient ascent (Frank-Wolfe): towards the corner of
-    the box that the gradient's signs name, the step halved until the loss rises. So the answer never exceeds the true
-    sharpness and is never negative. It is the same in every run.
+    It is 100 · (max L(θ+z) − L(θ)) / (1 + L(θ)) over the box |z_i| ≤ ε_s (|θ_i| + 1). The maximum is searched by
+    conditional gradient ascent (Frank-Wolfe): steps go towards the corner with the gradient's signs, and are halved
+    until the loss rises. So the result is at most the true sharpness, at least 0, and the same in every run.
 
-    Args:
-        module: the model; it is not changed.
-        inputs: PUBLIC records, shape (n, *shape).
-        targets: their labels, shape (n,).
-        radius: ε_s; 0 is the single point θ.
-        iterations: gradient steps of one start.
-        restarts: starts at random corners of the box, in addition to θ, where the gradient may vanish.
-        seed: public, of those corners.
-        chunk: records per forward pass; it bounds the memory.
-
-    Raises:
-        HyperparameterError: a number is illegal.
-        DatasetError: there is no record.
-        TrainableError: a parameter, or the loss, is not finite.
+    The records are those of `PublicLoss`. The search starts at θ and, because the gradient may vanish there, at
+    `restarts` random corners of the box; it takes `iterations` gradient steps from each start.
     """
     check_box(radius, iterations=iterations, restarts=restarts)
     loss = PublicLoss(module, inputs, targets, chunk=chunk)
@@ -81,7 +68,7 @@ def sharpness(
     reach = radius * (theta.abs() + 1)
     base = loss.loss(theta)
     if not isfinite(base):
-        raise TrainableError("parameters-not-finite", f"The loss at the model itself is not finite (got {base}).")
+        raise TrainableError("parameters-not-finite", f"The loss of the model must be finite (got {base}).")
     generator = torch.Generator().manual_seed(seed)
     tops = []
     for start in range(1 + restarts):
@@ -104,11 +91,7 @@ def sharpness(
 
 
 def check_box(radius: float, *, iterations: int, restarts: int) -> None:
-    """Refuse settings that `sharpness` cannot use.
-
-    Raises:
-        HyperparameterError: a number is illegal.
-    """
+    """Raise HyperparameterError for numbers that `sharpness` cannot use."""
     refuse_illegal("radius", radius, Limits())
     refuse_illegal("iterations", iterations, Limits(low=1, integer=True))
     refuse_illegal("restarts", restarts, Limits(integer=True))
@@ -123,7 +106,6 @@ def _climb(loss: PublicLoss, theta: Tensor, start: Tensor, reach: Tensor, *, ite
     z, height = start, loss.loss(theta + start)
     for _ in range(iterations):
         gradient = loss.gradient(theta + z)
-        # Where the loss is flat in a coordinate, stay.
         towards = torch.where(gradient == 0, z, gradient.sign() * reach) - z
         promised = float(gradient @ towards)
         if not promised > 0:
@@ -134,7 +116,7 @@ def _climb(loss: PublicLoss, theta: Tensor, start: Tensor, reach: Tensor, *, ite
                 break
         else:
             break
-        if not there > height:  # the rise is below the last digit
+        if not there > height:  # the rise is smaller than the last digit
             break
         z, height = z + step * towards, there
     return height

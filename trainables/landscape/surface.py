@@ -1,4 +1,4 @@
-"""Slices through the loss over PUBLIC records, along random directions with the norms of the model's filters."""
+"""Slices through the loss over PUBLIC records, along random directions scaled to the model's filters."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class LossSurface:
     """Loss on a grid around θ.
 
     Attributes:
-        coordinates: α of the grid points, rising, shape (points,); the middle one is 0, which is θ.
-        losses: L(θ + Σ_k α_k d_k), shape (points,) for one direction, (points, points) for two, the first one first.
+        coordinates: rising α of the grid points, shape (points,); the middle one is 0, which is θ.
+        losses: L(θ + Σ_k α_k d_k), shape (points,) for one direction, (points, points) for two.
         accuracies: accuracy at the same points.
-        seed: public, of the directions.
+        seed: public seed of the directions.
     """
 
     coordinates: Tensor
@@ -46,19 +46,9 @@ def loss_surface(
 ) -> LossSurface:
     """Return loss and accuracy along one or two filter-normalised random directions (Li et al. 2018; DPLIS, 5.4).
 
-    Args:
-        module: the model; it is not changed.
-        inputs: PUBLIC records, shape (n, *shape).
-        targets: their labels, shape (n,).
-        extent: the grid spans α in [−extent, extent]; 0.8 is that of the DPLIS paper.
-        points: grid points along one direction; an odd number, so that θ is one of them.
-        dimensions: 1 for a line, 2 for a plane.
-        seed: public; models of the same shape get the same Gaussians, each scaled to its own filters.
-        chunk: records per forward pass.
-
-    Raises:
-        HyperparameterError: a number is illegal, or the model has no weight with filters.
-        DatasetError: there is no record.
+    The records are those of `PublicLoss`. The grid has `points` values of α from −extent to extent along each
+    direction; `points` is odd, so that θ is on the grid. `dimensions` is 1 for a line or 2 for a plane. Models of one
+    shape get the same directions before scaling.
     """
     check_grid(extent, points=points, dimensions=dimensions)
     loss = PublicLoss(module, inputs, targets, chunk=chunk)
@@ -70,8 +60,7 @@ def loss_surface(
     if not all(bool(direction.any()) for direction in directions):
         raise HyperparameterError(
             "filters-missing",
-            "The model has no weight with two or more dimensions that is not zero everywhere, so no direction can be "
-            "scaled to its filters.",
+            "The directions need a weight of the model with two or more dimensions that is not zero everywhere.",
         )
     half = points // 2
     coordinates = torch.arange(-half, half + 1, dtype=torch.float64) * (extent / half)  # 0 is exactly 0
@@ -89,11 +78,7 @@ def loss_surface(
 
 
 def check_grid(extent: float, *, points: int, dimensions: int) -> None:
-    """Refuse settings that `loss_surface` cannot use.
-
-    Raises:
-        HyperparameterError: a number is illegal.
-    """
+    """Raise HyperparameterError for numbers that `loss_surface` cannot use."""
     refuse_illegal("extent", extent, Limits(low_open=True))
     refuse_illegal("points", points, Limits(low=3, integer=True))
     refuse_illegal("dimensions", dimensions, Limits(low=1, high=2, integer=True))
@@ -104,16 +89,11 @@ def check_grid(extent: float, *, points: int, dimensions: int) -> None:
 
 
 def filter_normalised(direction: Tensor, theta: Tensor, layout: Layout) -> Tensor:
-    """Return the direction with every filter scaled to the norm of the model's own: d_f ‖θ_f‖ / ‖d_f‖.
+    """Return the direction with every filter scaled to the norm of the model's filter: d_f ‖θ_f‖ / ‖d_f‖, shape (d,).
 
-    A filter is one output's weights: a row of a linear layer, a channel of a convolution. Biases and the weights of
-    normalisation layers have none and do not move, as in the plots of Li et al. The DPLIS paper prints the inverse
-    factor but means this one: "the same norm as the corresponding filter".
-
-    Args:
-        direction: shape (d,).
-        theta: the parameters, shape (d,).
-        layout: of both.
+    A filter is the weights of one output: a row of a linear layer, a channel of a convolution. Biases and weights of
+    normalisation layers have the direction 0, as in the plots of Li et al. The DPLIS paper prints the inverse factor,
+    but its text asks for "the same norm as the corresponding filter".
     """
     parts = []
     for drawn, own in zip(layout.views(direction).values(), layout.views(theta).values(), strict=True):

@@ -1,26 +1,26 @@
-"""Registry of the methods: every module of this folder is a method, and declares it as `METHOD`. No torch."""
+"""Registry of the methods. Every module of this folder declares a method as `METHOD`. No torch."""
 
 from __future__ import annotations
 
-import difflib
 import pkgutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from importlib import import_module
 from typing import Any, Final
 
 from search_spaces import PARAMETERS
+from trainables.checks import near_name_hint
 from trainables.engine.schedules import SCHEDULE_KEYS, ScheduleSettings
 from trainables.errors import HyperparameterError
-from trainables.hyperparameters import PRICED, Hyperparameters, Method
+from trainables.hyperparameters import PRICED, Hyperparameters
 from trainables.promotion import Promotion
 
 __all__ = ["METHODS", "from_parameters"]
 
-METHODS: Final[Mapping[str, Method]] = {
+METHODS: Final[Mapping[str, type[Hyperparameters]]] = {
     module.name: import_module(f"{__name__}.{module.name}").METHOD for module in pkgutil.iter_modules(__path__)
 }
-"""Method name → its hyper-parameters and stages."""
+"""Method name → class of its hyper-parameters, which has its stages."""
 
 
 def from_parameters(
@@ -35,26 +35,16 @@ def from_parameters(
 ) -> Hyperparameters:
     """Return the hyper-parameters of one trial from its flat dictionary.
 
-    Args:
-        method: a key of METHODS.
-        parameters: values of the trial: field names, `schedule` with the name of its kind, and that kind's own keys
-            (SCHEDULE_KEYS); `smoothing_samples` is a number, or a mapping as `Promotion.of` takes it. An `optimizer` or
-            `momentum` here takes precedence over the argument of that name.
-        batch_size: of the whole search.
-        steps: of the trial.
-        noise_multiplier: of the whole search.
-        optimizer: 'sgd' or 'adam'.
-        momentum: of SGD.
+    `parameters` has values by field name or SCHEDULE_KEYS: `schedule` is a kind, and a promoted parameter is a mapping
+    for `Promotion.of`. Its `optimizer` and `momentum` override the arguments of these names.
 
     Raises:
         HyperparameterError: the method or a name is unknown, a name is priced, or a value is illegal.
     """
     if method not in METHODS:
-        names = ", ".join(METHODS)
-        raise HyperparameterError(
-            "method-unknown", f"There is no method {method!r}.{_nearest(method, METHODS)} The methods are {names}."
-        )
-    kind = METHODS[method].hyperparameters
+        hint = near_name_hint(method, METHODS) or f" The methods are {', '.join(METHODS)}."
+        raise HyperparameterError("method-unknown", f"There is no method {method!r}.{hint}")
+    kind = METHODS[method]
     known = [each.name for each in fields(kind) if each.name not in PRICED]
     unknown = [name for name in parameters if name not in known and name not in SCHEDULE_KEYS]
     if unknown:
@@ -75,9 +65,9 @@ def _is_promotable(name: str) -> bool:
 
 def _problem_of_name(name: str, method: str, known: list[str]) -> tuple[str, str]:
     if name in PRICED:
-        return "parameter-priced", f"`{name}` is priced: the whole search has one. Set it in the experiment file."
+        return "parameter-priced", f"`{name}` is priced, so a trial cannot choose it. Set it in the experiment file."
     names = [*known, *SCHEDULE_KEYS]
-    hint = _nearest(name, names)
+    hint = near_name_hint(name, names)
     return "parameter-unknown", f"{method} has no parameter {name!r}.{hint} It has {', '.join(names)}."
 
 
@@ -95,8 +85,3 @@ def _schedule(parameters: Mapping[str, object]) -> ScheduleSettings:
             )
         settings[name] = parameters[key]
     return ScheduleSettings(**settings)
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""

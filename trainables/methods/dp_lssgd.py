@@ -1,18 +1,15 @@
-"""DP-LSSGD (Wang et al. 2019): Laplacian smoothing of the noised gradient, which is post-processing."""
+"""DP-LSSGD (Wang et al. 2019): Laplacian smoothing of the noised gradient."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from trainables.hyperparameters import Hyperparameters, Method
+from trainables.hyperparameters import Hyperparameters
 
 if TYPE_CHECKING:
     from trainables.engine.layout import Layout
-    from trainables.engine.postprocess import Postprocess
     from trainables.engine.step import Stages
-
-__all__ = ["DPLSSGD", "METHOD", "postprocess"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,28 +18,20 @@ class DPLSSGD(Hyperparameters):
 
     Attributes:
         laplacian_sigma: σ; 0 is no smoothing.
-        laplacian_scope: 'layer' smooths each parameter tensor by itself (the authors' code), 'model' the whole vector
+        laplacian_scope: 'layer' smooths each parameter tensor alone (the authors' code), 'model' the whole vector
             (Algorithm 1).
     """
 
     laplacian_sigma: float = 1.0
     laplacian_scope: str = "layer"
 
+    def stages(self, layout: Layout) -> Stages:
+        """Return the stages with Laplacian smoothing after the noise."""
+        from trainables.engine.postprocess import LaplacianSmoothing
 
-def postprocess(hyperparameters: DPLSSGD, layout: Layout) -> Postprocess:
-    """Return the smoothing in its scope; the identity for σ = 0."""
-    from trainables.engine.postprocess import Identity, LaplacianSmoothing
-
-    if hyperparameters.laplacian_sigma == 0:
-        return Identity()
-    sizes = layout.sizes if hyperparameters.laplacian_scope == "layer" else (layout.dimension,)
-    return LaplacianSmoothing(sigma=hyperparameters.laplacian_sigma, sizes=sizes)
+        sizes = layout.sizes if self.laplacian_scope == "layer" else (layout.dimension,)
+        smoothing = LaplacianSmoothing(sigma=self.laplacian_sigma, sizes=sizes)
+        return replace(super().stages(layout), postprocess=smoothing)
 
 
-def _changes(hyperparameters: DPLSSGD, layout: Layout) -> Stages:
-    from trainables.engine.step import Stages
-
-    return Stages(postprocess=postprocess(hyperparameters, layout))
-
-
-METHOD = Method(DPLSSGD, _changes)
+METHOD = DPLSSGD

@@ -1,17 +1,10 @@
-"""DP-SGD (Abadi et al. 2016): no stage is changed."""
+"""DP-SGD (Abadi et al. 2016): the stages of every method, without changes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from trainables.hyperparameters import Hyperparameters, Method
-
-if TYPE_CHECKING:
-    from trainables.engine.layout import Layout
-    from trainables.engine.step import Stages
-
-__all__ = ["DPSGD", "METHOD"]
+from trainables.hyperparameters import Hyperparameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,10 +12,4 @@ class DPSGD(Hyperparameters):
     """Hyper-parameters of DP-SGD."""
 
 
-def _changes(_hyperparameters: DPSGD, _layout: Layout) -> Stages:
-    from trainables.engine.step import Stages
-
-    return Stages()
-
-
-METHOD = Method(DPSGD, _changes)
+METHOD = DPSGD

@@ -1,17 +1,15 @@
-"""Weight decay before the clip, or decoupled from it in the update as the baseline that it replaces."""
+"""Weight decay before the clip, or decoupled in the update, which is the baseline."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from trainables.hyperparameters import Hyperparameters, Method
+from trainables.hyperparameters import Hyperparameters
 
 if TYPE_CHECKING:
     from trainables.engine.layout import Layout
     from trainables.engine.step import Stages
-
-__all__ = ["METHOD", "DPWeightDecay", "decays"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,18 +24,12 @@ class DPWeightDecay(Hyperparameters):
     weight_decay: float = 1e-4
     weight_decay_mode: str = "before_clipping"
 
-
-def decays(hyperparameters: DPWeightDecay) -> tuple[float, float]:
-    """Return (λ before the clip, λ decoupled), one of which is 0."""
-    decay = hyperparameters.weight_decay
-    return (decay, 0.0) if hyperparameters.weight_decay_mode == "before_clipping" else (0.0, decay)
-
-
-def _changes(hyperparameters: DPWeightDecay, _layout: Layout) -> Stages:
-    from trainables.engine.step import Stages
-
-    before, decoupled = decays(hyperparameters)
-    return Stages(weight_decay_before_clipping=before, decoupled_weight_decay=decoupled)
+    def stages(self, layout: Layout) -> Stages:
+        """Return the stages with weight decay before the clip, or in the update."""
+        stages = super().stages(layout)
+        if self.weight_decay_mode == "before_clipping":
+            return replace(stages, weight_decay_before_clipping=self.weight_decay)
+        return replace(stages, decoupled_weight_decay=self.weight_decay)
 
 
-METHOD = Method(DPWeightDecay, _changes)
+METHOD = DPWeightDecay

@@ -31,9 +31,7 @@ def with_defaults(space: SearchSpace, *, method: str) -> SearchSpace:
 def hyperparameter_defaults(method: str) -> dict[str, Scalar]:
     """Return the default of each unpriced hyper-parameter of a method, by its flat name."""
     settings = ScheduleSettings()
-    values = {
-        each.name: each.default for each in fields(METHODS[method].hyperparameters) if each.default is not MISSING
-    }
+    values = {each.name: each.default for each in fields(METHODS[method]) if each.default is not MISSING}
     values["schedule"] = settings.kind
     values |= {key: getattr(settings, name) for key, (_, name) in SCHEDULE_KEYS.items()}
     return {name: values[name] for name, parameter in method_parameters(method).items() if not parameter.priced}

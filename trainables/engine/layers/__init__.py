@@ -1,4 +1,4 @@
-"""Layers of the book-keeping, each with the rule for its per-sample gradients."""
+"""Rules for the per-sample gradients of layers, by layer type."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from torch import nn
 from trainables.engine.layers.common import Collector, Work
 from trainables.engine.layers.convolution import convolution, is_plain_convolution
 from trainables.engine.layers.embedding import EmbeddingCollector, is_plain_embedding
-from trainables.engine.layers.linear import linear, linear_tap
+from trainables.engine.layers.linear import LinearTap, linear, linear_tap
 from trainables.engine.layers.written_out import group_norm, layer_norm, rms_norm
-from trainables.engine.taps import LinearTap
 
 __all__ = ["RULES", "MakeCollector", "rule_for"]
 
 MakeCollector: TypeAlias = Callable[[Any, Work], Collector]
-"""(layer, chunk) -> its collector."""
+"""(layer, sizes of the chunk) → collector of the layer's calls."""
 
 RULES: Final[Mapping[type[nn.Module], tuple[MakeCollector, Callable[[Any], bool] | None]]] = {
     nn.Linear: (linear, None),
@@ -30,10 +29,10 @@ RULES: Final[Mapping[type[nn.Module], tuple[MakeCollector, Callable[[Any], bool]
     nn.RMSNorm: (rms_norm, None),
     nn.GroupNorm: (group_norm, None),
 }
-"""Layer type -> (collector, condition; None means always). Subclasses are not included: they may compute otherwise."""
+"""Layer type → (collector, condition or None). Subclasses have no rule, because they may compute something else."""
 
 
 def rule_for(layer: nn.Module) -> MakeCollector | None:
-    """Return the collector of a layer of exactly this type, or None where there is no rule."""
+    """Return the collector for a layer; None if its exact type has no rule."""
     make, applies = RULES.get(type(layer), (None, None))
     return make if applies is None or applies(layer) else None

@@ -1,4 +1,4 @@
-"""Collectors of the factors of a layer's gradient, point by point, or of the sum of their products."""
+"""Collector for layers whose gradient is a sum of outer products: it keeps the factors or sums the products."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from trainables.engine.layers.common import Call, Decay, Explicit, LayerGradients, Work
+from trainables.engine.layers.common import Call, Decay, LayerGradients, Work
 from trainables.engine.layers.outer import Factored, FactoredDecay, Geometry, WrittenOut, prefer_factors
 from trainables.engine.sums import in_cache, row_squares
 
@@ -16,13 +16,7 @@ __all__ = ["OuterCollector", "factored_decay"]
 
 
 class OuterCollector:
-    """Collector for one layer and one chunk.
-
-    Args:
-        geometry: of the layer.
-        work: the chunk.
-        factored: whether to keep factors; None lets the shapes decide.
-    """
+    """Collector for one layer and one chunk. If `factored` is None, the shapes decide whether it keeps factors."""
 
     def __init__(self, geometry: Geometry, work: Work, *, factored: bool | None = None) -> None:
         self._geometry = geometry
@@ -37,7 +31,7 @@ class OuterCollector:
         self._bias: Tensor | None = None
 
     def add(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> None:
-        """Keep or multiply the factors that change from point to point; add the others up."""
+        """Keep or multiply the factors of the calls. For fixed calls, first add the gradients of all points."""
         weight = parameters[self._geometry.weight]
         self._shape = self._geometry.columns(weight).shape
         if self._factored is None:
@@ -47,7 +41,7 @@ class OuterCollector:
             if not call.fixed or self._work.points == 1:
                 self._put(left, call.inputs)
                 self._outputs.append(call.outputs)
-            elif index in self._fixed:  # the same input at all points: K gradients by the output add up to one
+            elif index in self._fixed:
                 self._fixed[index][0].add_(left)
             else:
                 self._fixed[index] = (left.clone(), call.inputs)
@@ -57,7 +51,7 @@ class OuterCollector:
         for left, inputs in self._fixed.values():
             self._put(left, inputs)
         if not self._factored:
-            return WrittenOut(Explicit(self._parts(decay)), self._geometry)
+            return WrittenOut.of(self._parts(), self._geometry, decay)
         factored = Factored(_joined(self._lefts), _joined(self._rights), self._geometry)
         if decay is None:
             return factored
@@ -66,7 +60,7 @@ class OuterCollector:
         return replace(factored, decay=factored_decay(factored, decay, outputs))
 
     def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
-        """Return the size of the factors of all points, doubled while a norm is computed, or of explicit gradients."""
+        """Return the size of all factors and their copies for a norm, or the size of explicit gradients."""
         weight = parameters[self._geometry.weight]
         positions, factored = self._positions(calls, weight), self._choose(calls, parameters)
         width, inputs = self._geometry.columns(weight).shape
@@ -98,7 +92,7 @@ class OuterCollector:
             self._weight = left.new_empty(samples * groups, width // groups, columns)
             self._bias = left.new_zeros(samples, width)
         self._bias += left.sum(1)
-        # Some samples at a time, because patches are many times the input and do not fit a cache together.
+        # A few samples at a time, because the patches of all samples do not fit in a cache.
         copies = len(inputs) // samples
         for part in in_cache(samples, left.shape[1] * self._shape[1] * groups, left.device):
             right = self._geometry.right(prepared[part.start * copies : part.stop * copies], part.stop - part.start)
@@ -106,41 +100,32 @@ class OuterCollector:
             weight = self._weight[part.start * groups : part.stop * groups]
             weight.baddbmm_(lefts.mT, rights, beta=0.0 if first else 1.0)
 
-    def _parts(self, decay: Decay | None) -> dict[str, Tensor]:
+    def _parts(self) -> dict[str, Tensor]:
         geometry = self._geometry
         if self._weight is None or self._bias is None:
             raise RuntimeError("A collector was finished before any call was added.")
         parts = {geometry.weight: self._weight.view(self._work.samples, *self._shape)}
-        if geometry.bias is not None:
-            parts[geometry.bias] = self._bias
-        if decay is not None:
-            for name, part in parts.items():
-                centre = decay.centre[name]
-                part.add_(geometry.columns(centre) if name == geometry.weight else centre, alpha=decay.strength)
-        return parts
+        return parts if geometry.bias is None else {**parts, geometry.bias: self._bias}
 
 
 def factored_decay(factored: Factored, decay: Decay, outputs: Tensor | None) -> FactoredDecay:
-    """Return ⟨g_i, θ⟩ = Σ_p dz_ip · (W a_ip + b), without a further product if the loss was evaluated at θ.
+    """Return the weight decay of factored gradients, with ⟨g_i, θ⟩ = Σ_p dz_ip · (W a_ip + b).
 
-    Args:
-        factored: the gradients without decay.
-        decay: λ and θ.
-        outputs: W a + b at θ, shape (B, P, out), if known.
+    `outputs` is W a + b at θ, shape (B, P, out); None computes them.
     """
     geometry, (left, right) = factored.geometry, (factored.left, factored.right)
     columns = geometry.columns(decay.centre[geometry.weight])
     bias = decay.centre[geometry.bias] if geometry.bias is not None else None
     if outputs is None or outputs.dtype != columns.dtype:
         outputs = torch.nn.functional.linear(right, columns, bias)
-    # Each entry of W a + b errs by at most (in + 2)·u·(|W||a| + |b|), u the unit roundoff (Higham 2002, section 3.1).
+    # The rounding error of each entry of W a + b is at most (in + 2)·u·(|W||a| + |b|) (Higham 2002, section 3.1).
     squares = factored.squared_norms()
     if left.shape[1] == 1:
         lengths = squares.sqrt()
     else:
         lengths = (_squares(left) * (_squares(right) + float(bias is not None))).sqrt().sum(1)
     theta = torch.stack([row_squares(value.reshape(1, -1)) for value in decay.centre.values()]).sum().sqrt()
-    # Their products with dz are added up in float64.
+    # The products with dz are added in float64.
     terms = (right.shape[2] + 2) * torch.finfo(outputs.dtype).eps
     error = (terms + (left[0].numel() + 4) * torch.finfo(torch.float64).eps) * lengths * theta
     inner = (left.double() * outputs).sum((1, 2)) + error

@@ -1,4 +1,4 @@
-"""Protocols of the layers: from inputs and output gradients to norms and sums of per-sample gradients."""
+"""Protocols of the layers' rules: from inputs and output gradients to norms and sums of per-sample gradients."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["Call", "Collector", "Decay", "Explicit", "LayerGradients", "Work", "
 
 @dataclass(frozen=True)
 class Call:
-    """One use of a layer in one pass.
+    """Use of a layer in a pass.
 
     Attributes:
-        inputs: shape (B·copies, ...), copies of a sample next to each other.
+        inputs: shape (B·copies, ...), the copies of a sample next to each other.
         outputs: shape (B·copies, ...).
-        deltas: gradient of the scaled loss by the outputs, of their shape.
-        fixed: whether the input is the same at all points: then K gradients by the output add up to one.
+        deltas: gradient of the scaled loss by the outputs, in their shape.
+        fixed: whether the input is the same at all points, so that the K gradients by the output add up to one.
     """
 
     inputs: Tensor
@@ -33,12 +33,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Work:
-    """Sizes of a chunk, by which a layer chooses its algorithm and memory is estimated.
-
-    Attributes:
-        samples: B.
-        points: K.
-    """
+    """Sizes of a chunk: B `samples` and K `points`. They decide the algorithm and the memory of a layer."""
 
     samples: int
     points: int
@@ -46,12 +41,9 @@ class Work:
 
 @dataclass(frozen=True)
 class Decay:
-    """Weight decay λ · (a layer's parameters at the centre), added to each sample's gradient.
+    """Weight decay of a layer: `strength` · `centre` is added to each sample's gradient.
 
-    Attributes:
-        strength: λ.
-        centre: the layer's parameters by their name in the layer.
-        at_centre: whether the loss was evaluated only at these parameters.
+    `centre` is the layer's unperturbed θ by name in the layer. `at_centre` is true if the loss was evaluated at θ only.
     """
 
     strength: float
@@ -60,51 +52,37 @@ class Decay:
 
 
 class LayerGradients(Protocol):
-    """Gradients of B samples by one layer's parameters."""
+    """Gradients g_i of B samples by the parameters of one layer."""
 
     def squared_norms(self) -> Tensor:
-        """Return ‖g_i‖², shape (B,), float64, never too small."""
-        ...
+        """Return ‖g_i‖², shape (B,), float64, never smaller than the true value."""
 
     def add_weighted_sum(self, totals: Mapping[str, Tensor], weights: Tensor, *, block: int | None) -> None:
-        """Add Σ_i weights_i · g_i to `totals`.
+        """Add Σ_i weights_i · g_i to `totals`, one tensor for each parameter by its name in the layer.
 
-        Args:
-            totals: for each parameter, by its name in the layer, a view of its shape into one vector.
-            weights: shape (B,), float64.
-            block: see `trainables.engine.sums`.
+        Weights have the shape (B,). `block` is the samples of a float32 block, or None (`trainables.engine.sums`).
         """
-        ...
 
     def masked(self, kept: Tensor) -> LayerGradients:
-        """Return the same with zeros, even for NaN, where `kept`, shape (B,), is False."""
-        ...
+        """Return these gradients, with 0 even for NaN for the samples that are False in `kept`, shape (B,)."""
 
 
 class Collector(Protocol):
-    """Collector of the calls of a layer, point by point."""
+    """Collector of the calls of a layer in a chunk, point by point."""
 
     def add(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> None:
-        """Add the calls of the layer in the pass at one point.
-
-        Args:
-            calls: in order; none when the pass did not use the layer.
-            parameters: of the layer at that point, by their name in the layer.
-        """
-        ...
+        """Add the calls of the pass at one point, with the layer's parameters at this point by name in the layer."""
 
     def finish(self, decay: Decay | None) -> LayerGradients:
         """Return the gradients of all calls."""
-        ...
 
     def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
-        """Return about how many numbers such calls at all points keep in memory, for choosing the chunk."""
-        ...
+        """Return an estimate of the numbers in memory, if such calls come at every point."""
 
 
 @dataclass(frozen=True)
 class Explicit:
-    """Explicit per-sample gradients: for each parameter a tensor of shape (B, ...) in the parameter's own order."""
+    """Explicit per-sample gradients: a tensor of shape (B, *shape) for each parameter by name."""
 
     parts: dict[str, Tensor]
 
@@ -118,16 +96,16 @@ class Explicit:
             add_weighted_rows(totals[name].view(-1), weights, part.reshape(len(part), -1), block=block)
 
     def masked(self, kept: Tensor) -> Explicit:
-        """Return the same with zeros where `kept` is False."""
+        """Return these gradients with 0 for samples that are not `kept`."""
         return replace(self, parts={name: zeroed(part, kept) for name, part in self.parts.items()})
 
 
 def zeroed(rows: Tensor, kept: Tensor) -> Tensor:
-    """Return the rows with zeros where `kept` is False."""
+    """Return the rows, with 0 for the rows that are not `kept`."""
     return torch.where(kept.view(-1, *[1] * (rows.dim() - 1)), rows, 0.0)
 
 
 def by_sample(values: Tensor, samples: int) -> Tensor:
-    """Return (B·copies, ..., width) as (B, positions, width); the copies of a sample are positions too."""
+    """Return (B·copies, ..., width) as (B, positions, width), where copies are positions too."""
     positions = values.shape[:-1].numel() // samples if samples else 0
     return values.reshape(samples, positions, values.shape[-1])

@@ -15,13 +15,13 @@ __all__ = ["convolution", "is_plain_convolution"]
 
 @dataclass(frozen=True, kw_only=True)
 class ConvolutionGeometry(Geometry):
-    """Geometry of a convolution: positions are those of the output; a patch has the channels last.
+    """Geometry of a convolution: a position is a place of the output, and a patch has the channels last.
 
     Attributes:
         kernel: (height, width); a one-dimensional convolution has height 1.
-        stride: of the same two axes.
-        dilation: of the same two axes.
-        padding: zeros (left, right, top, bottom).
+        stride: (down, across).
+        dilation: (down, across).
+        padding: zeros on the (left, right, top, bottom).
     """
 
     kernel: tuple[int, int]
@@ -34,14 +34,14 @@ class ConvolutionGeometry(Geometry):
         return by_sample(values.movedim(1, -1), samples)
 
     def prepared(self, inputs: Tensor) -> Tensor:
-        """Return the padded inputs, (B·copies, height, width, channels): with channels last, patches are contiguous."""
+        """Return the padded inputs, (B·copies, height, width, channels), of which patches are contiguous views."""
         images = inputs if inputs.dim() == 4 else inputs[:, :, None]
         if any(self.padding):
             images = nn.functional.pad(images, self.padding)
         return images.movedim(1, -1).contiguous()
 
     def right(self, prepared: Tensor, samples: int) -> Tensor:
-        """Return the patches: (B, positions, groups · height · width · channels of a group)."""
+        """Return the patches, (B, positions, groups · height · width · channels of a group)."""
         images = prepared
         batch, height, width, channels = images.shape
         (rows, columns), (down, across), (far, wide) = self.kernel, self.stride, self.dilation
@@ -60,12 +60,12 @@ class ConvolutionGeometry(Geometry):
         return weight.movedim(1, -1).reshape(len(weight), -1)
 
     def add_columns(self, total: Tensor, columns: Tensor) -> None:
-        """Add in the order (out, channels of a group, height, width)."""
+        """Add the columns in the order (out, channels of a group, height, width)."""
         total += columns.view(len(columns), *self.kernel, -1).movedim(-1, 1).reshape(total.shape)
 
 
 def is_plain_convolution(layer: nn.Conv1d | nn.Conv2d) -> bool:
-    """Return whether the layer pads with zeros, so that the patches are its inputs."""
+    """Return whether the layer pads with zeros."""
     return layer.padding_mode == "zeros"
 
 
@@ -93,7 +93,7 @@ def _padding(
     if isinstance(layer.padding, str):
         if layer.padding == "valid":
             return 0, 0, 0, 0
-        # As in torch, an odd zero is added at the end.
+        # As in torch, the odd zero is at the end.
         total = [wide * (size - 1) for size, wide in zip(kernel, dilation, strict=True)]
         top, left = (each // 2 for each in total)
         return left, total[1] - left, top, total[0] - top

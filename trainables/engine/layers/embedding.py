@@ -1,4 +1,4 @@
-"""nn.Embedding: the gradient of a sample is zero except in the rows that it looked up."""
+"""Rule for nn.Embedding: the gradient of a sample is zero except in the rows that it looked up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainables.engine.layers.common import Call, Decay, LayerGradients, Work, b
 from trainables.engine.layers.outer import gram_squares
 from trainables.engine.sums import add_looked_up, in_cache, not_negative
 
-__all__ = ["EmbeddingCollector", "is_plain_embedding", "prefer_pairs"]
+__all__ = ["EmbeddingCollector", "is_plain_embedding"]
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,10 @@ class LookedUp:
     """Gradients of the looked-up rows.
 
     Attributes:
-        rows: their indices, shape (B, P).
+        rows: indices of the rows, shape (B, P).
         deltas: gradients by the looked-up values, shape (B, P, width); zero for padding rows.
-        size: V, the number of rows.
-        decay: weight decay before the clip, if any.
+        size: V, the number of rows of the embedding.
+        decay: weight decay before the clip, or None.
     """
 
     rows: Tensor
@@ -49,7 +49,7 @@ class LookedUp:
         return not_negative(squares + self.decay.strength * (2.0 * products + self.decay.strength * theta))
 
     def _squares_of_sums(self, deltas: Tensor) -> Tensor:
-        """Return ‖g_i‖² from the sum of each row, plus a bound of its rounding, which dominates if the terms cancel."""
+        """Return ‖g_i‖² from the sum of each row, plus a bound of its rounding error."""
         samples, positions, width = deltas.shape
         squares = deltas.new_empty(samples)
         for part in in_cache(samples, self.size * width, deltas.device):
@@ -62,13 +62,13 @@ class LookedUp:
 
     def add_weighted_sum(self, totals: Mapping[str, Tensor], weights: Tensor, *, block: int | None) -> None:
         """Add the weighted sum, row by row."""
-        del block  # a row may be looked up several times by one sample
+        del block  # one sample may look up a row several times, so float64 is needed
         add_looked_up(totals["weight"], weights, self.rows, self.deltas)
         if self.decay is not None:
             totals["weight"].add_(self.decay.centre["weight"], alpha=float(weights.sum()) * self.decay.strength)
 
     def masked(self, kept: Tensor) -> LookedUp:
-        """Return the same with zeros where `kept` is False."""
+        """Return these gradients with 0 for samples that are not `kept`."""
         return replace(self, deltas=zeroed(self.deltas, kept))
 
 
@@ -83,7 +83,7 @@ class EmbeddingCollector:
         self._deltas: list[Tensor] = []
 
     def add(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> None:
-        """Add the looked-up rows and the gradients by them."""
+        """Add the looked-up rows and the gradients by their values."""
         del parameters
         for index, call in enumerate(calls):
             rows = call.inputs.reshape(self._work.samples, -1)
@@ -97,7 +97,7 @@ class EmbeddingCollector:
                 self._fixed[index] = (rows, deltas.clone())
 
     def finish(self, decay: Decay | None) -> LayerGradients:
-        """Return all lookups together."""
+        """Return the gradients of all lookups."""
         rows = torch.cat([*(rows for rows, _ in self._fixed.values()), *self._rows], dim=1)
         deltas = torch.cat([*(deltas for _, deltas in self._fixed.values()), *self._deltas], dim=1)
         if self._layer.padding_idx is not None:
@@ -105,7 +105,7 @@ class EmbeddingCollector:
         return LookedUp(rows, deltas, self._layer.num_embeddings, decay)
 
     def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
-        """Return the size of the looked-up gradients, doubled while a norm is computed, and of its terms."""
+        """Return the size of the looked-up gradients, their copies for a norm, and the terms of the norm."""
         width = parameters["weight"].shape[1]
         points = [1 if call.fixed else self._work.points for call in calls]
         positions = sum(call.inputs.numel() * k for call, k in zip(calls, points, strict=True)) // self._work.samples
@@ -115,15 +115,10 @@ class EmbeddingCollector:
 
 
 def prefer_pairs(positions: int, size: int) -> bool:
-    """Return whether comparing all pairs of lookups of a sample is cheaper than a sum for every row.
-
-    Args:
-        positions: lookups of one sample, over all points and copies.
-        size: number of rows.
-    """
+    """Return whether comparing all pairs of `positions` lookups is cheaper than a sum for each of `size` rows."""
     return positions**2 <= size + positions
 
 
 def is_plain_embedding(layer: nn.Embedding) -> bool:
-    """Return whether its gradient is the sum over the lookups: no renormalising, no scaling by frequency."""
+    """Return whether the gradient is the plain sum over the lookups, without renormalising or scaling."""
     return layer.max_norm is None and not layer.scale_grad_by_freq and not layer.sparse

@@ -1,50 +1,45 @@
-"""nn.Linear and LinearTap: the factors are the layer's inputs and output gradients themselves."""
+"""Rules for nn.Linear and LinearTap: the factors are the inputs and output gradients themselves."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from torch import Tensor, nn
 
 from trainables.engine.layers.collecting import OuterCollector
 from trainables.engine.layers.common import Work, by_sample
 from trainables.engine.layers.outer import Geometry
-from trainables.engine.taps import LinearTap
 
-__all__ = ["linear", "linear_tap"]
+__all__ = ["LinearTap", "linear", "linear_tap"]
 
 
-@dataclass(frozen=True)
+class LinearTap(nn.Module):
+    """Product x Wᵀ + b with the parameters `weight_name` and `bias_name` of the parent module.
+
+    A pass may call it many times.
+    """
+
+    def __init__(self, weight_name: str, bias_name: str | None = None) -> None:
+        super().__init__()
+        self.weight_name = weight_name
+        self.bias_name = bias_name
+
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Return x Wᵀ + b, shape (B, ..., out), from x, shape (B, ..., in), W, shape (out, in), and b, shape (out,)."""
+        return nn.functional.linear(x, weight, bias)
+
+
 class LinearGeometry(Geometry):
-    """Geometry of z = W a + b at every position."""
-
-    in_order: bool = True
+    """Geometry of z = W a + b at every position. A parameter that is not a matrix is a column with the input 1."""
 
     def right(self, prepared: Tensor, samples: int) -> Tensor:
         """Return the inputs as (B, positions, in)."""
         return by_sample(prepared, samples)
 
     def columns(self, weight: Tensor) -> Tensor:
-        """Return the weight."""
-        return weight
-
-    def add_columns(self, total: Tensor, columns: Tensor) -> None:
-        """Add them."""
-        total += columns
-
-
-@dataclass(frozen=True)
-class TapGeometry(LinearGeometry):
-    """Geometry of a tap: a parameter that is not a matrix is one column, as of a bias with the input 1."""
-
-    in_order: bool = False
-
-    def columns(self, weight: Tensor) -> Tensor:
         """Return the weight as (out, in)."""
         return weight if weight.dim() == 2 else weight.reshape(-1, 1)
 
     def add_columns(self, total: Tensor, columns: Tensor) -> None:
-        """Add in the parameter's own shape."""
+        """Add the columns in the weight's shape."""
         total += columns.view(total.shape)
 
 
@@ -54,5 +49,5 @@ def linear(layer: nn.Linear, work: Work) -> OuterCollector:
 
 
 def linear_tap(layer: LinearTap, work: Work) -> OuterCollector:
-    """Return a collector for a product in another module, with the names of the parameters there."""
-    return OuterCollector(TapGeometry(weight=layer.weight_name, bias=layer.bias_name), work)
+    """Return a collector for a LinearTap, with the parameters' names in the parent module."""
+    return OuterCollector(LinearGeometry(weight=layer.weight_name, bias=layer.bias_name), work)

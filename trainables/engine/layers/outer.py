@@ -1,9 +1,9 @@
-"""Layers whose gradient is a sum of outer products: linear maps and, on patches of their input, convolutions.
+"""Gradients that are sums of outer products: of linear maps and, on patches of the input, of convolutions.
 
-The gradient of sample i by the weight is Σ_p dz_ip a_ipᵀ over its positions p: of a sequence or an image, of the copies
-of the sample, and of the K points of a smoothed loss. Its squared norm is Σ_{p,q} (dz_ip·dz_iq)(a_ip·a_iq + 1),
-the 1 where there is a bias (the Gram form, or ghost norm: Goodfellow 2015, Li et al. 2022), and a weighted sum over
-samples is one matrix product (book-keeping: Bu et al. 2023). The alternative is to compute the products per sample.
+The gradient of sample i by the weight is Σ_p dz_ip a_ipᵀ. Positions p are places of a sequence or an image, copies of
+the sample, and the K points of a smoothed loss. The squared norm is Σ_{p,q} (dz_ip·dz_iq)(a_ip·a_iq + 1), with the 1
+only for a bias (Gram form, or ghost norm: Goodfellow 2015, Li et al. 2022). A weighted sum over samples is one matrix
+product (book-keeping: Bu et al. 2023). The alternative is to compute each sample's gradient explicitly.
 """
 
 from __future__ import annotations
@@ -20,20 +20,13 @@ from trainables.engine.sums import add_weighted_outer, in_cache, not_negative, r
 
 __all__ = ["Factored", "FactoredDecay", "Geometry", "WrittenOut", "gram_squares", "prefer_factors", "written_out"]
 
-# The cost to write, measure and sum one entry of an explicit gradient, in multiply-adds of a matrix product; and the
-# slowdown of a product in float64. `python -m benchmarks.engine` shows whether the choice is right.
-_ENTRY_COST = 60
-_DOUBLE_COST = 2
+# `python -m benchmarks.engine` shows whether these costs lead to the right choices.
+_ENTRY_COST = 60  # of an entry of an explicit gradient, in multiply-adds of a matrix product
+_DOUBLE_COST = 2  # of a product in float64, in products in float32
 
 
 def prefer_factors(positions: int, inputs: int, outputs: int) -> bool:
-    """Return whether the Gram form is expected to be cheaper than explicit gradients.
-
-    Args:
-        positions: of one sample, over all points and copies.
-        inputs: length of a.
-        outputs: length of dz.
-    """
+    """Return whether the Gram form is likely to be cheaper than explicit gradients, from the lengths of a and dz."""
     entries = inputs * outputs
     if positions == 1:
         return True
@@ -42,15 +35,9 @@ def prefer_factors(positions: int, inputs: int, outputs: int) -> bool:
 
 
 def gram_squares(left: Tensor, right: Tensor, width: int) -> Tensor:
-    """Return Σ_{p,q} left_pq · right_pq plus a bound of its rounding, which dominates if the terms cancel.
+    """Return Σ_{p,q} left_pq · right_pq plus a bound of its rounding error, shape (B,), from Gram matrices in float64.
 
-    Args:
-        left: Gram matrices, shape (B, P, P), float64.
-        right: Gram matrices, shape (B, P, P), float64.
-        width: number of products in the sums of an entry of each together.
-
-    Returns:
-        Shape (B,).
+    `width` is the number of products in an entry of `left` plus those in an entry of `right`.
     """
     longest = (left.diagonal(dim1=1, dim2=2) * right.diagonal(dim1=1, dim2=2)).sqrt().sum(1).square()
     terms = left.shape[1] ** 2 + width + 4
@@ -59,39 +46,37 @@ def gram_squares(left: Tensor, right: Tensor, width: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Geometry(ABC):
-    """Conversion of a layer's calls to factors.
+    """Conversion of a layer's inputs, outputs and parameters to factors.
 
     Attributes:
         weight: name of the weight in the layer.
-        bias: name of the bias, None where there is none.
-        groups: of a convolution; the output channels of a group see its input channels only.
-        in_order: whether `columns` returns the weight unchanged.
+        bias: name of the bias in the layer, or None.
+        groups: groups of channels of a convolution.
     """
 
     weight: str = "weight"
     bias: str | None = None
     groups: int = 1
-    in_order: bool = False
 
     def left(self, values: Tensor, samples: int) -> Tensor:
-        """Return outputs or their gradients as dz, (B, positions, out)."""
+        """Return outputs, or gradients by them, as (B, positions, out)."""
         return by_sample(values, samples)
 
     def prepared(self, inputs: Tensor) -> Tensor:
-        """Return the inputs for `right`, padded if necessary, for any number of samples."""
+        """Return the inputs in the form for `right`, padded if necessary."""
         return inputs
 
     @abstractmethod
     def right(self, prepared: Tensor, samples: int) -> Tensor:
-        """Return prepared inputs as a, (B, positions, groups · in)."""
+        """Return prepared inputs as (B, positions, groups · in)."""
 
     @abstractmethod
     def columns(self, weight: Tensor) -> Tensor:
-        """Return the weight as (out, in), in the order of `right`."""
+        """Return the weight as (out, in), with the inputs in the order of `right`."""
 
     @abstractmethod
     def add_columns(self, total: Tensor, columns: Tensor) -> None:
-        """Add a gradient (out, in) to a total of the weight's own shape."""
+        """Add a gradient of shape (out, in) to a total in the weight's shape."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +87,8 @@ class FactoredDecay:
         strength: λ.
         centre: θ of the layer, by name.
         squares: ‖g_i‖², shape (B,), float64.
-        products: ⟨g_i, θ⟩ plus a bound of its rounding, shape (B,), float64: without the bound, cancellation could make
-            a norm far too small.
+        products: ⟨g_i, θ⟩ plus a bound of its rounding error, so that cancellation makes no norm too small; shape (B,),
+            float64.
     """
 
     strength: float
@@ -119,14 +104,7 @@ class FactoredDecay:
 
 @dataclass(frozen=True)
 class Factored:
-    """Per-sample gradients as factors.
-
-    Attributes:
-        left: dz, shape (B, P, out).
-        right: a, shape (B, P, in).
-        geometry: of the layer.
-        decay: weight decay before the clip, if any.
-    """
+    """Per-sample gradients as factors: dz, shape (B, P, out), and a, shape (B, P, in)."""
 
     left: Tensor
     right: Tensor
@@ -134,7 +112,7 @@ class Factored:
     decay: FactoredDecay | None = None
 
     def squared_norms(self) -> Tensor:
-        """Return ‖g_i‖², shape (B,), float64: a Gram form subtracts, and float32 would clip too little."""
+        """Return ‖g_i‖², shape (B,), in float64, because the terms of a Gram form may cancel."""
         if self.decay is not None:
             return self.decay.squared_norms()
         bias = float(self.geometry.bias is not None)
@@ -148,12 +126,13 @@ class Factored:
         return squares
 
     def add_weighted_sum(self, totals: Mapping[str, Tensor], weights: Tensor, *, block: int | None) -> None:
-        """Add the weighted sum by one product for the weight, with no gradient of a single sample."""
+        """Add the weighted sum, with one matrix product for the weight."""
         geometry, total = self.geometry, totals[self.geometry.weight]
-        if geometry.in_order:
+        columns = geometry.columns(total)
+        if columns is total:
             add_weighted_outer(total, weights, self.left, self.right, block=block)
         else:
-            columns = torch.zeros_like(geometry.columns(total))
+            columns = torch.zeros_like(columns)
             add_weighted_outer(columns, weights, self.left, self.right, block=block)
             geometry.add_columns(total, columns)
         if geometry.bias is not None:
@@ -165,51 +144,46 @@ class Factored:
                 totals[name].add_(centre, alpha=scale)
 
     def masked(self, kept: Tensor) -> Factored:
-        """Return the same with zeros where `kept` is False."""
+        """Return these gradients with 0 for samples that are not `kept`."""
         return replace(self, left=zeroed(self.left, kept), right=zeroed(self.right, kept))
 
 
 @dataclass(frozen=True)
 class WrittenOut:
-    """Outer products summed over the positions of each sample, in the order of the factors.
-
-    Attributes:
-        gradients: the weight's as (B, out, in), the bias' as (B, out).
-        geometry: of the layer.
-    """
+    """Explicit gradients of a layer: by the weight as (B, out, in), by the bias as (B, out)."""
 
     gradients: Explicit
     geometry: Geometry
+
+    @classmethod
+    def of(cls, parts: dict[str, Tensor], geometry: Geometry, decay: Decay | None) -> WrittenOut:
+        """Return the gradients, with the weight decay added in place."""
+        if decay is not None:
+            for name, part in parts.items():
+                centre = decay.centre[name]
+                part.add_(geometry.columns(centre) if name == geometry.weight else centre, alpha=decay.strength)
+        return cls(Explicit(parts), geometry)
 
     def squared_norms(self) -> Tensor:
         """Return ‖g_i‖², shape (B,), float64."""
         return self.gradients.squared_norms()
 
     def add_weighted_sum(self, totals: Mapping[str, Tensor], weights: Tensor, *, block: int | None) -> None:
-        """Add the weighted sum in the parameters' own order."""
+        """Add the weighted sum, in the weight's shape."""
         name = self.geometry.weight
         columns = torch.zeros_like(self.geometry.columns(totals[name]))
         self.gradients.add_weighted_sum({**totals, name: columns}, weights, block=block)
         self.geometry.add_columns(totals[name], columns)
 
     def masked(self, kept: Tensor) -> WrittenOut:
-        """Return the same with zeros where `kept` is False."""
+        """Return these gradients with 0 for samples that are not `kept`."""
         return replace(self, gradients=self.gradients.masked(kept))
 
 
 def written_out(factored: Factored, decay: Decay | None) -> WrittenOut:
-    """Return the products of a linear map's factors, summed over each sample's positions: cheaper if these are many.
-
-    Args:
-        factored: without decay.
-        decay: weight decay before the clip, if any.
-    """
+    """Return explicit gradients from the factors of a linear map and its weight decay."""
     geometry, left = factored.geometry, factored.left
     parts = {geometry.weight: left.mT @ factored.right}
     if geometry.bias is not None:
         parts[geometry.bias] = left.sum(1)
-    if decay is not None:
-        for name, part in parts.items():
-            centre = decay.centre[name]
-            part.add_(geometry.columns(centre) if name == geometry.weight else centre, alpha=decay.strength)
-    return WrittenOut(Explicit(parts), geometry)
+    return WrittenOut.of(parts, geometry, decay)

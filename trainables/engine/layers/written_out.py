@@ -1,4 +1,4 @@
-"""Layers with few parameters, and layers without a rule: their per-sample gradients are computed explicitly."""
+"""Rules with explicit per-sample gradients, for normalisation layers and for layers without another rule."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from torch.func import functional_call, grad, vmap
 
 from trainables.engine.layers.common import Call, Decay, Explicit, LayerGradients, Work
 
-__all__ = ["ExplicitCollector", "any_layer", "group_norm", "layer_norm", "rms_norm"]
+__all__ = ["any_layer", "group_norm", "layer_norm", "rms_norm"]
 
 PerSample = Callable[[Call, Mapping[str, Tensor]], dict[str, Tensor]]
-"""(call, the layer's parameters) -> gradient of each parameter, shape (B·copies, *shape)."""
+"""(call, the layer's parameters) → gradient by each parameter, shape (B·copies, *shape)."""
 
 
 class ExplicitCollector:
-    """Collector that adds per-sample gradients over calls, copies and points."""
+    """Collector that adds explicit per-sample gradients over calls, copies and points."""
 
     def __init__(self, per_sample: PerSample, work: Work) -> None:
         self._per_sample = per_sample
@@ -38,7 +38,7 @@ class ExplicitCollector:
         return Explicit(self._parts)
 
     def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
-        """Return the size of the gradients of one call, of a copy, and of their sum."""
+        """Return the size of the gradients of a call with a copy, and of the sums over calls."""
         copies = max((len(call.inputs) for call in calls), default=0)
         return sum(value.numel() for value in parameters.values()) * (2 * copies + self._work.samples)
 
@@ -76,7 +76,7 @@ def group_norm(layer: nn.GroupNorm, work: Work) -> ExplicitCollector:
 
 
 def any_layer(layer: nn.Module, work: Work) -> ExplicitCollector:
-    """Return a collector by torch.func for any layer of one tensor, as in Opacus' functorch mode."""
+    """Return a collector by torch.func for any layer with one input and one output."""
 
     def per_sample(call: Call, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
         def inner(parameters: dict[str, Tensor], x: Tensor, delta: Tensor) -> Tensor:

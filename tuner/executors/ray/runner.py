@@ -20,7 +20,8 @@ from ray import tune
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from trainables.trial import FAILED, METRICS, REQUEST, STEP, TrialRequest, TrialTrainable
+from trainables.rungs import TrainingLoop
+from trainables.trial import FAILED, METRICS, REQUEST, STEP, TrialTrainable
 from tuner.errors import TunerError
 from tuner.executors.base import ExecutorSettings, TrialSetup, act, check_stop, checkpoint_finder, interrupted
 from tuner.executors.ray.charge import ActorCharge, start_charge_actor
@@ -154,7 +155,7 @@ class _Bridge:
 
     def _place(self, ray_id: str, suggestion: Suggestion) -> dict[str, object]:
         self._ours[ray_id] = suggestion.trial_id
-        return {REQUEST: self._request(suggestion)}
+        return {REQUEST: self._loop_of(suggestion)}
 
     def added(self, ray_id: str) -> None:
         """Note that Ray queued a trial, again if its machine left the cluster with notice."""
@@ -199,14 +200,14 @@ class _Bridge:
                 trial_id, outcome=TrialStatus.FAILED, steps_taken=self.driver.step_of(trial_id), reason=_LOST
             )
 
-    def _request(self, suggestion: Suggestion) -> TrialRequest:
+    def _loop_of(self, suggestion: Suggestion) -> TrainingLoop:
         charge = self.setup.charge_for(suggestion.trial_id)
-        return TrialRequest(
+        return TrainingLoop(
+            self.setup.training(),
+            self.setup.spec_for(suggestion),
+            ActorCharge(self.charge_actor, _NAMESPACE, suggestion.trial_id, charge),
+            folder=self.setup.folder,
             trial_id=suggestion.trial_id,
-            spec=self.setup.spec_for(suggestion),
-            charge=ActorCharge(self.charge_actor, _NAMESPACE, suggestion.trial_id, charge),
-            make_training=self.setup.training(),
-            folder=str(self.setup.folder),
             rung_steps=suggestion.shape.rungs,
         )
 
