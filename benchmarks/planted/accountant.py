@@ -24,6 +24,14 @@ FAULTS: tuple[Fault, ...] = (
         test="tests/privacy/accountant/test_pld.py::test_rounding_margin_is_twice_what_an_80_bit_fft_shows",
     ),
     Fault(
+        name="missing-mass-forgotten",
+        breaks="the mass that a rounded step lacks is not taken out of δ",
+        file="tuner/privacy/accountant/pld.py",
+        old="return max(0.0, *(1 - ",
+        new="return 0.0 * max(0.0, *(1 - ",
+        test="tests/privacy/accountant/test_pld.py::test_the_mass_that_a_rounded_step_lacks_is_taken_from_delta",
+    ),
+    Fault(
         name="hopeless-costs-nothing",
         breaks="ε is 0 instead of infinite if no grid can be used",
         file="tuner/privacy/accountant/pld.py",

@@ -183,8 +183,8 @@ FAULTS: tuple[Fault, ...] = (
         name="failed-write-remembered",
         breaks="a transaction that failed is remembered as if it had been written",
         file="tuner/privacy/ledger/chain.py",
-        old="            if error is None:\n                self._chain._states",
-        new="            if self._chain:\n                self._chain._states",
+        old="write = Write(self.store, connection, states, last)",
+        new="write = Write(self.store, connection, self._states, last)",
         test="tests/privacy/ledger/test_ledger_pools.py::test_both_pools_promise_or_neither",
     ),
     Fault(

@@ -125,6 +125,23 @@ def test_the_rounding_margin_is_taken_from_delta_and_nothing_is_claimed_near_it(
         assert set(claims(parts, delta * margin)) == {inf}
 
 
+@pytest.mark.parametrize("noises", [(1.0,), (1.0, 0.8)])
+def test_the_mass_that_a_rounded_step_lacks_is_taken_from_delta(noises: tuple[float, ...]) -> None:
+    from math import fsum
+
+    parts = [(SampledGaussian(0.5, noise), 100) for noise in noises]
+    grid = max(accounting.interval(mechanism, steps) for mechanism, steps in parts)
+    lacking = 0.0
+    for mechanism, steps in parts:
+        step = accounting._step_distribution(mechanism, grid)
+        sides = (step._pmf_remove.to_dense_pmf(), step._pmf_add.to_dense_pmf())
+        lacking += steps * max(1 - fsum([*side._probs, side._infinity_mass]) for side in sides)
+    assert lacking > 5 * (1e-13 + 5e-15 * 100 * len(parts))  # else the margin for rounding covers it
+    distribution, _ = composed(parts)
+    for claimed in claims(parts, 3e-11):
+        assert distribution.get_delta_for_epsilon(claimed) + lacking <= 3e-11
+
+
 def test_hopeless_is_infinite_not_small() -> None:
     assert epsilon(SampledGaussian(1.0, 0.01), 1000, 1e-5) == inf
     assert epsilon(CIFAR, 7006, 1e-14) == inf
@@ -210,7 +227,7 @@ def test_calibration_asks_the_claims_own_grid_only_a_few_times(monkeypatch: pyte
 def test_calibration_does_not_depend_on_where_it_looks_first(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = calibrate_noise(sample_rate=0.1, steps=500, epsilon=8.0, delta=1e-5)
     for guess in ((0.06, -1.0), (9e4, -0.1), (wanted * 1.01, -50.0), (wanted, -1e-3)):
-        monkeypatch.setattr(accounting, "_guess_noise_on_coarse_grid", lambda *_, guess=guess: guess)
+        monkeypatch.setattr(accounting, "guess_on_coarse_grid", lambda *_, guess=guess: guess)
         assert calibrate_noise(sample_rate=0.1, steps=500, epsilon=8.0, delta=1e-5) == wanted
 
 

@@ -1,4 +1,4 @@
-"""Noise calibration: the least noise with which a planned menu fits the cap of a search, and the best Rényi order."""
+"""Noise calibration: the least noise with which planned trials fit the cap of a search, and the best Rényi order."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tuner.privacy.accountant.rdp import ORDER_RANGE, ORDERS, divergence
 
 __all__ = ["best_order", "calibrate_at_order", "calibrate_composed"]
 
-# At less noise than this a step's divergence is in the hundreds, and its distribution on a common grid is useless.
+# With less noise the divergence of a step is in the hundreds, and its distribution on a common grid is useless.
 _LEAST_NOISE = 0.2
 
 
 def calibrate_composed(menu: Sequence[tuple[float, int]], *, epsilon: float, delta: float) -> float:
-    """Return the least common noise multiplier with which all steps of a menu, composed once, fit (ε, δ).
+    """Return the least common noise multiplier with which all planned steps, composed once, fit (ε, δ).
 
-    It is rounded UP to 5 significant digits and exact at the edge: it fits, and one less in the fifth digit does not,
-    unless it is the least noise (0.2; 0.05 for a menu of one sample rate).
+    The noise is rounded UP to 5 significant digits. One less in the fifth digit does not fit, unless the result is the
+    least noise (0.2; 0.05 for only one sample rate).
 
     Args:
-        menu: (sample_rate, steps) of all that is planned; equal rates are added up.
-        epsilon: of the search's claim.
-        delta: of the search's claim.
+        menu: (sample_rate, steps) of all planned steps; steps of equal rates are added up.
+        epsilon: ε of the search's claim.
+        delta: δ of the search's claim.
 
     Raises:
         BudgetRefusedError: no noise multiplier up to 100 000 fits.
@@ -39,7 +39,7 @@ def calibrate_composed(menu: Sequence[tuple[float, int]], *, epsilon: float, del
         ((rate, steps),) = totals.items()
         return calibrate_noise(sample_rate=rate, steps=steps, epsilon=epsilon, delta=delta)
 
-    def composed(noise: float, *, coarser: int = 1) -> float:
+    def composed(noise: float, coarser: int = 1) -> float:
         parts = [(SampledGaussian(rate, noise), steps) for rate, steps in totals.items()]
         return epsilon_composed(parts, delta, coarser=coarser)
 
@@ -52,21 +52,10 @@ def calibrate_composed(menu: Sequence[tuple[float, int]], *, epsilon: float, del
 def calibrate_at_order(
     menu: Sequence[tuple[float, int]], *, epsilon: float, delta: float, order: float | None = None
 ) -> float:
-    """Return the least common noise multiplier with which a menu fits the Rényi filter of (ε, δ) at one order.
+    """Return the least common noise multiplier with which all planned steps fit the Rényi filter of (ε, δ).
 
-    It is rounded UP to 5 significant digits and exact at the edge: it fits, and one less in the fifth digit does not,
-    unless it is the least noise, 0.2. Where the order is left open, "does not fit" is at the order that is best near
-    there.
-
-    Args:
-        menu: (sample_rate, steps) of all that is planned; equal rates are added up.
-        epsilon: of the search's claim.
-        delta: of the search's claim.
-        order: of the filter; None for the one, of `rdp.ORDERS`, that needs the least noise.
-
-    Raises:
-        BudgetRefusedError: no noise multiplier up to 100 000 fits.
-        InputError: a value is out of range or NaN, or the menu is empty.
+    Arguments, rounding and errors are those of `calibrate_composed`; the least noise is 0.2. The filter has the order
+    `order`, or if that is None the order of `rdp.ORDERS` that needs the least noise.
     """
     totals = _totals(menu, epsilon, delta)
     cost = _FixedOrderCost(totals, delta, order)
@@ -75,17 +64,12 @@ def calibrate_at_order(
 
 
 def best_order(parts: Sequence[Part], *, epsilon: float, delta: float) -> float:
-    """Return the order, of `rdp.ORDERS`, at which the filter of (ε, δ) admits the most multiples of `parts`.
+    """Return the order in `rdp.ORDERS` at which the filter of (ε, δ) admits the most multiples of `parts`.
 
     Any order is sound; this one wastes least.
 
-    Args:
-        parts: (mechanism, steps) of what the plan expects.
-        epsilon: of the filter's claim.
-        delta: of the filter's claim.
-
     Raises:
-        BudgetRefusedError: at every order the conversion to `delta` alone costs more than ε.
+        BudgetRefusedError: no order has a filter for this (ε, δ).
         InputError: a value is out of range, or there are no parts.
     """
     require_epsilon(epsilon)
@@ -93,7 +77,7 @@ def best_order(parts: Sequence[Part], *, epsilon: float, delta: float) -> float:
     for _, steps in parts:
         require_steps(steps, minimum=1)
     if not parts:
-        raise InputError("menu-empty", "The best order depends on what the plan expects, and nothing was given.")
+        raise InputError("menu-empty", "The best order depends on the planned steps. Plan at least one step.")
     multiples = {}
     for order in ORDERS:
         filter = FixedOrder.of(order=order, epsilon=epsilon, delta=delta)
@@ -102,14 +86,14 @@ def best_order(parts: Sequence[Part], *, epsilon: float, delta: float) -> float:
     if not multiples:
         raise BudgetRefusedError(
             "no-order-fits",
-            f"No Rényi order up to {ORDER_RANGE[1]:g} has a filter for ε = {epsilon!r} at δ = {delta!r}: converting "
-            "its divergence to (ε, δ) already costs more. Raise epsilon or delta.",
+            f"No Rényi order up to {ORDER_RANGE[1]:g} has a filter for ε = {epsilon!r} at δ = {delta!r}. Raise epsilon "
+            "or delta.",
         )
     return max(multiples, key=lambda order: multiples[order])
 
 
 class _FixedOrderCost:
-    """ε of the least filter that admits the menu, as a function of the noise."""
+    """Function from the noise to ε of the smallest filter that admits the planned steps."""
 
     def __init__(self, totals: Counter[float], delta: float, order: float | None) -> None:
         self._totals, self._delta = totals, delta
@@ -117,7 +101,7 @@ class _FixedOrderCost:
         self._place = len(self._orders) // 2
 
     def __call__(self, noise: float) -> float:
-        # ε is nearly convex in the order: starting where the last noise ended, only a few of the 126 orders are tried.
+        # ε is nearly convex in the order. Starting at the best order of the last noise tries few of the 126 orders.
         place, value = self._place, self._at(self._place, noise)
         for step in (-8, 8, -1, 1):
             while 0 <= place + step < len(self._orders) and (found := self._at(place + step, noise)) < value:
@@ -132,7 +116,7 @@ class _FixedOrderCost:
             return inf
         units = sum(steps * ceil(price * UNITS) for price, steps in prices)
         found = FixedOrder(order, units).claim(self._delta) * (1 + 1e-9)
-        # The budget of the filter of that ε is rounded down: it must still hold these units.
+        # The filter's budget is rounded down, so check that it still holds these units.
         filter = FixedOrder.of(order=order, epsilon=found, delta=self._delta)
         return found if filter is not None and filter.budget >= units else inf
 
@@ -146,7 +130,7 @@ def _totals(menu: Sequence[tuple[float, int]], epsilon: float, delta: float) -> 
         SampledGaussian(rate, 1.0)  # refuses a sample rate out of range
         totals[float(rate)] += steps
     if not totals:
-        raise InputError("menu-empty", "Noise is calibrated for planned steps, and the menu has none.")
+        raise InputError("menu-empty", "Noise is calibrated for the planned steps. Plan at least one step.")
     return totals
 
 

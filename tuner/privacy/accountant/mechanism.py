@@ -1,11 +1,11 @@
-"""The mechanism of one private step, and the one function from it to its privacy event."""
+"""The mechanism of one private step, its privacy event, and the checks of ε, δ and counts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeGuard
 
 from tuner.errors import InputError
 
@@ -17,19 +17,19 @@ __all__ = ["SampledGaussian", "is_real_number", "require_delta", "require_epsilo
 
 @dataclass(frozen=True, order=True)
 class SampledGaussian:
-    """A Poisson-sampled Gaussian mechanism: one step of DP-SGD, whatever comes before its clip or after its noise.
+    """The Poisson-sampled Gaussian mechanism: one step of DP-SGD from its sampling to its noise.
 
     Formal guarantees:
-        Adjacency is add-or-remove-one. Every record enters the batch independently with probability `sample_rate`, the
+        Adjacency is add-or-remove-one. Every record enters the batch independently with probability `sample_rate`. The
         sum of vectors of norm at most C gets Gaussian noise of standard deviation `noise_multiplier` · C per
-        coordinate, and the normaliser is public. Nothing is claimed for shuffled or fixed-size batches.
+        coordinate. The normaliser is public. Nothing is claimed for shuffled or fixed-size batches.
 
     Args:
         sample_rate: expected batch size / public number of training records, in (0, 1].
         noise_multiplier: noise standard deviation / clipping norm, positive and finite.
 
     Raises:
-        InputError: a value is out of range, NaN or infinite: an accountant fed NaN may answer ε = 0.
+        InputError: a value is out of range, NaN or infinite. For NaN an accountant may return ε = 0.
     """
 
     sample_rate: float
@@ -48,24 +48,14 @@ class SampledGaussian:
             raise InputError(
                 "noise-out-of-range",
                 f"The noise multiplier must be finite and above 0 (got {self.noise_multiplier!r}). "
-                "Write a positive number, or `auto` to have it calibrated.",
+                "Write a positive number, or `auto` to calibrate it.",
             )
-        # Whole numbers become floats once, here, so that 1 and 1.0 are the same mechanism in every hash and cache.
+        # 1 and 1.0 must be the same mechanism in every hash and cache.
         object.__setattr__(self, "sample_rate", float(self.sample_rate))
         object.__setattr__(self, "noise_multiplier", float(self.noise_multiplier))
 
     def event(self, steps: int) -> DpEvent:
-        """Return the privacy event of `steps` adaptively composed steps, for plan, ledger, card and verify alike.
-
-        Args:
-            steps: at least 1.
-
-        Returns:
-            A self-composed, Poisson-sampled Gaussian event of dp_accounting.
-
-        Raises:
-            InputError: `steps` is not a whole number of at least 1.
-        """
+        """Return dp_accounting's event of `steps` (at least 1) adaptively composed steps."""
         require_steps(steps, minimum=1)
         import dp_accounting
 
@@ -80,21 +70,12 @@ class SampledGaussian:
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
-        """Return the mechanism that `body()` wrote.
-
-        Raises:
-            InputError: a value is out of range.
-            KeyError: a value is missing.
-        """
+        """Return the mechanism from its JSON."""
         return cls(body["sample_rate"], body["noise_multiplier"])
 
 
 def require_steps(steps: int, *, minimum: int, name: str = "steps") -> None:
-    """Refuse anything but a whole number of at least `minimum`.
-
-    Raises:
-        InputError: `steps` is a bool, a float, or too small.
-    """
+    """Raise `InputError` unless `steps` is a whole number of at least `minimum`."""
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < minimum:
         raise InputError(
             "count-out-of-range", f"`{name}` must be a whole number of at least {minimum} (got {steps!r})."
@@ -102,28 +83,20 @@ def require_steps(steps: int, *, minimum: int, name: str = "steps") -> None:
 
 
 def require_epsilon(epsilon: float, *, name: str = "epsilon") -> None:
-    """Refuse anything but a finite number above 0; NaN fails.
-
-    Raises:
-        InputError: `epsilon` is not finite and positive.
-    """
+    """Raise `InputError` unless `epsilon` is finite and above 0."""
     if not (is_real_number(epsilon) and isfinite(epsilon) and epsilon > 0):
         raise InputError("epsilon-out-of-range", f"`{name}` must be finite and above 0, such as 1.0 (got {epsilon!r}).")
 
 
 def require_delta(delta: float, *, name: str = "delta") -> None:
-    """Refuse anything but a number in (0, 1); NaN fails.
-
-    Raises:
-        InputError: `delta` is not in (0, 1).
-    """
+    """Raise `InputError` unless `delta` is above 0 and below 1."""
     if not (is_real_number(delta) and 0 < delta < 1):
         raise InputError(
             "delta-out-of-range",
-            f"`{name}` must be above 0 and below 1 (got {delta!r}). Write less than 1/n for n records, such as 1e-6.",
+            f"`{name}` must be above 0 and below 1 (got {delta!r}). For n records write less than 1/n, such as 1e-6.",
         )
 
 
-def is_real_number(value: object) -> bool:
-    """Return whether a value is an int or a float, and no bool."""
+def is_real_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is an int or a float; False for a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,20 +1,22 @@
-"""Cost of steps: ε by a pessimistic privacy loss distribution, its inverses, and an estimate of its error.
+"""ε of a number of steps by a pessimistic privacy loss distribution, its inverses, and the error of its grid.
 
-Why the returned ε is an upper bound (add-or-remove-one, Poisson sampling), in four parts:
+The returned ε is an upper bound under add-or-remove-one and Poisson sampling, for four reasons:
 
-1. One step. dp_accounting's connect-the-dots replaces the hockey-stick curve of the step by the chords between grid
-   points of the loss, which are on or above it because the curve is convex in e^ε; so the discrete step dominates the
-   true one (Doroshenko et al. 2022), and domination survives composition.
-2. Truncation. What is cut from the tails (e^-50 per step, 1e-15 per composition) is booked as infinite loss.
-3. Grid. The interval is a power of two that is never finer for more steps, more sampling or less noise. Grids are
-   nested, and the chords of a coarser nested grid are above those of a finer one; so ε is monotone in all three.
-4. Floating point: a margin with evidence, NOT a proof, and the card says so. T steps add rounding: of the FFT (compared
-   with an 80-bit FFT, over hundreds of random settings up to `MAX_STEPS`; it grows as T, and faster for more steps, so
-   more are refused) and of the step's hockey-stick values (compared with 40 digits, up to 1.6e-16 each at losses above
-   zero). `_ROUNDING_ONCE` + T · `_ROUNDING` is subtracted from δ before ε is read: at least 2.4 times the whole L1
-   error that was measured of the FFT, and 4.8 times the half of it that raises ε; for coupon books, whose mechanisms
-   are convolved one after another, at least 10 times. The mass that the rounded step lacks is subtracted as well. Where
-   the library clamps a negative mass to zero it adds mass, which is pessimistic.
+1. One step. dp_accounting (connect-the-dots) replaces the hockey-stick curve of the step by chords between the grid
+   points of the loss. The curve is convex in e^ε, so the chords are on or above it, and the discrete step dominates
+   the true one (Doroshenko et al. 2022). Composition preserves domination.
+2. Truncation. The mass that is cut from the tails (e^-50 per step, 1e-15 per composition) counts as infinite loss.
+3. Grid. The interval is a power of two. It never gets finer for more steps, more sampling or less noise. Grids are
+   nested, and the chords of a coarser grid are above those of a finer one, so ε is monotone in all three.
+4. Floating point. The margin `_ROUNDING_ONCE` + T · `_ROUNDING` is subtracted from δ before ε of T steps is read. The
+   margin was measured and is NOT proved; the privacy card says so. It covers two errors:
+   - Rounding of the FFT, compared with an 80-bit FFT over hundreds of random settings. This error grows as T up to
+     `MAX_STEPS` and faster above, so more steps are refused. The margin is at least 2.4 times the measured L1 error,
+     and 4.8 times the half of that error that raises ε. For coupon books, whose mechanisms are convolved one after
+     another, it is at least 10 times.
+   - Rounding of the step's hockey-stick values, compared with 40 digits: up to 1.6e-16 each at losses above zero.
+   The mass that the rounded step lacks is subtracted from δ too. The library clamps a negative mass to zero; that adds
+   mass, which is pessimistic.
 """
 
 from __future__ import annotations
@@ -48,43 +50,41 @@ __all__ = [
     "epsilon_on_grid",
     "interval",
     "max_steps",
-    "step_masses",
+    "read_epsilon",
 ]
 
 EPSILON_FLOOR = 1e-6
-"""Smallest ε claimed for one or more steps. It applies where δ alone covers the loss."""
+"""Smallest ε claimed for one or more steps. It applies if δ alone covers the loss."""
 
 MAX_STEPS = 2_000_000
-"""Largest number of steps accepted: the margin for double-precision rounding was measured up to it."""
+"""Largest number of steps accepted. The margin for rounding was measured up to this number."""
 
 _ROUNDING, _ROUNDING_ONCE = 5e-15, 1e-13
 _STEP_POINTS, _COMPOSED_POINTS = 2**17, 2**20
 _FINEST, _COARSEST, _USELESS = 2.0**-24, 2.0**-10, 2.0**-3
 _LITTLE_NOISE, _MUCH_NOISE = 1e-3, 1e100
-"""Noise below the first has no useful grid; noise above the second gets the finest. Both squares fit in doubles."""
+"""Below `_LITTLE_NOISE` no grid is useful; above `_MUCH_NOISE` the finest is used. Both squares fit in doubles."""
 
 
 def interval(mechanism: SampledGaussian, steps: int) -> float:
-    """Return the grid of losses on which `steps` steps are composed: a power of two, see part 3 above.
+    """Return the interval of the grid of losses on which `steps` steps are composed: a power of two.
 
     The interval scales with the spread of one step's loss, because the relative error of ε is about
-    (interval / spread)² / 12. A fixed interval would be too coarse for much noise and needlessly fine for little.
-    Many steps or a long tail make it coarser, so that one value takes a second, not an hour. Every term grows with
-    sample_rate and steps, and falls with noise.
+    (interval / spread)² / 12. Many steps or a long tail make the interval coarser, so that one value takes a second
+    and not an hour. Every term grows with sample_rate and steps, and falls with noise.
 
     Returns:
-        The interval, or `math.inf` where ε would be in the hundreds and no grid that fits in memory is useful.
+        The interval; `math.inf` if no grid that fits in memory is useful, because ε would be in the hundreds.
     """
     rate, noise = mechanism.sample_rate, min(mechanism.noise_multiplier, _MUCH_NOISE)
     if noise < _LITTLE_NOISE:
         return inf
-    exponent = 9.7 / noise + 0.5 / noise**2  # the loss of a full-batch step where e^-50 of the noise is left
+    exponent = 9.7 / noise + 0.5 / noise**2  # loss of a full-batch step at the e^-50 tail of the noise
     longest = exponent + log(rate) if exponent > 500 else log1p(rate * expm1(exponent))
     spread = min(rate * sqrt(expm1(min(noise**-2, 40.0))), longest)
     drift = min(spread**2, rate / (2 * noise**2)) * steps
     composed = (20 * spread * sqrt(steps) + drift) / _COMPOSED_POINTS
-    # The library's Chernoff bound keeps steps · spread / (56 · interval) points of a long composition, however narrow
-    # it is.
+    # The library's Chernoff bound keeps steps · spread / (56 · interval) points even of a narrow composition.
     bound = steps * spread / (64 * _COMPOSED_POINTS)
     wanted = max(min(spread / 32, _COARSEST), longest / _STEP_POINTS, composed, bound, _FINEST)
     return float(2.0 ** floor(log2(wanted))) if wanted < _USELESS else inf
@@ -94,21 +94,15 @@ def epsilon(mechanism: SampledGaussian, steps: int, delta: float) -> float:
     """Return an upper bound of ε at `delta` for `steps` adaptively composed steps.
 
     Formal guarantees:
-        `steps` steps of `mechanism` are (ε, `delta`)-DP under add-or-remove-one, as the module's docstring argues.
-        The value does not decrease when steps or sample_rate grow or noise_multiplier falls (but for the rounding of
-        doubles, below one part in a million). It is 0.0 only for 0 steps, and infinite where double precision is too
-        coarse.
-
-    Args:
-        mechanism: of each step.
-        steps: at most `MAX_STEPS`.
-        delta: in (0, 1).
+        `steps` steps of `mechanism` are (ε, `delta`)-DP under add-or-remove-one; the module's docstring gives the
+        reasons. Apart from rounding, below one part in a million, ε does not decrease when steps or sample_rate grow
+        or noise_multiplier falls.
 
     Returns:
-        ε, or `math.inf`.
+        ε; 0.0 only for 0 steps, and `math.inf` if double precision is too coarse.
 
     Raises:
-        InputError: a value is out of range or NaN.
+        InputError: a value is out of range or NaN, or there are more than `MAX_STEPS` steps.
     """
     require_steps(steps, minimum=0)
     require_delta(delta)
@@ -120,58 +114,48 @@ def epsilon(mechanism: SampledGaussian, steps: int, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def epsilon_on_grid(mechanism: SampledGaussian, steps: int, delta: float, *, grid: float) -> float:
-    """Return the bound of `epsilon` on a given grid of losses, for example a finer one.
-
-    Args:
-        mechanism: of each step.
-        steps: at least 1.
-        delta: in (0, 1).
-        grid: distance of the grid points, a loss; nested grids (powers of two) are comparable.
-
-    Returns:
-        ε, at least `EPSILON_FLOOR`, or `math.inf`.
-    """
+    """Return an upper bound of ε for at least one step, on a grid of losses with the interval `grid`."""
     if not isfinite(grid):
         return inf
     margin = _ROUNDING_ONCE + _ROUNDING * steps + _missing_mass(mechanism, grid) * steps
-    return _read_epsilon(_composed(mechanism, steps, grid), margin, delta)
+    return read_epsilon(_composed(mechanism, steps, grid), margin, delta)
 
 
 def epsilon_composed(parts: Iterable[tuple[SampledGaussian, int]], delta: float, *, coarser: int = 1) -> float:
     """Return an upper bound of ε for several mechanisms composed, each with a number of steps FIXED in advance.
 
-    For steps that were chosen adaptively this is an odometer, not a guarantee, and must be labelled as one.
+    If the steps were chosen adaptively, this ε is an odometer, not a guarantee, and must be labelled as one.
 
     Args:
-        parts: pairs of mechanism and steps; equal mechanisms are added up, and 0 steps are left out.
+        parts: (mechanism, steps); steps of equal mechanisms are added up.
         delta: in (0, 1).
         coarser: interval of the grid, as a multiple of a claim's; above 1 is faster and gives a larger ε.
 
     Returns:
-        ε; 0.0 only where there are no steps at all.
+        ε; 0.0 only for 0 steps.
     """
     require_delta(delta)
     steps_of = _added_up(parts)
     if len(steps_of) <= 1 and coarser == 1:
         return sum(epsilon(mechanism, steps, delta) for mechanism, steps in steps_of.items())
-    return _read_epsilon(*composed(steps_of.items(), coarser=coarser), delta) if steps_of else 0.0
+    return read_epsilon(*composed(steps_of.items(), coarser=coarser), delta) if steps_of else 0.0
 
 
 def composed(parts: Iterable[tuple[SampledGaussian, int]], *, coarser: int = 1) -> tuple[Any, float]:
-    """Return the library's distribution of all `parts` composed, pessimistic, and a margin for its rounding.
+    """Return dp_accounting's distribution of all `parts` composed, and the margin of δ for its rounding.
 
     Args:
-        parts: at least one (mechanism, steps) with steps; each mechanism once.
-        coarser: grid of losses, in intervals of a claim.
+        parts: (mechanism, steps), at least one; each mechanism once and with at least one step.
+        coarser: interval of the grid, as a multiple of a claim's.
 
     Returns:
-        The distribution, or None where no grid that fits in memory is useful; and the margin, to be added to any δ that
-        is read from it.
+        The pessimistic distribution, or None if no grid that fits in memory is useful. The margin must be added to any
+        δ that is read from the distribution.
     """
     steps_of = dict(parts)
     total = sum(steps_of.values())
     _refuse_too_many(total)
-    # Distributions are convolved on one grid: the coarsest, which is pessimistic for the others.
+    # All distributions are convolved on the coarsest grid, which is pessimistic for the others.
     grid = coarser * max(interval(mechanism, steps) for mechanism, steps in steps_of.items())
     if not isfinite(grid):
         return None, 1.0
@@ -180,7 +164,7 @@ def composed(parts: Iterable[tuple[SampledGaussian, int]], *, coarser: int = 1) 
         part = _composed(mechanism, steps, grid)
         whole = part if whole is None else whole.compose(part)
     missing = sum(_missing_mass(mechanism, grid) * steps for mechanism, steps in steps_of.items())
-    # Missing mass may belong anywhere, so all of it is booked as infinite loss.
+    # Missing mass may belong to any loss, so all of it counts as infinite loss.
     return whole, _ROUNDING_ONCE + _ROUNDING * total + missing
 
 
@@ -193,32 +177,22 @@ def _added_up(parts: Iterable[tuple[SampledGaussian, int]]) -> dict[SampledGauss
 
 
 def epsilon_curve(parts: Iterable[tuple[SampledGaussian, int]], deltas: Sequence[float]) -> tuple[float, ...]:
-    """Return what `epsilon_composed` gives at each of `deltas`, in their order, from one composition.
-
-    Args:
-        parts: pairs of mechanism and steps, FIXED in advance.
-        deltas: each in (0, 1).
-
-    Returns:
-        ε for each δ; `math.inf` where δ is too small for double precision.
-    """
+    """Return `epsilon_composed` at each of `deltas`, from one composition of all `parts`."""
     for delta in deltas:
         require_delta(delta)
     steps_of = _added_up(parts)
     if not steps_of:
         return tuple(0.0 for _ in deltas)
     whole = composed(steps_of.items())
-    return tuple(_read_epsilon(*whole, delta) for delta in deltas)
+    return tuple(read_epsilon(*whole, delta) for delta in deltas)
 
 
 def discretisation_error(mechanism: SampledGaussian, steps: int, delta: float) -> float:
-    """Return how far `epsilon` may be above the true ε because of its grid.
+    """Return an estimate, erring upwards, of how far `epsilon` is above the true ε because of its grid.
 
-    The error on a grid h is between linear and quadratic in h, so going from h to 2h adds at least the error at h.
-    The estimate errs upwards and includes 1e-9 for rounding; it is not a proof.
+    The error of a grid h is between linear and quadratic in h, so a change from h to 2h adds at least the error of h.
+    1e-9 is added for rounding.
     """
-    if steps == 0:
-        return 0.0
     grid = interval(mechanism, steps)
     here = epsilon(mechanism, steps, delta)
     return max(epsilon_on_grid(mechanism, steps, delta, grid=2 * grid) - here, 0.0) + 1e-9 if isfinite(here) else inf
@@ -227,29 +201,17 @@ def discretisation_error(mechanism: SampledGaussian, steps: int, delta: float) -
 def max_steps(mechanism: SampledGaussian, *, epsilon: float, delta: float) -> int:
     """Return the largest number of steps whose ε at `delta` is at most `epsilon`.
 
-    The result fits, and one more step does not (unless it is `MAX_STEPS`). It is 0 if not even one step fits.
-
-    Args:
-        mechanism: of each step.
-        epsilon: finite and positive.
-        delta: in (0, 1).
-
-    Returns:
-        Steps, 0 to `MAX_STEPS`.
+    The result is 0 if not even one step fits, and at most `MAX_STEPS`.
     """
     require_epsilon(epsilon)
     require_delta(delta)
-
-    def cost(steps: int) -> float:
-        return _epsilon(mechanism, steps, delta)
-
     low, high, guess = 0, MAX_STEPS + 1, _guess_steps(mechanism, epsilon, delta)
     seen: list[tuple[float, float]] = []  # the last two (log steps, log ε), for the secant
     turn = 0
     while high - low > 1:
         turn += 1
         guess = min(max(guess, low + 1), high - 1)
-        value = cost(guess)
+        value = epsilon_on_grid(mechanism, guess, delta, grid=interval(mechanism, guess))
         low, high = (guess, high) if value <= epsilon else (low, guess)
         if isfinite(value):
             seen = [*seen[-1:], (log(guess), log(value))]
@@ -264,16 +226,7 @@ def max_steps(mechanism: SampledGaussian, *, epsilon: float, delta: float) -> in
 def calibrate_noise(*, sample_rate: float, steps: int, epsilon: float, delta: float) -> float:
     """Return the least noise multiplier, rounded UP to 5 significant digits, with which the steps fit (ε, δ).
 
-    Exact at the edge: it fits, and one less in the fifth digit does not (unless it is the least noise, 0.05).
-
-    Args:
-        sample_rate: in (0, 1].
-        steps: 1 to `MAX_STEPS`.
-        epsilon: finite, at least `EPSILON_FLOOR`.
-        delta: in (0, 1).
-
-    Returns:
-        The noise multiplier.
+    One less in the fifth digit does not fit, unless the result is the least noise, 0.05.
 
     Raises:
         BudgetRefusedError: no noise multiplier up to 100 000 fits.
@@ -283,13 +236,15 @@ def calibrate_noise(*, sample_rate: float, steps: int, epsilon: float, delta: fl
     _refuse_too_many(steps)
     require_epsilon(epsilon)
     require_delta(delta)
-    SampledGaussian(sample_rate, 1.0)
+    SampledGaussian(sample_rate, 1.0)  # refuses a sample rate out of range
 
-    # Coarser grids give only the initial guess; every cost below is computed on the grid of the claim.
-    guess, slope = _guess_noise_on_coarse_grid(sample_rate, steps, epsilon, delta)
-    noise = least_noise(
-        lambda noise: _epsilon(SampledGaussian(sample_rate, noise), steps, delta), epsilon, guess=guess, slope=slope
-    )
+    def cost(noise: float, coarser: int = 1) -> float:
+        mechanism = SampledGaussian(sample_rate, noise)
+        return epsilon_on_grid(mechanism, steps, delta, grid=coarser * interval(mechanism, steps))
+
+    first = guess_noise(sample_rate * sqrt(steps), guess_gdp(epsilon, delta))
+    guess, slope = guess_on_coarse_grid(cost, epsilon, first)
+    noise = least_noise(cost, epsilon, guess=guess, slope=slope)
     if noise is None:
         raise BudgetRefusedError(
             "no-noise-fits",
@@ -318,19 +273,15 @@ def _composed(mechanism: SampledGaussian, steps: int, grid: float) -> Any:  # no
 
 
 @lru_cache(maxsize=64)
-def step_masses(mechanism: SampledGaussian, grid: float) -> tuple[float, float]:
-    """Return the total mass of the rounded step, removing and adding a record: 1 but for rounding and clamping."""
+def _missing_mass(mechanism: SampledGaussian, grid: float) -> float:
+    """Return 1 minus the mass of one rounded step, at least 0; the larger for removing and adding a record."""
     step = _step_distribution(mechanism, grid)
     dense = [part.to_dense_pmf() for part in (step._pmf_remove, step._pmf_add)]
-    remove, add = (float(part._probs.sum()) + float(part._infinity_mass) for part in dense)
-    return remove, add
+    return max(0.0, *(1 - (float(part._probs.sum()) + float(part._infinity_mass)) for part in dense))
 
 
-def _missing_mass(mechanism: SampledGaussian, grid: float) -> float:
-    return max(0.0, *(1 - mass for mass in step_masses(mechanism, grid)))
-
-
-def _read_epsilon(distribution: Any, margin: float, delta: float) -> float:  # noqa: ANN401
+def read_epsilon(distribution: Any, margin: float, delta: float) -> float:  # noqa: ANN401 - the library is untyped
+    """Return ε of a distribution of `composed` at δ = `delta` − `margin`; `math.inf` if there is no bound."""
     sure = delta - margin
     if distribution is None or not sure > delta / 2:
         return inf
@@ -347,8 +298,8 @@ def _refuse_too_many(steps: int) -> None:
     if steps > MAX_STEPS:
         raise InputError(
             "too-many-steps",
-            f"The accountant covers at most {MAX_STEPS} steps in all, because its rounding was measured up to there "
-            f"(got {steps}). Plan fewer trials or epochs, or larger batches.",
+            f"The accountant covers at most {MAX_STEPS} steps in all (got {steps}), because its rounding was not "
+            "measured for more. Plan fewer trials or epochs, or larger batches.",
         )
 
 
@@ -356,14 +307,3 @@ def _guess_steps(mechanism: SampledGaussian, epsilon: float, delta: float) -> in
     noise = min(max(mechanism.noise_multiplier, _LITTLE_NOISE), _MUCH_NOISE)
     spread = mechanism.sample_rate * sqrt(expm1(min(noise**-2, 40.0)))
     return max(floor(min((guess_gdp(epsilon, delta) / spread) ** 2, MAX_STEPS)), 1)
-
-
-def _guess_noise_on_coarse_grid(sample_rate: float, steps: int, epsilon: float, delta: float) -> tuple[float, float]:
-    def cost(noise: float, *, coarser: int) -> float:
-        mechanism = SampledGaussian(sample_rate, noise)
-        return epsilon_on_grid(mechanism, steps, delta, grid=coarser * interval(mechanism, steps))
-
-    return guess_on_coarse_grid(cost, epsilon, guess_noise(sample_rate * sqrt(steps), guess_gdp(epsilon, delta)))
-
-
-_epsilon = epsilon

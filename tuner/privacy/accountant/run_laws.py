@@ -1,4 +1,4 @@
-"""Law of the number of runs K of a sealed search: its mean, its tail, its quantiles, and a secret draw of it."""
+"""Laws of K, the number of runs of a sealed search: probabilities, tail, quantiles, and a secret draw."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from functools import cached_property, lru_cache
 from math import ceil, exp, expm1, fsum, inf, isfinite, lgamma, log, log1p
+from sys import float_info
 from typing import Any
 
 from tuner.errors import InputError
@@ -18,14 +19,14 @@ __all__ = ["LAWS", "POISSON_MEAN", "RunLaw"]
 LAWS = ("geometric", "logarithmic", "negative_binomial", "poisson")
 
 POISSON_MEAN = 10.0
-"""Above this mean a Poisson number of runs is refused: it costs several times as much as the others."""
+"""Largest mean of a Poisson number of runs. A larger one costs several times as much as the other laws."""
 
 _LEAST_GAMMA = 1e-6
-_SHAPES_HELD = (1e-9, 1e6)  # of |η| where it is not 0 and of η: between them 1 − γ and γ^−η − 1 keep their digits
+_SHAPE_RANGE = (1e-9, 1e6)  # least |η| other than 0, and largest η: between them 1 − γ and γ^−η − 1 keep their digits
 _LEAST_TAIL = 1e-300
 _SHAPES = {"geometric": 1.0, "logarithmic": 0.0, "poisson": None}
-_TERMS, _GROWTH, _MARGIN = 512, 1.002, 1e-6
-_BITS, _DIGITS = 256, 100
+_TERMS, _GROWTH, _MARGIN = 512, 1.002, 1e-6  # of the tail
+_BITS, _DIGITS = 256, 100  # of the draw
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,18 +34,17 @@ class RunLaw:
     """Distribution of the number of independent runs of a sealed search (Papernot & Steinke 2022, Definition 1).
 
     The truncated negative binomial of shape η and parameter γ has P[K = k] proportional to
-    (1−γ)^k Π_{0 ≤ l < k} (l+η)/(l+1) for k ≥ 1; η = 1 is geometric and η = 0 logarithmic. A Poisson number
-    may be 0: then there is no winner and nothing is released.
+    (1−γ)^k Π_{0 ≤ l < k} (l+η)/(l+1) for k ≥ 1. It is geometric at η = 1 and logarithmic at η = 0. A Poisson number
+    may be 0; then there is no winner and nothing is released.
 
     Args:
         name: one of `LAWS`.
-        mean: E K; above 1, and for poisson above 0 and at most `POISSON_MEAN`.
-        shape: η of negative_binomial, above −1 and at most a million, and either 0 or at least 1e-9 from it; optional
-            for the others, which have their own.
+        mean: E K; above 1, or for poisson above 0 and at most `POISSON_MEAN`.
+        shape: η of negative_binomial, above −1 and at most a million, and either 0 or at least 1e-9 in absolute value.
+            The other laws have a fixed shape, and it can be left out.
 
     Raises:
-        InputError: a value is out of range or NaN, or the tail is so heavy that the number of runs has no useful bound
-            (γ below 1e-6).
+        InputError: a value is out of range or NaN, or the number of runs has no useful bound (γ below 1e-6).
     """
 
     name: str
@@ -57,35 +57,29 @@ class RunLaw:
                 "run-law-unknown",
                 f"The law of the number of runs must be one of {', '.join(LAWS)} (got {self.name!r}).",
             )
-        if not (is_real_number(self.mean) and isfinite(self.mean)):
-            raise InputError(
-                "run-mean-out-of-range", f"The mean number of runs must be finite, such as 20 (got {self.mean!r})."
-            )
-        if self.name == "poisson" and not 0 < self.mean <= POISSON_MEAN:
-            raise InputError(
-                "run-mean-out-of-range",
-                f"The mean of a poisson number of runs must be above 0 and at most {POISSON_MEAN:g} (got "
-                f"{self.mean!r}). A larger one costs several times as much as other laws: write geometric or "
-                "logarithmic.",
-            )
-        if self.name != "poisson" and not self.mean > 1:
+        poisson = self.name == "poisson"
+        low, high = (0.0, POISSON_MEAN) if poisson else (1.0, float_info.max)
+        if not (is_real_number(self.mean) and low < self.mean <= high):
+            allowed = f"above 0 and at most {POISSON_MEAN:g}" if poisson else "finite and above 1"
+            hint = " For a larger mean use geometric or logarithmic, which cost much less." if poisson else ""
             raise InputError(
                 "run-mean-out-of-range",
-                f"The mean number of runs must be above 1 for {self.name}, which makes at least one (got "
-                f"{self.mean!r}).",
+                f"The mean number of runs must be {allowed} for {self.name} (got {self.mean!r}).{hint}",
             )
         object.__setattr__(self, "mean", float(self.mean))
         object.__setattr__(self, "shape", self._own_shape())
-        if self.name != "poisson" and not self.gamma >= _LEAST_GAMMA:
+        if poisson:
+            return
+        if not self.gamma >= _LEAST_GAMMA:
             raise InputError(
                 "run-law-unbounded",
                 f"{self.name} with mean {self.mean!r} and shape {self.shape!r} may need more than a million runs. "
-                "Write a smaller mean or a larger shape.",
+                "Choose a smaller mean or a larger shape.",
             )
-        if self.name != "poisson" and not self.gamma < 1:
+        if not self.gamma < 1:
             raise InputError(
                 "run-mean-out-of-range",
-                f"The mean number of runs is too close to 1 for double precision (got {self.mean!r}). Write 20.",
+                f"The mean number of runs is too close to 1 (got {self.mean!r}). Choose a larger one, such as 20.",
             )
 
     def _own_shape(self) -> float | None:
@@ -97,34 +91,28 @@ class RunLaw:
                     "run-shape-out-of-range", f"The shape of {self.name} is {own!r} (got {given!r}). Leave it out."
                 )
             return own
-        if not (is_real_number(given) and isfinite(given) and given > -1):  # type: ignore[arg-type, operator]
+        if not (is_real_number(given) and isfinite(given) and given > -1):
             raise InputError(
-                "run-shape-out-of-range",
-                f"The shape of negative_binomial must be finite and above -1 (got {given!r}).",
+                "run-shape-out-of-range", f"The shape of negative_binomial must be finite and above -1 (got {given!r})."
             )
-        least, largest = _SHAPES_HELD
-        if given > largest or 0 < abs(given) < least:  # type: ignore[operator, arg-type]
+        least, largest = _SHAPE_RANGE
+        if given > largest or 0 < abs(given) < least:
             raise InputError(
                 "run-shape-out-of-range",
                 f"The shape of negative_binomial must be at most {largest:g}, and either 0 or at least {least:g} in "
-                f"absolute value (got {given!r}): double precision is too coarse for other values. "
-                f"Write {f'{largest:g}' if abs(given) > 1 else '0'}.",  # type: ignore[arg-type]
+                f"absolute value (got {given!r}). Write {f'{largest:g}' if abs(given) > 1 else '0'}.",
             )
-        return float(given)  # type: ignore[arg-type]
+        return float(given)
 
     @cached_property
     def gamma(self) -> float:
-        """Parameter γ of the truncated negative binomial: E K = η(1−γ)/(γ(1−γ^η)), at η = 0 its limit.
-
-        Raises:
-            InputError: the law is poisson, which has no γ.
-        """
+        """Parameter γ of the truncated negative binomial, from E K = η(1−γ)/(γ(1−γ^η)) or its limit at η = 0."""
         if self.shape is None:
             raise InputError("run-law-without-gamma", "A poisson law has no gamma. Use its mean.")
         return _gamma(self.mean, self.shape)
 
     def log_pmf(self, runs: int) -> float:
-        """Return the logarithm of P[K = runs]; −∞ where that is impossible."""
+        """Return log P[K = runs]; −∞ if that number is impossible."""
         if self.shape is None:
             return runs * log(self.mean) - self.mean - lgamma(runs + 1) if runs >= 0 else -inf
         if runs < 1:
@@ -143,28 +131,21 @@ class RunLaw:
         if shape == 0:
             return base / log(gamma)
         part, whole = -shape * base, -shape * log(gamma)
-        # e^whole may exceed the doubles, e^(part − whole) cannot.
+        # e^whole may exceed the largest double; e^(part − whole) cannot.
         return exp(part - whole) * expm1(-part) / expm1(-whole) if whole > 1 else expm1(part) / expm1(whole)
 
     def tail(self, runs: int) -> float:
-        """Return an upper bound of P[K > runs]: a sum of terms that are not negative, so nothing cancels.
+        """Return an upper bound of P[K > runs], a sum of non-negative terms.
 
         For the truncated negative binomial the first 512 terms are summed one by one. After them P[K = k]/(1−γ)^k is
-        monotone in k, and each block of the geometric series takes the larger of its ends.
-
-        Args:
-            runs: at least 0.
+        monotone in k, so each block of the geometric series is bounded by the larger of its two ends.
         """
         require_steps(runs, minimum=0, name="runs")
-        # A double may hold 0 where the tail is only small.
+        # The sum may underflow to 0, but the true tail is above 0.
         return min(max(_tail(self, runs) * (1 + _MARGIN), _LEAST_TAIL), 1.0)
 
     def quantile(self, probability: float) -> int:
-        """Return the least k with P[K > k] ≤ 1 − `probability`: k runs suffice with that probability.
-
-        Raises:
-            InputError: `probability` is not in [0, 1).
-        """
+        """Return the least k with P[K > k] ≤ 1 − `probability`, for a probability in [0, 1)."""
         if not (is_real_number(probability) and 0 <= probability < 1):
             raise InputError(
                 "probability-out-of-range",
@@ -173,15 +154,11 @@ class RunLaw:
         return self.least_cut(1 - probability)
 
     def least_cut(self, tail: float) -> int:
-        """Return the least k with P[K > k] ≤ `tail`, for a tail in (0, 1].
-
-        Raises:
-            InputError: the tail is too small for double precision.
-        """
+        """Return the least k with P[K > k] ≤ `tail`, for a tail in (0, 1] that is above 1e-300."""
         if not tail > _LEAST_TAIL:
             raise InputError(
                 "probability-out-of-range",
-                f"The law of the number of runs must be cut off at a tail above {_LEAST_TAIL:g} (got {tail!r}). "
+                f"The tail at which the number of runs is cut off must be above {_LEAST_TAIL:g} (got {tail!r}). "
                 "Lower privacy.epsilon.",
             )
         low, high = -1, 1
@@ -193,14 +170,10 @@ class RunLaw:
         return high
 
     def draw(self, at_most: int, *, bits: Callable[[int], int] = secrets.randbits) -> int:
-        """Draw min(K, `at_most`) by inversion: a secret, never to be logged or shown.
+        """Draw min(K, `at_most`) by inversion. The number is a secret that must never be logged or shown.
 
-        256 random bits are compared with the sums of P[K = k] in 100 digits, so the number drawn has the law of K to
-        within 10⁻⁷⁰.
-
-        Args:
-            at_most: where the law is cut off; what that adds to δ is part of the claim.
-            bits: number of bits → a random number of that many bits; the operating system's generator outside tests.
+        256 random bits are compared with the sums of P[K = k] in 100 digits, so the drawn number has the law of K to
+        within 10⁻⁷⁰. Outside tests `bits` is the operating system's generator: number of bits → random integer.
         """
         require_steps(at_most, minimum=1, name="at_most")
         with localcontext() as context:
@@ -219,7 +192,7 @@ class RunLaw:
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> RunLaw:
-        """Return the law that `body` wrote."""
+        """Return the law from its JSON."""
         return cls(name=body["name"], mean=body["mean"], shape=body["shape"])
 
     def _masses(self) -> Iterator[tuple[int, Decimal]]:
@@ -240,24 +213,24 @@ class RunLaw:
             runs += 1
 
     def log_weight(self, runs: int) -> float:
-        """Return the logarithm of P[K = runs]/(1−γ)^runs, which falls with `runs` below η = 1 and rises above."""
+        """Return log(P[K = runs]/(1−γ)^runs), which falls with `runs` if η < 1 and rises if η > 1."""
         shape = self.shape or 0.0
-        scale = -shape * log(self.gamma)  # of γ^−η = e^scale
+        scale = -shape * log(self.gamma)  # γ^−η = e^scale
         if scale == 0:
             normal = -log(-log(self.gamma))
-        elif scale > 1:  # e^scale may exceed the doubles
+        elif scale > 1:  # e^scale may exceed the largest double
             normal = log(shape) - scale - log1p(-exp(-scale))
         else:
             normal = log(shape / expm1(scale))
-        # Γ(k+η)/Γ(k+1): beyond a million the difference of two lgamma would lose digits.
+        # log Γ(k+η)/Γ(k+1). Beyond a million the difference of two lgamma would lose digits.
         gammas = lgamma(runs + shape) - lgamma(runs + 1) if runs < 1e6 else _log_ratio_of_gammas(runs + 1, shape - 1)
         return gammas - lgamma(1 + shape) + normal
 
 
 def _log_ratio_of_gammas(large: float, more: float) -> float:
-    """Return log Γ(large + more) − log Γ(large) by Stirling's series, with the large terms subtracted by hand."""
+    """Return log Γ(large + more) − log Γ(large) by Stirling's series, arranged so that no large terms cancel."""
     grown = large + more
-    series = (1 / grown - 1 / large) / 12  # the next is below 1/(360·large³)
+    series = (1 / grown - 1 / large) / 12  # the next term is below 1/(360·large³)
     return (grown - 0.5) * log1p(more / large) + more * (log(large) - 1) + series
 
 
@@ -268,16 +241,16 @@ def _tail(law: RunLaw, runs: int) -> float:
     start = runs + 1 + _TERMS
     total = fsum(law.pmf(k) for k in range(runs + 1, start))
     if law.shape is None:
-        return total + law.pmf(start - 1)  # after so many terms each is less than half of the last
+        return total + law.pmf(start - 1)  # from here on each term is less than half of the one before
     keep = log1p(-law.gamma)
     while total < 1:
-        # P[K = k + 1]/P[K = k] = (1−γ)(k+η)/(k+1), below this from `start` on.
+        # From `start` on, P[K = k + 1]/P[K = k] = (1−γ)(k+η)/(k+1) is at most this ratio.
         ratio = (1 - law.gamma) * max((start + law.shape) / (start + 1), 1.0)
         if ratio < 1 and (rest := law.pmf(start) / (1 - ratio)) <= total * 1e-12:
             return total + rest
         end = ceil(start * _GROWTH)
         weight = max(law.log_weight(start), law.log_weight(end))
-        # With a large shape the weights of a block are far apart: its bound may exceed 1, and even the doubles.
+        # With a large shape the weights of a block differ so much that its bound may exceed the largest double.
         total += exp(min(weight + start * keep, 100.0)) * (expm1((end - start) * keep) / expm1(keep))
         start = end
     return 1.0
@@ -285,7 +258,7 @@ def _tail(law: RunLaw, runs: int) -> float:
 
 @lru_cache(maxsize=4096)
 def _gamma(mean: float, shape: float) -> float:
-    """Return γ by bisection of log γ; the mean falls from ∞ to 1 as γ goes from 0 to 1."""
+    """Return γ by bisection of log γ; the mean falls from ∞ to 1 as γ rises from 0 to 1."""
 
     def mean_of(log_gamma: float) -> float:
         # η(1−γ)/(γ(1−γ^η)) = (1/γ − 1) · η/(1 − e^(η·log γ))

@@ -1,7 +1,7 @@
-"""Cost of a sealed search: the best of a random, hidden number of runs, by its privacy profile and by Rényi DP.
+"""ε of a sealed search, which releases the best of a random, hidden number of runs.
 
-`docs/guarantees.md` has the proofs of the bounds; `tests/privacy/accountant/test_brute_force.py` compares them with
-enumeration.
+ε is the smaller of a bound by the privacy profile of one run and one by its Rényi divergence. `docs/guarantees.md`
+proves the bounds, and `tests/privacy/accountant/test_brute_force.py` compares them with enumeration.
 """
 
 from __future__ import annotations
@@ -32,42 +32,43 @@ __all__ = [
 ]
 
 Runs: TypeAlias = Sequence[tuple[SampledGaussian, int]]
-"""(mechanism, steps) of one run; several where the prior chooses among them."""
+"""(mechanism, steps) of one run, for each configuration that the prior may choose."""
 
 DeltaOf: TypeAlias = Callable[[float], float]
+"""Privacy profile of one run: ε → an upper bound of δ."""
 
 _MARGIN = 1e-9
 _TRUNCATION_SHARE = 0.01
-_LEAST_TAIL = 1e-299  # with room for the 1 in 1 + e^ε
+_LEAST_TAIL = 1e-299  # leaves room for the 1 in 1 + e^ε
 _GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True)
 class Shift:
-    """The price of selection: δ_A(ε) ≤ `factor` · δ_Q(ε − `shift`), for every ε."""
+    """The price of selection: δ of the winner at ε is at most `factor` · δ of one run at ε − `shift`."""
 
     factor: float
     shift: float
 
     def delta(self, delta_of: DeltaOf, epsilon: float) -> float:
-        """Return δ_A at `epsilon`, from the profile of one run."""
+        """Return δ of the winner at `epsilon`, from the profile of one run."""
         return min(self.factor * delta_of(epsilon - self.shift), 1.0)
 
 
 def shift_of(law: RunLaw, delta_of: DeltaOf, *, ratio: tuple[float, float] = (1.0, 1.0)) -> Shift:
     """Return the price of selection for a law of the number of runs (`docs/guarantees.md`).
 
-    Truncated negative binomial of shape η, with C/c = 1 unless the sampler learns: for any ε₁ ≥ 0,
-    δ_A(ε) ≤ C·m·δ_Q(ε − log(C/c) − (η+1)·log r), r = (C/c)·e^{ε₁} + ((1−γ)/γ)·C·δ_Q(ε₁); ε₁ is chosen to make r least.
+    For the truncated negative binomial of shape η, δ_Q of one run and any ε₁ ≥ 0, δ_A of the winner satisfies
+    δ_A(ε) ≤ C·m·δ_Q(ε − log(C/c) − (η+1)·log r) with r = (C/c)·e^{ε₁} + ((1−γ)/γ)·C·δ_Q(ε₁). ε₁ is chosen to make r
+    least.
 
     Args:
-        law: of the number of runs.
-        delta_of: an upper bound of the profile of one run, the larger of both directions of adjacency, and where the
-            prior chooses among configurations the largest of theirs.
-        ratio: (c, C) between which an adaptive sampler keeps its density over the prior's.
+        law: law of the number of runs.
+        delta_of: profile of one run, for both directions of adjacency and every configuration of the prior.
+        ratio: (c, C), the bounds of an adaptive sampler's density over the prior's; (1, 1) if it does not adapt.
 
     Raises:
-        InputError: an adaptive sampler with a poisson number of runs, which has no proof here.
+        InputError: the sampler adapts and the law is poisson, for which there is no proof.
     """
     low, high = ratio
     if not (isfinite(low) and isfinite(high) and 0 < low <= 1 <= high):
@@ -76,13 +77,13 @@ def shift_of(law: RunLaw, delta_of: DeltaOf, *, ratio: tuple[float, float] = (1.
         if ratio != (1.0, 1.0):
             raise InputError(
                 "poisson-not-adaptive",
-                "There is no proof for an adaptive sampler with a poisson number of runs. Write geometric.",
+                "An adaptive sampler has no privacy proof with a poisson number of runs. Use geometric.",
             )
         return poisson_shift(law.mean, delta_of)
     gamma, shape = law.gamma, law.shape
 
     def log_r(first: float) -> float:
-        # By log1p: with a large shape the second term is tiny, and a rounded one would be multiplied by shape + 1.
+        # log1p keeps the digits of a tiny second term; its rounding would be multiplied by shape + 1.
         return first + log(high / low) + log1p((1 - gamma) / gamma * low * delta_of(first) * exp(-first))
 
     shift = log(high / low) + (shape + 1) * log_r(_least(log_r))
@@ -90,7 +91,7 @@ def shift_of(law: RunLaw, delta_of: DeltaOf, *, ratio: tuple[float, float] = (1.
 
 
 def poisson_shift(mean: float, delta_of: DeltaOf) -> Shift:
-    """Return the price of selection for a Poisson number of runs of any mean; `RunLaw` refuses a large one.
+    """Return the price of selection for a Poisson number of runs of any mean.
 
     δ_A(ε) ≤ m·δ_Q(ε − m(e^{ε₁} − 1) − m·δ_Q(ε₁)) for any ε₁ ≥ 0.
     """
@@ -102,7 +103,7 @@ def poisson_shift(mean: float, delta_of: DeltaOf) -> Shift:
 
 
 def _least(price: DeltaOf) -> float:
-    """Return where the price is least over ε₁ ≥ 0; it is convex in e^{ε₁}, and any other ε₁ is valid too."""
+    """Return the ε₁ ≥ 0 of the least price, by golden section. The price is convex in e^{ε₁}; any ε₁ is valid."""
     high = 1e-3
     while high < 500 and price(2 * high) < price(high):
         high *= 2
@@ -122,7 +123,7 @@ def _least(price: DeltaOf) -> float:
 
 
 class Profile:
-    """Privacy profile of one run, ε ↦ δ: an upper bound with the margins of `pld`, for both directions of adjacency."""
+    """Privacy profile of one run, ε ↦ δ: an upper bound for both directions of adjacency, with the margins of `pld`."""
 
     def __init__(self, mechanism: SampledGaussian, steps: int, *, coarser: int = 1) -> None:
         require_steps(steps, minimum=1)
@@ -137,12 +138,12 @@ class Profile:
                 self._parts.append((losses, pmf._probs, float(pmf._infinity_mass)))
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound of δ at any real ε; at a negative ε it is at least 1 − e^ε, as every δ is."""
+        """Return an upper bound of δ at any real ε."""
         if not self._parts:
             return 1.0
         import numpy as np
 
-        found = -expm1(min(epsilon, 0.0))
+        found = -expm1(min(epsilon, 0.0))  # at a negative ε every δ is at least 1 − e^ε
         for losses, masses, infinite in self._parts:
             first = int(np.searchsorted(losses, epsilon, side="right"))
             finite = float(np.dot(-np.expm1(epsilon - losses[first:]), masses[first:]))
@@ -150,7 +151,7 @@ class Profile:
         return min(found + self._margin, 1.0)
 
     def epsilon(self, delta: float) -> float:
-        """Return the least ε ≥ 0 with δ(ε) at most `delta`; `math.inf` where there is none."""
+        """Return the least ε ≥ 0 with δ(ε) at most `delta`; `math.inf` if there is none."""
         if self._distribution is None or not delta - self._margin > 0:
             return inf
         try:
@@ -162,31 +163,25 @@ class Profile:
 
 @lru_cache(maxsize=8)
 def profile(mechanism: SampledGaussian, steps: int, *, coarser: int = 1) -> Profile:
-    """Return the profile of `steps` steps of `mechanism`, composed once and cached.
-
-    Args:
-        mechanism: of each step.
-        steps: at least 1.
-        coarser: interval of the grid, as a multiple of a claim's; above 1 is faster and gives a larger δ.
-    """
+    """Return the cached profile of at least one step, on a grid `coarser` times as coarse as a claim's."""
     return Profile(mechanism, steps, coarser=coarser)
 
 
 def epsilon_selection(
     law: RunLaw, runs: Runs, delta: float, *, at_most: int, ratio: tuple[float, float] = (1.0, 1.0)
 ) -> float:
-    """Return the least ε that is proved at `delta` for the winner of a sealed search.
+    """Return the least proved ε at `delta` for the winner of a sealed search.
 
     Args:
-        law: of the number of runs.
-        runs: (mechanism, steps) of one run; several where the prior chooses among them.
+        law: law of the number of runs.
+        runs: (mechanism, steps) of one run, for each configuration that the prior may choose.
         delta: in (0, 1).
-        at_most: runs after which the law is cut off; that adds (1 + e^ε)·P[K > at_most] to δ.
-        ratio: (c, C) of an adaptive sampler; (1, 1) is none.
+        at_most: largest number of runs. Cutting the law off adds (1 + e^ε)·P[K > at_most] to δ.
+        ratio: (c, C) of an adaptive sampler, as in `shift_of`.
 
     Returns:
-        ε, at least `EPSILON_FLOOR`; `math.inf` where nothing is claimed, for instance because the cut alone takes
-        more than `delta`.
+        ε, at least `EPSILON_FLOOR`; `math.inf` if there is no bound, for example because cutting off costs more than
+        `delta`.
 
     Raises:
         InputError: a value is out of range or NaN.
@@ -203,7 +198,7 @@ def _epsilon_selection(
 
 
 def _cut_epsilon(bounds: _Bounds, law: RunLaw, delta: float, at_most: int) -> float:
-    # The cut takes a δ that grows with ε, and less δ needs a larger ε: iterate from below until the two agree.
+    # The cut uses a δ that grows with ε, and the remaining δ needs a larger ε. Iterate from below until both agree.
     found = bounds.epsilon(delta)
     for _ in range(200):
         left = delta - _cut(law, found, at_most) if isfinite(found) else 0.0
@@ -223,13 +218,10 @@ def _cut(law: RunLaw, epsilon: float, at_most: int) -> float:
 def at_most_for(law: RunLaw, *, epsilon: float, delta: float) -> int:
     """Return the least number of runs at which cutting off the law adds at most 1 % of `delta`.
 
-    Args:
-        law: of the number of runs.
-        epsilon: of the claim, the largest that will be claimed with this cut.
-        delta: of the claim.
+    `epsilon` is the largest ε that will be claimed with this cut.
 
     Raises:
-        InputError: ε is so large that no cut can be told to fit it, or a value is out of range or NaN.
+        InputError: a value is out of range or NaN, or ε is too large for double precision.
     """
     require_epsilon(epsilon)
     require_delta(delta)
@@ -237,8 +229,8 @@ def at_most_for(law: RunLaw, *, epsilon: float, delta: float) -> int:
     if not epsilon <= largest:
         raise InputError(
             "epsilon-too-large",
-            f"With a hidden number of runs, ε must be at most {largest:.0f} at δ = {delta!r} (got {epsilon!r}): above "
-            "that, double precision cannot represent the cut-off. Lower privacy.epsilon.",
+            f"With a hidden number of runs, ε must be at most {largest:.0f} at δ = {delta!r} (got {epsilon!r}). Lower "
+            "privacy.epsilon.",
         )
     return max(law.least_cut(_TRUNCATION_SHARE * delta / (1 + exp(epsilon))), 1)
 
@@ -254,13 +246,8 @@ def calibrate_selection(
 ) -> float:
     """Return the least common noise multiplier, rounded UP to 5 significant digits, with which the winner is (ε, δ)-DP.
 
-    Args:
-        law: of the number of runs.
-        menu: (sample_rate, steps) of one run; several where the prior chooses among them.
-        epsilon: of the claim.
-        delta: of the claim.
-        at_most: runs after which the law is cut off.
-        ratio: (c, C) of an adaptive sampler.
+    `menu` has (sample_rate, steps) of one run, for each configuration that the prior may choose. The other arguments
+    are those of `epsilon_selection`.
 
     Raises:
         BudgetRefusedError: no noise multiplier up to 100 000 fits.
@@ -269,15 +256,15 @@ def calibrate_selection(
     require_epsilon(epsilon)
     require_delta(delta)
     if not menu:
-        raise InputError("menu-empty", "The menu is empty. Give at least one (sample_rate, steps) of a run.")
+        raise InputError("menu-empty", "No run is planned. Give at least one (sample_rate, steps).")
 
-    def cost(noise: float, *, coarser: int = 1) -> float:
+    def cost(noise: float, coarser: int = 1) -> float:
         runs = tuple((SampledGaussian(rate, noise), steps) for rate, steps in menu)
         if coarser == 1:
             return epsilon_selection(law, runs, delta, at_most=at_most, ratio=ratio)
         return _cut_epsilon(_bounds(law, runs, ratio, coarser=coarser), law, delta, at_most)
 
-    # One run costs about half of the winner; where that is far off, the search for the noise only takes longer.
+    # One run costs about half of the winner. A bad guess only makes the search for the noise longer.
     mu = guess_gdp(epsilon / 2, delta / law.mean)
     first = guess_noise(max(rate * steps**0.5 for rate, steps in menu), mu)
     guess, slope = guess_on_coarse_grid(cost, epsilon, first)
@@ -285,7 +272,7 @@ def calibrate_selection(
     if noise is None:
         raise BudgetRefusedError(
             "no-noise-fits",
-            f"The best of {law.mean:g} runs on average does not fit ε = {epsilon!r} at δ = {delta!r} with any noise "
+            f"The best of {law.mean:g} runs (on average) does not fit ε = {epsilon!r} at δ = {delta!r} with any noise "
             "multiplier up to 100000. Raise epsilon, or plan fewer runs or epochs.",
         )
     return noise
@@ -293,11 +280,11 @@ def calibrate_selection(
 
 @dataclass(frozen=True)
 class _Bounds:
-    """All bounds on the winner before the cut; each method returns the least of them."""
+    """All bounds on the winner, without the cut; each method returns the least of them."""
 
     profiles: tuple[Profile, ...]
     shift: Shift
-    renyi: tuple[tuple[float, float], ...]  # (order, divergence of the winner)
+    renyi: tuple[tuple[float, float], ...]  # (order, divergence of the winner) pairs
 
     def delta(self, epsilon: float) -> float:
         found = self.shift.delta(lambda at: max(part.delta(at) for part in self.profiles), epsilon)
@@ -314,33 +301,28 @@ def _bounds(
     law: RunLaw, runs: tuple[tuple[SampledGaussian, int], ...], ratio: tuple[float, float], *, coarser: int = 1
 ) -> _Bounds:
     if not runs:
-        raise InputError("menu-empty", "A sealed search needs at least one (mechanism, steps) of a run.")
+        raise InputError("menu-empty", "A sealed search needs at least one run. Give its (mechanism, steps).")
     profiles = tuple(profile(mechanism, steps, coarser=coarser) for mechanism, steps in runs)
 
     def delta_of(epsilon: float) -> float:
         return max(part.delta(epsilon) for part in profiles)
 
-    # The divergence of a run is at most the largest of its configurations': e^((a−1)·D) is their mean.
+    # A run's divergence is at most the largest of its configurations, because e^((a−1)·D) is the mean over them.
     single = {order: max(steps * divergence(mechanism, order) for mechanism, steps in runs) for order in ORDERS}
     renyi = winner_divergences(law, single, delta_of) if ratio == (1.0, 1.0) else {}
     return _Bounds(profiles, shift_of(law, delta_of, ratio=ratio), tuple(renyi.items()))
 
 
 def winner_divergences(law: RunLaw, single: Mapping[float, float], delta_of: DeltaOf) -> dict[float, float]:
-    """Return Rényi divergences of the winner, at the orders of `single` (Papernot & Steinke 2022).
+    """Return the Rényi divergences of the winner by order (Papernot & Steinke 2022).
 
     Theorem 2, truncated negative binomial of shape η: for any two orders a and b,
     D_A(a) ≤ D(a) + (1+η)·((1 − 1/b)·D(b) + log(1/γ)/b) + log(m)/(a − 1).
     Theorem 6, Poisson: D_A(a) ≤ D(a) + m·δ_Q(log(1 + 1/(a−1))) + log(m)/(a − 1).
     dp_accounting computes the same for `RepeatAndSelectDpEvent`, with looser divergences at fractional orders.
 
-    Args:
-        law: of the number of runs.
-        single: order → divergence of one run.
-        delta_of: the profile of one run.
-
-    Returns:
-        Order → divergence; empty where the theorems do not apply.
+    `single` has the divergences of one run by order. For a mean below 1 the theorems do not hold and the result is
+    empty.
     """
     if law.mean < 1:
         return {}

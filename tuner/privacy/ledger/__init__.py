@@ -1,1 +1,1 @@
-"""The ledger of a data set: entries, rules, state, stores, and the odometer that reads it."""
+"""The ledger, the durable record of all charges to data sets: entries, rules, state, stores and odometer."""

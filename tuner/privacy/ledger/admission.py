@@ -1,4 +1,4 @@
-"""Admission: whether a data set's history allows one more search. Plans, writers and readers use the same rule."""
+"""Admission rules: whether a data set allows one more search. Plans, writers and readers use the same rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ __all__ = [
     "admit_name",
     "admit_search",
     "check_pools",
-    "find_search",
     "order_filter",
     "require_name",
     "require_search",
@@ -39,27 +38,17 @@ def admit_search(
     user: str | None,
     what: str,
 ) -> None:
-    """Refuse a search that does not fit the data set's cap, its user's share or the unit of the other searches.
+    """Raise `BudgetRefusedError` unless a search has the unit of the other searches and `admit` admits its claim.
 
-    Args:
-        state: of the data set; None when it was never used.
-        epsilon: the claim of the search.
-        delta: the claim of the search.
-        units: its Rényi units at the order of the data set's cap, from `units_at`.
-        unit: `record` or `user`.
-        user: who opens it; None ignores the shares.
-        what: its name in the message.
-
-    Raises:
-        BudgetRefusedError: it is not allowed.
+    `unit` is `record` or `user`. The other arguments are those of `admit`.
     """
     if state is not None and state.committed.unit not in {None, unit}:
-        # Adding or removing a user moves a sum by at most C; one record of a user may turn all of it, up to 2C.
+        # Adding or removing a user moves a sum by at most C. Changing one record of a user may move it by 2C.
         raise BudgetRefusedError(
             "unit-differs",
-            f"The searches on {state.dataset!r} protect each {state.committed.unit}, but {what} protects each {unit}: "
-            f"claims for different units do not add up. Write privacy.unit: {state.committed.unit}, or keep the data "
-            "under another name.",
+            f"The searches on {state.dataset!r} protect each {state.committed.unit}, but {what} protects each {unit}. "
+            f"Such claims cannot be added. Write privacy.unit: {state.committed.unit}, or give the data set another "
+            "name.",
         )
     admit(state, epsilon, delta, units=units, user=user, what=what)
 
@@ -73,24 +62,24 @@ def admit(
     units: int | None = None,
     user: str | None = None,
 ) -> None:
-    """Refuse what would take the searches above the data set's cap, or above their user's share of it.
+    """Refuse a charge that does not fit the data set's cap, or the user's share of the cap.
 
     Formal guarantees:
-        Without an order the searches' (ε, δ), which may be chosen one after seeing the others and run at once, sum to
-        at most the cap's (Rogers et al. 2016; Vadhan & Zhang 2023). With an order, at the end of every history either
-        they sum to at most (ε, δ/2), or their Rényi divergences of that order to at most the filter of (ε, δ/2); the
-        outcomes of either kind contribute at most δ/2. With the whole of δ for each, "either rule fits" is not sound.
+        Searches may be chosen adaptively and run concurrently. Without an order their (ε, δ) sum to at most the cap's
+        (Rogers et al. 2016; Vadhan & Zhang 2023). With an order, every history ends in one of two ways: the (ε, δ) sum
+        to at most (ε, δ/2) of the cap, or the Rényi divergences of that order fit the filter of (ε, δ/2). The outcomes
+        of each kind contribute at most δ/2. If each rule had the whole δ, "either rule fits" would not be sound.
 
     Args:
-        state: of the data set; None when it was never used.
-        epsilon: what is added.
-        delta: what is added.
-        what: its name in the message.
-        units: Rényi units that are added, at the order of the cap; None where not finite.
-        user: whose share must hold it too; None ignores the shares.
+        state: state of the data set; None if it has no entry.
+        epsilon: ε to add.
+        delta: δ to add.
+        what: name of the charge for the message.
+        units: Rényi units to add, at the order of the cap; None if they are not finite.
+        user: user whose share must fit too; None ignores the shares.
 
     Raises:
-        BudgetRefusedError: it does not fit.
+        BudgetRefusedError: the charge does not fit.
     """
     if state is None:
         return
@@ -106,29 +95,22 @@ def admit(
     if None not in {cap.units, units} and not held.unbounded and held.units + (units or 0) <= (cap.units or 0):
         return
     also = "" if cap.order is None else (
-        f" With an order, each of the two rules has half of δ, and the Rényi divergences of order {cap.order:g} do not "
-        "fit either."
+        f" The Rényi divergences of order {cap.order:g} do not fit either; each of the two rules has half of δ."
     )  # fmt: skip
     lacking = unfit((total_epsilon, total_delta), (cap.epsilon, cap.delta), rules=rules)
     raise BudgetRefusedError(
         "dataset-cap-exceeded",
         f"Data set {state.dataset!r} has a cap of ε = {cap.epsilon!r}, δ = {cap.delta!r}. Its searches have committed "
-        f"ε = {state.committed_epsilon!r}, δ = {state.committed_delta!r}, and with {what} it would be "
+        f"ε = {state.committed_epsilon!r}, δ = {state.committed_delta!r}. With {what} the sum would be "
         f"ε = {float(total_epsilon)!r}, δ = {float(total_delta)!r}. {lacking}.{also} Lower privacy.epsilon or delta, "
         f"or ask the owner of the data: tune budget set {state.dataset} --epsilon E --delta D.",
     )
 
 
 def units_at(order: float | None, filter: Filter, validation: Filter | None = None) -> int | None:
-    """Return the Rényi units at `order` of all that a search may do to a record that trains or to one that validates.
+    """Return the Rényi units at `order` of everything that a search's filters allow, the larger of its two pools.
 
-    Args:
-        order: of the data set's cap; None when it has none.
-        filter: of the training pool.
-        validation: of the validation pool.
-
-    Returns:
-        Units, rounded up; None where there is no order or no finite divergence.
+    None if there is no order, or if the divergence is not finite.
     """
     if order is None:
         return None
@@ -138,40 +120,28 @@ def units_at(order: float | None, filter: Filter, validation: Filter | None = No
 
 
 def order_filter(order: float, epsilon: float, delta: float) -> int | None:
-    """Return the Rényi units of a data set's cap at `order`, with its half of δ; None where that admits nothing.
-
-    Raises:
-        InputError: the order is out of range.
-    """
+    """Return the Rényi units at `order` of a cap with half of δ; None if that admits nothing."""
     require_order(order)
     found = FixedOrder.of(order=order, epsilon=epsilon, delta=delta / 2)
     return found.budget if found else None
 
 
 def check_pools(training: Filter, validation: Filter | None) -> None:
-    """Refuse two filters that do not fit together.
-
-    Raises:
-        InputError: only one of them is charged as a whole, or validation is sampled.
-    """
+    """Raise `InputError` if only one filter is charged as a whole, or the validation filter samples records."""
     if validation is None:
         return
     if training.charged_whole != validation.charged_whole:
         raise InputError(
             "filters-differ",
-            f"A sealed search needs a sealed filter for both pools: training has {training.kind}, validation "
-            f"{validation.kind}. Give both the same law and number of runs.",
+            f"A sealed search needs a sealed filter for both pools (got {training.kind} for training and "
+            f"{validation.kind} for validation). Give both the same law and number of runs.",
         )
     for mechanism in validation.mechanisms:
         require_unsampled(mechanism)
 
 
 def require_unsampled(mechanism: SampledGaussian) -> None:
-    """Refuse a mechanism that samples: a released score reads every validation record.
-
-    Raises:
-        InputError: its sample rate is not 1.
-    """
+    """Raise `InputError` unless the sample rate is 1, because a released score reads every validation record."""
     if mechanism.sample_rate != 1:
         raise InputError(
             "score-sampled",
@@ -181,51 +151,34 @@ def require_unsampled(mechanism: SampledGaussian) -> None:
 
 
 def admit_name(states: Mapping[str, DatasetState], dataset: str, search: str, fingerprint: str | None) -> None:
-    """Refuse a search whose name is taken on any data set, or whose records have a budget under another name.
-
-    Raises:
-        BudgetRefusedError: the records are known under another name.
-        LedgerError: the name is taken.
-    """
-    if (other := find_search(states, search)) is not None:
-        raise LedgerError(
-            "search-name-taken",
-            f"A search named {search!r} exists on data set {other.dataset!r}. Choose another name, or resume it.",
-        )
+    """Refuse a search if its name is taken on any data set, or if its records have a budget under another name."""
+    for state in states.values():
+        if search in state.by_name:
+            raise LedgerError(
+                "search-name-taken",
+                f"A search named {search!r} exists on data set {state.dataset!r}. Choose another name, or resume it.",
+            )
     for state in states.values():
         if fingerprint in state.fingerprints and state.dataset != dataset:
             raise BudgetRefusedError(
                 "dataset-known-otherwise",
-                f"These records have a budget already, under the name {state.dataset!r} and not {dataset!r}. Name the "
-                f"data set {state.dataset!r}.",
+                f"These records have a budget already, under the name {state.dataset!r}. Use this name instead of "
+                f"{dataset!r}.",
             )
 
 
-def find_search(states: Mapping[str, DatasetState], search: str) -> SearchState | None:
-    """Return the search of that name on any data set, or None."""
-    return next((state.by_name[search] for state in states.values() if search in state.by_name), None)
-
-
 def require_search(states: Mapping[str, DatasetState], search: str) -> SearchState:
-    """Return the search of that name.
-
-    Raises:
-        LedgerError: it is not in the ledger.
-    """
-    found = find_search(states, search)
-    if found is None:
-        raise LedgerError(
-            "search-not-found", f"The ledger has no search named {search!r}. Check the name and the URL of the ledger."
-        )
-    return found
+    """Return the search of that name on any data set; raise `LedgerError` if there is none."""
+    for state in states.values():
+        if search in state.by_name:
+            return state.by_name[search]
+    raise LedgerError(
+        "search-not-found", f"The ledger has no search named {search!r}. Check the name and the URL of the ledger."
+    )
 
 
 def require_name(value: object, what: str) -> None:
-    """Refuse a value that cannot be a name.
-
-    Raises:
-        InputError: it is no string, empty, too long, or has control characters.
-    """
+    """Raise `InputError` unless `value` is a string of 1 to 200 characters without control characters."""
     if not (isinstance(value, str) and _NAME.fullmatch(value)):
         raise InputError(
             "ledger-name-invalid", f"`{what}` must be a name of 1 to 200 printable characters (got {value!r})."
@@ -233,12 +186,9 @@ def require_name(value: object, what: str) -> None:
 
 
 def unfit(total: tuple[Decimal, Decimal], allowed: tuple[float, float], *, rules: int = 1) -> str:
-    """Say which of ε and δ does not fit, with both figures, and whether the other one would.
+    """Return in words which of ε and δ does not fit: `total` (ε, δ) exceeds `allowed` (ε, δ) in at least one.
 
-    Args:
-        total: (ε, δ) that would be committed.
-        allowed: (ε, δ) that may be committed; at least one of them is less.
-        rules: number of rules among which δ is divided.
+    δ is divided among `rules` rules.
     """
     part = allowed[1] / rules
     over = {"ε": total[0] > exact_sum(allowed[0]), "δ": exact_sum(*[total[1]] * rules) > exact_sum(allowed[1])}
@@ -254,7 +204,7 @@ def unfit(total: tuple[Decimal, Decimal], allowed: tuple[float, float], *, rules
 
 
 def _apart(more: float, less: float) -> tuple[str, str]:
-    """Return both with 6 digits, or with all digits where they would look alike."""
+    """Return both numbers with 6 digits, or with all digits if they would look equal."""
     said = f"{more:.6g}", f"{less:.6g}"
     return said if said[0] != said[1] else (repr(more), repr(less))
 
@@ -264,7 +214,7 @@ def _admit_share(state: DatasetState, epsilon: float, delta: float, user: str, w
     if share is None:
         raise BudgetRefusedError(
             "no-share",
-            f"The cap of data set {state.dataset!r} is divided among its users, and {user!r} has no share for {what}. "
+            f"The cap of data set {state.dataset!r} is divided among its users, but {user!r} has no share for {what}. "
             f"Ask the owner of the data: tune budget grant {state.dataset} {user} --epsilon E --delta D.",
         )
     held = state.committed_of.get(user, Committed())
@@ -274,9 +224,9 @@ def _admit_share(state: DatasetState, epsilon: float, delta: float, user: str, w
         lacking = unfit((total_epsilon, total_delta), (share.epsilon, share.delta))
         raise BudgetRefusedError(
             "share-exceeded",
-            f"{user!r} has a share of ε = {share.epsilon!r}, δ = {share.delta!r}{revoked} of data set "
-            f"{state.dataset!r}. That user's searches have committed ε = {float(held.epsilon)!r}, "
-            f"δ = {float(held.delta)!r}, and with {what} it would be ε = {float(total_epsilon)!r}, "
+            f"User {user!r} has a share of ε = {share.epsilon!r}, δ = {share.delta!r}{revoked} of data set "
+            f"{state.dataset!r}. The user's searches have committed ε = {float(held.epsilon)!r}, "
+            f"δ = {float(held.delta)!r}. With {what} the sum would be ε = {float(total_epsilon)!r}, "
             f"δ = {float(total_delta)!r}. {lacking}. Lower privacy.epsilon or delta, or ask the owner of the data: "
             f"tune budget grant {state.dataset} {user} --epsilon E --delta D.",
         )

@@ -1,10 +1,12 @@
-"""The chains of one store in memory: read what was written since, and write in one transaction what follows from it."""
+"""Chains of a ledger's entries, with their states in memory: entries are read, verified and appended here."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -20,15 +22,7 @@ __all__ = ["Chain", "Write"]
 
 
 class Chain:
-    """What the entries of every data set add up to; read and verified when made.
-
-    Args:
-        store: where the entries lie.
-
-    Raises:
-        LedgerCorruptError: a chain is broken.
-        LedgerError: the store cannot be read.
-    """
+    """States of all data sets of one store. Every read verifies the entries that are new since the last one."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -38,18 +32,25 @@ class Chain:
         self.read()
 
     def read(self) -> dict[str, DatasetState]:
-        """All data sets as they stand now."""
+        """Return the current states of all data sets."""
         with self._lock:
             with self.store.reading() as connection:
-                self._states, self._last = self._folded(connection)
+                self._states, self._last = self._fold(connection, self._states, self._last)
             return self._states
 
-    def write(self) -> Write:
-        """One immediate transaction, as a context."""
-        return Write(self)
+    @contextmanager
+    def write(self) -> Iterator[Write]:
+        """Begin the only write transaction of the store; commit it if the block ends without an error."""
+        with self._lock:
+            with self.store.writing() as connection:
+                states, last = self._fold(connection, self._states, self._last)
+                write = Write(self.store, connection, states, last)
+                yield write
+            # Only after the commit: a failed transaction leaves the states in memory unchanged.
+            self._states, self._last = write.states, write.last
 
     def entries(self, dataset: str) -> list[tuple[Entry, DatasetState]]:
-        """Every entry of a data set, read again and checked, with the state right after it."""
+        """Return all entries of a data set, read and verified again, each with the state after it."""
         with self._lock, self.store.reading() as connection:
             rows = self.store.after(connection, 0)
         states: dict[str, DatasetState] = {}
@@ -60,11 +61,7 @@ class Chain:
         return history
 
     def verify(self) -> None:
-        """Read everything again from the first byte.
-
-        Raises:
-            LedgerCorruptError: something does not follow; the message names the entry.
-        """
+        """Read the whole store again, and raise `LedgerCorruptError` if it is damaged or contradicts itself."""
         with self._lock:
             self.store.check_pages()
             with self.store.reading() as connection:
@@ -80,13 +77,10 @@ class Chain:
         for state in fresh.values():
             check_prices(state)
 
-    def _folded(self, connection: Connection) -> tuple[dict[str, DatasetState], int]:
-        return self._fold(connection, self._states, self._last)
-
     def _fold(
         self, connection: Connection, states: dict[str, DatasetState], last: int
     ) -> tuple[dict[str, DatasetState], int]:
-        """Fold what was written since, and hold it against the heads: a tail that vanished is noticed here."""
+        """Read the entries after row `last`, verify the heads, and return the new states and the new last row."""
         states = dict(states)
         for row, entry in self.store.after(connection, last):
             states[entry.dataset] = checked_state_after(states, entry)
@@ -98,59 +92,34 @@ class Chain:
                 raise LedgerCorruptError(
                     "ledger-damaged",
                     f"The chain of data set {name!r} ends at {folded.get(name)} instead of its head "
-                    f"{heads.get(name)}: entries were lost or changed. Restore the ledger from a backup.",
+                    f"{heads.get(name)}, so entries were lost or changed. Restore the ledger from a backup.",
                 )
         return states, last
 
 
-def _time_of(before: DatasetState, kind: str, data: dict[str, Any]) -> str:
-    """Now; of a sealed search the day on which it was opened, for the hours to its end would tell of its runs."""
-    now = datetime.now(UTC)
-    search = before.by_name.get(str(data.get("search", "")))
-    if search is not None and search.charged_whole:
-        return search.opened_time
-    if kind == "open_search" and FILTERS[data["filter"]["kind"]].charged_whole:
-        now = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    return now.isoformat(timespec="microseconds")
-
-
 class Write:
-    """One immediate transaction: sees the newest state, appends, and is remembered only once it is committed.
+    """One write transaction, which appends entries to the newest states.
 
     Attributes:
-        states: of all data sets, with what was appended.
+        states: states of all data sets, including the appended entries.
+        last: row of the last entry.
     """
 
-    def __init__(self, chain: Chain) -> None:
-        self._chain = chain
-        self.states: dict[str, DatasetState] = {}
-
-    def __enter__(self) -> Self:
-        self._chain._lock.acquire()
-        try:
-            self._transaction = self._chain.store.writing()
-            self._connection = self._transaction.__enter__()
-            try:
-                self.states, self._last = self._chain._folded(self._connection)
-            except BaseException as error:
-                self._transaction.__exit__(type(error), error, error.__traceback__)
-                raise
-        except BaseException:
-            self._chain._lock.release()
-            raise
-        return self
+    def __init__(self, store: Store, connection: Connection, states: dict[str, DatasetState], last: int) -> None:
+        self._store, self._connection = store, connection
+        self.states, self.last = states, last
 
     def order(self, dataset: str) -> float | None:
-        """Of the data set's cap."""
+        """Return the Rényi order of the data set's cap; None without a cap or an order."""
         state = self.states.get(dataset)
         return state.cap.order if state and state.cap else None
 
     def __call__(self, dataset: str, kind: str, data: dict[str, Any]) -> None:
-        """Append one entry.
+        """Append one entry. After an error the transaction must end with that error, so that nothing is written.
 
         Raises:
-            BudgetRefusedError: it would pass a cap; leave the transaction with it, and nothing is written.
-            LedgerError: the history does not allow it.
+            BudgetRefusedError: the entry would exceed a cap.
+            LedgerError: the entries before do not allow it.
         """
         before = self.states.get(dataset, DatasetState(dataset=dataset))
         body = canonical(data)
@@ -158,14 +127,17 @@ class Write:
         seq, previous = before.seq + 1, before.head
         digest = entry_hash(dataset=dataset, seq=seq, time=time, kind=kind, body=body, previous=previous)
         entry = Entry(dataset=dataset, seq=seq, time=time, kind=kind, body=body, previous=previous, hash=digest)
-        # The same rules as on reading: nothing is written that would not be read again.
+        # Readers apply the same rules, so they accept every entry that is written.
         self.states[dataset] = state_after(self.states, entry)
-        self._last = self._chain.store.append(self._connection, entry)
+        self.last = self._store.append(self._connection, entry)
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:  # noqa: ANN401 - the protocol of `with`
-        try:
-            self._transaction.__exit__(kind, error, trace)
-            if error is None:
-                self._chain._states, self._chain._last = self.states, self._last
-        finally:
-            self._chain._lock.release()
+
+def _time_of(before: DatasetState, kind: str, data: dict[str, Any]) -> str:
+    """Return the time of a new entry. A sealed search shows only its first day, because its end reveals its runs."""
+    now = datetime.now(UTC)
+    search = before.by_name.get(str(data.get("search", "")))
+    if search is not None and search.charged_whole:
+        return search.opened_time
+    if kind == "open_search" and FILTERS[data["filter"]["kind"]].charged_whole:
+        now = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    return now.isoformat(timespec="microseconds")

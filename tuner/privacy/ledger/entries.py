@@ -1,4 +1,4 @@
-"""The entries of the ledger, and the hash that chains them."""
+"""Entries of the ledger, and the hash that chains them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tuner.errors import InputError
 __all__ = ["GENESIS", "Entry", "canonical", "entry_hash"]
 
 GENESIS = "0" * 64
-"""What the first entry of a data set names as the hash before it."""
+"""Previous hash of the first entry of a data set."""
 
 
 def canonical(value: object) -> str:
-    """The one JSON text of a value: sorted keys, no spaces, floats by `repr`, so that they round-trip bit for bit.
+    """Return the canonical JSON of a value: sorted keys, no spaces, floats by `repr` so that they survive exactly.
 
     Raises:
-        InputError: the value holds NaN, infinity, or something that JSON does not have.
+        InputError: the value contains NaN, infinity, or a type that JSON lacks.
     """
     try:
         text = _text(value)
@@ -28,11 +28,11 @@ def canonical(value: object) -> str:
     except (TypeError, ValueError) as error:
         raise InputError(
             "not-plain-json",
-            f"The ledger and cards hold plain JSON with finite numbers (got {value!r}: {error}). Use strings, whole "
-            "numbers, finite floats, lists and mappings with string keys.",
+            f"A value for the ledger or a card must be plain JSON with finite numbers (got {value!r}: {error}). Use "
+            "strings, whole numbers, finite floats, lists and mappings with string keys.",
         ) from error
     if not same and not _has_tuples(value):
-        raise InputError("not-plain-json", f"This value does not survive JSON unchanged: {value!r}. Use string keys.")
+        raise InputError("not-plain-json", f"JSON would change this value: {value!r}. Use string keys.")
     return text
 
 
@@ -41,13 +41,13 @@ class Entry:
     """One line of a data set's chain. Its hash covers every other field.
 
     Attributes:
-        dataset: name of the data set whose records were touched.
+        dataset: name of the data set.
         seq: 1, 2, 3, … within the data set, without a gap.
-        time: UTC, ISO 8601. A note for people; nothing is computed from it.
+        time: UTC, ISO 8601. For people; nothing is computed from it.
         kind: `cap`, `grant`, `open_search`, `begin`, `reserve`, `lease`, `settle`, `close_search`, `reopen_search` or
             `card`.
         body: canonical JSON.
-        previous: hash of the entry before, or `GENESIS`.
+        previous: hash of the previous entry, or `GENESIS`.
         hash: SHA-256, hexadecimal.
     """
 
@@ -61,11 +61,7 @@ class Entry:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The body, parsed.
-
-        Raises:
-            ValueError: it is not canonical JSON.
-        """
+        """The parsed body; raises `ValueError` if the body is not canonical JSON."""
         data: dict[str, Any] = json.loads(self.body)
         if _text(data) != self.body:
             raise ValueError("the body is not canonical JSON")
@@ -73,9 +69,9 @@ class Entry:
 
 
 def entry_hash(*, dataset: str, seq: int, time: str, kind: str, body: str, previous: str) -> str:
-    """SHA-256 over all that an entry says, its place in the chain and its time included."""
-    said = {"body": body, "dataset": dataset, "kind": kind, "previous": previous, "seq": seq, "time": time}
-    return hashlib.sha256(_text(said).encode("ascii")).hexdigest()
+    """Return the SHA-256 of all fields of an entry except the hash itself."""
+    fields = {"body": body, "dataset": dataset, "kind": kind, "previous": previous, "seq": seq, "time": time}
+    return hashlib.sha256(_text(fields).encode("ascii")).hexdigest()
 
 
 def _text(value: object) -> str:

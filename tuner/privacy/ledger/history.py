@@ -1,12 +1,12 @@
-"""The history of a data set: its entries in words, its searches and its shares.
+"""History of a data set for people: its ledger entries in words, its searches and its shares.
 
-A sealed search shows the day on which it was opened and its claim, and nothing after that: its end would tell how many
-runs it made, and its guarantee needs that number to be secret.
+A sealed search shows only its claim and the day on which it was opened. Its end would reveal its number of runs, which
+must stay secret.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 History = Sequence[tuple[Entry, DatasetState]]
-"""Every entry of a data set, with the state right after it."""
+"""Every entry of a data set, with the state after it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +38,12 @@ class Line:
     """One event of the history.
 
     Attributes:
-        time: `2026-11-21 19:09:29`, UTC, by the writer's clock; of a sealed search only the day.
+        time: `2026-11-21 19:09:29`, UTC, by the writer's clock; only the day for a sealed search.
         what: `cap`, `share`, `opened`, `closed`, `reopened` or `card`.
-        text: in words.
+        text: the event in words.
         search: name of the search, or None.
-        user: name of its user, or None.
-        committed: (ε, δ) of all searches that count, after it.
+        user: user of the search or of the share, or None.
+        committed: (ε, δ) of all searches that count after the event.
     """
 
     time: str
@@ -56,12 +56,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Point:
-    """The total after one event, for a chart.
+    """Total after one event, for a chart.
 
     Attributes:
-        moment: never before that of the previous point, also where a clock was set back.
+        moment: time of the event; not before the previous point, even if a clock was set back.
         committed: ε of all searches that count.
-        cap: ε of the cap, or None.
+        cap: ε of the cap.
     """
 
     moment: datetime
@@ -71,28 +71,21 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchLine:
-    """One search in a table. What a sealed search does not show is None.
+    """One search in a table. A value that a sealed search hides is None.
 
     Attributes:
-        search: name.
-        user: who opened it.
-        unit: `record` or `user`.
         mode: `composition` or `sealed selection`.
-        cap_kind: `total_steps`, `coupon_book`, `fixed_order` or `sealed`.
-        cap_text: the same with its numbers.
-        step_cap: steps that it may take in all, or None.
-        sample_rate: of every step, where there is one mechanism.
-        noise_multiplier: of every step, where there is one mechanism.
-        epsilon: the claim.
-        delta: the claim.
-        validation: (ε, δ) of its protected validation, or None.
+        cap_kind: kind of the training filter.
+        cap_text: summary of the training filter.
+        step_cap: total number of steps that the filter allows, or None.
+        sample_rate, noise_multiplier: of every step; None if there are several mechanisms.
+        validation: (ε, δ) of the protected validation records, or None.
         status: `open`, `closed` or `sealed`.
-        counts: whether its claim counts against the cap.
-        opened: the time, or the day.
-        trials: number of trials.
-        steps_spent: training steps charged.
-        steps_reserved: training steps reserved and not yet charged.
-        cards: SHA-256 of each privacy card issued.
+        counts: whether the claim counts against the cap.
+        opened: time of opening, or the day.
+        steps_spent: charged training steps.
+        steps_reserved: training steps that are reserved and not yet charged.
+        cards: SHA-256 of each issued privacy card.
     """
 
     search: str
@@ -118,14 +111,12 @@ class SearchLine:
 
 @dataclass(frozen=True, kw_only=True)
 class ShareLine:
-    """The share of one user in a data set's cap; `granted` is None for a user with searches and no share.
+    """Share of one user in a data set's cap.
 
     Attributes:
-        user: name.
-        granted: (ε, δ).
+        granted: (ε, δ) of the share; None for a user who has searches but no share.
         committed: (ε, δ) of the user's searches that count.
-        left: the part of the share that is not committed, at least 0; the data set's cap may leave less. None without
-            a share.
+        left: (ε, δ) of the share that is not committed, at least 0. The data set's cap may leave less.
     """
 
     user: str
@@ -135,50 +126,42 @@ class ShareLine:
 
 
 def lines(history: History) -> list[Line]:
-    """Return the events that a data protection officer must see, in their order; not single steps or trials."""
-    found = []
-    for entry, state in history:
-        said = _words(entry, state)
-        if said is not None:
-            what, text, search = said
-            found.append(
-                Line(
-                    time=_shown(entry.time, day_only=search is not None and search.charged_whole),
-                    what=what,
-                    text=text,
-                    search=None if search is None else search.search,
-                    user=entry.data["user"] if what == "share" else search.user if search else None,
-                    committed=(state.committed_epsilon, state.committed_delta),
-                )
-            )
-    return found
+    """Return the events for a data protection officer in their order, without single steps and trials."""
+    return [
+        Line(
+            time=_shown(entry.time, day_only=search is not None and search.charged_whole),
+            what=what,
+            text=text,
+            search=None if search is None else search.search,
+            user=entry.data["user"] if what == "share" else search.user if search else None,
+            committed=(state.committed_epsilon, state.committed_delta),
+        )
+        for entry, state, what, text, search in _events(history)
+    ]
 
 
 def points(history: History) -> list[Point]:
-    """Return what was committed, and the cap, after each event of `lines`."""
+    """Return the committed ε and the cap after each event of `lines`."""
     found: list[Point] = []
-    for entry, state in history:
-        said = _words(entry, state)
-        if said is not None:
-            day_only = said[2] is not None and said[2].charged_whole
-            moment = _moment(entry.time)
-            if day_only and moment is not None:
-                moment = moment.replace(hour=0, minute=0, second=0, microsecond=0)
-            last = found[-1].moment if found else None
-            if last is not None and (moment is None or moment < last):
-                moment = last
-            if moment is not None:
-                found.append(Point(moment, state.committed_epsilon, state.cap.epsilon if state.cap else None))
+    for entry, state, _, _, search in _events(history):
+        moment = _moment(entry.time)
+        if search is not None and search.charged_whole and moment is not None:
+            moment = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+        last = found[-1].moment if found else None
+        if last is not None and (moment is None or moment < last):
+            moment = last
+        if moment is not None:
+            found.append(Point(moment, state.committed_epsilon, state.cap.epsilon if state.cap else None))
     return found
 
 
 def search_lines(state: DatasetState) -> list[SearchLine]:
-    """Return the searches of a data set, in the order in which they were opened."""
+    """Return the searches of a data set in the order in which they were opened."""
     return [_search_line(search) for search in state.searches]
 
 
 def share_lines(state: DatasetState) -> list[ShareLine]:
-    """Return the shares of all users who have a share or a search, by name."""
+    """Return the shares of all users with a share or a search, sorted by user."""
     users = {*state.grants, *(search.user for search in state.searches)}
     found = []
     for user in sorted(users):
@@ -211,7 +194,7 @@ def rule(cap: DatasetCap | None) -> str:
 
 
 def within_cap(state: DatasetState) -> bool | None:
-    """Return whether what is committed fits the cap, which its owner may lower at any time; None without a cap."""
+    """Return whether the committed total fits the cap, which the owner may lower at any time; None without a cap."""
     if state.cap is None:
         return None
     try:
@@ -221,8 +204,16 @@ def within_cap(state: DatasetState) -> bool | None:
     return True
 
 
+def _events(history: History) -> Iterator[tuple[Entry, DatasetState, str, str, SearchState | None]]:
+    """Yield (entry, state after it, what, text, search) of each entry that is shown."""
+    for entry, state in history:
+        shown = _words(entry, state)
+        if shown is not None:
+            yield entry, state, *shown
+
+
 def _words(entry: Entry, state: DatasetState) -> tuple[str, str, SearchState | None] | None:
-    """Return (what, text, search) of an entry that is shown, else None."""
+    """Return (what, text, search) of an entry; None if the entry is not shown."""
     data = entry.data
     if entry.kind == "cap":
         return "cap", f"The cap was set to ε = {data['epsilon']:g}, δ = {data['delta']:g}: {rule(state.cap)}.", None
@@ -250,11 +241,11 @@ def _words(entry: Entry, state: DatasetState) -> tuple[str, str, SearchState | N
 def _opened(search: SearchState) -> str:
     text = f"Opened with the claim ε = {search.epsilon:g}, δ = {search.delta:g} for each {search.unit}"
     if search.charged_whole:
-        return f"{text}. Sealed: only the best of a hidden number of runs leaves, and nothing more is shown of it here."
+        return f"{text}. Sealed: only the best of a hidden number of runs is released, and nothing more is shown here."
     if search.validation_claim is not None:
         epsilon, delta = search.validation_claim
-        text += f"; a {search.unit} that validates: ε = {epsilon:g}, δ = {delta:g}"
-    return f"{text}. Kept by {search.filter.summary}."
+        text += f"; for each validation {search.unit} ε = {epsilon:g}, δ = {delta:g}"
+    return f"{text}. Limit: {search.filter.summary}."
 
 
 def _search_line(search: SearchState) -> SearchLine:
@@ -291,7 +282,7 @@ def _shown(time: str, *, day_only: bool) -> str:
 
 
 def _moment(time: str) -> datetime | None:
-    """Return the time of an entry; None where it is not a time. It is a note, and nothing checks it."""
+    """Return the parsed time of an entry; None if the text is not a time."""
     try:
         found = datetime.fromisoformat(time)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Immutable mapping with cheap changed copies: a state that was handed out never changes."""
+"""Immutable mapping with cheap changed copies, for the states of the ledger."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ V = TypeVar("V")
 
 
 class Persistent(Mapping[K, V]):
-    """Immutable mapping: a large part that copies share, and a small part with the recent changes.
+    """Immutable mapping made of a large part that copies share and a small part with the recent changes.
 
-    With n keys a change copies about √n of them: the recent part is merged into a new large part once it has √n keys.
+    The recent part is merged into a new large part once it has √n of the n keys, so a change copies about √n keys.
     Keys keep the order in which they were first set.
-
-    Args:
-        values: initial values; copied.
     """
 
     __slots__ = ("_recent", "_shared", "_size")

@@ -1,40 +1,31 @@
-"""Prices and claims of the ledger, recomputed: the accountant's numbers that entries only noted."""
+"""Check of the Rényi prices and the claims that a ledger's entries state, against newly computed ones."""
 
 from __future__ import annotations
 
 from tuner.privacy.ledger.admission import order_filter, units_at
 from tuner.privacy.ledger.rules import contradiction
-from tuner.privacy.ledger.state import TRAINING, VALIDATION, DatasetState, SearchState
+from tuner.privacy.ledger.state import DatasetState, SearchState
 
 __all__ = ["check_prices"]
 
 _SLACK = 1e-8
-"""Relative difference that is allowed between a noted price and one computed now: machines round differently."""
+"""Relative difference allowed between a stated price and a new one, because machines round differently."""
 
 
 def check_prices(state: DatasetState) -> None:
-    """Recompute what the entries noted: the claims of the searches, and Rényi divergences.
+    """Raise `LedgerCorruptError` if a price is stated too low, or if a search may cost more than it claims."""
+    where = f"data set {state.dataset!r}"
 
-    Raises:
-        LedgerCorruptError: a noted price is below the true one, or a search may cost more than it claims.
-    """
-
-    def compare(what: str, noted: int | None, now: int | None) -> None:
-        if noted is not None and (now is None or now > noted * (1 + _SLACK) + 1):
-            raise contradiction(
-                "ledger-price-too-low",
-                f"data set {state.dataset!r}",
-                f"{what} was noted at {noted} Rényi units and costs {now}",
-            )
+    def compare(what: str, stated: int | None, now: int | None) -> None:
+        if stated is not None and (now is None or now > stated * (1 + _SLACK) + 1):
+            raise contradiction("ledger-price-too-low", where, f"{what} states {stated} Rényi units but costs {now}")
 
     cap = state.cap
     if cap is not None and cap.order is not None and cap.units is not None:
         now = order_filter(cap.order, cap.epsilon, cap.delta)
         if cap.units > (now or 0) * (1 + _SLACK):
             raise contradiction(
-                "ledger-price-too-low",
-                f"data set {state.dataset!r}",
-                f"its cap was noted at {cap.units} Rényi units and holds {now}",
+                "ledger-price-too-low", where, f"its cap states {cap.units} Rényi units but allows {now}"
             )
     for search in state.searches:
         if search.counts:
@@ -49,14 +40,13 @@ def check_prices(state: DatasetState) -> None:
 
 
 def _check_claims(state: DatasetState, search: SearchState) -> None:
-    """Refuse a filter that costs more than its search claims: somebody else may have written the entry."""
-    claims = {TRAINING: (search.epsilon, search.delta), VALIDATION: search.validation_claim}
+    """Raise `LedgerCorruptError` if a filter costs more than its search claims."""
     for name, pool in search.pools.items():
-        claim = claims[name]
-        if claim is not None and not pool.filter.claim(claim[1]) <= claim[0] * (1 + _SLACK):
+        epsilon, delta = pool.claim
+        needed = pool.filter.claim(delta)
+        if not needed <= epsilon * (1 + _SLACK):
             raise contradiction(
                 "ledger-claim-too-low",
                 f"data set {state.dataset!r}",
-                f"search {search.search!r} claims {claim!r} for its pool {name}, but may cost "
-                f"{pool.filter.claim(claim[1])!r}",
+                f"search {search.search!r} claims {pool.claim!r} for its pool {name}, but may cost {needed!r}",
             )

@@ -1,4 +1,4 @@
-"""Rules of the ledger: the state after one more entry, the same for the writer and for every reader."""
+"""Rules of the ledger: which entries are allowed, and the state after each. Writers and readers use the same rules."""
 
 from __future__ import annotations
 
@@ -25,21 +25,13 @@ from tuner.privacy.ledger.state import (
     exact_sum,
 )
 
-__all__ = ["UNIT_NAMES", "checked_state_after", "contradiction", "state_after"]
-
-UNIT_NAMES = frozenset({"record", "user"})
-"""Neighbouring data sets differ by one of these."""
+__all__ = ["checked_state_after", "contradiction", "state_after"]
 
 
 def checked_state_after(states: Mapping[str, DatasetState], entry: Entry) -> DatasetState:
-    """Return the data set after one more entry that was read, once the chain and the rules allow it.
+    """Return the state of a data set after an entry that was read, given the states of all data sets before.
 
-    Args:
-        states: of all data sets of the ledger before it.
-        entry: of one of them.
-
-    Raises:
-        LedgerCorruptError: the entry does not follow from the entries before it.
+    Raise `LedgerCorruptError` if the entry's place, hash or content contradicts the entries before it.
     """
     state = states.get(entry.dataset) or DatasetState(dataset=entry.dataset)
     where = f"entry {entry.seq} of data set {entry.dataset!r}"
@@ -47,15 +39,13 @@ def checked_state_after(states: Mapping[str, DatasetState], entry: Entry) -> Dat
         raise contradiction("ledger-chain-broken", where, f"its number should be {state.seq + 1}")
     if entry.previous != state.head:
         raise contradiction(
-            "ledger-chain-broken", where, f"it should name the previous hash {state.head}, but names {entry.previous}"
+            "ledger-chain-broken", where, f"its previous hash is {entry.previous} and should be {state.head}"
         )
     found = entry_hash(
         dataset=entry.dataset, seq=entry.seq, time=entry.time, kind=entry.kind, body=entry.body, previous=entry.previous
     )
     if found != entry.hash:
-        raise contradiction(
-            "ledger-chain-broken", where, f"its content has the hash {found}, but {entry.hash} was written with it"
-        )
+        raise contradiction("ledger-chain-broken", where, f"its hash is {entry.hash} and should be {found}")
     try:
         return state_after(states, entry)
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
@@ -71,13 +61,13 @@ def checked_state_after(states: Mapping[str, DatasetState], entry: Entry) -> Dat
 def state_after(states: Mapping[str, DatasetState], entry: Entry) -> DatasetState:
     """Return the state of the data set after `entry`, if the rules allow the entry.
 
-    Only whole numbers and decimals are added up here, and prices are noted in the entries, so every machine computes
-    the same state from the same ledger.
+    Only integers and decimals are summed, and the entries contain their prices. So every machine computes the same
+    state from the same ledger.
 
     Raises:
-        BudgetRefusedError: the entry would pass a cap.
-        LedgerError: the rules do not allow it.
-        KeyError, TypeError, ValueError, InputError: the body cannot be read.
+        BudgetRefusedError: the entry would exceed a cap.
+        LedgerError: another rule forbids the entry.
+        KeyError, TypeError, ValueError, InputError: the body is malformed.
     """
     state = states.get(entry.dataset) or DatasetState(dataset=entry.dataset)
     data = entry.data
@@ -104,13 +94,13 @@ def _cap(state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
     if units is not None:
         require_steps(units, minimum=1, name="units")
     if order is not None and not (isfinite(order) and order > 1):
-        raise ValueError("an order must be finite and above 1")
+        raise ValueError("the order must be finite and above 1")
     before = state.cap.order if state.cap else None
     if order != before and state.committed.searches:
         raise BudgetRefusedError(
             "cap-order-fixed",
-            f"The Rényi order of the cap of {state.dataset!r} is {before!r} and cannot become {order!r}: it is fixed "
-            "before the first search. Keep the order.",
+            f"The Rényi order of the cap of {state.dataset!r} is {before!r} and cannot become {order!r}, because "
+            "searches have started. Keep the order.",
         )
     return replace(state, cap=DatasetCap(data["epsilon"], data["delta"], order, units))
 
@@ -118,12 +108,12 @@ def _cap(state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
 def _grant(state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
     user, share = data["user"], Share(data["epsilon"], data["delta"])
     if not (isinstance(user, str) and isfinite(share.epsilon) and share.epsilon >= 0 and 0 <= share.delta < 1):
-        raise ValueError("a share must be a user's, finite and not negative")
+        raise ValueError("a share needs a user, and finite numbers that are not negative")
     if state.cap is None:
         raise BudgetRefusedError(
             "cap-not-set",
-            f"Data set {state.dataset!r} has no cap to share. Set one first: tune budget set {state.dataset} "
-            "--epsilon E --delta D.",
+            f"Data set {state.dataset!r} has no cap to share. Set one: tune budget set {state.dataset} --epsilon E "
+            "--delta D.",
         )
     others = [other for name, other in state.grants.items() if name != user]
     total_epsilon = exact_sum(*(other.epsilon for other in others), share.epsilon)
@@ -135,52 +125,58 @@ def _grant(state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
         raise BudgetRefusedError(
             "shares-exceed-cap",
             f"With this share for {user!r}, the shares of data set {state.dataset!r} sum to ε = "
-            f"{float(total_epsilon)!r}, δ = {float(total_delta)!r}, above its cap of ε = {state.cap.epsilon!r}, "
+            f"{float(total_epsilon)!r}, δ = {float(total_delta)!r}. Its cap is ε = {state.cap.epsilon!r}, "
             f"δ = {state.cap.delta!r}. {lacking}. Grant less, or lower another share first.",
         )
     return replace(state, grants=state.grants.with_item(user, share))
 
 
 def _open(state: DatasetState, data: Mapping[str, Any], entry: Entry) -> DatasetState:
-    name, unit, user = data["search"], data["unit"], data["user"]
     require_epsilon(data["epsilon"])
     require_delta(data["delta"])
-    if unit not in UNIT_NAMES:
-        raise InputError("unit-unknown", f"The unit must be record or user (got {unit!r}).")
-    filter = from_body(data["filter"])
-    pools, claim = {TRAINING: PoolState(filter=filter)}, None
+    if data["unit"] not in {"record", "user"}:
+        raise InputError("unit-unknown", f"The unit must be record or user (got {data['unit']!r}).")
+    whole = data["epsilon"], data["delta"]
+    pools = {TRAINING: PoolState(filter=from_body(data["filter"]), claim=whole)}
     if (validation := data["validation"]) is not None:
-        pools[VALIDATION] = PoolState(filter=from_body(validation["filter"]))
         claim = validation["epsilon"], validation["delta"]
+        pools[VALIDATION] = PoolState(filter=from_body(validation["filter"]), claim=claim)
         require_epsilon(claim[0])
         require_delta(claim[1])
-        check_pools(filter, pools[VALIDATION].filter)
-        if not (claim[0] <= data["epsilon"] and claim[1] <= data["delta"]):
+        check_pools(pools[TRAINING].filter, pools[VALIDATION].filter)
+        if not (claim[0] <= whole[0] and claim[1] <= whole[1]):
             raise InputError(
                 "validation-claim-too-large",
-                f"The claim of a search covers its validation records too, but validation has {claim!r} and the "
-                f"search {(data['epsilon'], data['delta'])!r}. Lower the first or raise the second.",
+                f"The (ε, δ) of validation, {claim!r}, must not exceed those of the search, {whole!r}. Lower the first "
+                "or raise the second.",
             )
-    units = _units(data)
-    admit_search(
-        state, epsilon=data["epsilon"], delta=data["delta"], units=units, unit=unit, user=user, what=f"search {name!r}"
+    search = SearchState(
+        search=data["search"],
+        dataset=entry.dataset,
+        epsilon=data["epsilon"],
+        delta=data["delta"],
+        pools=MappingProxyType(pools),
+        unit=data["unit"],
+        user=data["user"],
+        fingerprint=data["fingerprint"],
+        details=MappingProxyType(data["details"]),
+        units=_units(data),
+        opened_seq=entry.seq,
+        opened_time=entry.time,
     )
-    return state.with_search(
-        SearchState(
-            search=name,
-            dataset=entry.dataset,
-            epsilon=data["epsilon"],
-            delta=data["delta"],
-            pools=MappingProxyType(pools),
-            validation_claim=claim,
-            unit=unit,
-            user=user,
-            fingerprint=data["fingerprint"],
-            details=MappingProxyType(data["details"]),
-            units=units,
-            opened_seq=entry.seq,
-            opened_time=entry.time,
-        )
+    _admit(state, search)
+    return state.with_search(search)
+
+
+def _admit(state: DatasetState, search: SearchState) -> None:
+    admit_search(
+        state,
+        epsilon=search.epsilon,
+        delta=search.delta,
+        units=search.units,
+        unit=search.unit,
+        user=search.user,
+        what=f"search {search.search!r}",
     )
 
 
@@ -201,21 +197,20 @@ def _of_search(state: DatasetState, search: SearchState, entry: Entry, data: Map
         case "card":
             return replace(search, cards=(*search.cards, (data["card_sha256"], data["card_kind"], entry.seq)))
         case kind:
-            raise ValueError(f"unknown kind {kind!r}; written by a newer version?")
+            raise ValueError(f"unknown kind {kind!r}; a newer version may have written it")
 
 
 def _reserve(state: DatasetState, search: SearchState, data: Mapping[str, Any]) -> SearchState:
     name, steps = data["trial"], data["steps"]
     require_steps(steps, minimum=1)
-    pool_name, pool = _pool(search, data, "reserve steps")
-    before = _unsettled(search, pool, name, "reserve steps")
+    pool_name, pool, before = _account(search, data, "reserve steps")
     admit(state, 0.0, 0.0, units=0, user=search.user, what=f"trial {name!r}")
     mechanism = SampledGaussian.from_body(data["mechanism"])
     if before.mechanism not in {None, mechanism}:
         raise LedgerError(
             "mechanism-not-reserved",
-            f"Trial {name!r} of {search.search!r} has reserved steps of {before.mechanism!r} and cannot reserve "
-            f"{mechanism!r}. Start a new trial.",
+            f"Trial {name!r} of {search.search!r} has reserved steps of {before.mechanism!r} and cannot reserve steps "
+            f"of {mechanism!r}. Start a new trial.",
         )
     if pool_name == VALIDATION:
         require_unsampled(mechanism)
@@ -224,11 +219,11 @@ def _reserve(state: DatasetState, search: SearchState, data: Mapping[str, Any]) 
         price = data["price"]
         require_steps(price, minimum=1, name="price")
         if before.mechanism is not None and price != before.price:
-            raise ValueError(f"a step of trial {name!r} costs {before.price} units, as at its first reservation")
+            raise ValueError(f"the price of trial {name!r} must stay {before.price} units")
     if not pool.filter.admits(mechanism):
         raise BudgetRefusedError(
             "mechanism-not-allowed",
-            f"Search {search.search!r} does not allow {mechanism!r}, which trial {name!r} asks for. It allows "
+            f"Search {search.search!r} does not allow {mechanism!r}, which trial {name!r} requests. It allows "
             f"{', '.join(map(repr, pool.filter.mechanisms))}.",
         )
     left = pool.left(mechanism, price=price)
@@ -247,46 +242,45 @@ def _reserve(state: DatasetState, search: SearchState, data: Mapping[str, Any]) 
 def _lease(search: SearchState, data: Mapping[str, Any]) -> SearchState:
     name, steps = data["trial"], data["steps"]
     require_steps(steps, minimum=1)
-    pool_name, pool = _pool(search, data, "lease steps")
-    before = _unsettled(search, pool, name, "lease steps")
+    pool_name, pool, before = _account(search, data, "lease steps")
     mechanism = SampledGaussian.from_body(data["mechanism"])
     if steps > before.outstanding:
         raise BudgetRefusedError(
             "not-reserved",
-            f"Trial {name!r} of search {search.search!r} asks to lease {steps} {_unit(pool_name)} and has "
-            f"{before.outstanding} reserved. Reserve before leasing; repeated steps are reserved again.",
+            f"Trial {name!r} of search {search.search!r} requests to lease {steps} {_unit(pool_name)} but has only "
+            f"{before.outstanding} reserved. Reserve before leasing, also for steps that are repeated.",
         )
     if mechanism != before.mechanism:
         raise LedgerError(
             "mechanism-not-reserved",
-            f"Trial {name!r} of {search.search!r} reserved {_unit(pool_name)} of {before.mechanism!r} and is about to "
-            f"use {mechanism!r}, which nobody paid for. Please report this as a bug.",
+            f"Trial {name!r} of {search.search!r} reserved {_unit(pool_name)} of {before.mechanism!r} but would use "
+            f"{mechanism!r}. Please report this as a bug.",
         )
     return _with_pool(search, pool_name, pool.with_trial(name, replace(before, leased=before.leased + steps)))
 
 
 def _settle(search: SearchState, data: Mapping[str, Any]) -> SearchState:
-    """Settle a trial in all pools at once, of a closed search too."""
+    """Return the search with the trial settled in all pools. The search may be closed."""
     name, taken = data["trial"], data["steps_taken"]
     require_steps(taken, minimum=0, name="steps_taken")
     known = {pool: state.trials[name] for pool, state in search.pools.items() if name in state.trials}
     if not known:
         raise LedgerError(
-            "trial-unknown", f"Trial {name!r} of {search.search!r} cannot be settled: it has reserved nothing."
+            "trial-unknown", f"Trial {name!r} of {search.search!r} has reserved nothing, so it cannot be settled."
         )
     for trial in known.values():
         if trial.settled:
             raise LedgerError(
                 "trial-settled",
-                f"Trial {name!r} of {search.search!r} is settled with {trial.taken} steps taken, and cannot be settled "
-                f"again with {taken}.",
+                f"Trial {name!r} of {search.search!r} was settled with {trial.taken} steps and cannot be settled again "
+                f"with {taken}.",
             )
     leased = known[TRAINING].leased if TRAINING in known else 0
     if taken > leased:
         raise LedgerError(
             "steps-not-leased",
-            f"Trial {name!r} of search {search.search!r} took {taken} steps and leased {leased}. The guarantee of this "
-            "search does not hold; please report this as a bug.",
+            f"Trial {name!r} of search {search.search!r} took {taken} steps but leased only {leased}, so the guarantee "
+            "of this search does not hold. Please report this as a bug.",
         )
     for pool, trial in known.items():
         search = _with_pool(
@@ -300,59 +294,55 @@ def _begin(state: DatasetState, search: SearchState) -> SearchState:
         found = "not sealed" if not search.charged_whole else "begun already" if search.begun else "closed"
         raise LedgerError(
             "search-not-open",
-            f"Search {search.search!r} is {found}. A sealed search begins once, while it is open; start a new search.",
+            f"Search {search.search!r} is {found}. Only an open sealed search can begin, and only once. Start a new "
+            "search.",
         )
     admit(state, 0.0, 0.0, units=0, user=search.user, what=f"search {search.search!r}")
-    # Closed at once: an entry at its end would show when that was, between the entries of other searches.
+    # Closed now, because an entry at the end of the search would show when the search ended.
     return replace(search, begun=True, status="closed")
 
 
 def _reopen(state: DatasetState, search: SearchState, data: Mapping[str, Any]) -> SearchState:
     if search.counts:
         return replace(search, status="open")
-    units = _units(data)
-    what = f"search {search.search!r}"
-    admit_search(
-        state, epsilon=search.epsilon, delta=search.delta, units=units, unit=search.unit, user=search.user, what=what
-    )
-    return replace(search, status="open", units=units)
+    reopened = replace(search, status="open", units=_units(data))
+    _admit(state, reopened)
+    return reopened
 
 
 def _units(data: Mapping[str, Any]) -> int | None:
-    """Return the Rényi units of a search that begins to count; None where they are not finite."""
+    """Return the Rényi units of a search that begins to count; None if they are not finite."""
     units: int | None = data["units"]
     if units is not None:
         require_steps(units, minimum=0, name="units")
     return units
 
 
-def _pool(search: SearchState, data: Mapping[str, Any], what: str) -> tuple[str, PoolState]:
+def _account(search: SearchState, data: Mapping[str, Any], what: str) -> tuple[str, PoolState, TrialAccount]:
+    """Return the name and state of the pool that an entry charges, and the trial's account in this pool."""
     if search.charged_whole:
         raise LedgerError(
             "sealed-charged-whole",
-            f"Sealed search {search.search!r} cannot {what}: it is charged as a whole when it begins, because single "
-            "charges would show how many runs there are. Use begin_sealed.",
+            f"Sealed search {search.search!r} cannot {what}, because it is charged as a whole when it begins. Use "
+            "begin_sealed.",
         )
     if search.status != "open":
         raise LedgerError(
             "search-not-open", f"Search {search.search!r} is {search.status} and cannot {what}. Resume it first."
         )
-    name = data["pool"]
+    name, trial = data["pool"], data["trial"]
     if name not in search.pools:
         raise LedgerError(
             "pool-unknown",
-            f"Search {search.search!r} has no pool {name!r} to charge; it has {' and '.join(search.pools)}. Scores are "
-            "charged only where the search was opened with a cap for its validation records.",
+            f"Search {search.search!r} has no pool {name!r}; it has {' and '.join(search.pools)}. To charge scores, "
+            "open the search with a filter for its validation records.",
         )
-    return name, search.pools[name]
-
-
-def _unsettled(search: SearchState, pool: PoolState, trial: str, what: str) -> TrialAccount:
     if any(trial in other.trials and other.trials[trial].settled for other in search.pools.values()):
         raise LedgerError(
             "trial-settled", f"Trial {trial!r} of {search.search!r} is settled and cannot {what}. Start a new trial."
         )
-    return pool.trials.get(trial, TrialAccount())
+    pool = search.pools[name]
+    return name, pool, pool.trials.get(trial, TrialAccount())
 
 
 def _with_pool(search: SearchState, name: str, pool: PoolState) -> SearchState:
@@ -366,22 +356,17 @@ def _unit(pool: str) -> str:
 def _no_room(search: SearchState, pool_name: str, trial: str, mechanism: SampledGaussian, steps: int, left: int) -> str:
     pool, unit = search.pools[pool_name], _unit(pool_name)
     return (
-        f"The budget of search {search.search!r} is reached. Its cap is {pool.filter.limit(unit, mechanism)} for all "
-        f"trials: {pool.leased_steps} {unit} are leased, {pool.reserved_steps} reserved and {left} left, and trial "
-        f"{trial!r} asks for {steps}. Raise privacy.epsilon in a new search, or plan fewer or shorter trials."
+        f"The budget of search {search.search!r} is reached. Its cap for all trials is "
+        f"{pool.filter.limit(unit, mechanism)}. {pool.leased_steps} {unit} are leased, {pool.reserved_steps} are "
+        f"reserved and {left} are left, but trial {trial!r} requests {steps}. Plan fewer or shorter trials, or raise "
+        "privacy.epsilon in a new search."
     )
 
 
 def contradiction(code: str, where: str, why: str) -> LedgerCorruptError:
-    """Return the error of a ledger that contradicts itself.
-
-    Args:
-        code: of the error.
-        where: entry or data set.
-        why: what is wrong there.
-    """
+    """Return the error for a ledger that contradicts itself: where (entry or data set), and why."""
     return LedgerCorruptError(
         code,
-        f"The ledger contradicts itself at {where}: {why}. Restore it from a backup that holds every entry. Do not "
-        "delete it: what was spent would be forgotten.",
+        f"The ledger contradicts itself at {where}: {why}. Restore it from a backup with all entries. Do not delete "
+        "it, because it is the only record of what was spent.",
     )

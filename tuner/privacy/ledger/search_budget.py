@@ -1,4 +1,4 @@
-"""Budget of one search, for its driver and its trials."""
+"""Budget of one search in the ledger (the durable record of charges), for the search and its trials."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ __all__ = ["Asked", "BudgetView", "LedgerCharge", "Reserved", "SearchBudget"]
 
 
 class Asked(Protocol):
-    """What a trial asks for before it starts, or before it resumes."""
+    """Request of a trial that will start or resume."""
 
     @property
     def steps(self) -> int:
-        """Training steps; 0 where only scores are asked for."""
+        """Number of training steps; may be 0."""
 
     @property
     def sample_rate(self) -> float | None:
-        """Of the steps; None for the trial's own or the search's only mechanism."""
+        """Sample rate of the steps; None for the trial's own or the search's only mechanism."""
 
     @property
     def noise_multiplier(self) -> float | None:
-        """Of the steps; None with `sample_rate`."""
+        """Noise multiplier of the steps; None if `sample_rate` is None."""
 
     @property
     def releases(self) -> int:
-        """Protected validation scores."""
+        """Number of protected validation scores."""
 
 
 @dataclass(frozen=True)
@@ -48,23 +48,22 @@ class Reserved:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetView:
-    """What is spent, reserved and left, for the budget bar.
+    """Spent, reserved and remaining budget of a search, for the budget bar.
 
-    The three shares are of the filter (`Filter.share`), and sum to 1. A sealed search has spent nothing before it
-    begins, and then everything.
+    A sealed search has spent nothing before it begins, and everything afterwards.
 
     Attributes:
-        spent: share that is leased by all trials.
-        reserved: share that is promised and not yet leased.
-        left: the rest.
-        spent_steps: steps that are leased.
-        reserved_steps: steps that are promised and not yet leased.
-        left_steps: the other steps; None where their number depends on the mechanism.
-        step_cap: all steps together; None where there is no such cap.
-        epsilon_spent: ODOMETER at `delta`. Not a guarantee. Finite.
+        spent: share of the filter that is leased, from 0 to 1 (`Filter.share`).
+        reserved: share of the filter that is reserved and not yet leased.
+        left: remaining share of the filter.
+        spent_steps: leased steps.
+        reserved_steps: steps that are reserved and not yet leased.
+        left_steps: remaining steps; None if their number depends on the mechanism.
+        step_cap: total number of steps that the filter allows; None if that depends on the mechanism.
+        epsilon_spent: ODOMETER at `delta`, not a guarantee. Finite.
         epsilon_cap: the guarantee.
-        delta: of both.
-        validation: the same for released validation scores; None where they are outside the guarantee.
+        delta: δ of both.
+        validation: the same for released validation scores; None if the guarantee does not cover them.
     """
 
     spent: float
@@ -81,15 +80,7 @@ class BudgetView:
 
 
 class SearchBudget:
-    """Budget of one search in its ledger.
-
-    Args:
-        ledger: an open ledger.
-        search: name of a search that is in it.
-
-    Raises:
-        LedgerError: the search is not in the ledger.
-    """
+    """Budget of one search. The constructor raises `LedgerError` if the search is not in the ledger."""
 
     def __init__(self, ledger: Ledger, search: str) -> None:
         self._ledger = ledger
@@ -97,69 +88,55 @@ class SearchBudget:
         ledger.search_state(search)
 
     def fits(self, ask: Asked) -> bool:
-        """Return whether a new trial could reserve this now. Only `reserve` decides: another process may be faster."""
+        """Return whether a new trial could reserve this now. Another process may still reserve it first."""
         state = self._ledger.search_state(self.search)
         return all(
             steps <= _left(state.pools.get(pool), mechanism)
-            for pool, steps, mechanism in (
-                (TRAINING, ask.steps, _mechanism(ask)),
-                (VALIDATION, ask.releases, None),
-            )
+            for pool, steps, mechanism in ((TRAINING, ask.steps, _mechanism(ask)), (VALIDATION, ask.releases, None))
             if steps
         )
 
     def reserve(self, trial: str, ask: Asked) -> None:
-        """Promise steps and scores to a trial, all or nothing.
-
-        Raises:
-            BudgetRefusedError: they do not fit; nothing was promised.
-        """
+        """Reserve steps and scores for a trial, all or nothing; raise `BudgetRefusedError` if they do not fit."""
         asked = {TRAINING: ask.steps, VALIDATION: ask.releases}
         self._ledger.reserve_together(self.search, trial, asked, mechanism=_mechanism(ask))
 
     def settle(self, trial: str, steps_taken: int) -> None:
-        """End a trial; what it reserved and never leased returns."""
+        """End a trial, and free its steps and scores that were never leased."""
         self._ledger.settle(self.search, trial, steps_taken)
 
     def check_scores(self, *, protected: bool) -> None:
-        """Refuse a trial whose scores are protected although the search's are not in the ledger, or the reverse.
+        """Raise `LedgerError` if a trial and the ledger differ in whether the search's scores are protected.
 
-        A lease names its mechanism, so the ledger refuses other noise; but a trial that draws scores without noise asks
-        for no lease at all.
-
-        Raises:
-            LedgerError: the trial and the ledger disagree.
+        The ledger itself cannot notice a trial that releases scores without noise, because that trial leases no scores.
         """
         if (self._ledger.search_state(self.search).validation is not None) != protected:
             raise LedgerError(
                 "mechanism-not-reserved",
-                f"Scores of {self.search!r} are {'outside' if protected else 'inside'} its guarantee in the ledger, "
-                f"and {'inside' if protected else 'outside'} it in a trial. Please report this as a bug.",
+                f"A trial of {self.search!r} {'protects' if protected else 'does not protect'} its scores, but the "
+                "ledger says the opposite. Please report this as a bug.",
             )
 
     def check_mechanism(self, trial: str, mechanism: SampledGaussian) -> None:
-        """Refuse a trial that is about to train with another mechanism than it reserved, before anything starts.
+        """Raise `LedgerError` if a trial would train with a mechanism that it has not reserved.
 
-        The ledger refuses such a lease too; here the whole search stops, instead of one trial that fails.
-
-        Raises:
-            LedgerError: the trial reserved another mechanism, or nothing.
+        The ledger refuses such a lease too, but then only the trial fails. Here the whole search stops.
         """
         known = self._ledger.search_state(self.search).trials.get(trial)
         reserved = None if known is None else known.mechanism
         if reserved != mechanism:
             raise LedgerError(
                 "mechanism-not-reserved",
-                f"Trial {trial!r} of {self.search!r} reserved {reserved!r} and would train {mechanism!r}. Please "
+                f"Trial {trial!r} of {self.search!r} reserved {reserved!r} but would train with {mechanism!r}. Please "
                 "report this as a bug.",
             )
 
     def charge_for(self, trial: str) -> LedgerCharge:
-        """Return the charge from which the training of a trial leases its steps and scores; picklable."""
+        """Return the picklable object with which a trial leases its steps and scores."""
         return LedgerCharge(self._ledger.url, self.search, trial)
 
     def outstanding(self) -> dict[str, Reserved]:
-        """Return what every trial that is reserved and not settled has reserved and not yet leased (maybe 0)."""
+        """Return the steps and scores that each unsettled trial has reserved and not yet leased; both may be 0."""
         state = self._ledger.search_state(self.search)
         found: dict[str, Reserved] = {}
         for name, trial in state.training.trials.items():
@@ -171,69 +148,48 @@ class SearchBudget:
         return found
 
     def charged_steps(self, trial: str) -> int:
-        """Return the training steps that a trial has leased so far, by all its attempts together."""
+        """Return the training steps that all attempts of a trial have leased."""
         known = self._ledger.search_state(self.search).trials.get(trial)
         return known.leased if known else 0
 
     def trial_epsilon(self, trial: str, steps: int) -> float:
-        """Return ε of `steps` steps of a trial at the search's δ, as if it were the only one: not the claim.
+        """Return ε of `steps` steps of a trial at the search's δ, as if it were the only trial. It is not the claim.
 
-        Args:
-            trial: one with a reservation, or any where the search has only one mechanism.
-            steps: at least 0.
-
-        Returns:
-            ε; at most the search's for steps that were leased, `math.inf` where double precision is too coarse.
-
-        Raises:
-            LedgerError: the trial is unknown, and so is its mechanism.
+        For leased steps it is at most the search's ε. It is `math.inf` if double precision is too coarse. Raise
+        `LedgerError` if the trial has reserved nothing and the search has several mechanisms.
         """
         require_steps(steps, minimum=0)
         state = self._ledger.search_state(self.search)
         known = state.trials.get(trial)
-        mechanism = known.mechanism if known and known.mechanism else state.mechanism
-        found = epsilon(mechanism, steps, state.delta)
+        found = epsilon(_mechanism_of(state, trial), steps, state.delta)
         return min(found, state.epsilon) if known and steps <= known.leased else found
 
     def steps_epsilon(self, steps: Mapping[str, int]) -> float:
-        """Return ε at the search's δ of these training steps, had they been fixed in advance: not the claim.
+        """Return ε at the search's δ of training steps by trial, if they were fixed in advance. It is not the claim.
 
-        Args:
-            steps: by trial; of trials with a reservation, or of any where the search has only one mechanism.
-
-        Returns:
-            ε; `math.inf` where double precision is too coarse.
-
-        Raises:
-            LedgerError: a trial is unknown, and so is its mechanism.
+        Errors and infinity are those of `trial_epsilon`.
         """
         state = self._ledger.search_state(self.search)
         parts: Counter[SampledGaussian] = Counter()
         for trial, taken in steps.items():
             require_steps(taken, minimum=0)
-            known = state.trials.get(trial)
-            parts[known.mechanism if known and known.mechanism else state.mechanism] += taken
+            parts[_mechanism_of(state, trial)] += taken
         return read_steps(parts, state.delta).epsilon
 
     def view(self) -> BudgetView:
-        """Return what is spent, reserved and left; each new number of steps takes about a tenth of a second."""
+        """Return the spent, reserved and remaining budget. Each new number of steps takes about a tenth of a second."""
         state = self._ledger.search_state(self.search)
         read = read_search(state)
         validation = None
-        if state.validation is not None and state.validation_claim is not None and read.validation is not None:
-            validation = _view(state, state.validation, state.validation_claim, read.validation)
-        return _view(state, state.training, (state.epsilon, state.delta), read.training, validation)
+        if state.validation is not None and read.validation is not None:
+            validation = _view(state, state.validation, read.validation)
+        return _view(state, state.training, read.training, validation)
 
 
 class LedgerCharge:
-    """Charge of one trial that leases from a ledger.
+    """Charges of one trial to a ledger, given by its absolute URL.
 
     Picklable, and safe after a fork: each process opens the ledger for itself, and never creates one.
-
-    Args:
-        url: of the ledger, absolute.
-        search: name of the search.
-        trial: id of the trial.
     """
 
     def __init__(self, url: str, search: str, trial: str) -> None:
@@ -241,33 +197,28 @@ class LedgerCharge:
         self._opened: tuple[int, Ledger] | None = None
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
-        """Durably charge `steps` before they are taken.
+        """Charge `steps` durably before they are taken. After an error none of them may be taken.
 
         Raises:
-            BudgetRefusedError: they are not reserved; then none of them may be taken.
-            LedgerError: another mechanism is reserved, or the ledger cannot be written; the same holds.
+            BudgetRefusedError: the steps are not reserved.
+            LedgerError: another mechanism is reserved, or the ledger cannot be written.
         """
         self._ledger().lease(self.search, self.trial, steps, SampledGaussian(sample_rate, noise_multiplier))
 
     def leased(self) -> int:
-        """Return the steps leased for this trial so far, by all its attempts together."""
+        """Return the steps that all attempts of this trial have leased."""
         return self._trial(TRAINING).leased
 
     def restarts(self) -> int:
-        """Return how often this trial was interrupted after it had leased, and reserved again what it repeats."""
+        """Return how often this trial was interrupted after a lease and reserved the repeated steps again."""
         return self._trial(TRAINING).restarts
 
     def release(self, count: int = 1, *, noise: float) -> None:
-        """Durably charge `count` scores before they are computed.
-
-        Raises:
-            BudgetRefusedError: they are not reserved; then none of them may be computed.
-            LedgerError: other noise is reserved, or the ledger cannot be written; the same holds.
-        """
+        """Charge `count` scores durably before they are computed; errors are those of `lease`."""
         self._ledger().lease(self.search, self.trial, count, SampledGaussian(1.0, noise), pool=VALIDATION)
 
     def released(self) -> int:
-        """Return the scores charged for this trial so far, by all its attempts together."""
+        """Return the scores that all attempts of this trial have leased."""
         return self._trial(VALIDATION).leased
 
     def _trial(self, pool: str) -> TrialAccount:
@@ -280,18 +231,20 @@ class LedgerCharge:
             self._opened = (os.getpid(), Ledger.open(self.url, create=False))
         return self._opened[1]
 
-    def __getstate__(self) -> dict[str, str]:
-        return {"url": self.url, "search": self.search, "trial": self.trial}
-
-    def __setstate__(self, state: dict[str, str]) -> None:
-        self.url, self.search, self.trial = state["url"], state["search"], state["trial"]
-        self._opened = None
+    def __reduce__(self) -> tuple[type[LedgerCharge], tuple[str, str, str]]:
+        return LedgerCharge, (self.url, self.search, self.trial)
 
 
 def _mechanism(ask: Asked) -> SampledGaussian | None:
     if ask.sample_rate is None or ask.noise_multiplier is None:
         return None
     return SampledGaussian(ask.sample_rate, ask.noise_multiplier)
+
+
+def _mechanism_of(state: SearchState, trial: str) -> SampledGaussian:
+    """Return the mechanism that a trial has reserved, or the search's only one."""
+    known = state.trials.get(trial)
+    return known.mechanism if known and known.mechanism else state.mechanism
 
 
 def _left(pool: PoolState | None, mechanism: SampledGaussian | None) -> int:
@@ -301,13 +254,7 @@ def _left(pool: PoolState | None, mechanism: SampledGaussian | None) -> int:
     return 0 if mechanism is None else pool.left(mechanism)
 
 
-def _view(
-    state: SearchState,
-    pool: PoolState,
-    claim: tuple[float, float],
-    read: Reading,
-    validation: BudgetView | None = None,
-) -> BudgetView:
+def _view(state: SearchState, pool: PoolState, read: Reading, validation: BudgetView | None = None) -> BudgetView:
     filter, step_cap = pool.filter, pool.filter.most_steps
     spent = float(state.begun) if filter.charged_whole else filter.share(pool.leased, units=pool.leased_units)
     reserved = filter.share(pool.reserved, units=pool.reserved_units)
@@ -320,7 +267,7 @@ def _view(
         left_steps=None if step_cap is None else step_cap - pool.leased_steps - pool.reserved_steps,
         step_cap=step_cap,
         epsilon_spent=read.epsilon,
-        epsilon_cap=claim[0],
-        delta=claim[1],
+        epsilon_cap=pool.claim[0],
+        delta=pool.claim[1],
         validation=validation,
     )

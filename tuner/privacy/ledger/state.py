@@ -1,4 +1,4 @@
-"""State of a data set: what its entries add up to, from the cap and the shares down to each trial."""
+"""State of a data set after its ledger entries: cap, shares, searches and the accounts of trials."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ __all__ = [
 ]
 
 TRAINING, VALIDATION = "training", "validation"
-"""The pools of a search: the records that train and, where scores are inside the guarantee, those that validate."""
+"""Pools of a search. A pool is a filter and its charges: for training records, and for protected validation records."""
 
-_EXACT = Context(prec=2000, traps=[Inexact])  # more digits than the sum of any two doubles has
+_EXACT = Context(prec=2000, traps=[Inexact])  # more digits than a sum of two doubles has
 
 
 def exact_sum(*values: float | Decimal) -> Decimal:
-    """Return the sum in the decimals that people wrote: three times 0.1 is exactly 0.3."""
+    """Return the exact sum of the values as written in decimals: three times 0.1 is exactly 0.3."""
     total = Decimal(0)
     for value in values:
         total = _EXACT.add(total, value if isinstance(value, Decimal) else Decimal(repr(value)))
@@ -46,11 +46,9 @@ class DatasetCap:
     """The (ε, δ) that the owner of a data set allows for all searches together.
 
     Attributes:
-        epsilon: of all searches together.
-        delta: of all searches together.
-        order: of the Rényi filter that may admit a search too, each of the two rules with half of δ; None for the sum
-            of the searches' (ε, δ) alone.
-        units: budget of that filter, in `filters.UNITS`; None where it would admit nothing.
+        order: order of a Rényi filter that may admit a search too; then the sum rule and the filter have half of δ
+            each. None for the sum rule alone.
+        units: budget of that filter, in `filters.UNITS`; None if it admits nothing.
     """
 
     epsilon: float
@@ -61,7 +59,7 @@ class DatasetCap:
 
 @dataclass(frozen=True)
 class Share:
-    """The (ε, δ) of the data set's cap that the searches of one user may commit; zero once it was revoked."""
+    """The (ε, δ) that the searches of one user may commit; (0, 0) for a revoked share."""
 
     epsilon: float
     delta: float
@@ -69,16 +67,16 @@ class Share:
 
 @dataclass(frozen=True)
 class TrialAccount:
-    """The account of one trial in one pool: what it was promised, what it durably charged, and how it ended.
+    """Account of one trial in one pool.
 
     Attributes:
-        mechanism: of every step that is reserved and leased; None before the first reservation.
-        reserved: steps reserved over its life.
-        leased: steps charged, by all attempts together; they stay charged.
-        settled: whether it ended; what was reserved and never leased has then been returned.
-        taken: training steps that it reported when it was settled, else None.
-        price: Rényi units of one step, as noted at its first reservation; 0 where steps are not priced.
-        restarts: how often it reserved again after it had leased, because it was interrupted and repeats steps.
+        mechanism: mechanism of every step; None before the first reservation.
+        reserved: steps that were ever reserved.
+        leased: steps charged by all attempts together.
+        settled: whether the trial ended. Its steps that were reserved and not leased are then free again.
+        taken: training steps that the trial reported when it was settled; None before.
+        price: Rényi units of one step, fixed by the first reservation; 0 if steps are not priced.
+        restarts: reservations after a lease; an interrupted trial reserves the steps that it repeats.
     """
 
     mechanism: SampledGaussian | None = None
@@ -91,26 +89,28 @@ class TrialAccount:
 
     @property
     def outstanding(self) -> int:
-        """Steps that are reserved and not yet leased; 0 once it is settled."""
+        """Steps that are reserved and not yet leased; 0 for a settled trial."""
         return 0 if self.settled else self.reserved - self.leased
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolState:
-    """One filter and what the trials take of it. A step of the pool `validation` is one released score.
+    """A filter and the trials' charges to it. In the pool `validation` one step is one released score.
 
     Attributes:
-        filter: the limit of the pool.
+        filter: limit of the pool.
+        claim: (ε, δ) that the search claims for the pool.
         trials: accounts by trial id.
-        leased: steps charged, by mechanism.
-        reserved: steps promised and not yet leased, by mechanism.
-        leased_steps: steps charged, of all mechanisms.
-        reserved_steps: steps promised and not yet leased, of all mechanisms.
-        leased_units: Rényi units of what is leased; 0 where steps are not priced.
-        reserved_units: Rényi units of what is promised and not yet leased.
+        leased: charged steps by mechanism.
+        reserved: steps by mechanism that are reserved and not yet leased.
+        leased_steps: sum of `leased`.
+        reserved_steps: sum of `reserved`.
+        leased_units: Rényi units of `leased`; 0 if steps are not priced.
+        reserved_units: Rényi units of `reserved`; 0 if steps are not priced.
     """
 
     filter: Filter
+    claim: tuple[float, float]
     trials: Persistent[str, TrialAccount] = field(default_factory=Persistent)
     leased: Persistent[SampledGaussian, int] = field(default_factory=Persistent)
     reserved: Persistent[SampledGaussian, int] = field(default_factory=Persistent)
@@ -120,12 +120,7 @@ class PoolState:
     reserved_units: int = 0
 
     def left(self, mechanism: SampledGaussian, *, price: int | None = None) -> int:
-        """Return how many more steps of `mechanism` may be promised, whatever the number of trials.
-
-        Args:
-            mechanism: of the steps.
-            price: Rényi units of one step where they are known already.
-        """
+        """Return how many more steps with `mechanism` can be reserved. `price` is the price of one step, if known."""
         tally = Tally(
             steps=self.leased_steps + self.reserved_steps,
             same=self.leased.get(mechanism, 0) + self.reserved.get(mechanism, 0),
@@ -135,7 +130,7 @@ class PoolState:
         return self.filter.left_after(tally, mechanism, price=price)
 
     def with_trial(self, trial: str, after: TrialAccount) -> PoolState:
-        """Return the pool with this account of `trial`."""
+        """Return the pool with `after` as the account of `trial`."""
         before = self.trials.get(trial, TrialAccount())
         mechanism = after.mechanism
         leased, reserved = after.leased - before.leased, after.outstanding - before.outstanding
@@ -143,8 +138,8 @@ class PoolState:
         if mechanism is not None:
             by_leased = by_leased.with_item(mechanism, by_leased.get(mechanism, 0) + leased)
             by_reserved = by_reserved.with_item(mechanism, by_reserved.get(mechanism, 0) + reserved)
-        return PoolState(
-            filter=self.filter,
+        return replace(
+            self,
             trials=self.trials.with_item(trial, after),
             leased=by_leased,
             reserved=by_reserved,
@@ -157,25 +152,22 @@ class PoolState:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchState:
-    """One search: what its entries add up to.
+    """State of one search.
 
     Attributes:
         search: name, unique in the ledger.
-        dataset: whose records.
-        epsilon: the claim, for a record that trains and for one that validates.
-        delta: the claim.
-        pools: `training`, and `validation` where scores are inside the guarantee.
-        validation_claim: the (ε, δ) of the pool `validation`, or None.
-        unit: `record` or `user`: neighbouring data sets differ by one of them.
-        user: who opened it.
-        fingerprint: of the data, or None.
-        details: notes of the caller from when it was opened.
+        epsilon: ε of the claim, for each training record and each protected validation record.
+        delta: δ of the claim.
+        pools: `training`, and `validation` if the guarantee covers the scores.
+        unit: `record` or `user`; neighbouring data sets differ by one record or one user.
+        fingerprint: checksum of the data, or None.
+        details: notes of the caller that opened the search.
         status: `open` or `closed`.
-        begun: whether it was charged as a whole.
-        cards: (sha256, kind, seq) of each card recorded.
-        units: Rényi units at the order of the data set's cap, from when it began to count; None where not finite.
-        opened_seq: number of the entry that opened it.
-        opened_time: time of that entry.
+        begun: whether the search was charged as a whole.
+        cards: (sha256, kind, number of the entry) of each recorded card.
+        units: Rényi units at the order of the data set's cap, computed when the search was opened or last began to
+            count; None if they are not finite.
+        opened_seq: number of the entry that opened the search.
     """
 
     search: str
@@ -183,7 +175,6 @@ class SearchState:
     epsilon: float
     delta: float
     pools: Mapping[str, PoolState]
-    validation_claim: tuple[float, float] | None
     unit: str
     user: str
     fingerprint: str | None
@@ -197,13 +188,18 @@ class SearchState:
 
     @property
     def training(self) -> PoolState:
-        """The pool of the records that train."""
+        """The pool of the training records."""
         return self.pools[TRAINING]
 
     @property
     def validation(self) -> PoolState | None:
-        """The pool of the records that score; None where their scores are outside the guarantee."""
+        """The pool of the validation records; None if the guarantee does not cover the scores."""
         return self.pools.get(VALIDATION)
+
+    @property
+    def validation_claim(self) -> tuple[float, float] | None:
+        """(ε, δ) of the validation pool; None if the guarantee does not cover the scores."""
+        return self.validation.claim if self.validation else None
 
     @property
     def filter(self) -> Filter:
@@ -212,7 +208,7 @@ class SearchState:
 
     @property
     def charged_whole(self) -> bool:
-        """Whether it is sealed: charged as a whole when it begins, with its runs hidden."""
+        """Whether the search is sealed, so that it is charged as a whole when it begins and its runs are hidden."""
         return self.filter.charged_whole
 
     @property
@@ -222,21 +218,17 @@ class SearchState:
 
     @property
     def leased_steps(self) -> int:
-        """Training steps that are charged."""
+        """Charged training steps."""
         return self.training.leased_steps
 
     @property
     def reserved_steps(self) -> int:
-        """Training steps that are promised and not yet leased."""
+        """Training steps that are reserved and not yet leased."""
         return self.training.reserved_steps
 
     @property
     def mechanism(self) -> SampledGaussian:
-        """The mechanism of every training step, where its filter allows only one.
-
-        Raises:
-            LedgerError: the filter allows several.
-        """
+        """The mechanism of every training step; raises `LedgerError` if the filter allows several."""
         only = self.filter.only_mechanism
         if only is None:
             raise LedgerError(
@@ -248,25 +240,23 @@ class SearchState:
 
     @property
     def touched(self) -> bool:
-        """Whether anything that it shows may depend on a record."""
+        """Whether any output of the search may depend on a record."""
         return self.begun or any(pool.leased_steps > 0 for pool in self.pools.values())
 
     @property
     def counts(self) -> bool:
-        """Whether its claim counts against the data set: not if it was closed before it touched a record."""
+        """Whether the claim counts against the data set: not if the search closed before it touched a record."""
         return self.status == "open" or self.touched
 
 
 @dataclass(frozen=True)
 class Committed:
-    """The total of the searches that count, without rounding.
+    """Exact sums over the searches that count against a data set.
 
     Attributes:
-        epsilon: sum of their ε.
-        delta: sum of their δ.
-        units: sum of their Rényi units, where those are finite.
+        units: sum of the finite Rényi units.
         unbounded: number of searches without finite Rényi units.
-        unit: `record` or `user`; None where nothing counts.
+        unit: `record` or `user`; None if no search counts.
         searches: number of searches.
     """
 
@@ -278,7 +268,7 @@ class Committed:
     searches: int = 0
 
     def adding(self, search: SearchState, sign: int) -> Committed:
-        """Return the total with `search` (`sign` 1) or without it (−1)."""
+        """Return the totals with `search` added (`sign` 1) or removed (−1)."""
         searches = self.searches + sign
         return Committed(
             epsilon=exact_sum(self.epsilon, sign * search.epsilon),
@@ -292,18 +282,16 @@ class Committed:
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetState:
-    """Everything that was allowed and charged on one data set.
+    """State of one data set.
 
     Attributes:
-        dataset: name.
-        cap: the owner's latest cap, or None.
-        grants: the latest share of each user who ever had one.
-        by_name: the searches by name, in the order in which they were opened.
-        committed: the total of the searches that count.
-        committed_of: the same by user.
-        fingerprints: of the records that the searches named.
+        grants: latest share of each user who ever had one.
+        by_name: searches by name, in the order in which they were opened.
+        committed: sums over the searches that count.
+        committed_of: the same sums by user.
+        fingerprints: checksums of the searches' data.
         seq: number of entries.
-        head: hash of the last one.
+        head: hash of the last entry.
     """
 
     dataset: str
@@ -323,25 +311,25 @@ class DatasetState:
 
     @property
     def committed_epsilon(self) -> float:
-        """Sum of the ε of the searches that count, which the data set's cap limits."""
+        """Sum of ε of the searches that count."""
         return float(self.committed.epsilon)
 
     @property
     def committed_delta(self) -> float:
-        """Sum of the δ of the searches that count."""
+        """Sum of δ of the searches that count."""
         return float(self.committed.delta)
 
     def committed_by(self, user: str) -> tuple[float, float]:
-        """Return the sums of ε and of δ of one user's searches that count."""
+        """Return the sums of ε and δ of one user's searches that count."""
         found = self.committed_of.get(user, Committed())
         return float(found.epsilon), float(found.delta)
 
     def with_search(self, after: SearchState) -> DatasetState:
-        """Return the data set with this state of the search of that name."""
+        """Return the data set with `after` as the state of its search."""
         before = self.by_name.get(after.search)
         committed, of = self.committed, self.committed_of
         for search, sign in ((before, -1), (after, 1)):
-            # What a search commits is fixed when it begins to count, so that the same amount is subtracted again.
+            # A search is added when it begins to count and removed when it stops; its amount does not change between.
             if search is not None and search.counts and not (before and after.counts and before.counts):
                 committed = committed.adding(search, sign)
                 of = of.with_item(search.user, of.get(search.user, Committed()).adding(search, sign))

@@ -1,8 +1,8 @@
-"""Abstract filter: what every filter of a search answers.
+"""Base classes of the filters.
 
-A filter is fixed before its search starts. It says whether more steps of a mechanism may be promised, given everything
-promised before, and which (ε, δ) holds whatever is done with the promises: in any order, by any number of trials at
-once, wherever each of them stops. `docs/guarantees.md` has the proofs.
+A filter is fixed before its search starts. It says how many more steps of a mechanism trials may reserve, given all
+steps that are reserved or charged already. Its ε holds for any order of the steps, any number of concurrent trials and
+any early stops. `docs/guarantees.md` has the proofs.
 """
 
 from __future__ import annotations
@@ -21,42 +21,39 @@ from tuner.privacy.accountant.run_laws import RunLaw
 __all__ = ["UNITS", "Filter", "FixedParts", "Part", "Tally", "TrialSteps", "Used"]
 
 UNITS = 10**15
-"""Rényi divergence is counted in whole units of 1e-15, prices rounded up and budgets down: sums have no rounding."""
+"""Units in a Rényi divergence of 1. Prices are rounded up to whole units and budgets down, so sums are exact."""
 
 Part: TypeAlias = tuple[SampledGaussian, int]
-"""A mechanism and a number of its steps."""
+"""A mechanism and a number of steps."""
 
 Used: TypeAlias = Mapping[SampledGaussian, int]
-"""Steps of each mechanism that are leased or promised."""
+"""Steps of each mechanism that are reserved or charged."""
 
 
 class TrialSteps(Protocol):
-    """The steps that a planned trial may take of one mechanism."""
+    """A mechanism that a planned trial may choose, and the range of the trial's steps."""
 
     @property
     def mechanism(self) -> SampledGaussian:
         """The mechanism of every step."""
-        ...
 
     @property
     def longest(self) -> int:
-        """The most steps of a trial."""
-        ...
+        """Steps of the longest trial."""
 
     @property
     def shortest(self) -> int:
-        """The fewest steps of a trial."""
-        ...
+        """Steps of the shortest trial."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What is leased and promised, as far as one more step of one mechanism depends on it.
+    """Totals of the reserved and charged steps, for a request of steps of one mechanism.
 
     Attributes:
-        steps: of all mechanisms.
-        same: of the mechanism that is asked for.
-        units: Rényi units of all steps; 0 where steps are not priced.
+        steps: steps of all mechanisms.
+        same: steps of the requested mechanism.
+        units: Rényi units of all steps; 0 if steps are not priced.
     """
 
     steps: int
@@ -65,18 +62,15 @@ class Tally:
 
 
 class Filter(ABC):
-    """A limit on what a search may do to the records.
-
-    A new filter is one module: a frozen dataclass that inherits from this class and is listed in
-    `tuner.privacy.accountant.filters.FILTERS`.
+    """A limit on what a search may do to the records. Each filter is a frozen dataclass.
 
     Attributes:
-        kind: stable name, in experiment files and ledger entries.
+        kind: stable name in experiment files and ledger entries.
         label: the rule in one line, for the privacy card.
         accounting: how ε is computed, for the privacy card.
-        assumption: what the guarantee rests on, and why it holds, for the privacy card.
-        charged_whole: whether the search is charged as a whole when it begins. Then no step is charged by itself, and
-            the ledger shows nothing of the runs.
+        assumption: (assumption, reason why it holds), for the privacy card.
+        charged_whole: whether the whole search is charged when it begins. Then no single step is charged, and the
+            ledger shows nothing about the runs.
     """
 
     kind: ClassVar[str]
@@ -90,49 +84,49 @@ class Filter(ABC):
     @property
     @abstractmethod
     def mechanisms(self) -> tuple[SampledGaussian, ...]:
-        """The mechanisms that a trial may use; empty where it may use any."""
+        """The mechanisms that a trial may use; empty if it may use any."""
 
     @property
     def only_mechanism(self) -> SampledGaussian | None:
-        """The only mechanism that a trial may use; None where there are several."""
+        """The only mechanism that a trial may use; None if there are several."""
         return self.mechanisms[0] if len(self.mechanisms) == 1 else None
 
     def admits(self, mechanism: SampledGaussian) -> bool:
         """Return whether a trial may use `mechanism`."""
-        return mechanism in self.mechanisms
+        return not self.mechanisms or mechanism in self.mechanisms
 
     @abstractmethod
     def left_after(self, tally: Tally, mechanism: SampledGaussian, *, price: int) -> int:
-        """Return how many more steps of `mechanism` may be promised.
+        """Return how many more steps with `mechanism` can be reserved.
 
         Args:
-            tally: what is leased and promised.
-            mechanism: of the steps.
-            price: Rényi units of one step; 0 where steps are not priced.
+            tally: totals of the reserved and charged steps.
+            mechanism: the requested mechanism.
+            price: Rényi units of one step; 0 if steps are not priced.
         """
 
     def left(self, used: Used, mechanism: SampledGaussian) -> int:
-        """Return how many more steps of `mechanism` may be promised; 0 for one that no trial may use."""
+        """Return how many more steps with `mechanism` can be reserved; 0 if no trial may use it."""
         tally = Tally(steps=sum(used.values()), same=used.get(mechanism, 0), units=self.units(used))
         return self.left_after(tally, mechanism, price=self.price(mechanism))
 
     @abstractmethod
     def claim(self, delta: float) -> float:
-        """Return ε at `delta` of everything that the filter allows; `math.inf` where nothing is claimed."""
+        """Return ε at `delta` of everything that the filter allows; `math.inf` if there is no bound."""
 
     def claims(self, deltas: Sequence[float]) -> Sequence[float]:
-        """Return what `claim` gives at each of `deltas`."""
+        """Return `claim` at each of `deltas`."""
         return [self.claim(delta) for delta in deltas]
 
     def discretisation_error(self, delta: float) -> float | None:
-        """Return how far the claim may be above the true ε because of its grid; None where that is not estimated."""
+        """Return how far the claim may be above the true ε because of its grid; None if that is not estimated."""
         return None
 
     # Rényi divergence.
 
     @property
     def renyi_order(self) -> float | None:
-        """The Rényi order at which steps are priced; None where steps are counted instead."""
+        """The Rényi order at which steps are priced; None if steps are counted instead."""
         return None
 
     @property
@@ -141,72 +135,54 @@ class Filter(ABC):
         return self.renyi_order is not None
 
     def price(self, mechanism: SampledGaussian) -> int:
-        """Return the Rényi units of one step of `mechanism`; 0 where steps are not priced."""
+        """Return the Rényi units of one step of `mechanism`; 0 if steps are not priced."""
         return 0
 
     def units(self, used: Used) -> int:
-        """Return the Rényi units of all of `used`; 0 where steps are not priced."""
+        """Return the Rényi units of all steps in `used`; 0 if steps are not priced."""
         return sum(steps * self.price(mechanism) for mechanism, steps in used.items() if steps)
 
     @abstractmethod
     def units_at(self, order: float) -> int | None:
-        """Return the Rényi units at `order` of everything that the filter allows; None where they are not finite."""
+        """Return the Rényi units at `order` of everything that the filter allows; None if they are not finite."""
 
     # Steps, and shares of the budget.
 
     @property
     def most_steps(self) -> int | None:
-        """All steps that the filter allows; None where that depends on their mechanisms, or no step is counted."""
+        """Number of steps that the filter allows; None if that depends on the mechanisms or steps are not counted."""
         return None
 
     @abstractmethod
     def share(self, used: Used, *, units: int) -> float:
-        """Return the share of the filter that `used` takes, from 0 to 1.
-
-        Args:
-            used: steps of each mechanism.
-            units: their Rényi units; 0 where steps are not priced.
-        """
+        """Return the share of the filter that the steps `used`, with `units` Rényi units, take: from 0 to 1."""
 
     @abstractmethod
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return how many of `trials` trials fit when none is pruned: the least and the most, whatever they choose.
-
-        Args:
-            menu: what a trial may choose.
-            trials: planned; also the answer where the number of runs is not counted.
-        """
+        """Return the least and the most of `trials` unpruned trials that fit, over all choices from `menu`."""
 
     def cheapest(self, trials: Sequence[Part]) -> Sequence[Part]:
-        """Return those of `trials` of which one fits whenever any of them does.
-
-        Args:
-            trials: (mechanism, steps) of whole trials; at least one.
-        """
+        """Return the cheapest of `trials` (mechanism, steps): if any of `trials` fits, one of these fits."""
         return (min(trials, key=lambda trial: trial[1]),)
 
     @abstractmethod
     def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
-        """Return ε at `delta` of the planned trials, none of them pruned: of the least filter that admits them."""
+        """Return ε at `delta` of the smallest filter that admits all planned trials unpruned."""
 
     # Runs of a sealed search.
 
     @property
     def charged_runs(self) -> tuple[Part, ...]:
-        """(mechanism, steps) of the runs that are charged all together; empty where each step is charged."""
+        """(mechanism, steps) of the runs that are charged as a whole; empty if each step is charged."""
         return ()
 
     @property
     def hidden_runs(self) -> tuple[RunLaw, int] | None:
-        """The law of a hidden number of runs, and where it is cut off; None where that number is open and charged."""
+        """Law and largest value of a hidden number of runs; None if the number of runs may be seen."""
         return None
 
     def law_facts(self, epsilon: float) -> dict[str, Any] | None:
-        """Return the law of the number of runs for the privacy card; None where that number is open and charged.
-
-        Args:
-            epsilon: of the search's claim.
-        """
+        """Return the law of a hidden number of runs for the card of a search with this ε; None if there is none."""
         return None
 
     # In words and as JSON.
@@ -214,16 +190,11 @@ class Filter(ABC):
     @property
     @abstractmethod
     def summary(self) -> str:
-        """The filter with its numbers, in a few words for a table."""
+        """The filter and its numbers in a few words, for a table."""
 
     @abstractmethod
     def limit(self, unit: str, mechanism: SampledGaussian) -> str:
-        """Return the limit that a refused request would pass, to complete "of all trials, at most …".
-
-        Args:
-            unit: `steps` or `releases`.
-            mechanism: that was asked for.
-        """
+        """Return the limit that a refused request of steps or releases (`unit`) would exceed, for its message."""
 
     @abstractmethod
     def body(self) -> dict[str, Any]:
@@ -232,21 +203,16 @@ class Filter(ABC):
     @classmethod
     @abstractmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
-        """Return the filter that `body()` wrote.
-
-        Raises:
-            InputError: a value is out of range.
-            KeyError: a value is missing.
-        """
+        """Return the filter from its JSON."""
 
 
 class FixedParts(Filter):
-    """Base of the filters that fix a number of steps of each mechanism, all composed once."""
+    """Base class of filters that fix the steps of each mechanism and compose all of them once."""
 
     @property
     @abstractmethod
     def parts(self) -> tuple[Part, ...]:
-        """The mechanisms, each with all of its steps."""
+        """Each mechanism with its number of steps."""
 
     @property
     def mechanisms(self) -> tuple[SampledGaussian, ...]:
@@ -255,19 +221,19 @@ class FixedParts(Filter):
 
     @property
     def most_steps(self) -> int:
-        """All steps that the filter allows."""
+        """Number of steps that the filter allows."""
         return sum(steps for _, steps in self.parts)
 
     def claim(self, delta: float) -> float:
-        """Return ε at `delta` of all steps composed, or `math.inf` if no finite bound can be given."""
+        """Return ε at `delta` of all steps composed; `math.inf` if there is no bound."""
         return epsilon_composed(self.parts, delta)
 
     def claims(self, deltas: Sequence[float]) -> Sequence[float]:
-        """Return what `claim` gives at each of `deltas`, from one composition."""
+        """Return `claim` at each of `deltas`, from one composition."""
         return epsilon_curve(self.parts, deltas)
 
     def units_at(self, order: float) -> int | None:
-        """Return the Rényi units at `order` of all steps; None where they are not finite."""
+        """Return the Rényi units at `order` of all steps; None if they are not finite."""
         prices = [(divergence(mechanism, order), steps) for mechanism, steps in self.parts]
         if not all(isfinite(price) for price, _ in prices):
             return None

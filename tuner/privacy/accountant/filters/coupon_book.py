@@ -1,4 +1,4 @@
-"""Filter of a menu of mechanisms: each has a quota of steps, and all quotas are composed once."""
+"""Filter with a quota of steps for each of several mechanisms."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["CouponBook"]
 
 @dataclass(frozen=True)
 class CouponBook(FixedParts):
-    """A menu of mechanisms, each with a quota of steps (its coupons); all coupons are composed once.
+    """Several mechanisms, each with a quota of steps (its coupons); all coupons are composed once.
 
     Formal guarantees:
-        Trials may choose adaptively among the mechanisms, run at once and stop anywhere: what they show is at most all
-        coupons composed, because each coupon is used at most once.
+        Trials may choose adaptively among the mechanisms, run concurrently and stop anywhere. Each coupon is used at
+        most once, so the output of all trials costs at most all coupons composed.
 
     Args:
-        quotas: (mechanism, steps), each mechanism once; sorted when made.
+        quotas: (mechanism, steps), each mechanism once, in any order.
     """
 
     kind: ClassVar[str] = "coupon_book"
@@ -43,18 +43,18 @@ class CouponBook(FixedParts):
         if not self.quotas or len(dict(self.quotas)) != len(self.quotas):
             raise InputError(
                 "filter-invalid",
-                f"A coupon book lists each of its mechanisms once, and at least one (got {self.quotas!r}).",
+                f"A coupon book needs at least one mechanism, and each only once (got {self.quotas!r}).",
             )
         object.__setattr__(self, "quotas", tuple(sorted(self.quotas)))
 
     @classmethod
     def planned(cls, menu: Sequence[TrialSteps], trials: int, *, scale: float = 1.0) -> Self:
-        """Return the book with equal numbers of the longest trials of every mechanism, `trials` of them in all.
+        """Return the book of `trials` trials, equally many of each mechanism's longest.
 
         Args:
-            menu: what a trial may choose; each mechanism once.
-            trials: planned.
-            scale: factor of every quota, rounded down to whole steps and at least 1.
+            menu: mechanisms that a trial may choose; each once.
+            trials: number of planned trials.
+            scale: factor for every quota, which is then rounded down, but is at least 1.
         """
         each = ceil(trials / len(menu))
         quotas = {choice.mechanism: floor(scale * each * choice.longest * (1 + 1e-12)) for choice in menu}
@@ -66,40 +66,40 @@ class CouponBook(FixedParts):
         return self.quotas
 
     def left_after(self, tally: Tally, mechanism: SampledGaussian, *, price: int) -> int:
-        """Return how many coupons of `mechanism` are left; 0 for one that is not on the menu."""
+        """Return how many coupons of `mechanism` are left; 0 if it has no quota."""
         return max(dict(self.quotas).get(mechanism, 0) - tally.same, 0)
 
     def share(self, used: Used, *, units: int) -> float:
         """Return the share of the book that `used` takes, each coupon weighted by its variance of the privacy loss.
 
-        Where there are many steps, a step adds q²(e^(1/σ²) − 1) to that variance (Bu et al. 2020).
+        Among many steps, one step adds q²(e^(1/σ²) − 1) to that variance (Bu et al. 2020).
         """
         whole = sum(steps * _weight(mechanism) for mechanism, steps in self.quotas)
         return sum(steps * _weight(mechanism) for mechanism, steps in used.items()) / whole
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return how many trials fit: a trial whose coupons are used up chooses again, so all quotas count."""
+        """Return how many trials fit. A trial without coupons chooses another mechanism, so all quotas count."""
         choices = {choice.mechanism: choice for choice in menu}
         least = sum(steps // choices[mechanism].longest for mechanism, steps in self.quotas)
         most = sum(steps // choices[mechanism].shortest for mechanism, steps in self.quotas)
         return min(trials, least), min(trials, most)
 
     def cheapest(self, trials: Sequence[Part]) -> Sequence[Part]:
-        """Return the shortest trial of each mechanism: any coupons may be used up first."""
+        """Return the shortest trial of each mechanism, because any coupons may run out first."""
         shortest = dict(sorted(trials, key=lambda trial: -trial[1]))
         return tuple(shortest.items())
 
     def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
-        """Return ε at `delta` of the book of the planned trials."""
+        """Return ε at `delta` of the book for the planned trials."""
         return self.planned(menu, trials).claim(delta)
 
     @property
     def summary(self) -> str:
-        """The filter with its numbers, in a few words for a table."""
+        """The filter and its numbers in a few words, for a table."""
         return f"a coupon book of {len(self.quotas)} mechanisms and {self.most_steps} steps"
 
     def limit(self, unit: str, mechanism: SampledGaussian) -> str:
-        """Return the limit that a refused request would pass."""
+        """Return the limit that a refused request would exceed."""
         return f"{dict(self.quotas).get(mechanism, 0)} {unit} of {mechanism!r}"
 
     def body(self) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class CouponBook(FixedParts):
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
-        """Return the filter that `body()` wrote."""
+        """Return the filter from its JSON."""
         return cls(tuple((SampledGaussian.from_body(coupon), coupon["steps"]) for coupon in body["coupons"]))
 
 

@@ -1,4 +1,4 @@
-"""Filter of Rényi divergence at one order: any mechanism at any time, while the sum of divergences fits."""
+"""Filter on the sum of all steps' Rényi divergences at one order; any mechanism may be used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tuner.privacy.accountant.rdp import divergence, epsilon_of_divergence, requ
 __all__ = ["FixedOrder"]
 
 _ROUNDING = 1e-12
-"""Far above what a sum of three doubles loses."""
+"""Relative margin, far above the rounding error of a sum of three doubles."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class FixedOrder(Filter):
 
     Formal guarantees:
         Sound for adaptively chosen mechanisms (Feldman & Zrnic 2021, Theorem 4.3) and concurrent ones (Haney et al.
-        2023). "Some order is still within its budget" is NOT sound: `tests/privacy/accountant/test_filters.py` has the
-        counter-example.
+        2023). A filter that admits steps while SOME order is within its budget is NOT sound:
+        `tests/privacy/accountant/test_filters.py` has a counter-example.
 
     Args:
         order: within `rdp.ORDER_RANGE`.
-        budget: Rényi divergence of that order, in `UNITS`.
+        budget: Rényi divergence at that order, in `UNITS`.
     """
 
     kind: ClassVar[str] = "fixed_order"
@@ -48,13 +48,7 @@ class FixedOrder(Filter):
 
     @classmethod
     def of(cls, *, order: float, epsilon: float, delta: float) -> Self | None:
-        """Return the filter that keeps (ε, δ) at this order, or None when it would admit nothing.
-
-        Args:
-            order: above 1.
-            epsilon: of the claim.
-            delta: of the claim.
-        """
+        """Return the largest filter of this order whose claim is (ε, δ); None if it would admit nothing."""
         require_delta(delta)
         # Canonne, Kamath & Steinke 2020, Proposition 12: ε = ρ + log((a − 1)/a) − (log δ + log a)/(a − 1).
         terms = (epsilon, -log((order - 1) / order), (log(delta) + log(order)) / (order - 1))
@@ -64,12 +58,8 @@ class FixedOrder(Filter):
 
     @property
     def mechanisms(self) -> tuple[SampledGaussian, ...]:
-        """Empty: any mechanism may be used."""
+        """Empty, because any mechanism may be used."""
         return ()
-
-    def admits(self, mechanism: SampledGaussian) -> bool:
-        """Return True: any mechanism may be used."""
-        return True
 
     @property
     def renyi_order(self) -> float:
@@ -77,12 +67,12 @@ class FixedOrder(Filter):
         return self.order
 
     def price(self, mechanism: SampledGaussian) -> int:
-        """Return the units of one step of `mechanism`, rounded up; more than the budget where they are not finite."""
+        """Return the units of one step of `mechanism`, rounded up; more than the budget if they are not finite."""
         found = divergence(mechanism, self.order)
         return max(ceil(found * UNITS), 1) if isfinite(found) else self.budget + 1
 
     def left_after(self, tally: Tally, mechanism: SampledGaussian, *, price: int) -> int:
-        """Return how many more steps of `mechanism` may be promised."""
+        """Return how many more steps with `mechanism` can be reserved."""
         return max((self.budget - tally.units) // price, 0)
 
     def claim(self, delta: float) -> float:
@@ -94,9 +84,9 @@ class FixedOrder(Filter):
         return max(found, 1e-6) if isfinite(found) else inf
 
     def units_at(self, order: float) -> int | None:
-        """Return the units at `order`: the budget at this order or a lower one; None at a higher one.
+        """Return the budget, if `order` is at most the filter's; else None.
 
-        Rényi divergence does not fall with the order, so what holds at a higher order holds at a lower one.
+        Rényi divergence does not fall with the order, so a bound at one order holds at every lower order.
         """
         return self.budget if order <= self.order else None
 
@@ -105,28 +95,28 @@ class FixedOrder(Filter):
         return units / self.budget
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return how many trials fit: all of the dearest, and all of the cheapest."""
+        """Return how many trials fit if all are the most expensive, and if all are the cheapest."""
         left = [(self.left({}, choice.mechanism), choice) for choice in menu]
         least = min(steps // choice.longest for steps, choice in left)
         most = max(steps // choice.shortest for steps, choice in left)
         return min(trials, least), min(trials, most)
 
     def cheapest(self, trials: Sequence[Part]) -> Sequence[Part]:
-        """Return the trial of the least divergence."""
+        """Return the trial with the least divergence."""
         return (min(trials, key=lambda trial: trial[1] * self.price(trial[0])),)
 
     def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
-        """Return ε at `delta` of `trials` trials of the dearest."""
+        """Return ε at `delta` if all trials are the most expensive."""
         units = max(trials * choice.longest * self.price(choice.mechanism) for choice in menu)
         return epsilon_of_divergence(self.order, units / UNITS, delta)
 
     @property
     def summary(self) -> str:
-        """The filter with its numbers, in a few words for a table."""
+        """The filter and its numbers in a few words, for a table."""
         return f"a Rényi filter of order {self.order:g}"
 
     def limit(self, unit: str, mechanism: SampledGaussian) -> str:
-        """Return the limit that a refused request would pass."""
+        """Return the limit that a refused request would exceed."""
         return f"{unit} whose Rényi divergences of order {self.order:g} sum to {self.budget / UNITS:g}"
 
     def body(self) -> dict[str, Any]:
@@ -135,5 +125,5 @@ class FixedOrder(Filter):
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
-        """Return the filter that `body()` wrote."""
+        """Return the filter from its JSON."""
         return cls(body["order"], body["budget"])

@@ -1,4 +1,4 @@
-"""Filter of a sealed search: the best of a random, hidden number of runs, charged as a whole."""
+"""Filter of a sealed search, which is charged as a whole and releases only its best run."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ __all__ = ["Sealed"]
 
 @dataclass(frozen=True)
 class Sealed(Filter):
-    """A sealed search: a random, hidden number of independent runs, of which only the best is released.
+    """A random, hidden number of independent runs, of which only the best is released.
 
     Formal guarantees:
-        The winner, its configuration and its score are (ε, δ)-DP with ε = `claim(δ)`, truncation of the number of runs
-        included (`selection.epsilon_selection`). The search is charged as a whole when it begins, so the ledger shows
-        nothing of how many runs there were.
+        The winner, its configuration and its score are (ε, δ)-DP with ε = `claim(δ)`. This includes the truncation of
+        the number of runs (`selection.epsilon_selection`). The search is charged as a whole when it begins, so the
+        ledger does not show the number of runs.
 
     Args:
-        law: of the number of runs.
-        at_most: runs after which the law is cut off; what that adds to δ is part of the claim.
-        runs: (mechanism, steps) of one run; where the prior chooses among several, all of them.
-        ratio: (c, C), between which an adaptive sampler keeps its density over the prior's (DP-HyPO); (1, 1) is none.
+        law: law of the number of runs.
+        at_most: largest number of runs; the claim includes what this truncation adds to δ.
+        runs: (mechanism, steps) of one run, for each configuration that the prior may choose.
+        ratio: (c, C), the bounds of an adaptive sampler's density over the prior's (DP-HyPO); (1, 1) if it does not
+            adapt.
     """
 
     kind: ClassVar[str] = "sealed"
@@ -68,41 +69,41 @@ class Sealed(Filter):
         return tuple(dict(self.runs))
 
     def left_after(self, tally: Tally, mechanism: SampledGaussian, *, price: int) -> int:
-        """Return 0: no step is promised by itself."""
+        """Return 0, because single steps cannot be reserved."""
         return 0
 
     def claim(self, delta: float) -> float:
-        """Return ε at `delta` of the winner, truncation included; `math.inf` where nothing is claimed."""
+        """Return ε at `delta` of the winner, truncation included; `math.inf` if there is no bound."""
         return epsilon_selection(self.law, self.runs, delta, at_most=self.at_most, ratio=self.ratio)
 
     def units_at(self, order: float) -> int | None:
-        """Return None: the winner has no bound in Rényi divergence here, because of the truncation."""
+        """Return None: because of the truncation the winner has no Rényi bound."""
         return None
 
     def share(self, used: Used, *, units: int) -> float:
-        """Return 0: no step is charged by itself."""
+        """Return 0, because single steps are not charged."""
         return 0.0
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return `trials` twice: the law decides how many runs there are, and all of them are charged."""
+        """Return `trials` twice, because the search is charged as a whole."""
         return trials, trials
 
     def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
-        """Return the claim: the search is charged as a whole."""
+        """Return the claim, because the search is charged as a whole."""
         return self.claim(delta)
 
     @property
     def charged_runs(self) -> tuple[Part, ...]:
-        """(mechanism, steps) of the runs: all of them are charged together."""
+        """(mechanism, steps) of the runs, which are charged as a whole."""
         return self.runs
 
     @property
     def hidden_runs(self) -> tuple[RunLaw, int]:
-        """The law of the number of runs, and where it is cut off."""
+        """Law and largest value of the number of runs."""
         return self.law, self.at_most
 
     def law_facts(self, epsilon: float) -> dict[str, Any]:
-        """Return the law of the number of runs, its cut, and what the cut adds to δ at `epsilon`."""
+        """Return the law of the number of runs, its cut, and the δ that the cut adds at `epsilon`."""
         tail = self.law.tail(self.at_most)
         return {
             **self.law.body(),
@@ -113,11 +114,11 @@ class Sealed(Filter):
 
     @property
     def summary(self) -> str:
-        """The filter in one word: its numbers are not shown in a table."""
+        """The filter in one word, for a table."""
         return "sealed"
 
     def limit(self, unit: str, mechanism: SampledGaussian) -> str:
-        """Return the limit of a request for single steps."""
+        """Return the limit that a request of single steps would exceed."""
         return f"0 {unit}, because a sealed search is charged as a whole"
 
     def body(self) -> dict[str, Any]:
@@ -132,7 +133,7 @@ class Sealed(Filter):
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
-        """Return the filter that `body()` wrote."""
+        """Return the filter from its JSON."""
         low, high = body["ratio"]
         runs = tuple((SampledGaussian.from_body(run), run["steps"]) for run in body["runs"])
         return cls(RunLaw.from_body(body["law"]), body["at_most"], runs, (low, high))

@@ -1,4 +1,4 @@
-"""Filter of one mechanism: a cap on the steps of all trials together."""
+"""Filter of one mechanism, with a cap on the total number of steps."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["TotalSteps"]
 
 @dataclass(frozen=True)
 class TotalSteps(FixedParts):
-    """One mechanism for all trials, and a cap on the steps of all trials together.
+    """One mechanism for all trials, and a cap on their total number of steps.
 
     Formal guarantees:
-        However many trials take the steps, and whenever each of them stops, what they show is at most `step_cap`
-        adaptively composed steps of one mechanism.
+        The output of all trials costs at most `step_cap` adaptively composed steps of the mechanism, for any number of
+        trials and any early stops.
 
     Args:
-        mechanism: the mechanism of every step of every trial.
+        mechanism: the mechanism of every step.
         step_cap: at least 1.
     """
 
@@ -41,15 +41,15 @@ class TotalSteps(FixedParts):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The mechanism with all of its steps."""
+        """The mechanism with its number of steps."""
         return ((self.mechanism, self.step_cap),)
 
     def left_after(self, tally: Tally, mechanism: SampledGaussian, *, price: int) -> int:
-        """Return how many more steps of `mechanism` may be promised; 0 for another one."""
+        """Return how many more steps can be reserved; 0 for another mechanism."""
         return max(self.step_cap - tally.steps, 0) if mechanism == self.mechanism else 0
 
     def discretisation_error(self, delta: float) -> float:
-        """Return an estimate, erring upwards, of how much the grid inflates the claimed ε."""
+        """Return an estimate, erring upwards, of how far the claim is above the true ε because of its grid."""
         return pld.discretisation_error(self.mechanism, self.step_cap, delta)
 
     def share(self, used: Used, *, units: int) -> float:
@@ -57,23 +57,23 @@ class TotalSteps(FixedParts):
         return sum(used.values()) / self.step_cap
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return how many trials fit: all of the longest, and all of the shortest."""
+        """Return how many trials fit if all are the longest, and if all are the shortest."""
         least = self.step_cap // max(each.longest for each in menu)
         most = self.step_cap // min(each.shortest for each in menu)
         return min(trials, least), min(trials, most)
 
     def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
-        """Return ε at `delta` of `trials` trials of the longest."""
+        """Return ε at `delta` if all trials are the longest."""
         return pld.epsilon(self.mechanism, trials * max(each.longest for each in menu), delta)
 
     @property
     def summary(self) -> str:
-        """The filter with its numbers, in a few words for a table."""
+        """The filter and its numbers in a few words, for a table."""
         noise, rate = self.mechanism.noise_multiplier, self.mechanism.sample_rate
         return f"at most {self.step_cap} steps of noise {noise:g}, rate {rate:.4g}"
 
     def limit(self, unit: str, mechanism: SampledGaussian) -> str:
-        """Return the limit that a refused request would pass."""
+        """Return the limit that a refused request would exceed."""
         return f"{self.step_cap} {unit}"
 
     def body(self) -> dict[str, Any]:
@@ -82,5 +82,5 @@ class TotalSteps(FixedParts):
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
-        """Return the filter that `body()` wrote."""
+        """Return the filter from its JSON."""
         return cls(SampledGaussian.from_body(body), body["step_cap"])

@@ -1,4 +1,4 @@
-"""Stores of the ledger's entries, by URL: an SQLite file, or a PostgreSQL database for a team."""
+"""Stores of the ledger's entries: an SQLite file, or a PostgreSQL database for a team."""
 
 from __future__ import annotations
 
@@ -14,36 +14,23 @@ __all__ = ["Backend", "Store", "absolute_url", "masked", "open_store", "store_ex
 
 
 def open_store(url: str, *, create: bool) -> Store:
-    """Open the store at `url`.
-
-    Args:
-        url: `sqlite:///runs/ledger.db` or `postgresql://user@host/database`.
-        create: whether to create a ledger where there is none. Workers pass False: they must never start afresh.
+    """Open the store at `url`, and create it if it does not exist and `create` allows it.
 
     Raises:
-        InputError: the URL is of neither kind, or the driver is not installed.
-        LedgerError: there is no ledger and none may be created, it cannot be opened, or it has another format.
+        InputError: the URL is malformed or of another database, or the driver is not installed.
+        LedgerError: the ledger does not exist and may not be created, cannot be opened, or has another format.
         LedgerCorruptError: the file or database is not a ledger.
     """
     return Store(_backend(url), create=create)
 
 
 def store_exists(url: str) -> bool:
-    """Return whether there is a ledger at `url`; looking does not create one.
-
-    Raises:
-        InputError: the URL is neither of an SQLite file nor of a PostgreSQL database.
-        LedgerError: the database does not answer.
-    """
+    """Return whether a ledger exists at `url`, without creating one."""
     return _backend(url).exists()
 
 
 def absolute_url(url: str) -> str:
-    """Return the URL as a process in another folder can use it; nothing is opened.
-
-    Raises:
-        InputError: the URL is neither of an SQLite file nor of a PostgreSQL database.
-    """
+    """Return the URL that a process in another folder can use, without opening the ledger."""
     return _backend(url).url
 
 
@@ -51,7 +38,7 @@ def _backend(url: str) -> Backend:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
-        raise InputError("ledger-url", f"The ledger's URL cannot be read: {masked(url)!r}. {_EXAMPLES}") from error
+        raise InputError("ledger-url", f"The ledger's URL is malformed (got {masked(url)!r}). {_EXAMPLES}") from error
     if parsed.drivername in {"postgresql", "postgresql+psycopg"}:
         return Postgres(url)
     if parsed.get_backend_name() == "sqlite":

@@ -1,4 +1,4 @@
-"""PostgreSQL as the ledger's database: append-only tables in a schema of their own, one writer at a time."""
+"""PostgreSQL as the ledger's database: append-only tables in the schema `dp_tuner`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tuner.privacy.ledger.stores.store import BUSY_SECONDS, TABLES, Backend, cre
 
 __all__ = ["Postgres"]
 
-_NAMESPACE = "dp_tuner"  # a schema of our own: another program's tables of the same names are never touched
-_NOT_THEIRS = "DP001"  # SQLSTATE of our own trigger, for what another role may write
-_LOCK = 0x44505442  # "DPTB": the advisory lock that a writer holds, per database
+_NAMESPACE = "dp_tuner"  # a separate schema, so that tables of other programs are never touched
+_NOT_THEIRS = "DP001"  # SQLSTATE of our trigger for an entry that only another role may write
+_LOCK = 0x44505442  # "DPTB": advisory lock of a writer, one per database
 _QUERY = ("host", "port", "sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout")
 _CONNECT = {
     "connect_timeout": "10",
@@ -30,15 +30,15 @@ _CONNECT = {
     "application_name": "dp-tuner ledger",
     "client_encoding": "UTF8",
 }
-# Set in every transaction, so that no setting of the role, the database or a connection pooler can make a charge less
-# than durable or lead to other tables. The server ends a writer that hangs before the others give up.
+# Every transaction sets these, because settings of the role, the database or a connection pooler might lose a charge
+# or lead to other tables. The server ends a writer that hangs before the waiting writers give up.
 _SETTINGS = (
     f"SET LOCAL synchronous_commit = on; SET LOCAL search_path = pg_catalog, {_NAMESPACE}, pg_temp; "
     f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'; SET LOCAL statement_timeout = 0; "
     f"SET LOCAL idle_in_transaction_session_timeout = '{BUSY_SECONDS // 2}s'"
 )
 _READ = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_SETTINGS}"
-# READ COMMITTED: a snapshot that is older than the lock would miss what the writer before has charged.
+# READ COMMITTED, because a snapshot from before the lock would miss the charges of the previous writer.
 _WRITE = (
     f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {_SETTINGS}; SELECT pg_catalog.pg_advisory_xact_lock({_LOCK})"
 )
@@ -52,8 +52,8 @@ CREATE TRIGGER heads_stay BEFORE DELETE OR TRUNCATE ON {_NAMESPACE}.heads
 CREATE TRIGGER meta_is_final BEFORE UPDATE OR DELETE OR TRUNCATE ON {_NAMESPACE}.meta
     FOR EACH STATEMENT EXECUTE FUNCTION {_NAMESPACE}.refuse();
 """
-# The server itself checks who charges, whatever program writes and whatever its search_path: `session_user` is the
-# role that logged in, whatever role was set since. NULL is refused.
+# The server checks the role for every program and every search_path. `session_user` is the role that logged in, even
+# after SET ROLE. NULL is refused.
 _VOUCH = f"""
 CREATE FUNCTION {_NAMESPACE}.vouch() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$ BEGIN
@@ -92,15 +92,15 @@ _OWNS = text(
 class Postgres(Backend):
     """Tables of a PostgreSQL database, in the schema `dp_tuner`.
 
-    A role with SELECT can read; a role that charges also needs INSERT on `entries` and INSERT, UPDATE on `heads`. Only
-    owners of the tables set caps and shares, and a search belongs to the role that opens it: a trigger enforces both.
-    A charge is on the server's disk when it is answered (`synchronous_commit`; a server with `fsync` off is refused).
+    A role with SELECT can read. A role that charges also needs INSERT on `entries` and INSERT, UPDATE on `heads`. A
+    trigger lets only owners of the tables set caps and shares, and lets a role open searches only as itself. A
+    confirmed charge is on the server's disk (`synchronous_commit`; a server with `fsync` off is refused).
 
     Args:
         url: `postgresql://user@host/database`, without a password.
 
     Raises:
-        InputError: the URL is malformed, or psycopg is not installed.
+        InputError: the URL is malformed.
     """
 
     def __init__(self, url: str) -> None:
@@ -108,17 +108,12 @@ class Postgres(Backend):
         self._parsed = _parse(url)
 
     def exists(self) -> bool:
-        """Return whether the ledger's tables exist.
-
-        Raises:
-            LedgerError: the database does not answer, or its tables are not durable.
-            LedgerCorruptError: some of the tables are missing.
-        """
+        """Return whether the ledger's tables exist."""
         with self.transaction(writing=False) as connection:
             return self._has_tables(connection)
 
     def create(self) -> None:
-        """Create the tables in one transaction; if another process was first, its ledger is kept."""
+        """Create the tables in one transaction; if they exist already, keep them."""
         with self.transaction(writing=True) as connection:
             if self._has_tables(connection):
                 return
@@ -126,8 +121,8 @@ class Postgres(Backend):
             if encoding != "UTF8":
                 raise LedgerError(
                     "ledger-encoding",
-                    f"The database of a ledger must be in UTF8 (got {encoding} in {self.url}). Create one: createdb "
-                    "--encoding UTF8 --template template0 NAME.",
+                    f"The database of a ledger must have the encoding UTF8 (got {encoding} in {self.url}). Create one: "
+                    "createdb --encoding UTF8 --template template0 NAME.",
                 )
             there = text("SELECT count(*) FROM pg_namespace WHERE nspname = :name")
             if not connection.execute(there, {"name": _NAMESPACE}).scalar_one():
@@ -137,7 +132,7 @@ class Postgres(Backend):
             connection.exec_driver_sql(_VOUCH)
 
     def open(self) -> None:
-        """Do nothing: each transaction connects by itself."""
+        """Do nothing, because each transaction connects anew."""
 
     def user(self) -> str:
         """Return the database role that the server authenticated (`session_user`)."""
@@ -145,83 +140,70 @@ class Postgres(Backend):
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[Connection]:
-        """Begin a transaction, and commit it when the block ends without an error; see `Backend`."""
+        """Begin a transaction, and commit it if the block ends without an error; see `Backend`."""
         try:
             with self._engine.connect() as connection:
                 connection.exec_driver_sql(_WRITE if writing else _READ)
                 yield connection
                 driver: Any = connection.connection.driver_connection
-                if driver.info.transaction_status.name != "INTRANS":  # its COMMIT would be a ROLLBACK, without an error
+                if driver.info.transaction_status.name != "INTRANS":  # COMMIT would silently be a ROLLBACK
                     raise LedgerError(
-                        "ledger-unavailable",
-                        f"A transaction of {self.url} failed before its end. Nothing is charged. Resume.",
+                        "ledger-unavailable", f"A transaction of {self.url} failed. Nothing is charged. Resume."
                     )
                 connection.exec_driver_sql("COMMIT")
         except DBAPIError as error:
             raise _explain(error, self.url) from error
 
     def check_integrity(self, connection: Connection) -> None:
-        """Check what the server does not check as it reads: triggers that were dropped, and unlogged tables.
-
-        Raises:
-            LedgerCorruptError: something is missing.
-        """
+        """Raise a ledger error if a trigger or a table is missing, or if a table is unlogged."""
         self._has_tables(connection)
         enabled = {str(name) for name, is_enabled in connection.execute(_TRIGGERS) if is_enabled}
         missing = sorted({*_FINAL, _VOUCHED} - enabled)
         if missing:
             raise LedgerCorruptError(
                 "ledger-trigger-missing",
-                f"Triggers of schema {_NAMESPACE} in {self.url} were dropped or disabled: {', '.join(missing)}. Put "
-                "them back, and compare the entries, caps, shares and users with a backup.",
+                f"Triggers of schema {_NAMESPACE} in {self.url} were dropped or disabled: {', '.join(missing)}. "
+                "Restore them, and compare the entries, caps, shares and users with a backup.",
             )
 
     def check_durable(self, connection: Connection) -> None:
-        """Refuse a server that does not write to its disk.
-
-        Raises:
-            LedgerError: it runs with fsync = off.
-        """
+        """Raise `LedgerError` if the server runs with fsync = off."""
         if connection.exec_driver_sql("SHOW fsync").scalar_one() != "on":
             raise LedgerError(
                 "ledger-not-durable",
-                f"The server of {self.url} runs with fsync = off, so a charge might not survive a crash. Nothing is "
-                "charged. Set fsync = on in postgresql.conf and reload it.",
+                f"The server of {self.url} runs with fsync = off, so a charge might not survive a crash. Set fsync = "
+                "on in postgresql.conf and reload it. Nothing is charged.",
             )
 
     def check_author(self, connection: Connection, entry: Entry) -> None:
-        """Refuse an entry of another role's; the server's trigger refuses it too, whatever program writes.
-
-        Raises:
-            LedgerError: a cap or a share by a role that does not own the tables, or a search of another user.
-        """
+        """Raise `LedgerError` for an entry that the server's trigger would refuse for this role."""
         if entry.kind in {"cap", "grant"} and not connection.execute(_OWNS).scalar_one():
             raise LedgerError(
                 "ledger-not-owner",
-                f"Only owners of the tables of {self.url} set caps and shares, and {self.user()} is not one. Nothing "
-                "is written. Let the owner of the data do it.",
+                f"{self.user()} may not set caps and shares in {self.url}, because that role does not own the tables. "
+                "Ask the owner of the data. Nothing is written.",
             )
         if entry.kind == "open_search" and (user := entry.data["user"]) != self.user():
             raise LedgerError(
                 "ledger-other-user",
-                f"A search belongs to the role that opens it: {self.user()} cannot open one of {user!r} in "
-                f"{self.url}. Nothing is charged. Connect as that role.",
+                f"{self.user()} cannot open a search of {user!r} in {self.url}. Connect as {user!r}. Nothing is "
+                "charged.",
             )
 
     def _has_tables(self, connection: Connection) -> bool:
-        """Return whether the ledger's tables exist: all, or none."""
+        """Return whether the ledger's tables exist; raise a ledger error if only some exist or one is unlogged."""
         found = {str(name): str(persistence) for name, persistence in connection.execute(_FOUND)}
         if found and len(found) < len(TABLES.tables):
             raise LedgerCorruptError(
                 "ledger-damaged",
-                f"Only {', '.join(sorted(found))} of the tables entries, heads and meta are left in schema "
-                f"{_NAMESPACE} of {self.url}. Restore the ledger from a backup; it is never started afresh.",
+                f"Schema {_NAMESPACE} of {self.url} has lost a table: of entries, heads and meta it has only "
+                f"{', '.join(sorted(found))}. Restore the ledger from a backup.",
             )
         if set(found.values()) - {"p"}:
             raise LedgerError(
                 "ledger-not-durable",
-                f"Tables of {self.url} are UNLOGGED, so a charge might not survive a crash. Nothing is charged. ALTER "
-                f"TABLE {_NAMESPACE}.entries SET LOGGED, and heads and meta likewise.",
+                f"Tables of {self.url} are UNLOGGED, so a charge might not survive a crash. Run ALTER TABLE "
+                f"{_NAMESPACE}.entries SET LOGGED, and the same for heads and meta. Nothing is charged.",
             )
         return bool(found)
 
@@ -237,17 +219,17 @@ class Postgres(Backend):
             return create_engine(
                 self._parsed.set(drivername="postgresql+psycopg", query=options),
                 poolclass=NullPool,
-                isolation_level="AUTOCOMMIT",  # transactions begin where we say
-                # Full names: a role without access to the schema is told so, and not that there is no such table.
+                isolation_level="AUTOCOMMIT",  # the driver begins no transactions
+                # Qualified names, so that a role without access to the schema gets the right error.
                 execution_options={"schema_translate_map": {None: _NAMESPACE}},
                 use_native_hstore=False,
-                connect_args={"prepare_threshold": None},  # a pooler between us and the server may not keep them
+                connect_args={"prepare_threshold": None},  # a connection pooler may not keep prepared statements
             )
         except ImportError as error:
             raise InputError(
                 "ledger-driver-missing",
-                f"A ledger in PostgreSQL needs psycopg, which cannot be imported here ({error}). Install it: pip "
-                "install 'dp-tuner[postgres]'.",
+                f"A ledger in PostgreSQL needs psycopg, but it cannot be imported ({error}). Install it: pip install "
+                "'dp-tuner[postgres]'.",
             ) from error
 
 
@@ -256,25 +238,24 @@ def _parse(url: str) -> URL:
     if parsed.password is not None or "password" in parsed.query:
         raise InputError(
             "ledger-url-password",
-            f"The ledger's URL contains a password ({masked(url)}), and it is stored in the folder of every sweep and "
-            "shown in MLflow. Remove it, and put the password into ~/.pgpass or PGPASSWORD.",
+            f"The ledger's URL contains a password ({masked(url)}), which would be shown in sweep folders and MLflow. "
+            "Remove it, and put the password into ~/.pgpass or PGPASSWORD.",
         )
     unknown = sorted(set(parsed.query) - set(_QUERY))
     if unknown:
         raise InputError(
             "ledger-url",
-            f"The ledger's URL sets {', '.join(unknown)} ({masked(url)}), but may set only {', '.join(_QUERY)}. Remove "
-            "it, or set it in the server or in libpq's environment.",
+            f"The ledger's URL may set only {', '.join(_QUERY)} (got {', '.join(unknown)} in {masked(url)}). Remove "
+            "the others, or set them in the server or in libpq's environment.",
         )
     hosts = (parsed.host or "", parsed.query.get("host", ""), parsed.query.get("port", ""))
     if any(not isinstance(host, str) or "," in host for host in hosts):
         raise InputError(
             "ledger-url",
-            f"The ledger's URL names several servers (got {url!r}). Name the one that is written to: two servers that "
-            "disagree would be two budgets.",
+            f"The ledger's URL must name only one server (got {url!r}). Name the server that accepts writes.",
         )
     if not parsed.database:
-        raise InputError("ledger-url", f"The ledger's URL names no database (got {url!r}). Add /DATABASE.")
+        raise InputError("ledger-url", f"The ledger's URL must name a database (got {url!r}). Add /DATABASE.")
     return parsed
 
 
@@ -285,34 +266,32 @@ def _explain(error: DBAPIError, url: str) -> LedgerError:
     match state:
         case "42P01" | "3F000" | "42703" | "XX001" | "XX002" | "23505":
             return LedgerCorruptError(
-                "ledger-damaged",
-                f"The ledger {url} is damaged or was removed ({said}). Restore it from a backup; it is never started "
-                "afresh.",
+                "ledger-damaged", f"The ledger {url} is damaged or was removed ({said}). Restore it from a backup."
             )
         case None | "57P01" | "57P02" | "57P03" | "28000" | "28P01" | "3D000" | "25P03":
             code = "ledger-unavailable"
             fix = (
-                "Check that the server runs, the address, that the database exists and that the role may connect "
-                "(its password comes from ~/.pgpass or PGPASSWORD); then resume."
+                "Check that the server runs at this address, that the database exists and that the role may connect "
+                "(its password comes from ~/.pgpass or PGPASSWORD). Then resume."
             )
         case "42501":
             code = "ledger-not-granted"
             fix = (
-                f"Its owner has to GRANT USAGE ON SCHEMA {_NAMESPACE} and SELECT on its tables, and for charging "
-                f"INSERT ON {_NAMESPACE}.entries and INSERT, UPDATE ON {_NAMESPACE}.heads. If there is no ledger "
-                "yet, a role that may CREATE in the database opens it first."
+                f"Let the owner GRANT USAGE ON SCHEMA {_NAMESPACE} and SELECT on its tables, and for charging INSERT "
+                f"ON {_NAMESPACE}.entries and INSERT, UPDATE ON {_NAMESPACE}.heads. If there is no ledger yet, let a "
+                "role that may CREATE in the database open it first."
             )
         case _ if state == _NOT_THEIRS:
             code = "ledger-not-owner"
             fix = "Let the owner of the tables set caps and shares, and open a search under your own role."
         case "53100":
-            code, fix = "ledger-disk-full", "Free space on the server's disk, then resume."
+            code, fix = "ledger-disk-full", "Free some space on the server's disk, then resume."
         case "53300":
-            code, fix = "ledger-busy", "The server has no connection left; raise max_connections, or try again."
+            code, fix = "ledger-busy", "The server has no free connection. Raise max_connections, or try again."
         case "55P03":
-            code, fix = "ledger-busy", "Another process holds the ledger; end it, or try again."
+            code, fix = "ledger-busy", "Another process is using the ledger. End it, or try again."
         case "25006":
-            code, fix = "ledger-read-only", "The server is a standby or read-only; name the one that is written to."
+            code, fix = "ledger-read-only", "The server is a standby or read-only. Name the server that accepts writes."
         case _:
             code, fix = "ledger-unavailable", f"Check the server's log (SQLSTATE {state})."
-    return LedgerError(code, f"The ledger {url} cannot be used: {said}. Nothing more is charged. {fix}")
+    return LedgerError(code, f"The ledger {url} cannot be used ({said}). Nothing more is charged. {fix}")

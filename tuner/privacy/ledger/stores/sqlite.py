@@ -1,4 +1,4 @@
-"""SQLite as the ledger's database: one append-only file, written in one immediate transaction at a time."""
+"""SQLite as the ledger's database: one append-only file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tuner.privacy.ledger.stores.store import BUSY_SECONDS, Backend, create_tabl
 __all__ = ["Sqlite"]
 
 _READ, _WRITE = "BEGIN", "BEGIN IMMEDIATE"
-_MAGIC = 0x44505442  # "DPTB", in the header of the file: another program's database is never written to
+_MAGIC = 0x44505442  # "DPTB" in the header of the file, so that another program's database is never written
 _GUARDS = (
     "CREATE TRIGGER entries_are_final BEFORE UPDATE ON entries"
     " BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
@@ -36,16 +36,15 @@ _GUARDS = (
 
 
 class Sqlite(Backend):
-    """An SQLite file (WAL, synchronous=FULL; every transaction is moved into the file itself at once).
+    """An SQLite file (WAL, synchronous=FULL). Every transaction is merged into the file at once.
 
     A process that may write keeps its connection, because closing the last connection makes SQLite merge its files,
-    which takes longer than the transaction. After an error, and after a fork, the next transaction uses a fresh one.
+    which takes longer than the transaction. After an error or a fork the next transaction uses a new connection.
 
-    A user who may not write the file or its folder can still read, as far as SQLite can: `budget` and `verify` need
-    no more.
+    A user who may not write the file or its folder can still read, as `budget` and `verify` do.
 
     Args:
-        url: `sqlite:///relative/path.db` or `sqlite:////absolute/path.db`; made absolute at once.
+        url: `sqlite:///relative/path.db` or `sqlite:////absolute/path.db`.
 
     Raises:
         InputError: the URL is not of an SQLite file.
@@ -56,11 +55,7 @@ class Sqlite(Backend):
         self.url = f"sqlite:///{self._path}"
 
     def exists(self) -> bool:
-        """Return whether the file exists.
-
-        Raises:
-            LedgerError: its folder cannot be searched.
-        """
+        """Return whether the file exists."""
         try:
             return self._path.exists()
         except OSError as error:
@@ -70,7 +65,7 @@ class Sqlite(Backend):
             ) from error
 
     def create(self) -> None:
-        """Create an empty ledger under a temporary name and link it into place: nobody ever sees half a ledger."""
+        """Create an empty ledger under a temporary name and link it into place, so that nobody sees half a ledger."""
         path = self._path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +74,7 @@ class Sqlite(Backend):
                 _write_draft(draft)
                 try:
                     os.link(draft, path)
-                except FileExistsError:  # another process was first: its ledger is the ledger
+                except FileExistsError:  # another process was first; keep its ledger
                     return
                 parent = os.open(path.parent, os.O_RDONLY)
                 try:
@@ -89,16 +84,12 @@ class Sqlite(Backend):
         except (OSError, DBAPIError) as error:
             raise LedgerError(
                 "ledger-not-writable",
-                f"No ledger can be created at {path}: {getattr(error, 'orig', error)}. Name a folder that can be "
-                "written.",
+                f"The ledger {path} cannot be created ({getattr(error, 'orig', error)}). Choose a folder that this "
+                "user may write.",
             ) from error
 
     def open(self) -> None:
-        """Prepare for transactions.
-
-        Raises:
-            LedgerCorruptError: the file is another program's database.
-        """
+        """Prepare for transactions; raise `LedgerCorruptError` if the file is another program's database."""
         self._size = 0
         self._identity = self._identify()
         self._process = os.getpid()
@@ -107,7 +98,7 @@ class Sqlite(Backend):
         with self.transaction(writing=False) as connection:
             if connection.exec_driver_sql("PRAGMA application_id").scalar_one() != _MAGIC:
                 raise LedgerCorruptError(
-                    "ledger-foreign", f"{self._path} is a database of another program. Name another file."
+                    "ledger-foreign", f"{self._path} is a database of another program. Choose another file."
                 )
 
     def user(self) -> str:
@@ -115,27 +106,26 @@ class Sqlite(Backend):
         number = os.geteuid()
         try:
             return pwd.getpwuid(number).pw_name
-        except KeyError:  # a container without a line for this user
+        except KeyError:  # a container may have no account for this user
             return f"uid {number}"
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[Connection]:
-        """Begin a transaction, and commit it when the block ends without an error; see `Backend`."""
+        """Begin a transaction, and commit it if the block ends without an error; see `Backend`."""
         path = self._path
         if writing and not _may_write(path):
             raise LedgerError(
                 "ledger-read-only",
-                f"This user may only read the ledger {path}, so nothing can be charged or set. Give this user the "
-                "right to write the file and its folder.",
+                f"This user may only read the ledger {path}. Give this user write access to the file and its folder.",
             )
         if self._identify() != self._identity:
             raise LedgerError(
                 "ledger-replaced",
-                f"The ledger {path} was replaced by another file while it was in use. Put the original back; only it "
-                "holds what was charged.",
+                f"The ledger {path} was replaced by another file while it was in use. Restore the original, because "
+                "only it has all charges.",
             )
         if self._process != os.getpid():
-            self._engine.dispose(close=False)  # the parent's connections: to close them here would undo its locks
+            self._engine.dispose(close=False)  # closing the parent's connections would release its locks
             self._process = os.getpid()
         seen = None if _may_write(path) else _stamp(path)
         try:
@@ -157,11 +147,7 @@ class Sqlite(Backend):
         _refuse_changed(path, seen, None)
 
     def check_integrity(self, connection: Connection) -> None:
-        """Let SQLite check its own pages and indexes.
-
-        Raises:
-            LedgerCorruptError: a page is damaged.
-        """
+        """Run SQLite's check of pages and indexes; raise `LedgerCorruptError` if one is damaged."""
         found = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(5)")]
         if found != ["ok"]:
             raise LedgerCorruptError(
@@ -174,35 +160,32 @@ class Sqlite(Backend):
         except OSError as error:
             raise LedgerError(
                 "ledger-not-found",
-                f"The ledger {self._path} cannot be opened ({error.strerror}). Check the path. A lost ledger is "
-                "restored from a backup, never started afresh.",
+                f"The ledger {self._path} cannot be opened ({error.strerror}). Check the path. If the ledger was lost, "
+                "restore it from a backup; a new ledger would forget what was spent.",
             ) from error
         if found.st_size == 0:
             raise LedgerCorruptError(
-                "ledger-damaged", f"The ledger {self._path} is empty: it was cut off. Restore it from a backup."
+                "ledger-damaged", f"The ledger {self._path} was truncated to 0 bytes. Restore it from a backup."
             )
-        # A connection that is kept remembers pages, and would not miss those that a shorter file has lost.
+        # An open connection caches pages, so SQLite does not notice that a truncated file has lost them.
         if found.st_size < self._size:
             raise LedgerCorruptError(
                 "ledger-damaged",
-                f"The ledger {self._path} has shrunk from {self._size} to {found.st_size} bytes: it was cut off. "
-                "Restore it from a backup.",
+                f"The ledger {self._path} was truncated from {self._size} to {found.st_size} bytes. Restore it from a "
+                "backup.",
             )
         self._size = found.st_size
         return found.st_dev, found.st_ino
 
 
 def _path_of(url: str) -> Path:
-    """Return the absolute path of the SQLite file at `url`."""
     parsed = make_url(url)
     if parsed.query or parsed.host:
         raise InputError(
             "ledger-url", f"The URL of an SQLite ledger has only a path (got {masked(url)}). Write sqlite:///FILE."
         )
     if not parsed.database or parsed.database == ":memory:":
-        raise InputError(
-            "ledger-url", f"A ledger in memory would forget what was spent (got {url!r}). Write sqlite:///FILE."
-        )
+        raise InputError("ledger-url", f"The ledger must be a file, not in memory (got {url!r}). Write sqlite:///FILE.")
     return Path(parsed.database).expanduser().resolve()
 
 
@@ -217,7 +200,7 @@ def _write_draft(path: Path) -> None:
 
 
 def _engine(path: Path) -> Engine:
-    # A user without write access opens the file each time, in the way that its state then requires.
+    # A user without write access opens the file for each transaction, because `_connect` depends on its state.
     pool: dict[str, Any] = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": -1}
     engine = create_engine(
         "sqlite://", creator=lambda: _connect(path), **(pool if _may_write(path) else {"poolclass": NullPool})
@@ -233,28 +216,25 @@ def _engine(path: Path) -> Engine:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    # mode=rw: opening never creates. isolation_level None: transactions begin where we say, not where the driver
-    # guesses.
-    mode = "mode=rw"
+    mode = "mode=rw"  # never creates a file
     if not _may_write(path):
-        # Without the right to create its -shm file SQLite reads a WAL file only as immutable, which misses entries that
-        # are still in the -wal: so only where there are none. Otherwise -shm exists too, and mode=ro is enough.
+        # A user who cannot create the -shm file must open the ledger as immutable, which skips the -wal file. If the
+        # -wal file has entries, the -shm file exists already and mode=ro works.
         mode = "mode=ro" if _stamp(_wal(path)) else "mode=ro&immutable=1"
     return sqlite3.connect(
         f"{path.as_uri()}?{mode}",
         uri=True,
-        isolation_level=None,
+        isolation_level=None,  # the driver begins no transactions
         timeout=BUSY_SECONDS,
         check_same_thread=False,
     )
 
 
 def _move_into_file(connection: Connection) -> None:
-    """Empty the -wal file after a committed transaction, which is already durable in it.
+    """Merge the -wal file, in which the committed transaction is already durable, into the database file.
 
-    A process that is killed then leaves one file with all entries, and no -wal that would be mixed with another ledger
-    at this place, or with a restored backup. A reader at this moment prevents it; the next transaction then does it.
-    A failure changes nothing of what is charged.
+    Otherwise a killed process could leave a -wal file that is later mixed with a restored backup. A concurrent reader
+    can prevent the merge; then the next transaction merges. A failure does not change what is charged.
     """
     with suppress(DBAPIError, sqlite3.Error):
         connection.exec_driver_sql("PRAGMA busy_timeout=20")
@@ -263,7 +243,7 @@ def _move_into_file(connection: Connection) -> None:
 
 
 def _may_write(path: Path) -> bool:
-    """Return whether this user may write the file and create SQLite's helper files; False on a read-only disk."""
+    """Return whether this user may write the file and create SQLite's helper files next to it."""
     effective = os.access in os.supports_effective_ids
     return all(os.access(place, os.W_OK, effective_ids=effective) for place in (path, path.parent))
 
@@ -273,7 +253,7 @@ def _wal(path: Path) -> Path:
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """Return size and time of change; None for a missing or empty file."""
+    """Return (size, modification time); None for a missing or empty file."""
     try:
         found = path.stat()
     except OSError:
@@ -282,31 +262,27 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def _refuse_changed(path: Path, seen: tuple[int, int] | None, error: Exception | None) -> None:
-    """Refuse a read during which the file changed: a reader without write access cannot lock it."""
+    """Raise `LedgerError` if the file changed during a read by a user who cannot lock it."""
     if seen is not None and _stamp(path) != seen:
-        raise LedgerError("ledger-busy", f"The ledger {path} was written while it was read. Try again.") from error
+        raise LedgerError("ledger-busy", f"The ledger {path} was written during the read. Try again.") from error
 
 
 def _explain(error: Exception, path: Path) -> LedgerError:
     said = str(getattr(error, "orig", error))
     if any(sign in said for sign in ("malformed", "not a database", "corrupt", "no such table", "no such column")):
-        return LedgerCorruptError(
-            "ledger-damaged",
-            f"The ledger {path} is damaged ({said}). Restore it from a backup; it is never started afresh.",
-        )
+        return LedgerCorruptError("ledger-damaged", f"The ledger {path} is damaged ({said}). Restore it from a backup.")
     if "unable to open" in said and not _may_write(path):
         return LedgerError(
             "ledger-not-readable",
-            f"The ledger {path} cannot be read: {said}. Either this user may not read it, or its last entries are "
-            f"still in {_wal(path).name} and only a user with write access can merge them. Let its owner open it "
-            "once, or read a copy of both files.",
+            f"The ledger {path} cannot be read ({said}). Give this user read access. If its last entries are still in "
+            f"{_wal(path).name}, let its owner open the ledger once, or read a copy of both files.",
         )
     if "locked" in said or "busy" in said:
-        code, fix = "ledger-busy", "Another process holds the ledger; end it, or try again."
+        code, fix = "ledger-busy", "Another process is using the ledger. End it, or try again."
     elif "readonly" in said or "read-only" in said:
-        code, fix = "ledger-read-only", "Give this user the right to write the file and its folder."
+        code, fix = "ledger-read-only", "Give this user write access to the file and its folder."
     elif "full" in said or "I/O" in said:
-        code, fix = "ledger-disk-full", "Free space on the disk, then resume."
+        code, fix = "ledger-disk-full", "Free some disk space, then resume."
     else:
         code, fix = "ledger-unavailable", "Check the file and its folder."
-    return LedgerError(code, f"The ledger {path} cannot be used: {said}. Nothing more is charged. {fix}")
+    return LedgerError(code, f"The ledger {path} cannot be used ({said}). Nothing more is charged. {fix}")

@@ -1,4 +1,4 @@
-"""Store of the ledger: its tables, and the statements that read and append entries."""
+"""Store of the ledger's entries: the tables, and the statements that read and append entries."""
 
 from __future__ import annotations
 
@@ -8,154 +8,118 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from uuid import uuid4
 
-from sqlalchemy import (
-    BigInteger,
-    CheckConstraint,
-    Column,
-    Connection,
-    Identity,
-    Integer,
-    MetaData,
-    Table,
-    Text,
-    UniqueConstraint,
-    bindparam,
-    insert,
-    select,
-    update,
-)
+import sqlalchemy as sa
 
 from tuner.errors import LedgerCorruptError, LedgerError
 from tuner.privacy.ledger.entries import GENESIS, Entry
 
-__all__ = ["BUSY_SECONDS", "FORMAT", "TABLES", "Backend", "Store", "create_tables", "masked"]
+__all__ = ["BUSY_SECONDS", "TABLES", "Backend", "Store", "create_tables", "masked"]
 
-FORMAT = 1
-"""The format of the tables and of the entries."""
+_FORMAT = 1
+"""Format of the tables and the entries."""
 
 BUSY_SECONDS = 60
-"""How long a writer waits for another one."""
+"""Seconds that a writer waits for another writer."""
 
-TABLES = MetaData()
-_ENTRIES = Table(
+TABLES = sa.MetaData()
+_ENTRIES = sa.Table(
     "entries",
     TABLES,
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), Identity(always=True), primary_key=True),
-    Column("dataset", Text, nullable=False),
-    Column("seq", BigInteger, nullable=False),
-    Column("time", Text, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("body", Text, nullable=False),
-    Column("previous", Text, nullable=False),
-    Column("hash", Text, nullable=False),
-    UniqueConstraint("dataset", "seq"),
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), sa.Identity(always=True), primary_key=True),
+    sa.Column("dataset", sa.Text, nullable=False),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("time", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("previous", sa.Text, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),
+    sa.UniqueConstraint("dataset", "seq"),
     sqlite_autoincrement=True,
 )
-_HEADS = Table(
+_HEADS = sa.Table(
     "heads",
     TABLES,
-    Column("dataset", Text, primary_key=True),
-    Column("seq", BigInteger, nullable=False),
-    Column("hash", Text, nullable=False),
+    sa.Column("dataset", sa.Text, primary_key=True),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),
 )
-_META = Table(
+_META = sa.Table(
     "meta",
     TABLES,
-    Column("one", Integer, CheckConstraint("one = 1"), primary_key=True, autoincrement=False),
-    Column("schema", Integer, nullable=False),
-    Column("ledger", Text, nullable=False),
+    sa.Column("one", sa.Integer, sa.CheckConstraint("one = 1"), primary_key=True, autoincrement=False),
+    sa.Column("schema", sa.Integer, nullable=False),
+    sa.Column("ledger", sa.Text, nullable=False),
 )
 
-# Built once: SQLAlchemy takes longer to build a statement than SQLite to execute it.
-_READ_META = select(_META.c.schema, _META.c.ledger)
-_READ_AFTER = select(_ENTRIES).where(_ENTRIES.c.id > bindparam("last")).order_by(_ENTRIES.c.id)
-_READ_HEADS = select(_HEADS)
-_APPEND = insert(_ENTRIES).returning(_ENTRIES.c.id)
+# Built only once, because SQLAlchemy takes longer to build a statement than SQLite to execute it.
+_READ_META = sa.select(_META.c.schema, _META.c.ledger)
+_READ_AFTER = sa.select(_ENTRIES).where(_ENTRIES.c.id > sa.bindparam("last")).order_by(_ENTRIES.c.id)
+_READ_HEADS = sa.select(_HEADS)
+_APPEND = sa.insert(_ENTRIES).returning(_ENTRIES.c.id)
 _MOVE_HEAD = (
-    update(_HEADS)
-    .where(_HEADS.c.dataset == bindparam("of"), _HEADS.c.hash == bindparam("before"))
-    .values(seq=bindparam("number"), hash=bindparam("after"))
+    sa.update(_HEADS)
+    .where(_HEADS.c.dataset == sa.bindparam("of"), _HEADS.c.hash == sa.bindparam("before"))
+    .values(seq=sa.bindparam("number"), hash=sa.bindparam("after"))
 )
-_FIRST_HEAD = insert(_HEADS)
+_FIRST_HEAD = sa.insert(_HEADS)
 
 
-def create_tables(connection: Connection) -> None:
-    """Create the tables of a new ledger, with its random id."""
+def create_tables(connection: sa.Connection) -> None:
+    """Create the tables and the random id of a new ledger."""
     TABLES.create_all(connection, checkfirst=False)
-    connection.execute(insert(_META), {"one": 1, "schema": FORMAT, "ledger": str(uuid4())})
+    connection.execute(sa.insert(_META), {"one": 1, "schema": _FORMAT, "ledger": str(uuid4())})
 
 
 class Backend(ABC):
-    """What differs between databases: one implementation for each kind of URL.
-
-    Constructing one opens nothing.
+    """Base class of the databases that can hold a ledger. The constructor opens nothing.
 
     Attributes:
-        url: absolute; what another process opens.
+        url: absolute URL, with which another process opens the ledger.
     """
 
     url: str
 
     @abstractmethod
     def exists(self) -> bool:
-        """Return whether there is a ledger."""
+        """Return whether the ledger exists."""
 
     @abstractmethod
     def create(self) -> None:
-        """Create an empty ledger, as a whole; if another process was first, its ledger is kept."""
+        """Create an empty ledger, all or nothing. If another process created one first, keep that ledger."""
 
     @abstractmethod
     def open(self) -> None:
-        """Prepare for transactions.
-
-        Raises:
-            LedgerCorruptError: this is no ledger.
-        """
+        """Prepare for transactions; raise `LedgerCorruptError` if the database is not a ledger."""
 
     @abstractmethod
     def user(self) -> str:
-        """Return who is charging, as far as the database or the operating system has authenticated it."""
+        """Return the user that the database or the operating system has authenticated."""
 
     @abstractmethod
-    def transaction(self, *, writing: bool) -> AbstractContextManager[Connection]:
-        """Begin a transaction, and commit it when the block ends without an error.
+    def transaction(self, *, writing: bool) -> AbstractContextManager[sa.Connection]:
+        """Begin a transaction, and commit it if the block ends without an error.
 
-        A reading one sees one consistent snapshot. A writing one is the only writer, sees everything that was
-        committed before, and is on the disk when the block has ended.
-
-        Raises:
-            LedgerError: this user may only read, or the transaction failed.
+        A read transaction sees one consistent snapshot. A write transaction is the only one, sees everything that was
+        committed before, and is on the disk after the block. Raise `LedgerError` if the transaction failed.
         """
 
     @abstractmethod
-    def check_integrity(self, connection: Connection) -> None:
-        """Let the database check itself.
+    def check_integrity(self, connection: sa.Connection) -> None:
+        """Run the database's own checks; raise `LedgerCorruptError` if it is damaged."""
 
-        Raises:
-            LedgerCorruptError: it is damaged.
-        """
+    def check_durable(self, connection: sa.Connection) -> None:  # noqa: B027 - most databases have nothing to check
+        """Raise `LedgerError` if a committed charge might not survive a crash of the server."""
 
-    def check_durable(self, connection: Connection) -> None:  # noqa: B027 - most databases have nothing to check
-        """Refuse a server on which a committed charge might not survive a crash."""
-
-    def check_author(self, connection: Connection, entry: Entry) -> None:  # noqa: B027 - a file knows no authors
-        """Refuse an entry that this user may not write, as far as the database knows its users."""
+    def check_author(self, connection: sa.Connection, entry: Entry) -> None:  # noqa: B027 - a file has no authors
+        """Raise `LedgerError` if the database does not allow this user to write the entry."""
 
 
 class Store:
-    """Entries in a database, one writer at a time; safe across threads and forks.
-
-    Args:
-        backend: the database.
-        create: whether to create a ledger where there is none.
+    """Entries in a database, with one writer at a time; safe across threads and forks.
 
     Attributes:
-        url: absolute; what another process opens.
-        ledger_id: random, given when the ledger was created: two ledgers are the same if and only if it is.
-
-    Raises:
-        LedgerError: there is no ledger and none may be created, it cannot be opened, or it has another format.
-        LedgerCorruptError: this is no ledger.
+        url: absolute URL, with which another process opens the ledger.
+        ledger_id: random id, set when the ledger was created.
     """
 
     def __init__(self, backend: Backend, *, create: bool) -> None:
@@ -165,8 +129,8 @@ class Store:
             if not create:
                 raise LedgerError(
                     "ledger-not-found",
-                    f"There is no ledger at {self.url}. Check the address. A lost ledger is restored from a backup, "
-                    "never started afresh.",
+                    f"There is no ledger at {self.url}. Check the URL. If the ledger was lost, restore it from a "
+                    "backup; a new ledger would forget what was spent.",
                 )
             backend.create()
         backend.open()
@@ -174,46 +138,31 @@ class Store:
             self.ledger_id = self._read_id(connection)
 
     def user(self) -> str:
-        """Return who is charging, as far as the database or the operating system has authenticated it."""
+        """Return the user that the database or the operating system has authenticated."""
         return self.backend.user()
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """One consistent snapshot."""
+    def reading(self) -> Iterator[sa.Connection]:
+        """Begin a transaction that reads one consistent snapshot."""
         with self.backend.transaction(writing=False) as connection:
             self._check_id(connection)
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """The only writer; committed, and on the disk, when the block ends without an error.
-
-        Raises:
-            LedgerError: this user may only read, the server is not durable, or the write failed.
-        """
+    def writing(self) -> Iterator[sa.Connection]:
+        """Begin the only write transaction; it is on the disk if the block ends without an error."""
         with self.backend.transaction(writing=True) as connection:
             self._check_id(connection)
             self.backend.check_durable(connection)
             yield connection
 
     def check_pages(self) -> None:
-        """Let the database check itself.
-
-        Raises:
-            LedgerCorruptError: it is damaged.
-        """
+        """Run the database's own checks; raise `LedgerCorruptError` if it is damaged."""
         with self.reading() as connection:
             self.backend.check_integrity(connection)
 
-    def append(self, connection: Connection, entry: Entry) -> int:
-        """Write one entry and move the head; final once the transaction is committed.
-
-        Returns:
-            The number of its row.
-
-        Raises:
-            LedgerError: this user may not write it, as far as the database knows its users.
-        """
+    def append(self, connection: sa.Connection, entry: Entry) -> int:
+        """Append one entry, move the head of its chain, and return the number of the entry's row."""
         self.backend.check_author(connection, entry)
         row: int = connection.execute(_APPEND, vars(entry)).scalar_one()
         moved = connection.execute(
@@ -229,41 +178,41 @@ class Store:
         return row
 
     @staticmethod
-    def after(connection: Connection, last: int) -> list[tuple[int, Entry]]:
-        """Return the entries after row `last` with their row numbers, in the order of writing."""
+    def after(connection: sa.Connection, last: int) -> list[tuple[int, Entry]]:
+        """Return (row number, entry) of all entries after row `last`, in the order of writing."""
         return [
             (row, Entry(**dict(zip(_COLUMNS, values, strict=True))))
             for row, *values in connection.execute(_READ_AFTER, {"last": last})
         ]
 
     @staticmethod
-    def heads(connection: Connection) -> dict[str, tuple[int, str]]:
-        """Return the last number and hash of every data set; kept apart from the chain, so that a lost tail shows."""
+    def heads(connection: sa.Connection) -> dict[str, tuple[int, str]]:
+        """Return (number, hash) of the last entry by data set. This table reveals a lost tail of the chain."""
         return {name: (seq, head) for name, seq, head in connection.execute(_READ_HEADS)}
 
-    def _read_id(self, connection: Connection) -> str:
+    def _read_id(self, connection: sa.Connection) -> str:
         row = connection.execute(_READ_META).one_or_none()
         if row is None:
             raise LedgerCorruptError(
                 "ledger-damaged", f"The ledger {self.url} has lost its id. Restore it from a backup."
             )
         found, ledger_id = row
-        if found != FORMAT:
+        if found != _FORMAT:
             raise LedgerError(
                 "ledger-format",
-                f"The ledger {self.url} has format {found}; this version reads format {FORMAT}. Nothing was changed. "
-                "Open it with the version of dp-tuner that wrote it.",
+                f"The ledger {self.url} has format {found}, but this version of dp-tuner reads format {_FORMAT}. Use "
+                "the version that wrote it. Nothing was changed.",
             )
         return str(ledger_id)
 
-    def _check_id(self, connection: Connection) -> None:
-        """Check in every transaction that this is still the ledger that was opened."""
+    def _check_id(self, connection: sa.Connection) -> None:
+        """Raise `LedgerError` if another ledger has replaced the one that was opened."""
         found = self._read_id(connection)
         if found != self.ledger_id:
             raise LedgerError(
                 "ledger-replaced",
                 f"The ledger {self.url} was replaced while it was in use: its id was {self.ledger_id} and is now "
-                f"{found}. Put the original back; only it holds what was charged.",
+                f"{found}. Restore the original, because only it has all charges.",
             )
 
 
@@ -271,5 +220,5 @@ _COLUMNS = tuple(column.name for column in _ENTRIES.columns if column.name != "i
 
 
 def masked(url: str) -> str:
-    """Return the URL without its passwords, for a message."""
+    """Return the URL with its passwords replaced by `***`, for a message."""
     return re.sub(r"(password=)[^&]*", r"\1***", re.sub(r"(//[^:/@]*):[^/]*@", r"\1:***@", url))
