@@ -30,7 +30,3 @@ def test_an_example_runs_and_needs_neither_ray_nor_torch(name: str, tmp_path: Pa
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "best: trial" in done.stdout
-
-
-def test_the_unimodal_example_is_among_them() -> None:
-    assert "unimodal_in_optuna.py" in EXAMPLES

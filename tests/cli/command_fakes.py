@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from click.testing import CliRunner
 
@@ -130,3 +131,37 @@ def exported_sweep(folder: Path) -> Tune:
     tune("run", tune.write(search__trials=2), "--local", "--quiet")
     tune("export", "tiny")
     return tune
+
+
+class Died(BaseException):
+    """Death of the process: an exception that nothing in the program catches."""
+
+
+def dies(*_: object, **__: object) -> None:
+    raise Died
+
+
+def run_until_death(file: str) -> None:
+    """Run an experiment in which some function was replaced by `dies`."""
+    from tuner.runner.commands import RunOptions, run_file
+
+    with pytest.raises(Died):
+        run_file(file, (), RunOptions(local=True, quiet=True))
+
+
+def raising_at(
+    patch: pytest.MonkeyPatch, at: int, error: type[BaseException] = KeyboardInterrupt, after: int = 0
+) -> None:
+    """Raise an error in the n-th rung of all trainings, once, after some of its steps."""
+    from trainables.training import PrivateTraining
+
+    real, calls = PrivateTraining.run_to, iter(range(10_000))
+
+    def raises(training: PrivateTraining, step: int) -> None:
+        if next(calls) == at:
+            if after:
+                real(training, training.step + after)
+            raise error
+        real(training, step)
+
+    patch.setattr(PrivateTraining, "run_to", raises)

@@ -71,3 +71,47 @@ def look(finished: Tune, monkeypatch: pytest.MonkeyPatch) -> Tune:
     """The finished sweep, with its folder as the current one."""
     monkeypatch.chdir(finished.folder)
     return finished
+
+
+@pytest.fixture(scope="session")
+def origin(tmp_path_factory: pytest.TempPathFactory, ready_mlflow: Path) -> Path:
+    """A sweep of two trials that has ended and was never exported; tests take copies of it."""
+    folder = tmp_path_factory.mktemp("origin")
+    (folder / "runs").mkdir()
+    shutil.copy(ready_mlflow, folder / "runs" / "mlflow.db")
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        tune = Tune(folder)
+        tune("run", tune.write(), "--local", "--quiet")
+    finally:
+        os.chdir(before)
+    return folder
+
+
+@pytest.fixture
+def charged(origin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tune:
+    """A copy of the sweep with its ledger, to be tampered with or resumed."""
+    folder = tmp_path / "copy"
+    shutil.copytree(origin, folder)
+    monkeypatch.chdir(folder)
+    tune = Tune(folder)
+    file = tune.sweeps[0] / "experiment.yaml"
+    file.write_text(file.read_text().replace(str(origin), str(folder)))
+    return tune
+
+
+@pytest.fixture
+def scored(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The splits that were scored."""
+    from trainables.training import PrivateTraining
+
+    splits: list[str] = []
+    real = PrivateTraining.evaluate
+
+    def counted(self: PrivateTraining, split: str = "validation") -> dict[str, float]:
+        splits.append(split)
+        return real(self, split)
+
+    monkeypatch.setattr(PrivateTraining, "evaluate", counted)
+    return splits

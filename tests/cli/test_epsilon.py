@@ -105,6 +105,11 @@ def test_a_study_that_is_not_private_charges_nothing_and_claims_nothing(tune: Tu
     said = tune("run", file, "--local")
     assert "NOT PRIVATE" in said.text
     assert tune.entries == []
-    refused = tune("export", "tiny", code=2)
-    assert "[sweep-not-private]" in refused.err
+    tune("resume", "tiny", "--local", "--set", "search.trials=3")
+    assert tune.entries == []
+    assert "[sweep-not-private]" in tune("export", "tiny", code=2).err
     assert not Path("exports").exists()
+    folders = tune.sweeps
+    file = tune.write(search__trials=1, search__space={"learning_rate": 0.5}, privacy__private=False)
+    assert "[train-not-private]" in tune("train", file, "--local", code=2).err
+    assert tune.sweeps == folders, "refused before anything is trained"

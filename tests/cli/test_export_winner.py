@@ -34,42 +34,42 @@ def test_a_sealed_winner_that_is_not_the_longest_run_is_exported(tune: Tune, mon
     assert tune("verify", str(CARD), "--json").json["answer"] == "yes"
 
 
-@pytest.mark.parametrize("change", ["parameters", "seed"])
-def test_a_winner_of_other_settings_than_its_sealed_model_is_refused(tune: Tune, change: str) -> None:
+def test_a_sealed_export_tells_no_number_and_refuses_other_settings_than_its_models(tune: Tune) -> None:
     sealed(tune, 2, "--quiet")
     path = tune.sweeps[0] / "winner.json"
     text = path.read_text()
     values = json.loads(text)
-    values[change] = values["seed"] + 1 if change == "seed" else {**values["parameters"], "learning_rate": 0.123}
-    path.write_text(json.dumps(values))
-    assert "[sweep-files-changed]" in tune("export", "tiny", code=1).text
-    assert not Path("exports/tiny").exists()
+    for change in ({"seed": values["seed"] + 1}, {"parameters": {**values["parameters"], "learning_rate": 0.123}}):
+        path.write_text(json.dumps({**values, **change}))
+        assert "[sweep-files-changed]" in tune("export", "tiny", code=1).text
     path.write_text(text)
-    tune("export", "tiny")
+    assert "[no-curve]" in tune("export", "tiny", "--by", "curve", code=2).err
+    assert not Path("exports").exists()
+    export = tune("export", "tiny", "--by", "score", "--json").json
+    assert "chosen" not in export
+    assert "number" not in export["trial"]
+    assert export["trial"]["id"] == "winner"
+    assert json.loads(CARD.read_text())["ledger"]["head_seq"] == 2, "opened, begun"
+    assert '"leased_steps"' not in CARD.read_text()
+    trials = [path.name for path in (tune.sweeps[0] / "sealed" / "trials").iterdir()]
+    assert trials, "the names of its runs are looked for"
+    exported = b"".join(path.read_bytes() for path in Path("exports/tiny").iterdir())
+    assert not any(name.encode() in exported for name in trials)
 
 
 def test_a_refused_card_leaves_nothing_behind_and_the_test_set_unused(
-    tune: Tune, monkeypatch: pytest.MonkeyPatch
+    charged: Tune, scored: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tune("run", tune.write(), "--local", "--quiet")
-    scored: list[str] = []
-    real = PrivateTraining.evaluate
-
-    def counted(self: PrivateTraining, split: str = "validation") -> dict[str, float]:
-        scored.append(split)
-        return real(self, split)
-
     def refuse(*_: object, **__: object) -> None:
         raise VerificationError("card-run-not-charged", "no card for this one")
 
-    monkeypatch.setattr(PrivateTraining, "evaluate", counted)
-    with pytest.MonkeyPatch.context() as patch:
+    with monkeypatch.context() as patch:
         patch.setattr(cards, "build_card", refuse)
-        assert "[card-run-not-charged]" in tune("export", "tiny", code=None).err
+        assert "[card-run-not-charged]" in charged("export", "tiny", code=None).err
     assert scored == []
     assert not Path("exports").exists()
-    assert not (tune.sweeps[0] / "test_scores.json").exists()
-    tune("export", "tiny")
+    assert not (charged.sweeps[0] / "test_scores.json").exists()
+    charged("export", "tiny")
     assert scored == ["test"]
 
 

@@ -1,4 +1,4 @@
-"""DP_TUNER_LEDGER binds every command: an owner's cap there holds for plan, run, train and resume too."""
+"""The variable DP_TUNER_LEDGER: its caps hold for plan, run and train, and a sweep never leaves its ledger."""
 
 from __future__ import annotations
 
@@ -12,40 +12,19 @@ from tuner.privacy.ledger.ledger import Ledger
 VARIABLE = "DP_TUNER_LEDGER"
 
 
-@pytest.fixture
-def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    url = f"sqlite:///{tmp_path}/shared.db"
-    monkeypatch.setenv(VARIABLE, url)
-    return url
-
-
-def test_a_cap_in_the_shared_ledger_binds_plan_run_and_train(
-    tune: Tune, shared: str, monkeypatch: pytest.MonkeyPatch
+def test_a_ledger_of_the_environment_binds_every_command(
+    tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    shared = f"sqlite:///{tmp_path}/shared.db"
+    monkeypatch.setenv(VARIABLE, shared)
     tune("budget", "set", "digits", "--epsilon", "0.1", "--delta", "1e-5")
-    file = tune.write(search__trials=1, search__space={"learning_rate": 0.5})
-    for command in (("plan", file, "--no-timing"), ("run", file, "--local"), ("train", file, "--local")):
-        assert "[dataset-cap-exceeded]" in tune(*command, code=3).text
+    file, other = tune.write(search__trials=1, search__space={"learning_rate": 0.5}), "other.yaml"
+    tune.write(other, ledger="sqlite:///runs/ledger.db")
+    for command in (("plan", "--no-timing"), ("run", "--local"), ("train", "--local")):
+        assert "[dataset-cap-exceeded]" in tune(command[0], file, *command[1:], code=3).text
+        assert "[ledger-not-shared]" in tune(command[0], other, *command[1:], code=2).text
     assert tune.sweeps == []
-    assert not (tune.folder / "runs" / "ledger.db").exists()
-    monkeypatch.delenv(VARIABLE)  # the control: it is the variable that led there
-    tune("plan", file, "--no-timing")
-    assert Ledger.open(shared, create=False).dataset_state("digits").searches == ()
-
-
-def test_a_file_with_another_ledger_is_refused_by_every_command_that_charges(tune: Tune, shared: str) -> None:
-    file = tune.write(ledger="sqlite:///runs/ledger.db")
-    for command in (("plan", file), ("run", file, "--local"), ("train", file, "--local"), ("validate", file)):
-        said = tune(*command, code=2).text
-        assert f"{VARIABLE} names {shared}" in said
-        assert f"{file}:" in said
-    assert tune.sweeps == []
-    assert tune.entries == []
-
-
-def test_a_sweep_goes_on_in_its_own_ledger_or_not_at_all(
-    tune: Tune, shared: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tune("budget", "set", "digits", "--epsilon", "20", "--delta", "1e-4")
     sweep = tune("run", tune.write(search__trials=1), "--local", "--json").json["sweep"]
     more = ("resume", "tiny", "--set", "search.trials=2", "--local", "--quiet")
     monkeypatch.setenv(VARIABLE, f"sqlite:///{tune.folder}/another.db")

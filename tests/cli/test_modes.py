@@ -1,4 +1,4 @@
-"""Every cap and every unit, from the file to the card: what was drawn is what was charged, whatever happens."""
+"""Every cap and every unit, from the file to the card: the steps charged are the steps drawn."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from trainables.engine.step import PrivateStep
 from trainables.training import PrivateTraining
 from tuner.privacy.accountant.mechanism import SampledGaussian
 
+CARD = "exports/tiny/privacy_card.json"
 RATE = {"log_uniform": [0.1, 2.0]}
 AUTO = {"privacy__noise_multiplier": "auto", "search__trials": 4, "search__sampler": "tpe", "search__pruner": "median"}
 MODES: dict[str, dict[str, object]] = {
@@ -28,14 +29,6 @@ MODES: dict[str, dict[str, object]] = {
     },
     "epochs": {**AUTO, "search__space": {"learning_rate": RATE, "epochs": {"uniform": [0.5, 2.0]}}},
     "protected": {**AUTO, "dataset__validation": {"protected": True, "epsilon": 4.0}},
-    "users": {
-        **AUTO,
-        "dataset": {"name": "owned", "path": "owned.npz", "public_users": 100, "records_per_user": 4},
-        "privacy__unit": "user",
-        "privacy__delta": 1e-3,
-        "trainable__batch_size": 20,
-        "trainable__epochs": 2,
-    },
     "protected users": {
         **AUTO,
         "dataset": {
@@ -142,26 +135,41 @@ def test_what_is_drawn_is_charged_and_the_card_follows(
     budget = tune("status", "tiny", "--json").json["sweeps"][0]["budget"]
     assert budget["spent_steps"] == counted.steps.total()
     assert 0 < budget["epsilon_spent"] <= budget["epsilon_cap"] == 8.5
+    parent = next(run for run in tune.mlflow_runs() if run.data.tags["dp_tuner.trial"] == "-")
+    assert parent.data.metrics["steps_spent"] == counted.steps.total()
+    assert ("one user" in parent.data.tags["mlflow.note.content"]) == ("users" in mode)
     if "protected" in mode:
-        assert budget["validation"]["spent_steps"] == counted.scores > 0
-    before = sum(counted.steps.values()), counted.scores
+        assert budget["validation"]["spent_steps"] == parent.data.metrics["scores_spent"] == counted.scores > 0
+    before = counted.steps.total(), counted.scores
     exported = tune("export", "tiny", "--json").json
     assert exported["claim"] == {"epsilon": 8.5, "delta": state.delta}
-    assert (sum(counted.steps.values()), counted.scores) == before, "an export draws nothing"
-    assert tune("verify", "exports/tiny/privacy_card.json").code == 0
-    page = Path(tune("report", "tiny").out.split()[-1]).read_text()
-    assert "Privacy budget" in page
-    assert "None" not in tune("status").text
-    parent = next(run for run in tune.mlflow_runs() if run.data.tags["dp_tuner.trial"] == "-")
-    assert parent.data.metrics["steps_spent"] == sum(counted.steps.values())
-    note = parent.data.tags["mlflow.note.content"]
-    assert ("one user" in note) == ("users" in mode)
-    assert "None" not in note
-    if "protected" in mode:
-        assert parent.data.metrics["scores_spent"] == counted.scores
+    assert (counted.steps.total(), counted.scores) == before, "an export draws nothing"
+    check_card(tune, mode, exported["trial"]["parameters"])
 
 
-@pytest.mark.parametrize("mode", MODES)
+def check_card(tune: Tune, mode: str, parameters: dict[str, Any]) -> None:
+    """The card holds, tells the mode, and its file is an ordinary search of one trial of the winner's mechanism."""
+    assert tune("verify", CARD, "--json").json["answer"] == "yes"
+    card = json.loads(Path(CARD).read_text())
+    winner, records = card["winner"], card["records"]
+    assert card["training_cap"]["filter"]["kind"] == CAPS.get(mode, "total_steps")
+    assert (card["validation_cap"] is not None) == ("protected" in mode)
+    if "batch_size" in parameters:
+        assert winner["sample_rate"] == parameters["batch_size"] / records["public_size"]
+    if "noise_multiplier" in parameters:
+        assert winner["noise_multiplier"] == parameters["noise_multiplier"]
+    if "users" in mode:
+        assert (records["records_per_user"], card["claim"]["adjacency"]) == (4, "add_or_remove_one_user")
+        assert winner["sample_rate"] == 20 / records["public_size"]
+    plan = tune("plan", "exports/tiny/experiment.yaml", "--json", "--no-timing").json
+    assert (plan["trials"], plan["accounting"], plan["cap"]) == (1, "composition", "total_steps")
+    assert (plan["sample_rate"], plan["noise_multiplier"]) == (winner["sample_rate"], winner["noise_multiplier"])
+    assert plan["unit"] == ("user" if "users" in mode else "record")
+    if "protected" not in mode:
+        assert plan["epsilon_at_cap"] == pytest.approx(winner["single_run_epsilon"], rel=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["coupon_book", "fixed_order", "protected users"])
 def test_one_that_was_cut_off_goes_on_under_its_cap(
     tune: Tune, owned: None, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
@@ -174,10 +182,20 @@ def test_one_that_was_cut_off_goes_on_under_its_cap(
     assert state.status == "closed"
     _, trials = shown(tune)
     assert all(trial["state"] in ("complete", "pruned") for trial in trials), [t["reason"] for t in trials]
-    left = [state.training.left(mechanism) for mechanism in state.training.leased]
-    assert all(steps >= 0 for steps in left)
+    assert all(state.training.left(mechanism) >= 0 for mechanism in state.training.leased)
     tune("export", "tiny")
-    assert tune("verify", "exports/tiny/privacy_card.json").code == 0
+    tune("verify", CARD)
+
+
+def test_a_sweep_that_grows_keeps_its_cap_and_ends_with_it(tune: Tune) -> None:
+    tune("run", tune.write(**{**MODES["coupon_book"], "search__trials": 2}), "--local", "--quiet")
+    (sweep,) = tune.sweeps
+    before = tune.search_state(sweep.name).filter
+    tune("resume", "tiny", "--local", "--set", "search.trials=30", code=None)
+    after = tune.search_state(sweep.name)
+    assert after.filter == before
+    assert all(after.training.leased.get(mechanism, 0) <= quota for mechanism, quota in before.quotas)
+    assert tune("status", "tiny", "--json").json["sweeps"][0]["state"] == "budget reached"
 
 
 @pytest.mark.slow

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from command_fakes import STEPS, Tune
+from command_fakes import STEPS, Tune, dies, raising_at, run_until_death
 
 import tuner.runner.public
-from trainables.data import DatasetRequest, load_records
-from trainables.training import PrivateTraining
+from trainables.training import PrivateTraining, TrainingSpec
 from tuner.privacy.accountant.pld import epsilon
+from tuner.runner import start
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import SweepFolder
 
@@ -50,8 +49,18 @@ def both(tune: Tune) -> tuple[SweepFolder, SweepFolder]:
     return search, charged
 
 
-def test_one_command_searches_in_public_and_charges_one_run(tune: Tune, public: dict[str, object]) -> None:
-    said = tune("run", tune.write(**public), "--local")
+def test_one_command_searches_in_public_and_charges_one_run(
+    tune: Tune, public: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specs: list[TrainingSpec] = []
+    real = PrivateTraining.__init__
+
+    def noted(training: PrivateTraining, spec: TrainingSpec, *arguments: Any, **more: Any) -> None:  # noqa: ANN401
+        specs.append(spec)
+        real(training, spec, *arguments, **more)
+
+    monkeypatch.setattr(PrivateTraining, "__init__", noted)
+    told = tune("run", tune.write(**public), "--local", "--json").json
     search, charged = both(tune)
     assert tune.entries == ["open_search", "reserve", "lease", "lease", "settle", "close_search"]
     state = tune.search_state(charged.id)
@@ -70,43 +79,35 @@ def test_one_command_searches_in_public_and_charges_one_run(tune: Tune, public: 
         "pruner": "median",
         "declared_by": "the experiment file",
     }
-    assert "declares public: nothing is charged" in said.text
-    assert "NOT PRIVATE" not in said.text
-    assert f"trial {best['number']} was the best; it is now trained once on the private records" in said.text
-    parents = {run.data.tags["dp_tuner.sweep"] for run in tune.mlflow_runs() if run.data.tags["dp_tuner.trial"] == "-"}
-    assert parents == {search.id, charged.id}, "all of both may be seen"
+    assert (told["sweep"], told["claim"]) == (charged.id, {"epsilon": 3.0, "delta": 1e-5})
+    assert (told["public_search"]["sweep"], len(told["public_search"]["trials"])) == (search.id, 3)
+    check_specs(*specs)
     assert [each["sweep"] for each in tune("status", "--json").json["sweeps"]] == [search.id, charged.id]
     page = Path(tune("report", search.id).out.split()[-1]).read_text()
     assert "declares public" in page
     assert "logistic_regression on open<" in page, "what it was searched on, and not the private records"
-    assert "open (declared public)" in page
-    assert "nothing charged" in page
-    rate = f"sample rate {128 / (PUBLIC_SIZE * 0.9):.6g}"
-    assert rate in page
-    assert rate in said.text
-    params = {
-        run.data.tags["dp_tuner.sweep"]: run.data.params
-        for run in tune.mlflow_runs()
-        if run.data.tags["dp_tuner.trial"] == "-"
-    }
+    assert f"sample rate {128 / (PUBLIC_SIZE * 0.9):.6g}" in page
+    runs = [run.data for run in tune.mlflow_runs() if run.data.tags["dp_tuner.trial"] == "-"]
+    params = {run.tags["dp_tuner.sweep"]: run.params for run in runs}
+    assert set(params) == {search.id, charged.id}, "all of both may be seen"
     assert params[search.id]["dataset.name"] == "open"
-    assert params[search.id]["charged_run.dataset.name"] == "digits"
-    assert params[charged.id]["dataset.name"] == "digits"
-    assert "nothing to do" in tune("resume", "tiny", "--local").out
+    assert params[search.id]["charged_run.dataset.name"] == params[charged.id]["dataset.name"] == "digits"
+
+    exported = tune("export", "tiny", "--json").json
+    assert (exported["sweep"], exported["claim"]) == (charged.id, {"epsilon": 3.0, "delta": 1e-5})
+    assert Path(exported["folder"]) == Path("exports/tiny")
+    assert tune("verify", "exports/tiny/privacy_card.json", "--json").json["answer"] == "yes"
+    text = Path("exports/tiny/privacy_card.json").read_text()
+    card = json.loads(text)
+    assert (card["claim"]["mode"], card["public_search"]["dataset"]) == ("public", "open")
+    assert card["public_search"]["label"].startswith("ASSUMED")
+    assert str(tune.folder) not in text, "no path of this machine"
+    plan = tune("plan", "exports/tiny/experiment.yaml", "--json", "--no-timing").json
+    assert (plan["trials"], plan["accounting"]) == (1, "composition")
 
 
-def test_the_search_has_the_steps_batch_and_noise_of_the_charged_run(
-    tune: Tune, public: dict[str, object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    specs = []
-    real = PrivateTraining.__init__
-
-    def noted(training: PrivateTraining, spec: Any, *arguments: Any, **more: Any) -> None:  # noqa: ANN401
-        specs.append(spec)
-        real(training, spec, *arguments, **more)
-
-    monkeypatch.setattr(PrivateTraining, "__init__", noted)
-    tune("run", tune.write(**public), "--local", "--quiet")
+def check_specs(*specs: TrainingSpec) -> None:
+    """The search has the steps, the batch and the noise of the charged run, which is on the private records."""
     *searched, charged = specs
     assert len(searched) == 3
     assert {spec.dataset.name for spec in searched} == {"open"}
@@ -120,23 +121,6 @@ def test_the_search_has_the_steps_batch_and_noise_of_the_charged_run(
     assert charged.seed in {spec.seed for spec in searched}
 
 
-def test_its_answer_to_a_program_is_one_object(tune: Tune, public: dict[str, object]) -> None:
-    told = tune("run", tune.write(**public), "--local", "--json").json
-    search, charged = both(tune)
-    assert told["sweep"] == charged.id
-    assert told["claim"] == {"epsilon": 3.0, "delta": 1e-5}
-    assert told["public_search"]["sweep"] == search.id
-    assert len(told["public_search"]["trials"]) == 3
-
-
-def test_what_the_data_set_has_no_room_for_is_refused_before_the_search(tune: Tune, public: dict[str, object]) -> None:
-    tune("budget", "set", "digits", "--epsilon", "2", "--delta", "1e-4")
-    entries = tune.entries
-    error = tune("run", tune.write(**public), "--local", code=3).err
-    assert "digits" in error
-    assert (tune.entries, tune.sweeps, tune.mlflow_runs()) == (entries, [], [])
-
-
 def test_room_that_was_taken_meanwhile_keeps_the_search(
     tune: Tune, public: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,9 +132,12 @@ def test_room_that_was_taken_meanwhile_keeps_the_search(
         tune("budget", "set", "digits", "--epsilon", "1", "--delta", "1e-4")
         return ended
 
+    file = tune.write(**public)
+    assert "[dataset-cap-exceeded]" in tune("run", file, "--local", "--set", "privacy.epsilon=6", code=3).err
+    assert (tune.sweeps, tune.mlflow_runs()) == ([], []), "what has no room is refused before the search"
     with monkeypatch.context() as patch:
         patch.setattr(tuner.runner.public, "run_open", beside)
-        tune("run", tune.write(**public), "--local", code=3)
+        tune("run", file, "--local", code=3)
     (folder,) = tune.sweeps
     assert "open_search" not in tune.entries
     tune("budget", "set", "digits", "--epsilon", "5", "--delta", "1e-4")
@@ -159,24 +146,26 @@ def test_room_that_was_taken_meanwhile_keeps_the_search(
     assert both(tune)[0].root == folder
 
 
-def test_the_private_records_under_another_name_are_refused(tune: Tune, public: dict[str, object]) -> None:
-    splits = load_records(DatasetRequest(name="digits"))
-    images = np.concatenate([splits.x_train, splits.x_validation]).reshape(-1, 1, 8, 8)
-    labels = np.concatenate([splits.y_train, splits.y_validation])
-    arrays = (images, labels, splits.x_test.numpy().reshape(-1, 1, 8, 8), splits.y_test.numpy())
-    private = tune.folder / "private.npz"
-    write_records(private, *arrays)
-    own = {"name": "own", "path": "private.npz", "public_size": len(images)}
-    write_records(tune.folder / "copy.npz", *arrays)
-    file = tune.write(**{**public, "dataset": own, "search__public": {**own, "name": "copy", "path": "copy.npz"}})
-    error = tune("run", file, "--local", code=2).err
-    assert "[public-records-private]" in error
+@pytest.mark.parametrize("changed", ["order", "test records"])
+def test_the_private_records_under_another_name_are_refused(
+    tune: Tune, public: dict[str, object], changed: str
+) -> None:
+    with np.load(tune.folder / "open.npz") as stored:
+        arrays = dict(stored)
+    write_records(tune.folder / "own.npz", **arrays)
+    if changed == "order":
+        arrays |= {key: arrays[key][::-1] for key in ("x_train", "y_train")}
+    else:
+        arrays |= {key: arrays[key][:50] for key in ("x_test", "y_test")}
+    write_records(tune.folder / "open.npz", **arrays)
+    own = {"name": "own", "path": "own.npz", "public_size": 500}
+    file = tune.write(**{**public, "dataset": own})
+    assert "[public-records-private]" in tune("run", file, "--local", code=2).text
     assert tune.sweeps == []
-    changed = images.copy()
-    changed[0] = 0
-    write_records(tune.folder / "copy.npz", changed, *arrays[1:])
+    arrays["x_train"] = arrays["x_train"].copy()
+    arrays["x_train"][0] = 0  # the control: one other record
+    write_records(tune.folder / "open.npz", **arrays)
     tune("run", file, "--dry-run")
-    tune("run", file, "--local", "--quiet", "--set", "search.trials=2")
 
 
 def test_records_of_another_shape_are_refused(tune: Tune, public: dict[str, object]) -> None:
@@ -191,24 +180,13 @@ def test_records_of_another_shape_are_refused(tune: Tune, public: dict[str, obje
 # -- interrupted -----------------------------------------------------------------------------------------------------
 
 
-def interrupting_at(patch: pytest.MonkeyPatch, at: int) -> None:
-    real, calls = PrivateTraining.run_to, iter(range(10_000))
-
-    def stops(training: PrivateTraining, step: int) -> None:
-        if next(calls) == at:
-            raise KeyboardInterrupt
-        real(training, step)
-
-    patch.setattr(PrivateTraining, "run_to", stops)
-
-
 @pytest.mark.parametrize(("at", "phase"), [(3, "the search"), (7, "the charged run")])
 def test_it_goes_on_in_the_phase_in_which_it_was_left(
     tune: Tune, public: dict[str, object], monkeypatch: pytest.MonkeyPatch, at: int, phase: str
 ) -> None:
     public["search__pruner"] = "none"
     with monkeypatch.context() as patch:
-        interrupting_at(patch, at)
+        raising_at(patch, at)
         said = tune("run", tune.write(**public), "--local", code=130)
     searching = phase == "the search"
     assert len(tune.sweeps) == (1 if searching else 2)
@@ -233,27 +211,16 @@ def test_it_goes_on_in_the_phase_in_which_it_was_left(
     }
 
 
-class Died(BaseException):
-    """Stands for the death of the process: nothing in the program catches it."""
-
-
 @pytest.mark.parametrize("at", ["create_as", "enter", "_run"])
 def test_a_charged_run_that_was_half_begun_is_begun_once(
     tune: Tune, public: dict[str, object], monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
-    import tuner.runner.start
-    from tuner.runner.commands import RunOptions, run_file
-
-    def dies(*_: object, **__: object) -> None:
-        raise Died
-
-    place: Any = sweeps if at == "create_as" else tuner.runner.start
+    place: Any = sweeps if at == "create_as" else start
     with monkeypatch.context() as patch:
         if at == "create_as":
             patch.setattr(tuner.runner.public.sweeps, "create", real_create)
         patch.setattr(place, at, dies)
-        with pytest.raises(Died):
-            run_file(tune.write(**public), (), RunOptions(local=True, quiet=True))
+        run_until_death(tune.write(**public))
     tune("resume", "tiny", "--local", "--quiet")
     search, charged = both(tune)
     assert search.read_status()["charged_run"] == charged.id
@@ -268,35 +235,23 @@ def real_create(storage: Path, name: str) -> SweepFolder:
     return folder
 
 
-def test_a_search_that_is_stopped_charges_nothing(tune: Tune, public: dict[str, object]) -> None:
-    process = tune.process("run", tune.write(**{**public, "search__trials": 500}), "--local")
-    assert process.stdout is not None
-    for line in process.stdout:
-        if "trial 0 complete" in line:
-            break
-    assert "no new one starts" in tune("stop", "tiny").out
-    out, err = process.communicate(timeout=100)
-    assert process.returncode == 0, err
-    assert "The charged run has not started" in out
+def test_a_search_that_is_stopped_charges_nothing(
+    tune: Tune, public: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = PrivateTraining.run_to
+
+    def stopping(training: PrivateTraining, step: int) -> None:
+        tune("stop", "tiny")
+        real(training, step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PrivateTraining, "run_to", stopping)
+        tune("run", tune.write(**public), "--local", "--quiet")
     assert tune.entries == []
     begun = len(tune("show", "tiny", "--json").json["trials"])
-    assert begun < 500
+    assert begun == 1
     tune("resume", "tiny", "--local", "--set", f"search.trials={begun}")
     assert tune.search_state(both(tune)[1].id).leased_steps == STEPS
-
-
-@pytest.mark.slow
-def test_ctrl_c_in_the_search_ends_in_130(tune: Tune, public: dict[str, object]) -> None:
-    process = tune.process("run", tune.write(**{**public, "search__trials": 500}), "--local")
-    assert process.stdout is not None
-    for line in process.stdout:
-        if "trial 0 complete" in line:
-            break
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=100)
-    assert process.returncode == 130
-    assert "tune resume tiny" in err
-    assert tune.entries == []
 
 
 def test_a_search_in_which_every_trial_fails_charges_nothing(
@@ -318,36 +273,3 @@ def test_on_ray(tune: Tune, public: dict[str, object]) -> None:
     assert process.returncode == 0, err
     assert json.loads(out)["state"] == "done"
     assert tune.search_state(both(tune)[1].id).leased_steps == STEPS
-
-
-def test_the_export_is_that_of_the_charged_run(tune: Tune, public: dict[str, object]) -> None:
-    tune("run", tune.write(**public), "--local", "--quiet")
-    exported = tune("export", "tiny", "--json").json
-    search, charged = both(tune)
-    assert exported["sweep"] == charged.id
-    assert exported["claim"] == {"epsilon": 3.0, "delta": 1e-5}
-    assert Path(exported["folder"]) == Path("exports/tiny")
-    card = Path("exports/tiny/privacy_card.md").read_text()
-    assert "open" in card
-    assert "public" in card
-    assert tune("verify", "exports/tiny/privacy_card.json").code == 0
-    assert "epsilon" in Path(tune("report", charged.id).out.split()[-1]).read_text()
-    assert search.id != charged.id
-
-
-@pytest.mark.parametrize("changed", ["order", "test records"])
-def test_the_private_records_in_another_order_are_no_public_ones(
-    tune: Tune, public: dict[str, object], changed: str
-) -> None:
-    with np.load(tune.folder / "open.npz") as stored:
-        arrays = dict(stored)
-    write_records(tune.folder / "own.npz", **arrays)
-    if changed == "order":
-        arrays |= {key: arrays[key][::-1] for key in ("x_train", "y_train")}
-    else:
-        arrays |= {key: arrays[key][:50] for key in ("x_test", "y_test")}
-    write_records(tune.folder / "open.npz", **arrays)
-    own = {"name": "own", "path": "own.npz", "public_size": 500}
-    file = tune.write(**{**public, "dataset": own})
-    assert "[public-records-private]" in tune("run", file, "--local", code=2).text
-    assert tune.sweeps == []

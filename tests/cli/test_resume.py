@@ -1,14 +1,17 @@
-"""A sweep that was cut off goes on: after Ctrl-C, kill -9, or half a start; and one process drives it."""
+"""Sweeps that are resumed after Ctrl-C, kill -9 or an incomplete start, by one process at a time."""
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
-from command_fakes import STEPS, Tune
+from command_fakes import STEPS, Tune, dies, raising_at, run_until_death
 
+from tuner.errors import TunerError
+from tuner.runner import composition, start
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import SweepFolder
 
@@ -34,70 +37,37 @@ def cut_off(tune: Tune, how: signal.Signals, *words: str, after: str = "trial 0 
     return process.returncode, err
 
 
-@pytest.mark.parametrize("again", ["run --resume", pytest.param("resume by name", marks=pytest.mark.slow)])
-def test_ctrl_c_ends_in_130_and_the_sweep_goes_on(tune: Tune, again: str) -> None:
-    code, err = cut_off(tune, signal.SIGINT, "--local")
+@pytest.mark.parametrize(
+    ("how", "code", "state"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGKILL, -signal.SIGKILL, "crashed")],
+    ids=["ctrl-c", "kill -9"],
+)
+def test_a_sweep_that_was_cut_off_loses_nothing_that_was_charged_and_goes_on(
+    tune: Tune, how: signal.Signals, code: int, state: str
+) -> None:
+    ended, err = cut_off(tune, how, "--local", after="trial 1 step 5/10")
     (folder,) = tune.sweeps
-    assert code == 130
+    assert ended == code
     assert "Traceback" not in err
-    assert f"tune resume {folder.name}" in err
+    assert (f"tune resume {folder.name}" in err) == (how is signal.SIGINT)
     before = tune("status", "tiny", "--json").json["sweeps"][0]
-    assert before["state"] == "interrupted"
-    leased = before["budget"]["spent_steps"]
-    assert leased > 0
-    assert "[sweep-not-finished]" in tune("export", "tiny", code=2).err
-
-    begun = len(tune("show", "tiny", "--json").json["trials"])
-    more = ("--set", f"search.trials={begun + 1}", "--local")
-    words = (
-        ("resume", "tiny")
-        if again == "resume by name"
-        else ("run", "tiny.yaml", "--set", "privacy.epsilon=20", "--resume")
-    )
-    said = tune(*words, *more)
-    assert f"resuming {folder.name}" in said.text
-    assert tune.sweeps == [folder]
-    assert tune.entries.count("open_search") == 1
-    after = tune("status", "tiny", "--json").json["sweeps"][0]
-    assert after["state"] == "done"
-    assert after["trials"] == {"planned": begun + 1, "complete": begun + 1}
-    # At most the steps since the last report of the trial that was cut off are paid twice.
-    extra = after["budget"]["spent_steps"] - (begun + 1) * STEPS
-    assert 0 <= extra <= STEPS // 2
-    assert {run.info.status for run in tune.mlflow_runs()} == {"FINISHED"}
-
-
-def test_kill_9_loses_nothing_that_was_charged(tune: Tune) -> None:
-    code, _ = cut_off(tune, signal.SIGKILL, "--local", after="trial 1 step 5/10")
-    assert code == -signal.SIGKILL
-    before = tune("status", "tiny", "--json").json["sweeps"][0]
-    assert before["state"] == "crashed"
+    assert before["state"] == state
     assert before["trials"]["complete"] >= 1
     assert before["budget"]["spent_steps"] >= STEPS + STEPS // 2
     assert "[sweep-not-finished]" in tune("export", "tiny", code=2).err
     begun = len(tune("show", "tiny", "--json").json["trials"])
-    said = tune("resume", "tiny", "--local", "--set", f"search.trials={begun}")
-    assert "ended before" in said.text, "the trials of before stand in the view"
+    more = ("--set", "privacy.epsilon=20", "--set", f"search.trials={begun}", "--local")
+    assert f"resuming {folder.name}" in tune("run", "tiny.yaml", "--resume", *more).text
+    assert tune.sweeps == [folder]
+    assert tune.entries.count("open_search") == 1
     after = tune("status", "tiny", "--json").json["sweeps"][0]
-    assert after["trials"] == {"planned": begun, "complete": begun}
+    assert (after["state"], after["trials"]) == ("done", {"planned": begun, "complete": begun})
+    # At most the steps since the last report of the trial that was cut off are paid twice.
     assert 0 <= after["budget"]["spent_steps"] - begun * STEPS <= STEPS // 2
     assert after["budget"]["spent_steps"] >= before["budget"]["spent_steps"]
     assert after["budget"]["reserved_steps"] == 0
+    assert {run.info.status for run in tune.mlflow_runs()} == {"FINISHED"}
     tune("export", "tiny")
-
-
-@pytest.mark.slow
-def test_ctrl_c_on_ray_ends_in_130_and_the_sweep_goes_on(tune: Tune) -> None:
-    code, err = cut_off(tune, signal.SIGINT)
-    assert code == 130, err
-    assert "Traceback" not in err
-    assert f"tune resume {tune.sweeps[0].name}" in err
-    begun = len(tune("show", "tiny", "--json").json["trials"])
-    process = tune.process("resume", "tiny", "--set", f"search.trials={begun}")
-    _, err = process.communicate(timeout=200)
-    assert process.returncode == 0, err
-    after = tune("status", "tiny", "--json").json["sweeps"][0]
-    assert after["trials"] == {"planned": begun, "complete": begun}
 
 
 @pytest.mark.slow
@@ -122,79 +92,62 @@ def test_one_process_drives_a_sweep_and_stop_reaches_it(tune: Tune) -> None:
     assert tune.search_state(folder.id).status == "closed"
 
 
-def test_a_finished_sweep_takes_more_trials(tune: Tune) -> None:
-    tune("run", tune.write(search__trials=1), "--local", "--quiet")
-    said = tune("resume", "tiny", "--local", "--set", "search.trials=3", "--json").json
+def test_a_finished_sweep_is_left_as_it_is_or_takes_more_trials(charged: Tune) -> None:
+    before = charged.entries
+    assert charged("resume", "tiny", "--local", "--json").json["finished_before"] is True
+    assert charged.entries == before
+    said = charged("resume", "tiny", "--local", "--set", "search.trials=3", "--json").json
     assert [trial["number"] for trial in said["trials"]] == [0, 1, 2]
-    assert tune.search_state(said["sweep"]).leased_steps == 3 * STEPS
-    assert tune("run", "tiny.yaml", "--resume", "--local", "--set", "search.trials=3").code == 0
-    assert tune.search_state(said["sweep"]).leased_steps == 3 * STEPS, "nothing was left to do"
+    assert charged.search_state(said["sweep"]).leased_steps == 3 * STEPS
+    charged("run", "tiny.yaml", "--resume", "--local", "--set", "search.trials=3")
+    assert charged.search_state(said["sweep"]).leased_steps == 3 * STEPS, "nothing was left to do"
+    # With more trials in its file than it ended with it has not finished: it died when it was to go on.
+    file = charged.sweeps[0] / "experiment.yaml"
+    file.write_text(re.sub(r"trials: 3\b", "trials: 4", file.read_text()))
+    assert "finished_before" not in charged("resume", "tiny", "--local", "--json").json
+    assert charged.search_state(said["sweep"]).leased_steps == 4 * STEPS
 
 
-@pytest.mark.parametrize(
-    ("change", "key"),
-    [
-        ("privacy.epsilon=9", "privacy.epsilon"),
-        ("privacy.noise_multiplier=1.5", "privacy.noise_multiplier"),
-        ("trainable.batch_size=64", "trainable.batch_size"),
-        ("search.space.learning_rate={uniform: [0.1, 0.2]}", "search.space.learning_rate"),
-        ("ledger=sqlite:///other.db", "ledger"),
-        ("seed=3", "seed"),
-    ],
-)
-def test_a_sweep_goes_on_as_it_was_started(look: Tune, change: str, key: str) -> None:
+def test_a_sweep_goes_on_as_it_was_started(look: Tune) -> None:
     before = look.entries
     for words in (("resume", "tiny"), ("run", "tiny.yaml", "--resume")):
-        error = look(*words, "--local", "--set", change, code=2).err
-        assert "[resume-changes-setting]" in error
-        assert key in error
+        for change, key in (("privacy.epsilon=9", "privacy.epsilon"), ("ledger=sqlite:///other.db", "ledger")):
+            error = look(*words, "--local", "--set", change, code=2).err
+            assert "[resume-changes-setting]" in error
+            assert key in error
     assert look.entries == before
 
 
 def test_a_sweep_goes_on_in_its_own_ledger_from_any_folder(
-    tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    charged: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From elsewhere a relative address would name another ledger: a new one, with nothing spent."""
-    tune("run", tune.write(search__trials=1), "--local", "--quiet")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    tune("resume", str(tune.sweeps[0]), "--local", "--set", "search.trials=2")
+    charged("resume", str(charged.sweeps[0]), "--local", "--set", "search.trials=3")
     assert not (elsewhere / "runs").exists()
-    assert tune.search_state(tune.sweeps[0].name).leased_steps == 2 * STEPS
+    assert charged.search_state(charged.sweeps[0].name).leased_steps == 3 * STEPS
 
 
-def test_a_sweep_whose_ledger_is_gone_does_not_start_another(tune: Tune) -> None:
-    tune("run", tune.write(search__trials=1), "--local", "--quiet")
-    ledger = tune.folder / "runs" / "ledger.db"
+def test_a_sweep_whose_ledger_is_gone_does_not_start_another(charged: Tune) -> None:
+    ledger = charged.folder / "runs" / "ledger.db"
     ledger.rename(ledger.with_name("away.db"))
-    error = tune("resume", "tiny", "--local", "--set", "search.trials=2", code=1).err
-    assert "[ledger-not-found]" in error
+    more = ("resume", "tiny", "--local", "--set", "search.trials=3")
+    assert "[ledger-not-found]" in charged(*more, code=1).err
     assert not ledger.exists()
     # Another ledger at its place does not know the sweep, and does not learn of it.
-    tune("budget", "set", "digits", "--epsilon", "50", "--delta", "1e-4")
-    error = tune("resume", "tiny", "--local", "--set", "search.trials=2", code=1).err
-    assert "[search-not-in-ledger]" in error
-    assert tune.entries == ["cap"]
-
-
-class Died(BaseException):
-    """Stands for the death of the process: nothing in the program catches it."""
+    charged("budget", "set", "digits", "--epsilon", "50", "--delta", "1e-4")
+    assert "[search-not-in-ledger]" in charged(*more, code=1).err
+    assert charged.entries == ["cap"]
 
 
 @pytest.mark.parametrize("at", ["before the ledger", "after the ledger"])
 def test_a_start_that_was_cut_off_goes_on_once(tune: Tune, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
-    import tuner.runner.start
-    from tuner.runner.commands import RunOptions, run_file
-
-    def dies(*_: object, **__: object) -> None:
-        raise Died
-
     file = tune.write(search__trials=1)
     with monkeypatch.context() as patch:
-        patch.setattr(tuner.runner.start, "enter" if at == "before the ledger" else "_run", dies)
-        with pytest.raises(Died):
-            run_file(file, (), RunOptions(local=True, quiet=True))
+        patch.setattr(start, "enter" if at == "before the ledger" else "_run", dies)
+        run_until_death(file)
     assert tune.entries == ([] if at == "before the ledger" else ["open_search"])
     (status,) = tune("status", "--json").json["sweeps"]
     assert (status["state"], status["trials"]) == ("crashed", {"planned": 1})
@@ -204,36 +157,60 @@ def test_a_start_that_was_cut_off_goes_on_once(tune: Tune, monkeypatch: pytest.M
     assert tune.search_state(tune.sweeps[0].name).leased_steps == STEPS
 
 
-def test_a_folder_that_was_half_made_hides_no_sweep(tune: Tune) -> None:
-    file = tune.write(search__trials=1)
-    error = tune("run", file, "--resume", "--local", code=2).err
-    assert "[sweep-not-found]" in error
-    tune("run", file, "--local", "--quiet")
-    real = tune.sweeps[0]
-    half = sweeps.create(tune.folder / "runs", "tiny")
+def test_a_folder_that_was_half_made_hides_no_sweep(charged: Tune) -> None:
+    (real,) = charged.sweeps
+    half = sweeps.create(charged.folder / "runs", "tiny")
     later = half.root.rename(half.root.with_name("tiny-20991231-235959-aaaaaa"))
-    listed = tune("status", "--json").json["sweeps"]
+    listed = charged("status", "--json").json["sweeps"]
     assert [each["state"] for each in listed] == ["done", "never started"]
-    assert "never started" in tune("status").out
-    assert tune("status", "tiny", "--json").json["sweeps"][0]["sweep"] == real.name
+    assert charged("status", "tiny", "--json").json["sweeps"][0]["sweep"] == real.name
     for command in ("resume", "export", "show", "report", "watch"):
-        assert "[sweep-incomplete]" in tune(command, later.name, code=2).err
-    assert f"{real.name} is already finished" in tune("resume", "tiny", "--local").text
+        assert "[sweep-incomplete]" in charged(command, later.name, code=2).err
+    assert f"{real.name} is already finished" in charged("resume", "tiny", "--local").text
 
 
 def test_a_start_that_fails_in_its_ledger_can_go_on(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
     """The storage of the study breaks after the ledger was written: nothing was spent, so nothing stays committed."""
-    import tuner.runner.composition
-    from tuner.errors import TunerError
 
     def breaks(*_: object, **__: object) -> None:
         raise TunerError("study-unreadable", "the study cannot be read")
 
     with monkeypatch.context() as patch:
-        patch.setattr(tuner.runner.composition, "open_sweep_study", breaks)
+        patch.setattr(composition, "open_sweep_study", breaks)
         tune("run", tune.write(search__trials=1), "--local", code=1)
     shown = tune("budget", "--json").json["datasets"][0]
     assert shown["committed"]["epsilon"] == 0
     assert tune("status", "tiny", "--json").json["sweeps"][0]["state"] == "failed"
     tune("resume", "tiny", "--local", "--quiet")
     assert tune("budget", "--json").json["datasets"][0]["committed"]["epsilon"] == 8.5
+
+
+def test_one_that_died_before_its_ledger_was_closed_is_not_finished(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(composition, "leave", lambda *_, **__: None)
+        tune("run", tune.write(search__trials=1), "--local", "--quiet")
+    assert tune.search_state(tune.sweeps[0].name).status == "open"
+    tune("resume", "tiny", "--local", "--quiet")
+    assert tune.search_state(tune.sweeps[0].name).status == "closed"
+
+
+@pytest.mark.parametrize("beyond", [0, 3])
+def test_an_interruption_says_what_resuming_repeats(tune: Tune, monkeypatch: pytest.MonkeyPatch, beyond: int) -> None:
+    """Ctrl-C in the second rung of the second of two trials that fit, so many steps after its checkpoint."""
+    changes = {"search__trials": 2, "search__rungs": 2, "privacy__noise_multiplier": "auto"}
+    with monkeypatch.context() as patch:
+        raising_at(patch, 3, after=beyond)
+        said = tune("run", tune.write(**changes), "--local", code=130).text
+    assert tune.search_state(tune.sweeps[0].name).leased_steps == STEPS + STEPS // 2 + beyond
+    assert (f"{beyond} charged steps are in no checkpoint" in said) == (beyond > 0)
+    assert (f"needs {beyond} steps more than is reserved; 0 steps are left" in said) == (beyond > 0)
+    (status,) = tune("status", "tiny", "--json").json["sweeps"]
+    assert status["trials"] == {"planned": 2, "complete": 1, "cut off": 1}
+    page = Path(tune("report", "tiny").out.split()[-1]).read_text()
+    commands = page.split("<pre>")[1].split("</pre>")[0].splitlines()
+    assert commands[0] == f"tune resume {tune.sweeps[0].name}", "what comes first"
+    tune("resume", "tiny", "--local", "--quiet", code=None)
+    (status,) = tune("status", "tiny", "--json").json["sweeps"]
+    assert status["trials"] == {"planned": 2, "complete": 1, **({"failed": 1} if beyond else {"complete": 2})}

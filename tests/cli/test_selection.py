@@ -6,7 +6,9 @@ import json
 import re
 import shutil
 import stat
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +28,9 @@ from tuner.sweep.sealed import SealedRuns, read_winner, release
 # -- what can be seen ----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def view(tmp_path_factory: pytest.TempPathFactory, ready_mlflow: Path) -> Callable[..., dict[str, Any]]:
-    """All that can be seen of a sealed search that makes so many runs, in a new folder whose name is as long as all."""
-
-    def look(runs: int, plant: Callable[[Tune], None] = lambda _tune: None) -> dict[str, Any]:
-        return whole_view(tmp_path_factory.mktemp("seen"), ready_mlflow, runs, plant)
-
-    return look
-
-
-@pytest.fixture(scope="module")
-def one_run(view: Callable[..., dict[str, Any]]) -> dict[str, Any]:
-    return view(1)
-
-
-def whole_view(folder: Path, mlflow: Path, runs: int, plant: Callable[[Tune], None]) -> dict[str, Any]:
+@contextmanager
+def whole_view(folder: Path, mlflow: Path, runs: int) -> Iterator[tuple[Tune, dict[str, Any]]]:
+    """All that can be seen of a sealed search that made so many runs, in a folder whose name is as long as all."""
     (folder / "runs").mkdir()
     shutil.copy(mlflow, folder / "runs" / "mlflow.db")
     tune = Tune(folder)
@@ -57,86 +46,50 @@ def whole_view(folder: Path, mlflow: Path, runs: int, plant: Callable[[Tune], No
         patch.setattr(PrivateTraining, "evaluate", rare)
         said = {"run": sealed(tune, runs)}
         hours = times(tune)
-        plant(tune)
         said["export"] = tune("export", "tiny").text
         said["verify"] = tune("verify", "exports/tiny/privacy_card.json").text
         said = {name: without_chance(tune, text) for name, text in said.items()}
         assert made(the_sweep(tune)) == runs
         assert re.fullmatch(r"tiny-\d{8}-000000-[0-9a-f]{6}", the_sweep(tune).id), "the day, and no hour"
-        return {**seen(tune), **said, "times": hours}
+        yield tune, {**seen(tune), **said, "times": hours}
 
 
 def test_nothing_that_can_be_seen_tells_how_many_runs_there_were(
-    one_run: dict[str, Any], view: Callable[..., dict[str, Any]]
+    tmp_path_factory: pytest.TempPathFactory, ready_mlflow: Path
 ) -> None:
     """The planted fault "K revealed": six runs look like one, in every file, table, page and word."""
-    six = view(6)
-    assert len(one_run) > 15
-    assert set(one_run["times"].values()) == {0}, "the day, and no hour"
-    for name, value in one_run.items():
-        assert six[name] == value, name
+    with whole_view(tmp_path_factory.mktemp("seen"), ready_mlflow, 1) as (_, one):
+        assert len(one) > 15
+        assert set(one["times"].values()) == {0}, "the day, and no hour"
+    with whole_view(tmp_path_factory.mktemp("seen"), ready_mlflow, 6) as (tune, six):
+        for name, value in one.items():
+            assert six[name] == value, name
+        for name, value in seen(tune).items():
+            assert six[name] == value, f"{name}: looking again changes nothing"
+        plant_the_count(tune)
+        planted = seen(tune)
+    different = {name for name, value in planted.items() if value != one[name]}
+    assert different >= {"table tags", "files", "ledger"}, "the controls: each plant is noticed"
+    assert "ended_runs" in planted["files"]
 
 
-def tag_of_the_count(tune: Tune) -> None:
+def plant_the_count(tune: Tune) -> None:
+    """Tell of the number of runs: a tag in MLflow, the status, the name of a file, and entries of the ledger."""
     from tuner.recorder.sync import attach, send_unsent
 
-    attach(the_sweep(tune).root, (), tags={"runs": str(made(the_sweep(tune)))})
-    send_unsent(the_sweep(tune).root)
-
-
-def count_in_the_status(tune: Tune) -> None:
-    the_sweep(tune).write_status(ended_runs=made(the_sweep(tune)))
-
-
-def file_of_the_winners_number(tune: Tune) -> None:
-    last = max((the_sweep(tune).sealed / "trials").iterdir())
-    (the_sweep(tune).root / last.name[:4]).touch()
-
-
-def entry_a_run(tune: Tune) -> None:
+    sweep = the_sweep(tune)
+    attach(sweep.root, (), tags={"runs": str(made(sweep))})
+    send_unsent(sweep.root)
+    sweep.write_status(ended_runs=made(sweep))
+    (sweep.root / max((sweep.sealed / "trials").iterdir()).name[:4]).touch()
     ledger = Ledger.open(tune.ledger_url, create=False)
-    for _ in range(made(the_sweep(tune))):
-        ledger.record_card(the_sweep(tune).id, "0" * 64, "a run")
+    for _ in range(made(sweep)):
+        ledger.record_card(sweep.id, "0" * 64, "a run")
 
 
-PLANTS = [tag_of_the_count, count_in_the_status, file_of_the_winners_number, entry_a_run]
-
-
-@pytest.mark.parametrize("plant", PLANTS)
-def test_a_count_that_was_planted_is_noticed(
-    one_run: dict[str, Any], view: Callable[..., dict[str, Any]], plant: Callable[[Tune], None]
+def test_the_winner_alone_is_told_and_the_sealed_part_is_for_its_owner(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    six = view(6, plant)
-    assert any(six[name] != value for name, value in one_run.items())
-
-
-def test_mlflow_has_one_run_and_the_day(tune: Tune) -> None:
-    sealed(tune, 3)
-    winner = read_winner(the_sweep(tune))
-    assert winner is not None
-    runs = {run.data.tags["dp_tuner.trial"]: run for run in tune.mlflow_runs()}
-    assert set(runs) == {"-", "winner"}
-    assert runs["winner"].info.run_name == "winner"
-    assert runs["winner"].data.metrics == {"validation_accuracy": winner.score, "objective": winner.score}
-    assert runs["winner"].data.params == {name: str(value) for name, value in winner.parameters.items()}
-    for run in runs.values():
-        for moment in (run.info.start_time, run.info.end_time):
-            assert moment % 86_400_000 < 10, "midnight, and the order of the records"
-        assert run.info.status == "FINISHED"
-    assert "sealed" in runs["-"].data.tags["mlflow.note.content"]
-
-
-def test_the_sealed_part_is_for_its_owner_alone(tune: Tune) -> None:
-    sealed(tune, 2)
-    folder = the_sweep(tune).sealed
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    inside = list(folder.rglob("*"))
-    assert {path.name for path in inside} >= {"runs.json", "study.journal", "winner.pt", "operator.log", "trials"}
-    for path in inside:
-        assert stat.S_IMODE(path.stat().st_mode) in (0o600, 0o700), path
-
-
-def test_what_a_model_prints_is_for_the_operator(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
     real = PrivateTraining.run_to
 
     def talks(training: PrivateTraining, step: int) -> None:
@@ -145,7 +98,21 @@ def test_what_a_model_prints_is_for_the_operator(tune: Tune, monkeypatch: pytest
 
     monkeypatch.setattr(PrivateTraining, "run_to", talks)
     assert "a line a rung" not in sealed(tune, 3)
-    assert the_sweep(tune).operator_log.read_text().count("a line a rung") == 6
+    sweep = the_sweep(tune)
+    assert sweep.operator_log.read_text().count("a line a rung") == 6, "what a model prints is for the operator"
+    winner = read_winner(sweep)
+    assert winner is not None
+    runs = {run.data.tags["dp_tuner.trial"]: run for run in tune.mlflow_runs()}
+    assert set(runs) == {"-", "winner"}
+    assert runs["winner"].data.metrics == {"validation_accuracy": winner.score, "objective": winner.score}
+    assert runs["winner"].data.params == {name: str(value) for name, value in winner.parameters.items()}
+    for run in runs.values():
+        for moment in (run.info.start_time, run.info.end_time):
+            assert moment % 86_400_000 < 10, "midnight, and the order of the records"
+    assert stat.S_IMODE(sweep.sealed.stat().st_mode) == 0o700
+    inside = list(sweep.sealed.rglob("*"))
+    assert {path.name for path in inside} >= {"runs.json", "study.journal", "winner.pt", "operator.log", "trials"}
+    assert all(stat.S_IMODE(path.stat().st_mode) in (0o600, 0o700) for path in inside)
 
 
 # -- the number of runs ----------------------------------------------------------------------------------------------
@@ -244,12 +211,10 @@ def test_a_tie_is_broken_by_a_secret_and_not_by_the_order(tmp_path: Path) -> Non
         return release(sweep, runs, trials, metric="m", mode="max").checkpoint.read_text()
 
     trials = tied("abcd")
-    counts = {name: sum(winner(secret, trials) == name for secret in range(200)) for name in "abcd"}
+    counts = Counter(winner(secret, trials) for secret in range(200))
     # Of 200 draws each of four is expected 50 times, with a standard deviation of 6.1: five of these on either side.
-    assert all(19 <= count <= 81 for count in counts.values()), counts
+    assert all(19 <= counts[name] <= 81 for name in "abcd"), counts
     assert all(winner(secret, trials) == winner(secret, trials[::-1]) for secret in range(20)), "the order is nothing"
-    first = {name: 200 if name == "a" else 0 for name in "abcd"}
-    assert not all(19 <= count <= 81 for count in first.values()), "the first one seen would be noticed"
     better = [*trials, TrialView(id="d", number=9, state=TrialStatus.COMPLETE, step=10, last_score=0.6)]
     assert all(winner(secret, better) == "d" for secret in range(20))
     failed = [TrialView(id="a", number=0, state=TrialStatus.FAILED, step=10, last_score=0.9), *tied("b")]

@@ -1,4 +1,4 @@
-"""A sealed search that is cut off releases nothing, stays charged once, and goes on with the number that it drew."""
+"""Sealed searches that are cut off: nothing is released, one charge, and the same number of runs after a resume."""
 
 from __future__ import annotations
 
@@ -10,44 +10,26 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from command_fakes import Tune
+from command_fakes import Died, Tune, dies, raising_at, run_until_death
 from sealed_fakes import SEALED, draw, made, outside, sealed, the_sweep
 
 import tuner.runner.selection
 from trainables.training import PrivateTraining, TrainingSpec
-from tuner.errors import LedgerError
+from tuner.errors import LedgerError, TunerError
 from tuner.privacy.ledger.ledger import Ledger
-from tuner.sweep import folder as sweeps
+from tuner.runner.commands import RunOptions, run_file
 from tuner.sweep.folder import SweepFolder
 from tuner.sweep.sealed import read_winner
-
-
-class Died(BaseException):
-    """Stands for the death of the process: nothing in the program catches it."""
-
-
-def dying_at(patch: pytest.MonkeyPatch, at: int, error: Callable[[], BaseException]) -> None:
-    """Have the n-th call of a training raise, once."""
-    real, calls = PrivateTraining.run_to, iter(range(10_000))
-
-    def dies(training: PrivateTraining, step: int) -> None:
-        if next(calls) == at:
-            raise error()
-        real(training, step)
-
-    patch.setattr(PrivateTraining, "run_to", dies)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, Died], ids=["interrupted", "killed"])
 def test_a_search_that_was_cut_off_releases_nothing_and_goes_on_with_its_number(
     tune: Tune, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
-    from tuner.runner.commands import RunOptions, run_file
-
     with monkeypatch.context() as patch:
         draw(patch, 3)
-        dying_at(patch, 3, error)
-        with pytest.raises((Died, sweeps.TunerError)):
+        raising_at(patch, 3, error)
+        with pytest.raises((Died, TunerError)):
             run_file(tune.write(**SEALED), (), RunOptions(local=True))
     sweep = the_sweep(tune)
     assert outside(sweep) == {"experiment.yaml", "plan.json", "status.json", "sweep.lock"}
@@ -114,10 +96,6 @@ def test_ctrl_c_and_stop_reach_it_and_kill_9_loses_nothing(tune: Tune) -> None:
 @pytest.mark.parametrize("at", ["before the ledger", "before it is begun", "after it is begun"])
 def test_a_start_that_was_cut_off_begins_once(tune: Tune, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
     import tuner.runner.start
-    from tuner.runner.commands import RunOptions, run_file
-
-    def dies(*_: object, **__: object) -> None:
-        raise Died
 
     places: dict[str, tuple[object, str]] = {
         "before the ledger": (tuner.runner.start, "enter"),
@@ -127,8 +105,7 @@ def test_a_start_that_was_cut_off_begins_once(tune: Tune, monkeypatch: pytest.Mo
     with monkeypatch.context() as patch:
         draw(patch, 2)
         patch.setattr(*places[at], dies)
-        with pytest.raises(Died):
-            run_file(tune.write(**SEALED), (), RunOptions(local=True))
+        run_until_death(tune.write(**SEALED))
     begun = [] if at == "before the ledger" else ["open_search", "begin"][: 2 if at == "after it is begun" else 1]
     assert [kind for kind in tune.entries if kind in ("open_search", "begin")] == begun
     with monkeypatch.context() as patch:
@@ -140,34 +117,29 @@ def test_a_start_that_was_cut_off_begins_once(tune: Tune, monkeypatch: pytest.Mo
 
 
 def test_a_number_that_is_lost_is_never_drawn_again(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    tune("budget", "set", "digits", "--epsilon", "10", "--delta", "1e-4")
     with monkeypatch.context() as patch:
-        dying_at(patch, 1, KeyboardInterrupt)
+        raising_at(patch, 1, KeyboardInterrupt)
         sealed(tune, 2, code=130)
-    (the_sweep(tune).sealed / "runs.json").unlink()
-    error = tune("resume", "tiny", "--local", code=1).err
-    assert "[sealed-runs-missing]" in error
-    assert made(the_sweep(tune)) == 1
-
-
-def test_more_runs_cannot_be_asked_for(tune: Tune) -> None:
-    sealed(tune, 1)
-    entries = tune.entries
-    error = tune("resume", "tiny", "--local", "--set", "search.trials=4", code=2).err
-    assert "[resume-changes-setting]" in error
-    assert tune.entries == entries
+    sweep = the_sweep(tune)
+    assert "[dataset-cap-exceeded]" in tune("run", "tiny.yaml", "--local", code=3).err, "it stands charged"
+    assert tune.sweeps == [sweep.root], "the folder of the refused one is gone"
+    (sweep.sealed / "runs.json").unlink()
+    assert "[sealed-runs-missing]" in tune("resume", "tiny", "--local", code=1).err
+    assert made(sweep) == 1
+    shutil.rmtree(sweep.sealed)
+    before = tune.entries
+    assert "[sealed-runs-missing]" in tune("resume", "tiny", "--local", code=1).err
+    assert "sealed, no winner" in tune("show", "tiny").text, "none can come any more"
+    assert tune.entries == before
+    assert tune.mlflow_runs() == []
 
 
 def test_a_release_that_was_cut_off_is_told_to_mlflow_once(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tuner.runner.commands import RunOptions, run_file
-
-    def dies(*_: object, **__: object) -> None:
-        raise Died
-
     with monkeypatch.context() as patch:
         draw(patch, 2)
         patch.setattr(tuner.runner.selection, "_track", dies)
-        with pytest.raises(Died):
-            run_file(tune.write(**SEALED), (), RunOptions(local=True))
+        run_until_death(tune.write(**SEALED))
     released = read_winner(the_sweep(tune))
     assert released is not None
     assert tune.mlflow_runs() == []
@@ -180,12 +152,20 @@ def test_a_release_that_was_cut_off_is_told_to_mlflow_once(tune: Tune, monkeypat
 def test_a_failure_tells_its_kind_and_no_word_more(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
     from tuner.study.driver import StudyDriver
 
+    def unreadable(*_: object) -> None:
+        raise LedgerError("ledger-unavailable", "the ledger cannot be written")
+
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device, in trial 0002-abcdef")
 
     with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "begin_sealed", unreadable)
+        assert "[ledger-unavailable]" in sealed(tune, 3, code=1), "before anything is secret it is told as it is"
+    assert tune.search_state(the_sweep(tune).id).status == "closed", "nothing was charged"
+    with monkeypatch.context() as patch:
+        draw(patch, 3)
         patch.setattr(StudyDriver, "finish", full)
-        said = sealed(tune, 3, code=1)
+        said = tune("resume", "tiny", "--local", code=1).text
     assert "failed with OSError" in said
     assert "0002" not in said
     assert "0002-abcdef" in the_sweep(tune).operator_log.read_text()
@@ -193,51 +173,18 @@ def test_a_failure_tells_its_kind_and_no_word_more(tune: Tune, monkeypatch: pyte
     assert "winner" in tune("resume", "tiny", "--local").text
 
 
-def test_a_refusal_at_the_beginning_is_told_as_it_is(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unreadable(*_: object) -> None:
-        raise LedgerError("ledger-unavailable", "the ledger cannot be written")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "begin_sealed", unreadable)
-        assert "the ledger cannot be written" in sealed(tune, 3, code=1)
-    assert tune.search_state(the_sweep(tune).id).status == "closed", "nothing was charged"
-    assert "winner" in tune("resume", "tiny", "--local").text
-
-
-def test_one_that_stands_charged_refuses_the_next(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
-    tune("budget", "set", "digits", "--epsilon", "10", "--delta", "1e-4")
-    with monkeypatch.context() as patch:
-        dying_at(patch, 0, KeyboardInterrupt)
-        sealed(tune, 2, code=130)
-    error = tune("run", "tiny.yaml", "--local", code=3).err
-    assert "digits" in error
-    assert len(tune.sweeps) == 1, "the folder of the refused one is gone"
-
-
 def test_the_sealed_part_may_be_destroyed_once_the_winner_is_exported(tune: Tune) -> None:
     sealed(tune, 2)
+    more = ("resume", "tiny", "--local", "--set", "search.trials=4")
+    assert "[resume-changes-setting]" in tune(*more, code=2).err, "more runs cannot be asked for"
     tune("export", "tiny")
     sweep = the_sweep(tune)
     shutil.rmtree(sweep.sealed)
     for words in (("status",), ("show", "tiny"), ("report", "tiny"), ("verify", "exports/tiny/privacy_card.json")):
         tune(*words)
-    assert "already finished" in tune("resume", "tiny", "--local").text
+    assert tune("resume", "tiny", "--local", "--json").json["finished_before"] is True
     assert tune.entries == ["open_search", "begin", "card"]
     assert not sweep.sealed.exists(), "nothing is run again"
-
-
-def test_without_its_sealed_part_a_search_that_is_not_over_does_not_go_on(
-    tune: Tune, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        dying_at(patch, 1, KeyboardInterrupt)
-        sealed(tune, 2, code=130)
-    shutil.rmtree(the_sweep(tune).sealed)
-    before = tune.entries
-    assert "[sealed-runs-missing]" in tune("resume", "tiny", "--local", code=1).err
-    assert "sealed, no winner" in tune("show", "tiny").text, "none can come any more"
-    assert tune.entries == before
-    assert tune.mlflow_runs() == []
 
 
 @pytest.mark.slow
@@ -268,8 +215,6 @@ def test_on_ray_it_goes_on_with_its_number_after_the_driver_is_gone(tune: Tune, 
 
 def test_a_run_that_is_made_again_draws_what_it_drew(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another draw would be a choice among runs by whatever killed the first one."""
-    from tuner.runner.commands import RunOptions, run_file
-
     drawn: dict[bytes | None, list[bytes]] = {}
     real = PrivateTraining.__init__
 
@@ -280,9 +225,8 @@ def test_a_run_that_is_made_again_draws_what_it_drew(tune: Tune, monkeypatch: py
     monkeypatch.setattr(PrivateTraining, "__init__", noting)
     with monkeypatch.context() as patch:
         draw(patch, 2)
-        dying_at(patch, 0, Died)
-        with pytest.raises((Died, sweeps.TunerError)):
-            run_file(tune.write(**SEALED), (), RunOptions(local=True))
+        raising_at(patch, 0, Died)
+        run_until_death(tune.write(**SEALED))
     tune("resume", "tiny", "--local")
     assert None not in drawn
     assert len(drawn) == 2, "a key for each of the two runs"

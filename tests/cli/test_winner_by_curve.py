@@ -16,7 +16,6 @@ from command_fakes import STEPS, Tune
 from optuna.distributions import FloatDistribution
 from optuna.study import Study
 from optuna.trial import TrialState, create_trial
-from sealed_fakes import sealed
 
 from trainables.training import PrivateTraining
 from tuner.experiment import Experiment, load_experiment
@@ -27,10 +26,9 @@ from tuner.study.pruners.make import make_pruner
 from tuner.study.samplers.make import make_sampler
 from tuner.study.unimodal.curves import curves_of
 from tuner.study.unimodal.options import Along, Unimodality
-from tuner.study.unimodal.sampler import UnimodalSamplers
 from tuner.sweep.folder import SweepFolder
 from tuner.sweep.sweep_study import open_sweep_study
-from tuner.sweep.winner import Chosen, _apart, choose_winner
+from tuner.sweep.winner import Chosen, choose_winner
 
 RADIUS = "smoothing_radius"
 CARD = "exports/tiny/privacy_card.json"
@@ -105,29 +103,21 @@ def test_the_curve_chooses_and_says_which_trial_scored_higher(bare: Tune, by: st
     assert found is not None
     assert (found.trial.number, found.by) != (0, "curve")
     assert 20.0 <= found.trial.parameters[RADIUS] <= 30.0  # type: ignore[operator]
-    own = scores[found.trial.number]
-    assert (
-        found.why
-        == f"trial {found.trial.number} by the curve (trial 0 scored higher: {scores[0]:.4g} against {own:.4g})"
-    )
-    assert chosen(study(scores, by=by), experiment, by="curve") == found, "the study alone decides"
+    assert "trial 0 scored higher" in found.why
     (curve,) = curves_of(study(scores, by=by))
     assert curve.best == found.trial.number, "what the picture names"
     model = chosen(study(scores, by=by), experiment)
     assert model is not None
     assert (model.trial.number, model.by) == (0, "score"), "a trial's luck is in its model"
-    assert model.why == (
-        f"trial 0 by its score, {scores[0]:.4g} (the curve believes in trial {found.trial.number}: {own:.4g})"
-    )
+    assert f"the curve believes in trial {found.trial.number}" in model.why
     assert chosen(study(scores, by=by), experiment, by="score") == model
 
 
 def test_a_loss_scores_lower_and_where_both_agree_nothing_is_said(bare: Tune) -> None:
     loss = experiment_of(bare, search__metric={"name": "validation_loss", "mode": "min"})
-    losses = [1.0 - score for score in lucky_scores()]
-    found = chosen(study(losses, maximize=False), loss, by="curve")
+    found = chosen(study([1.0 - score for score in lucky_scores()], maximize=False), loss, by="curve")
     assert found is not None
-    assert f"(trial 0 scored lower: {losses[0]:.4g} against " in found.why
+    assert "trial 0 scored lower" in found.why
     steep = [25.0, 0.0, 1.0, 3.0, 70.0, 90.0, 100.0]
     for by in (None, "curve"):
         plain = chosen(study(lucky_scores([0.0] * 7, steep), steep), experiment_of(bare), by=by)
@@ -144,16 +134,7 @@ def test_of_one_configuration_the_best_run_wins(bare: Tune) -> None:
         assert (found.trial.number, found.by, found.why) == (lucky, "curve", "")
 
 
-def test_digits_are_told_until_scores_differ_and_equal_ones_are_called_so(bare: Tune) -> None:
-    assert _apart(0.80001, 0.8) == ["0.80001", "0.8"]
-    assert _apart(0.8, 0.8, None) == ["0.8", "0.8", "–"]
-    scores = [min(score, 0.79) for score in lucky_scores()]  # the top is flat
-    same = chosen(study(scores), experiment_of(bare), by="curve")
-    assert same is not None
-    assert same.why == f"trial {same.trial.number} by the curve (trial 0 scored the same: 0.79)"
-
-
-def test_where_one_top_is_rejected_the_best_score_decides(bare: Tune) -> None:
+def test_where_no_curve_is_believed_the_best_score_decides(bare: Tune) -> None:
     radii = [float(np.expm1(x)) for x in np.linspace(0.1, 4.5, 31)]
     two_tops = [0.7 + 0.1 * float(np.cos(4 * np.pi * number / 30)) for number in range(31)]
     two_tops[2] += 0.04
@@ -161,64 +142,20 @@ def test_where_one_top_is_rejected_the_best_score_decides(bare: Tune) -> None:
     (curve,) = curves_of(made)
     assert not curve.unimodal
     assert curve.best != 2, "what is believed of a curve of any shape does not decide"
-    found = chosen(made, experiment)
-    assert found is not None
-    assert (found.trial.number, found.by, found.why) == (2, "score", ""), "no word of a curve that is not believed"
-    asked = chosen(made, experiment, by="curve")
-    assert asked is not None
-    assert asked.by == "score", "the caller sees that no curve decided"
-
-
-def test_without_a_curve_the_best_score_decides(bare: Tune) -> None:
+    for by in (None, "curve"):
+        found = chosen(made, experiment, by=by)
+        assert found is not None
+        assert (found.trial.number, found.by, found.why) == (2, "score", "")
     made = study(lucky_scores())
-    other = chosen(made, experiment_of(bare, search__sampler="random"))
-    assert other is not None
-    assert (other.trial.number, other.by) == (0, "score")
-    experiment = experiment_of(bare)
-    privacy = experiment.privacy.model_copy(update={"accounting": "selection"})
-    hidden = chosen(made, experiment.model_copy(update={"privacy": privacy}))
-    assert hidden is not None
-    assert hidden.by == "score", "of a sealed search no curve is asked, whatever its study says"
+    sealed = experiment.privacy.model_copy(update={"accounting": "selection"})
+    for other in (
+        experiment_of(bare, search__sampler="random"),
+        experiment.model_copy(update={"privacy": sealed}),  # whatever its study says
+    ):
+        found = chosen(made, other)
+        assert found is not None
+        assert (found.trial.number, found.by) == (0, "score")
     assert chosen(study([], []), experiment) is None
-
-
-def test_of_several_parameters_a_pruner_ranks_as_a_sampler_does(bare: Tune) -> None:
-    space = {
-        "learning_rate": {"log_uniform": [0.1, 1.0], "unimodal": True},
-        RADIUS: {"uniform": [0, 100], "unimodal": True},
-    }
-    about = Unimodality(parameters=(Along("learning_rate"), Along(RADIUS)), last_step=STEPS, tolerance=0.02)
-    samplers, pruners = (
-        optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
-        for sampler, pruner in (
-            (make_sampler("unimodal", seed=0, unimodality=about), make_pruner("none")),
-            (make_sampler("random", seed=0), make_pruner("unimodal", unimodality=about)),
-        )
-    )
-    random = np.random.default_rng(3)
-    for number in range(8):
-        rate, radius = float(random.uniform(0.1, 1.0)), float(random.uniform(1, 99))
-        score = hill(radius) - 0.1 * (rate - 0.5) ** 2 + 0.03 * float(random.normal())
-        for made in (samplers, pruners):
-            made.add_trial(
-                create_trial(
-                    value=score,
-                    params={"learning_rate": rate, RADIUS: radius},
-                    distributions={
-                        "learning_rate": FloatDistribution(0.1, 1.0, log=True),
-                        RADIUS: FloatDistribution(0.0, 100.0),
-                    },
-                    intermediate_values={STEPS: score},
-                    user_attrs={views.TRIAL_ID: f"t{number}"},
-                )
-            )
-    assert isinstance(samplers.sampler, UnimodalSamplers)
-    first = samplers.sampler.ranked(samplers)[0]
-    ours = chosen(samplers, experiment_of(bare, search__space=space), by="curve")
-    theirs = chosen(pruners, experiment_of(bare, search__space=space, **NAMES["pruner"]), by="curve")
-    assert ours == theirs
-    assert ours is not None
-    assert (ours.trial.number, ours.by) == (first, "curve")
 
 
 # -- from end to end -------------------------------------------------------------------------------------------------
@@ -257,45 +194,31 @@ def test_summary_report_tracking_export_and_card_name_the_same_trial(tune: Tune)
     why = exported["chosen"]["why"]
     believed = int(re.search(r"the curve believes in trial (\d+)", why)[1])  # type: ignore[index]
     assert believed != best
-    assert why == (
-        f"trial {best} by its score, {rows[best]['score']:.4g} "
-        f"(the curve believes in trial {believed}: {rows[believed]['score']:.4g})"
-    )
     assert (exported["trial"]["number"], exported["chosen"]["by"]) == (best, "score")
     assert exported["scores"]["validation_accuracy"] == rows[best]["score"]
-    file = Path("exports/tiny/experiment.yaml").read_text()
-    assert f"# Chosen: {why}.\n# Trained again it may score less" in file
-    own = yaml.safe_load(file)
+    own = yaml.safe_load(Path("exports/tiny/experiment.yaml").read_text())
     assert own["search"]["space"][RADIUS] == LUCKY_RADIUS
     assert json.loads(Path(CARD).read_text())["winner"]["trial"] == rows[best]["id"]
     assert tune("verify", CARD, "--json").json["answer"] == "yes"
-
-    assert f"best trial {best}, validation_accuracy {rows[best]['score']:.4g} chosen {why}" in said
-    assert f"{RADIUS} {LUCKY_RADIUS:.6g}" in said
+    assert f"chosen {why}" in said
     (status,) = tune("status", "tiny", "--json").json["sweeps"]
     assert status["best"] == {"trial": best, "score": rows[best]["score"]}
     tune("report", "tiny")
     page = (folder / "report.html").read_text()
     assert f"<h2>Best trial: {best}</h2>" in page
     assert f"Chosen: {why}." in page
-    assert f"<td>{best} ★</td>" in page
-    assert page.count("★") == 1
     (parent,) = (run for run in tune.mlflow_runs() if run.data.tags["dp_tuner.trial"] == "-")
     assert parent.data.tags["best_trial"] == rows[best]["id"]
     assert parent.data.tags["best_trial_why"] == why
 
-    again = tune("export", "tiny", "--by", "score").text
-    assert f"exported trial {best} of {folder.name} to exports/tiny {why}" in again
-    refused = tune("export", "tiny", "--by", "curve", "--out", "exports/other", code=2).err
-    assert "[test-set-used]" in refused
+    by_curve = ("export", "tiny", "--by", "curve", "--out", "exports/other")
+    assert "[test-set-used]" in tune(*by_curve, code=2).err
     assert not Path("exports/other/model.safetensors").exists()
     (folder / "test_scores.json").unlink()
-    other = tune("export", "tiny", "--by", "curve", "--out", "exports/other", "--json").json
+    other = tune(*by_curve, "--json").json
     assert (other["trial"]["number"], other["chosen"]["by"]) == (believed, "curve")
-    assert other["chosen"]["why"].startswith(f"trial {believed} by the curve (trial {best} scored higher: ")
     own = yaml.safe_load(Path("exports/other/experiment.yaml").read_text())
-    assert own["search"]["space"][RADIUS] == rows[believed]["parameters"][RADIUS]
-    assert own["seed"] == believed
+    assert (own["search"]["space"][RADIUS], own["seed"]) == (rows[believed]["parameters"][RADIUS], believed)
     assert tune("verify", "exports/other/privacy_card.json", "--json").json["answer"] == "yes"
 
 
@@ -335,16 +258,5 @@ def test_a_public_search_charges_the_configuration_of_its_curve(tune: Tune) -> N
 
 
 def test_a_curve_is_refused_where_there_is_none(look: Tune) -> None:
-    error = look("export", "tiny", "--by", "curve", "--out", "elsewhere", code=2).err
-    assert "[no-curve]" in error
+    assert "[no-curve]" in look("export", "tiny", "--by", "curve", "--out", "elsewhere", code=2).err
     assert not Path("elsewhere").exists()
-    assert "[usage]" in look("export", "tiny", "--by", "luck", code=2).err
-
-
-def test_a_sealed_search_has_its_own_winner_whatever_is_asked(tune: Tune) -> None:
-    sealed(tune, 2, "--quiet")
-    assert "[no-curve]" in tune("export", "tiny", "--by", "curve", code=2).err
-    assert not Path("exports").exists()
-    exported = tune("export", "tiny", "--by", "score", "--json").json
-    assert "chosen" not in exported
-    assert "number" not in exported["trial"]

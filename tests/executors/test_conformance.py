@@ -70,6 +70,12 @@ def test_local_is_study_optimize(tmp_path: Path, pruner: str, sampler: str) -> N
     driver = ours.driver()
     assert ours.run_local(driver).reason is StopReason.DONE
     assert facts(driver.study) == expected
+    trials = driver.study.get_trials()
+    steps = sum(max(trial.intermediate_values) for trial in trials)
+    assert ours.ledger.leased() == ours.draws == steps, "pruned steps are not charged"
+    assert ours.ledger.outstanding() == {}
+    pruned = [trial for trial in trials if trial.state.name == "PRUNED"]
+    assert all(f"at step {trial.last_step} of" in trial.user_attrs["reason"] for trial in pruned)
 
 
 @pytest.mark.parametrize(
@@ -112,15 +118,3 @@ def test_a_unimodal_search_limits_concurrent_trials(tmp_path: Path, ray_two_slot
     assert ours.run_ray(driver, concurrent_trials=2).reason is StopReason.DONE
     assert watch.most == 1
     assert ours.ledger.outstanding() == {}
-
-
-@pytest.mark.parametrize("pruner", PRUNERS)
-def test_pruned_steps_are_not_charged(tmp_path: Path, pruner: str) -> None:
-    ours = sweep(tmp_path, pruner, "tpe")
-    driver = ours.driver()
-    ours.run_local(driver)
-    steps = sum(max(t.intermediate_values) for t in driver.study.get_trials())
-    assert ours.ledger.leased() == ours.draws == steps < TRIALS * RUNGS[-1]
-    assert ours.ledger.outstanding() == {}
-    pruned = [trial for trial in driver.study.get_trials() if trial.state.name == "PRUNED"]
-    assert all(f"at step {trial.last_step} of" in trial.user_attrs["reason"] for trial in pruned)

@@ -11,9 +11,7 @@ from search_spaces.parsing import parse_space
 from trainables.data import DatasetRequest, public_train_size
 from trainables.rungs import checkpoint_path
 from trainables.training import TrainingSpec
-from tuner.errors import SweepInterrupted
 from tuner.executors.base import Executor, ExecutorSettings, TrialSetup
-from tuner.executors.local import LocalExecutor
 from tuner.executors.registry import EXECUTORS, make_executor
 from tuner.privacy.accountant.filters import TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
@@ -103,20 +101,3 @@ def test_a_search_on_digits_spends_its_cap_and_learns(tmp_path: Path, name: str,
     assert state.reserved_steps == 0
     assert all(trial.settled for trial in state.trials.values())
     assert checkpoint_path(tmp_path, best.id) is not None
-
-
-def test_a_search_that_was_interrupted_goes_on(tmp_path: Path) -> None:
-    from sweep_fakes import Recorder
-
-    def interrupt(report: int) -> None:
-        if report == 2:
-            raise KeyboardInterrupt
-
-    search = Digits(tmp_path)
-    with pytest.raises(SweepInterrupted):
-        search.run(LocalExecutor(), (Recorder(interrupt),))
-    assert search.ledger.search_state("sweep").leased_steps == RUNGS[1]
-    assert search.run(LocalExecutor()).reason is StopReason.BUDGET
-    state = search.ledger.search_state("sweep")
-    assert state.leased_steps == search.cap, "interrupted at a checkpoint: nothing is paid twice"
-    assert state.reserved_steps == 0

@@ -12,7 +12,7 @@ import pytest
 from errors_helper import raises_code
 from sweep_fakes import LEASE, RUNGS, STEPS, FakeTraining, MostRunning, Recorder, Sweep, states
 
-from tuner.errors import InputError, LedgerError, SweepInterrupted, TunerError
+from tuner.errors import InputError, LedgerError, SweepInterrupted
 from tuner.executors.base import TrialSetup
 from tuner.executors.ray import runner as ray_runner
 from tuner.study.types import Ask, Decision, Stop, StopReason, Suggestion, TrialShape
@@ -87,13 +87,6 @@ def test_an_error_of_the_driver_is_raised_as_it_is(tmp_path: Path, ray_two_slots
 
     with raises_code(LedgerError, "ledger-damaged"):
         Sweep(tmp_path, observers=(Recorder(broken),)).run_ray()
-
-
-def test_a_sweep_whose_first_trials_all_fail_ends_with_an_error(tmp_path: Path, ray_two_slots: None) -> None:
-    sweep = Sweep(tmp_path, trials=20, faults={"raise_in": tuple(range(20))})
-    with raises_code(TunerError, "first-trials-failed"):
-        sweep.run_ray()
-    assert states(sweep) == ["FAIL"] * 3
 
 
 def test_a_trial_that_no_machine_can_hold_is_refused_at_once(tmp_path: Path, ray_two_slots: None) -> None:

@@ -46,7 +46,6 @@ def gate(bad: str, key: str, code: str, good: str = "", given: tuple[str, ...] =
 GATES = [
     # batches
     gate("trainable.sampling=shuffled", "trainable.sampling", "batches-not-poisson", "trainable.sampling=poisson"),
-    gate("trainable.sampling=fixed", "trainable.sampling", "batches-not-poisson"),
     gate("trainable.drop_last=true", "trainable.drop_last", "batches-not-poisson"),
     gate("trainable.shuffle=true", "trainable.shuffle", "batches-not-poisson"),
     # what mixes samples before the clip
@@ -74,17 +73,13 @@ GATES = [
     gate("privacy.accountant=gdp", "privacy.accountant", "accountant-unsupported",
          "privacy.accountant=pld"),
     gate("privacy.accountant=rdp", "privacy.accountant", "accountant-unsupported"),
-    gate("privacy.accountant=prv", "privacy.accountant", "accountant-unsupported"),
-    gate("privacy.accountant=moments", "privacy.accountant", "accountant-unsupported"),
     # the noise
     gate("privacy.noise_seed=3", "privacy.noise_seed", "noise-seed-private"),
     gate("privacy.noise_multiplier=0", "privacy.noise_multiplier", "noise-zero", "privacy.noise_multiplier=0.5"),
     # selection
     gate("search.sampler=tpe", "search.sampler", "sealed-follows-scores", "search.sampler=random", SELECTION),
     gate("search.sampler=gp", "search.sampler", "sealed-follows-scores", "search.sampler=bounded", SELECTION),
-    gate("search.sampler=grid", "search.sampler", "sealed-follows-scores", "", SELECTION),
     gate("search.pruner=median", "search.pruner", "sealed-follows-scores", "search.pruner=none", SELECTION),
-    gate("search.pruner=asha", "search.pruner", "sealed-follows-scores", "", SELECTION),
     gate("search.pruner={name: threshold, lower: 0.1}", "search.pruner", "sealed-follows-scores", "", SELECTION),
     gate("dataset.validation.protected=true", "dataset.validation.protected", "sealed-scores-protected", "", SELECTION),
     gate("privacy.private=false", "privacy.private", "mode-needs-private", "privacy.private=true", SELECTION),
@@ -165,6 +160,10 @@ GATES = [
          "search.space.batch_size={choice: [64, 128]}"),
     gate("privacy.noise_multiplier={promote: [3, 4]}", "privacy.noise_multiplier", ELSEWHERE,
          "privacy.noise_multiplier={choice: [3, 4]}"),
+    # copies of records
+    gate("search.space={lr: default, augmentation: {choice: [none, crop]}}", "search.space.augmentation",
+         "augmentation-needs-images", "search.space={lr: default, augmentation: none}",
+         ("dataset.name=iris", "trainable.batch_size=32", "privacy.delta=1e-4")),
     # the bounded sampler
     gate("search.sampler={name: bounded, explore: 1}", "search.sampler", ELSEWHERE,
          "search.sampler={name: bounded, explore: 0.5, ratio: 2}"),

@@ -7,8 +7,6 @@ import pytest
 from tuner.errors import ExperimentError
 from tuner.experiment import Experiment, parse_experiment
 from tuner.plan.plan import make_plan
-from tuner.report.plan_facts import plan_text, search_facts
-from tuner.study.samplers.make import make_sampler
 from tuner.study.unimodal.inference.beliefs import Rules
 from tuner.study.unimodal.options import TOLERANCES
 from tuner.study.unimodal.pruner import UnimodalPruners
@@ -78,13 +76,6 @@ def test_noise_in_the_privacy_section_may_be_the_parameter() -> None:
     assert key == "privacy.noise_multiplier"
 
 
-def test_a_batch_size_may_be_the_parameter_and_stays_priced() -> None:
-    experiment = of("search.space={R: 3.0, batch_size: {log_integer: [32, 256], unimodal: true}}")
-    assert experiment.space.unimodal == ("batch_size",)
-    plan = make_plan(experiment, experiment.dataset_request())
-    assert plan.as_dict()["priced"] == {"batch_size": {"log_integer": [32, 256]}}
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -98,22 +89,6 @@ def test_a_batch_size_may_be_the_parameter_and_stays_priced() -> None:
 def test_without_such_a_parameter_it_is_refused(options: list[str]) -> None:
     kind = "pruner" if "search.pruner=unimodal" in options else "sampler"
     assert problem_of(*options) == (f"search.{kind}", "unimodal-parameter-missing")
-
-
-def test_the_gate_names_the_line_once_for_both() -> None:
-    text = FILE.replace("R: {uniform: [0, 100]}", "lr: default").replace(
-        "sampler: unimodal", "sampler: unimodal\n  pruner: unimodal"
-    )
-    with pytest.raises(ExperimentError) as caught:
-        of(text=text)
-    (problem,) = caught.value.problems
-    assert (problem.where, problem.key, problem.value) == ("e.yaml:7", "search.sampler", "learning_rate searched")
-    key, _ = problem_of(text=FILE.replace("{uniform: [0, 100]}", "{choice: [0, 100], unimodal: true}"))
-    assert key == "search.space.R"
-
-
-def test_the_default_space_of_the_method_counts() -> None:
-    assert of("search.space={}").space.unimodal == ("smoothing_radius",)
 
 
 def test_repetitions_and_the_judging_of_runs_are_refused_together() -> None:
@@ -135,15 +110,6 @@ def test_a_radius_declared_not_unimodal_is_not_assumed_to_be(name: str) -> None:
 # -- modes -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_sealed_search_refuses_both_as_it_does_every_one_that_follows_the_scores() -> None:
-    sealed = "privacy.accounting=selection"
-    sampler, pruner = ("search.sampler", "sealed-follows-scores"), ("search.pruner", "sealed-follows-scores")
-    assert problem_of(sealed) == sampler
-    assert problem_of(sealed, "search.sampler=random", "search.pruner=unimodal") == pruner
-    assert problem_of(sealed, "search.space={lr: default}") == sampler
-    assert of(sealed, "search.sampler=random").space.unimodal == (), "the control"
-
-
 @pytest.mark.parametrize("when", ["stop", "replicate"])
 def test_what_follows_when_it_is_sure_needs_the_sampler_that_can_tell(when: str) -> None:
     option = f"search.when_sure={when}"
@@ -154,11 +120,6 @@ def test_what_follows_when_it_is_sure_needs_the_sampler_that_can_tell(when: str)
     assert problem_of(option, *sealed) == ("search.when_sure", "when-sure-sealed")
     assert of("search.sampler=tpe").search.when_sure == "go_on"
     assert problem_of("search.when_sure=sometimes") == ("search.when_sure", "value-not-allowed")
-
-
-def test_a_public_search_may_use_both() -> None:
-    public = ["privacy.accounting=public", "dataset.name=mnist", "search.public={name: fashion_mnist}"]
-    assert of(*public, "search.pruner=unimodal", "search.when_sure=stop").search.is_unimodal
 
 
 # -- what is built -----------------------------------------------------------------------------------------------------
@@ -229,41 +190,3 @@ def test_the_first_values_are_usual_radii_or_a_third_and_two_thirds_of_the_way(
     own, others = sampler.each[0]._rules.get("starts"), pruner.each[0]._rules.get("starts")
     assert own == others == (None if starts is None else pytest.approx(starts))
     assert Rules.starts == (10.0, 30.0), "the usual ones"
-
-
-def test_ours_keeps_the_seed_after_a_resume_and_the_other_sampler_does_not() -> None:
-    experiment = of("seed=5")
-    new, resumed = _sampler(experiment, RUNGS, 0), _sampler(experiment, RUNGS, 7)
-    assert isinstance(new, UnimodalSamplers)
-    assert isinstance(resumed, UnimodalSamplers)
-    assert new.each[0]._seed == resumed.each[0]._seed == 5
-    states = [each.each[0]._base._rng.rng.get_state()[1].tolist() for each in (new, resumed)]  # type: ignore[attr-defined]
-    assert states[0] != states[1]
-    again = make_sampler("tpe", seed=5, trials_before=7)
-    assert again._rng.rng.get_state()[1].tolist() == states[1]  # type: ignore[attr-defined]
-
-
-# -- the plan ----------------------------------------------------------------------------------------------------------
-
-
-def test_the_plan_says_in_one_line_what_is_modelled() -> None:
-    experiment = of("search.space={R: {uniform: [0, 9]}, lr: default, C: default}", "resources.concurrent_trials=4",
-                    "search.when_sure=stop")  # fmt: skip
-    facts = dict(search_facts(experiment))
-    assert facts["one top along"] == "smoothing_radius"
-    assert facts["modelled"].startswith(
-        "smoothing_radius × learning_rate × max_grad_norm, an absolute standard deviation"
-    )
-    assert facts["at a time"].startswith("2 trials (at_once)")
-    assert "keeps the rest" in facts["when sure"]
-    plan = make_plan(experiment, experiment.dataset_request())
-    assert set(facts.items()) <= set(plan_text(plan, source="e.yaml", search=search_facts(experiment)).facts)
-    alone = dict(search_facts(of()))
-    assert set(alone) == {"one top along"}, "nothing scales it, nothing runs beside it"
-    assert search_facts(of("search.sampler=tpe")) == ()
-    declared = of("search.sampler=tpe", "search.space={R: {uniform: [0, 9], unimodal: true}}")
-    ((said, why),) = search_facts(declared)
-    assert (said, why) == (
-        "one top along",
-        "smoothing_radius: neither sampler nor pruner is unimodal, so the declaration does nothing",
-    )

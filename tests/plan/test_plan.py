@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -40,6 +41,7 @@ RANGE = "search.space={lr: default, batch_size: {log_integer: [32, 256]}}"
 LENGTHS = "search.space={lr: default, epochs: {uniform: [1, 4]}}"
 NOISES = "search.space={lr: default, noise_multiplier: {log_uniform: [2, 8]}}"
 SEALED = "privacy.accounting=selection"
+SELECTION = (SEALED, "privacy.runs={law: negative_binomial, shape: 2}")
 PUBLIC = ("privacy.accounting=public", "search.public={name: mine, path: mine.npz, public_size: 3000}")
 PROTECTED = ("dataset.validation={protected: true, epsilon: 1.0}",)
 EVERY: dict[str, tuple[str, ...]] = {
@@ -175,13 +177,9 @@ def test_the_planned_trials_fit_whatever_batch_sizes_they_choose(batches: list[i
         used[mechanism] = used.get(mechanism, 0) + shape.steps
 
 
-_CACHE: list[Plan] = []
-
-
+@cache
 def _ranged() -> Plan:
-    if not _CACHE:
-        _CACHE.append(planned(RANGE))
-    return _CACHE[0]
+    return planned(RANGE)
 
 
 def test_searched_noise_has_no_number_and_says_how_many_fit() -> None:
@@ -235,15 +233,6 @@ def test_a_sealed_search_is_priced_as_a_whole_and_its_noise_is_the_least() -> No
         planned(SEALED, f"privacy.noise_multiplier={0.9 * plan.nominal.noise_multiplier}")
 
 
-@pytest.mark.parametrize(("law", "at_90", "at_99"), [("geometric", 68, 136), ("logarithmic", 83, 299)])
-def test_the_quantiles_of_the_compute_are_those_of_the_specification(law: str, at_90: int, at_99: int) -> None:
-    plan = planned(SEALED, "search.trials=30", f"privacy.runs.law={law}")
-    facts = plan.selection
-    assert facts is not None
-    assert (facts.quantiles["90"], facts.quantiles["99"]) == (at_90, at_99)
-    assert facts.quantiles["at_most"] == plan.training_filter.at_most > at_99
-
-
 def test_a_sampler_that_looks_at_scores_costs_more_and_the_plan_says_how_much() -> None:
     plain, bounded = planned(SEALED), planned(SEALED, "search.sampler=bounded")
     assert bounded.nominal.noise_multiplier > plain.nominal.noise_multiplier
@@ -290,18 +279,7 @@ def test_protected_scores_have_a_budget_and_a_standard_error() -> None:
         planned(*PROTECTED, "dataset.validation.noise=0.5")
 
 
-def test_protected_scores_by_the_figure_of_the_specification() -> None:
-    options = ["dataset={name: mnist, validation: {fraction: 0.1666667, protected: true, epsilon: 0.5, delta: 1e-6}}"]
-    plan = planned(
-        *options, "search.trials=24", "search.rungs=4", "resources.concurrent_trials=4", "privacy.delta=1e-6"
-    )
-    assert plan.validation.releases == 100
-    assert plan.validation.noise == pytest.approx(81, abs=0.5)
-    assert 100 * plan.validation.standard_error == pytest.approx(0.8, abs=0.01)
-    assert plan_warnings(plan) == ()
-
-
-# -- comparison and words ----------------------------------------------------------------------------------------------
+# -- comparison -------------------------------------------------------------------------------------------------------
 
 
 def test_every_mode_of_the_comparison_keeps_the_budget_and_no_less_noise_would() -> None:
@@ -323,6 +301,20 @@ def test_every_mode_of_the_comparison_keeps_the_budget_and_no_less_noise_would()
     assert rows["selection"].noise_multiplier < rows["composition"].noise_multiplier
 
 
+@pytest.mark.parametrize("overrides", [(MENU,), (MENU, "privacy.cap=fixed_order"), PROTECTED, SELECTION])
+def test_the_mode_of_the_plan_has_the_noise_of_the_plan_in_the_comparison(overrides: tuple[str, ...]) -> None:
+    """The comparison's own composition knows one kind of step, and its own law is the geometric one."""
+    plan = planned(*overrides)
+    rows = {row.mode: row for row in comparison(plan)}
+    row = rows[plan.accounting]
+    assert row.noise_multiplier == plan.nominal.noise_multiplier
+    if plan.selection is not None:
+        assert (row.runs_99, row.expected_runs) == (plan.selection.quantiles["99"], plan.trials)
+    if plan.validation is not None:
+        assert rows["selection"].refused, "a mode that the file cannot have is not offered"
+        assert rows["selection"].noise_multiplier is None
+
+
 @pytest.mark.parametrize("kind", EVERY)
 def test_a_plan_of_every_kind_is_shown_stored_and_read_again(kind: str) -> None:
     plan = planned(*EVERY[kind])
@@ -332,32 +324,10 @@ def test_a_plan_of_every_kind_is_shown_stored_and_read_again(kind: str) -> None:
     assert plan_hash(again) == plan_hash(plan)
     assert again.training_filter == plan.training_filter
     assert plan_hash(plan_from(values_of(plan), trials=plan.trials + 1)) == plan_hash(plan)
-    words = dict(plan_text(plan, source="e.yaml", comparison=comparison(plan)).facts)
-    assert {"trains", "batch", "noise", "cap"} <= set(words)
-    sentence = plan_text(plan, source="e.yaml").sentence
-    assert "The guarantee will be the cap: ε = 3 at δ = 1e-05" in sentence
-    assert ("Validation and test scores" in sentence) == (plan.validation is None)
-
-
-def test_the_words_say_what_differs() -> None:
-    menu = dict(plan_text(planned(MENU), source="e.yaml").facts)
-    assert menu["batch"].startswith("32, 64 or 128 expected (searched)")
-    assert menu["searched"] == "learning_rate, batch_size (priced)"
-    assert menu["quotas"].startswith("steps by batch size: 32: 316")
-    noisy = dict(plan_text(planned(NOISES, "search.trials=400"), source="e.yaml").facts)
-    assert "by what they choose" in noisy["trials"]
-    assert noisy["noise"] == "noise multiplier 2 to 8 (searched)"
-    sealed = plan_text(planned(SEALED), source="e.yaml")
-    assert "never shown" in dict(sealed.facts)["runs"]
-    assert "the winner" in sealed.sentence
-    public = plan_text(planned(*PUBLIC), source="e.yaml")
-    assert "nothing charged" in dict(public.facts)["searches on"]
-    users = parse_experiment(
-        BASE, ["dataset.name=state_union", "privacy.unit=user", "trainable.batch_size=4", "privacy.delta=0.01"]
-    )
-    told = plan_text(make_plan(users, users.dataset_request()), source="e.yaml")
-    assert "one user with all records" in told.sentence
-    assert "(9 users, public)" in dict(told.facts)["trains"]
+    text = plan_text(plan, source="e.yaml", comparison=comparison(plan))
+    assert {"trains", "batch", "noise", "cap"} <= set(dict(text.facts))
+    assert "The guarantee will be the cap: ε = 3 at δ = 1e-05" in text.sentence
+    assert ("Validation and test scores" in text.sentence) == (plan.validation is None)
 
 
 # -- stored plans ------------------------------------------------------------------------------------------------------

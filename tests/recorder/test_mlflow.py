@@ -114,13 +114,6 @@ def test_several_openings_of_a_fresh_database_wait_for_each_other(tmp_path: Path
     assert len(set(found)) == 1
 
 
-def test_a_deleted_experiment_is_refused(uri: str) -> None:
-    client = store.connect(uri)
-    client.delete_experiment(store.experiment_id(client, uri=uri, name="thrown away"))
-    with raises_code(InputError, "tracking-experiment-deleted"):
-        store.experiment_id(client, uri=uri, name="thrown away")
-
-
 def test_addresses_become_absolute_and_bad_ones_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert store.absolute_uri("sqlite:///runs/m.db") == f"sqlite:///{tmp_path}/runs/m.db"

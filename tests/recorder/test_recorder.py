@@ -11,7 +11,6 @@ from errors_helper import raises_code
 from recorder_fakes import URI, FakeBudget, FakeMLflow, metric, recorder, run_trial, sent, small_sweep, sweep, trial
 
 from tuner.errors import SweepInterrupted, TrackingError
-from tuner.privacy.card.claims import budget_sentence
 from tuner.recorder.recorder import MLflowRecorder
 from tuner.recorder.spool import read_spool
 from tuner.study.types import TrialStatus
@@ -31,9 +30,10 @@ def test_a_tag_of_the_parent_run_may_change(tmp_path: Path) -> None:
     assert "unimodal" not in state["t0"][2]
 
 
-def test_every_trial_gets_its_final_status_and_the_parent_its_own(tmp_path: Path) -> None:
-    small_sweep(tmp_path)
-    state = sent(tmp_path).state()
+def test_a_sweep_is_a_parent_with_its_trials_their_states_and_the_ledgers_epsilon(tmp_path: Path) -> None:
+    budget = small_sweep(tmp_path)
+    server = sent(tmp_path)
+    state = server.state()
     assert {name: (status, tags["state"]) for name, (status, _, tags, _) in state.items()} == {
         "-": ("FINISHED", "budget reached"),
         "t0": ("FINISHED", "complete"),
@@ -41,55 +41,18 @@ def test_every_trial_gets_its_final_status_and_the_parent_its_own(tmp_path: Path
         "t2": ("KILLED", "pruned"),
         "t3": ("FAILED", "failed"),
     }
-
-
-def test_children_point_to_their_parent_and_hold_every_parameter(tmp_path: Path) -> None:
-    small_sweep(tmp_path)
-    server = sent(tmp_path)
     parent = next(name for name, run in server.runs.items() if run.data.tags["dp_tuner.trial"] == "-")
-    state = server.state()
     for number in range(4):
         _, params, tags, _ = state[f"t{number}"]
         assert tags["mlflow.parentRunId"] == parent
         assert params == {"learning_rate": repr(0.1 + number), "schedule": "constant"}
     assert state["-"][1] == {"privacy.epsilon": "8.0", "privacy.delta": "1e-05", "search.trials": "3"}
-
-
-def test_epsilon_in_tracking_is_the_ledgers_to_the_last_digit(tmp_path: Path) -> None:
-    budget = small_sweep(tmp_path)
-    server = sent(tmp_path)
+    # To the last digit:
     assert metric(server, "t1", "epsilon_trial") == {50: budget.epsilon(50), 100: budget.epsilon(100)}
     assert metric(server, "t1", "epsilon_search") == {50: budget.epsilon(150), 100: budget.epsilon(200)}
     spent = metric(server, "-", "epsilon_spent")
     assert spent == {steps: budget.epsilon(steps) for steps in range(0, 401, 50)}
     assert set(metric(server, "-", "epsilon_cap").values()) == {budget.epsilon(budget.cap)}
-
-
-def test_a_trial_that_paid_twice_shows_what_it_paid(tmp_path: Path) -> None:
-    budget = FakeBudget()
-    with recorder(tmp_path, URI, budget, send=False) as observer:
-        budget.charge("t0", 130)
-        observer.trial_reported(trial(0, step=100), 100, {"validation_accuracy": 0.5})
-    server = sent(tmp_path)
-    assert metric(server, "t0", "epsilon_trial") == {100: budget.epsilon(130)}
-    assert metric(server, "t0", "steps_charged") == {100: 130.0}
-
-
-def test_the_best_is_among_the_complete_and_pruned_or_nan_scores_never_are(tmp_path: Path) -> None:
-    small_sweep(tmp_path)
-    server = sent(tmp_path)
-    assert metric(server, "-", "best_validation_accuracy") == {200: 0.9, 300: 0.9, 400: 0.9, 100: 0.7}
-    assert server.state()["-"][2]["best_trial"] == "t1"
-    assert metric(server, "-", "trials_done")[400] == 4
-    assert metric(server, "-", "trials_pruned")[400] == 1
-
-
-def test_for_a_loss_the_best_is_the_smallest(tmp_path: Path) -> None:
-    budget = FakeBudget()
-    with recorder(tmp_path, URI, budget, send=False, metric="validation_loss", mode="min") as observer:
-        for number, score in enumerate((0.5, 0.3, 0.4)):
-            run_trial(observer, budget, number, score=score)
-    assert sent(tmp_path).state()["-"][2]["best_trial"] == "t1"
 
 
 def test_metrics_that_depend_on_private_records_are_withheld(tmp_path: Path) -> None:
@@ -111,14 +74,6 @@ def test_a_sweep_that_is_not_private_has_no_epsilon(tmp_path: Path) -> None:
     server = sent(tmp_path)
     assert "`private: false`" in server.state()["-"][2]["mlflow.note.content"]
     assert not any("epsilon" in key for run in server.state().values() for key, *_ in run[3])
-
-
-def test_the_note_has_the_sentence_of_the_budget(tmp_path: Path) -> None:
-    budget = small_sweep(tmp_path)
-    view = budget.view()
-    view.epsilon_spent = 0.0  # as at the start
-    note = sent(tmp_path).state()["-"][2]["mlflow.note.content"]
-    assert budget_sentence(view) in note  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -213,10 +168,3 @@ def test_protected_scores_and_whom_the_guarantee_protects_are_told(tmp_path: Pat
     assert "None" not in note
     assert metric(server, "t0", "learning_rate_now") == {50: 0.1, 100: 0.1}
     assert metric(server, "t0", "learning_rate") == {}, "that is a parameter"
-
-
-def test_a_claim_that_is_given_stands_in_the_place_of_the_budgets(tmp_path: Path) -> None:
-    info = sweep(URI, claim="Declared public.")
-    with MLflowRecorder(tmp_path, info, budget_view=None, trial_epsilon=None, send=False):
-        pass
-    assert sent(tmp_path).state()["-"][2]["mlflow.note.content"] == "Declared public."

@@ -24,10 +24,6 @@ def test_time_goes_forward_and_tells_no_more_than_the_minute(times: list[float],
     assert all(later > earlier for earlier, later in zip([last, *ticks], ticks, strict=False))
 
 
-def test_the_first_tick_of_a_minute_is_the_minute() -> None:
-    assert Clock(now=lambda: 1_700_000_059.9).tick() == 1_700_000_040_000
-
-
 @given(values=st.dictionaries(st.text("abc_", min_size=1), st.floats()))
 def test_every_float_survives_the_spool(values: dict[str, float]) -> None:
     stored = json.loads(json.dumps(encode_metrics(values), allow_nan=False))
@@ -37,41 +33,12 @@ def test_every_float_survives_the_spool(values: dict[str, float]) -> None:
         assert back[name] == value or (math.isnan(back[name]) and math.isnan(value))
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("schedule.inverse_time.decay", "schedule.inverse_time.decay"),
-        ("a$b", "a_b"),
-        ("../up", "up"),
-        ("/root//x/", "root/x"),
-        ("", "_"),
-        ("..", "_"),
-    ],
-)
-def test_names_that_mlflow_takes(name: str, expected: str) -> None:
-    assert mlflow_name(name) == expected
-
-
 @given(name=st.text())
 def test_mlflow_takes_every_name(name: str) -> None:
     from mlflow.utils.validation import _validate_metric_name, _validate_param_name
 
     _validate_metric_name(mlflow_name(name))
     _validate_param_name(mlflow_name(name))
-
-
-def test_settings_become_dotted_parameters_in_full() -> None:
-    tree = {
-        "privacy": {"epsilon": 0.1 + 0.2, "noise_seed": None},
-        "search": {"rungs": [1, 2], "space": {}},
-        "name": "x",
-    }
-    assert flatten(tree) == {
-        "privacy.epsilon": "0.30000000000000004",
-        "privacy.noise_seed": "None",
-        "search.rungs": "[1, 2]",
-        "name": "x",
-    }
 
 
 def test_no_password_and_nothing_too_long_gets_through() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from errors_helper import raises_code
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuner.errors import TrackingError
@@ -31,6 +31,7 @@ def three(path: Path) -> list[dict[str, object]]:
     return written
 
 
+@settings(max_examples=25)
 @given(written=RECORDS, at_once=st.booleans())
 def test_what_was_appended_is_read_back_in_order(
     tmp_path_factory: pytest.TempPathFactory, written: list[dict[str, object]], at_once: bool
@@ -43,10 +44,6 @@ def test_what_was_appended_is_read_back_in_order(
             for record in written:
                 spool.append(record)
     assert records(path) == written
-
-
-def test_a_spool_that_is_not_there_is_empty(tmp_path: Path) -> None:
-    assert records(tmp_path / "none.jsonl") == []
 
 
 def test_reading_can_start_at_any_entry(tmp_path: Path) -> None:
@@ -70,6 +67,7 @@ def test_a_last_line_torn_at_any_byte_is_cut_off_and_writing_goes_on(tmp_path: P
         assert records(path) == [*written[:2], {"n": "new"}]
 
 
+@settings(max_examples=40)
 @given(position=st.integers(min_value=0), flip=st.integers(min_value=1, max_value=255))
 def test_a_changed_byte_is_never_taken_for_a_record(
     tmp_path_factory: pytest.TempPathFactory, position: int, flip: int
@@ -113,14 +111,6 @@ def test_a_spool_has_one_writer(tmp_path: Path) -> None:
             Spool(path)
     assert not is_being_written(path)
     Spool(path).close()
-
-
-def test_a_closed_spool_takes_nothing(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "s")
-    spool.close()
-    spool.close()
-    with raises_code(TrackingError, "internal-error"):
-        spool.append({"n": 1})
 
 
 def test_a_value_that_is_not_json_is_the_callers_fault_and_writes_nothing(tmp_path: Path) -> None:
@@ -198,7 +188,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("acknowledgements", [1, 7, 40])
+@pytest.mark.parametrize("acknowledgements", [1, 20])
 def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path, acknowledgements: int) -> None:
     path = tmp_path / "s"
     first = 0
@@ -216,16 +206,6 @@ def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path, acknowledgem
         first = len(numbers)
 
 
-def test_the_acknowledgement_is_where_sending_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "s"
-    three(path)
-    entries = list(read_spool(path))
-    mine = Acknowledgement(tmp_path / "ack", spool=path, target="http://one")
-    assert mine.load() == 0
-    mine.store(entries[1])
-    assert mine.load() == entries[1].end
-
-
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", "null", '{"start": 0}', '{"start":"x","end":1,"crc":"","target":""}']
 )
@@ -239,7 +219,11 @@ def test_an_acknowledgement_that_makes_no_sense_starts_at_the_first_record(tmp_p
 def test_another_server_or_another_spool_starts_at_the_first_record(tmp_path: Path) -> None:
     path = tmp_path / "s"
     three(path)
-    Acknowledgement(tmp_path / "ack", spool=path, target="http://one:secret@host").store(list(read_spool(path))[1])
+    second = list(read_spool(path))[1]
+    mine = Acknowledgement(tmp_path / "ack", spool=path, target="http://one:secret@host")
+    assert mine.load() == 0
+    mine.store(second)
+    assert mine.load() == second.end, "where sending goes on"
     assert "secret" not in (tmp_path / "ack").read_text()
     assert Acknowledgement(tmp_path / "ack", spool=path, target="http://two").load() == 0
     path.unlink()

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import io
-import itertools
 from typing import Any
 
 import pytest
 from figure_checks import series, svg_texts, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report_fakes import CURVE_POINTS, picture, point, report, row, spending_of
-from rich.console import Console
+from report_fakes import CURVE_POINTS, picture, point, row, spending_of
 
-from tuner.report.curve_chart import OFF_AXIS, axis_ticks, curve_chart, curve_svg, spending_chart
-from tuner.report.text import summary
-from tuner.study.unimodal.inference.picture import CurvePoint
+from tuner.report.curve_chart import OFF_AXIS, curve_chart, curve_svg, spending_chart
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e6, max_value=1e6)
-BARE = {"values": (), "mean": (), "band_low": (), "band_high": (), "height_at": 0.0, "above": None, "below": None}
 
 
 def marks(figure: Any) -> list[tuple[float, float]]:  # noqa: ANN401 - a Figure
@@ -41,59 +35,12 @@ def test_every_trial_is_a_mark_at_its_value_and_its_score() -> None:
         assert expected in said
 
 
-def test_a_trial_is_larger_the_more_steps_it_took() -> None:
-    figure = curve_chart(picture(best=None, near=None), "m")
-    assert figure is not None
-    sizes = {line.get_label(): line.get_markersize() for line in figure.axes[0].get_lines()}
-    assert sizes["complete"] > sizes["pruned"] > sizes["running"]
-
-
-def test_the_band_is_drawn_between_its_quantiles() -> None:
-    figure = curve_chart(picture(), "m")
-    assert figure is not None
-    (band,) = figure.axes[0].collections
-    corners = {(round(float(x), 9), round(float(y), 9)) for x, y in band.get_paths()[0].vertices}
-    for value, low, high in zip(picture().values, picture().band_low, picture().band_high, strict=True):
-        place = round(picture().axis.place(value), 9)
-        assert {(place, low), (place, high)} <= corners
-
-
-@pytest.mark.parametrize("points", [(), CURVE_POINTS[:1], CURVE_POINTS[5:6], CURVE_POINTS])
-@pytest.mark.parametrize("known", [True, False])
-def test_none_one_and_many_points_with_and_without_a_curve(points: tuple[CurvePoint, ...], *, known: bool) -> None:
-    best = 1 if len(points) > 1 else None
-    shown = picture(points=points, best=best, near=0.9 if best else None, **({} if known else BARE))
-    figure = curve_chart(shown, "m")
-    assert (figure is None) is (not points)
-    if figure is not None:
-        assert len(marks(figure)) == len(points)
-        assert ("curve" in series(figure)) is known
-
-
 def test_a_collapse_does_not_flatten_the_top_and_is_marked_at_the_edge() -> None:
     figure = curve_chart(picture(), "m")
     assert figure is not None
     low, high = figure.axes[0].get_ylim()
     assert (0.85 - 0.80) / (high - low) > 0.2, "from 0.80 to 0.85 is a good part of the picture"
     assert series(figure)[OFF_AXIS] == [(picture().axis.place(100.0), low)]
-
-
-def test_where_less_is_better_the_same_is_upside_down() -> None:
-    def turned(values: tuple[float, ...]) -> tuple[float, ...]:
-        return tuple(-value for value in values)
-
-    points = tuple(
-        point(p.trial, p.value, None if p.score is None else -p.score, p.fraction, p.state) for p in CURVE_POINTS
-    )
-    up = picture()
-    down = picture(
-        maximize=False, mean=turned(up.mean), band_low=turned(up.band_high), band_high=turned(up.band_low),
-        points=points,
-    )  # fmt: skip
-    first, second = curve_chart(up, "m"), curve_chart(down, "m")
-    assert first is not None
-    assert second is not None
-    assert second.axes[0].get_ylim() == pytest.approx(tuple(-end for end in reversed(first.axes[0].get_ylim())))
 
 
 @pytest.mark.parametrize(
@@ -117,27 +64,7 @@ def test_what_is_excluded_is_shaded(changes: dict[str, object], shaded: list[tup
     assert any(shown.where in text for text in texts(figure)) is bool(shaded) or not shown.where
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "warp"),
-    [
-        (0.0, 0.5, "log1p"),
-        (0.0, 300.0, "log1p"),
-        (20.0, 30.0, "log1p"),
-        (1e-4, 2.0, "log"),
-        (0.9, 1.1, "log"),
-        (-3.0, 5.0, "linear"),
-        (0.0, 1e9, "log1p"),
-    ],
-)
-def test_every_axis_has_ticks_inside_it_with_room_between_them(low: float, high: float, warp: str) -> None:
-    shown = picture(low=low, high=high, warp=warp)
-    ticks = axis_ticks(shown)
-    assert len(ticks) >= 3
-    assert all(low <= value <= high for value in ticks)
-    assert min(shown.axis.place(b) - shown.axis.place(a) for a, b in itertools.pairwise(ticks)) > 0.05
-
-
-@settings(max_examples=15)
+@settings(max_examples=5)
 @given(scores=st.lists(FINITE, min_size=1, max_size=7), mean=st.lists(FINITE, min_size=4, max_size=4), up=st.booleans())
 def test_any_finite_numbers_stay_inside_the_frame(scores: list[float], mean: list[float], *, up: bool) -> None:
     points = tuple(
@@ -179,21 +106,3 @@ def test_what_was_spent_has_two_lines_and_the_cap_where_it_is_near() -> None:
     assert drawn["the same trials, each run to its end"] == [(row.whole_epsilon, row.best) for row in found.rows]
     assert drawn["the cap"] == [(20.0, 0.0), (20.0, 1.0)]
     assert "the cap" not in series(spending_chart(spending_of(TRIALS, cap=500.0), "m"))
-
-
-def test_steps_are_drawn_where_no_epsilon_is_known() -> None:
-    found = spending_of(TRIALS, epsilon_of=None)
-    assert series(spending_chart(found, "m"))["this search"] == [(row.steps, row.best) for row in found.rows]
-    assert "steps" in texts(spending_chart(found, "m"))
-
-
-def test_nothing_is_drawn_without_a_best_score() -> None:
-    assert spending_chart(spending_of([row(0, 0.7, "pruned", step=20)]), "m") is None
-
-
-def test_the_summary_has_a_row_for_each_curve() -> None:
-    target = Console(file=io.StringIO(), width=140, color_system=None)
-    target.print(summary(report(row(0), curves=(picture(), picture(parameter="other", unimodal=False)))))
-    assert isinstance(target.file, io.StringIO)
-    for curve in (picture(), picture(parameter="other", unimodal=False)):
-        assert curve.line in target.file.getvalue()

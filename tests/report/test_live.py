@@ -1,4 +1,4 @@
-"""The live view: what stands on the screen of a terminal of any size, and the lines where there is none."""
+"""The live view: a table in a terminal of any size, and lines where there is no terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 import re
 
 import pytest
-from report_fakes import budget, budget_of_units, budget_with_scores, view
+from report_fakes import budget, view
 from rich.console import Console
 
 from tuner.errors import LedgerError
@@ -66,14 +66,6 @@ def test_lines_where_nobody_watches() -> None:
     assert "\x1b" not in text(target)
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_quiet_is_one_line_a_trial_on_a_terminal_too(terminal: bool) -> None:
-    target = console(terminal=terminal, width=80)
-    with make(target, quiet=True) as live:
-        play(live)
-    assert len(text(target).splitlines()) == 1 + 4
-
-
 def test_the_table_shows_every_trial_its_state_the_best_and_the_budget() -> None:
     live = make(console(terminal=True, width=140), note=lambda: "MLflow: 3 waiting")
     with live:
@@ -88,29 +80,6 @@ def test_the_table_shows_every_trial_its_state_the_best_and_the_budget() -> None
     assert "█ spent 300  ▓ reserved 100  ░ left 600  of 1000 steps" in seen
     assert "The guarantee is the cap" in seen
     assert "MLflow: 3 waiting" in seen
-
-
-def test_protected_scores_have_a_bar_of_their_own_and_a_filter_shows_shares() -> None:
-    for made, words in (
-        (budget_with_scores(), "█ spent 12  ▓ reserved 8  ░ left 20  of 40 scores"),
-        (budget_of_units(), "█ spent 300  ▓ reserved 100  ░ left 60% of the budget  (steps)"),
-    ):
-        live = make(console(terminal=True, width=100), budget_view=lambda made=made: made)
-        with live:
-            pass
-        seen = screen(live, 100)
-        assert words in seen
-        assert "ε spent 2.718 (odometer), cap 8" in seen
-        assert all(len(line) <= 100 for line in seen.splitlines())
-
-
-def test_the_budget_bar_is_in_proportion() -> None:
-    live = make(console(terminal=True, width=148))
-    with live:
-        pass
-    (bar,) = (line for line in screen(live, 148).splitlines() if "budget" in line)
-    parts = [bar.count(mark) for mark in "█▓░"]
-    assert [part / sum(parts) for part in parts] == pytest.approx([0.3, 0.1, 0.6], abs=0.02)
 
 
 @pytest.mark.parametrize(("width", "height"), [(60, 16), (80, 24), (100, 30), (200, 60)])
@@ -133,21 +102,6 @@ def test_it_fits_every_terminal_and_keeps_what_matters(width: int, height: int) 
     assert "✓ complete" in seen
     assert "more trials are not shown" in seen
     assert "49/60" in seen
-
-
-def test_without_a_budget_it_says_that_nothing_is_guaranteed() -> None:
-    plain = console(terminal=False)
-    with make(plain, budget_view=None) as live:
-        play(live)
-    assert "NOT PRIVATE" in text(plain)
-    assert "NOT PRIVATE" in screen(live)
-
-
-def test_the_smallest_is_best_where_less_is_better() -> None:
-    live = make(console(terminal=True), mode="min")
-    with live:
-        play(live)
-    assert "best 0.71 (trial 0)" in screen(live)
 
 
 class Counted:
@@ -210,48 +164,6 @@ def test_a_ledger_that_cannot_be_read_at_the_start_is_an_error() -> None:
         pass
 
 
-def left_standing(written: str, width: int = 140) -> str:
-    """What a terminal shows after all of it: erased lines are gone."""
-    lines = [""]
-    at = 0
-    for part in re.findall(r"\x1b\[[?0-9;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", written):
-        if part == "\n":
-            at += 1
-            lines += [""] * (at + 1 - len(lines))
-        elif part.startswith("\x1b") and part.endswith("A"):
-            at -= int(part[2:-1] or 1)
-        elif part == "\x1b[2K":
-            lines[at] = ""
-        elif not part.startswith(("\x1b", "\r")):
-            lines[at] += part
-    return "\n".join(lines).strip()
-
-
-def test_the_table_makes_room_for_the_summary() -> None:
-    target = console(terminal=True)
-    with make(target) as live:
-        play(live)
-    assert "budget" in text(target)
-    assert left_standing(text(target)) == ""
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_an_error_inside_leaves_the_terminal_as_it_was_and_the_table_once(error: type[BaseException]) -> None:
-    target = console(terminal=True)
-
-    def run(live: LiveView) -> None:
-        with live:
-            play(live)
-            raise error
-
-    with pytest.raises(error):
-        run(make(target))
-    assert re.findall(r"\x1b\[\?25[hl]", text(target))[-1] == "\x1b[?25h", "the cursor is shown again"
-    stands = left_standing(text(target))
-    assert stands.count("best 0.82 (trial 1)") == 1
-    assert stands.count("digits-0001") == 1
-
-
 def test_names_are_printed_as_they_are() -> None:
     """Rich would take [bold] in a name for markup."""
     target = console(terminal=False)
@@ -259,45 +171,6 @@ def test_names_are_printed_as_they_are() -> None:
         live.trial_started(view(0, parameters={"schedule": "[bold]x[/bold]"}))
     assert "schedule=[bold]x[/bold]" in text(target)
     assert "[bold]x[/bold]" in screen(live)
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_what_is_waited_for_is_told_until_a_trial_starts(*, terminal: bool) -> None:
-    target = console(terminal=terminal)
-    live = make(target, waiting="starting Ray …", unit="user")
-    with live:
-        before = screen(live)
-        live.trial_started(view(0))
-        after = screen(live)
-    assert "starting Ray …" in before
-    assert "one user with all records" in before
-    assert "starting Ray" not in after
-    assert terminal or "starting Ray …" in text(target)
-
-
-def test_one_is_not_several() -> None:
-    target = console(terminal=False)
-    with make(target, trials=1) as live:
-        live.trial_finished(view(0, TrialStatus.COMPLETE, step=100, last_score=0.5))
-    assert "1/1 trial  " in text(target)
-
-
-@pytest.mark.parametrize("width", [60, 140])
-def test_the_live_table_has_the_finding_under_it(width: int) -> None:
-    target, line = console(terminal=True, width=width), [""]
-    live = LiveView(name="s", trials=3, metric="m", console=target, claim="public", finding=lambda: line[0])
-    with live:
-        live.trial_started(view(0))
-        before = console(terminal=True, width=width)
-        before.print(live.render())
-        line[0] = "R: best between [10] and 60; trial 4 near the best with 0.93"
-        after = console(terminal=True, width=width)
-        after.print(live.render())
-    assert "best between" not in text(before)
-    seen = " ".join(text(after).replace("│", " ").split())
-    assert line[0] in seen
-    assert seen.index("running") < seen.index("best between") < seen.index("trials ━") if "━" in seen else True
-    assert all(len(each) <= width for each in text(after).splitlines())
 
 
 def test_lines_say_a_finding_when_it_changes() -> None:
@@ -310,10 +183,33 @@ def test_lines_say_a_finding_when_it_changes() -> None:
     assert said == ["R: no end excluded yet", "R: best above 3"]
 
 
-def test_quiet_lines_say_none() -> None:
+def test_an_error_inside_leaves_the_table_and_shows_the_cursor_again() -> None:
+    target = console(terminal=True)
+
+    def run(live: LiveView) -> None:
+        with live:
+            play(live)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(make(target))
+    assert re.findall(r"\x1b\[\?25[hl]", text(target))[-1] == "\x1b[?25h"
+    assert "best 0.82 (trial 1)" in text(target)
+
+
+def test_a_resumed_sweep_begins_with_the_trials_of_before_and_its_best_is_that_of_all() -> None:
+    earlier = tuple(
+        view(number, state, step=100, last_score=score, best_score=score)
+        for number, (state, score) in enumerate(
+            [(TrialStatus.COMPLETE, 0.5), (TrialStatus.COMPLETE, 0.9), (TrialStatus.PRUNED, 0.95)]
+        )
+    )
     target = console(terminal=False)
-    with LiveView(
-        name="s", trials=1, metric="m", console=target, claim="c", quiet=True, finding=lambda: "R: x"
-    ) as live:
-        live.trial_finished(view(0, TrialStatus.COMPLETE, step=100, last_score=0.5))
-    assert "R: x" not in text(target)
+    with make(target, earlier=earlier) as live:
+        seen = screen(live)
+        live.trial_finished(view(3, TrialStatus.COMPLETE, step=100, last_score=0.7, best_score=0.7))
+    assert "3/4" in seen
+    assert "★ 1" in seen, "a pruned trial is never the best"
+    assert "3 ended before" in text(target)
+    assert "4/4 trials" in text(target)
+    assert "BEST" not in text(target), "0.7 is below what was reached before"

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_fakes import budget, budget_of_units, budget_with_scores, report, row, view
+from report_fakes import budget, report, row, view
 
 from tuner.privacy.card.claims import budget_sentence
+from tuner.report.facts import next_commands
 from tuner.report.trial_row import TrialRow, varying_parameters
-from tuner.report.wording import Shares, budget_line, format_value, plural
+from tuner.report.wording import Shares
 from tuner.study.best import is_better
 from tuner.study.types import TrialStatus
+from tuner.sweep import folder
 
 NAN = float("nan")
 
@@ -61,45 +63,10 @@ def test_the_parts_of_a_bar_always_fill_it(spent: int, reserved: int, cap: int) 
     assert shares.spent + shares.reserved + shares.left == pytest.approx(1)
 
 
-def test_the_parts_of_a_bar_are_the_parts_of_the_cap() -> None:
-    shares = Shares.of(budget(300, 100, 1000))
-    assert (shares.spent, shares.reserved, shares.left) == pytest.approx((0.3, 0.1, 0.6))
-
-
-def test_the_bar_of_a_filter_shows_shares_of_its_budget() -> None:
-    shares = Shares.of(budget_of_units(0.25))
-    assert (shares.spent, shares.reserved, shares.left) == pytest.approx((0.65, 0.1, 0.25))
-
-
-@pytest.mark.parametrize("made", [budget(), budget_of_units(), budget_with_scores()], ids=["steps", "units", "scores"])
-def test_whatever_is_spent_is_said_to_be_the_odometers(made: Any) -> None:  # noqa: ANN401 - stands for a BudgetView
-    line = budget_line(made)
-    assert line.count("ε") == line.count("odometer") == 1
-    assert "The guarantee is the cap" in budget_sentence(made)
-    assert "not a guarantee" in budget_sentence(made)
-
-
 def test_only_what_differs_gets_a_column() -> None:
     assert varying_parameters([{"a": 1, "b": 2}, {"a": 1, "b": 3}, {"a": 1, "b": 3, "c": 1}]) == ("b", "c")
     assert varying_parameters([{"a": 1, "b": 2}]) == ("a", "b")
     assert varying_parameters([]) == ()
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (0.123456, "0.1235"),
-        (1e-5, "1e-05"),
-        (9999, "9999"),
-        (12000, "12\u202f000"),
-        ("cosine", "cosine"),
-        (True, "True"),
-        (None, "–"),
-        (NAN, "not a number"),
-    ],
-)
-def test_values_in_a_table(value: object, expected: str) -> None:
-    assert format_value(value) == expected
 
 
 def test_a_score_that_is_no_number_is_no_score() -> None:
@@ -113,9 +80,15 @@ def test_the_claim_is_the_cap_and_never_what_was_spent() -> None:
     assert "2.7" not in sentence
 
 
-@pytest.mark.parametrize(
-    ("number", "what", "expected"),
-    [(0, "step", "0 steps"), (1, "step", "1 step"), (2, "search", "2 searches"), (1, "search", "1 search")],
-)
-def test_one_and_several(number: int, what: str, expected: str) -> None:
-    assert plural(number, what) == expected
+def test_the_next_commands_name_this_sweep_and_no_newer_one(tmp_path: Path) -> None:
+    old = folder.create_as(tmp_path, "tiny-20260101-000000-aaaaaa")
+    old.experiment.touch()
+    old.plan.touch()
+    assert next_commands(old, has_best=True)[0].startswith("tune export tiny ")
+    assert next_commands(old, has_best=True, state="interrupted")[0].startswith(f"tune resume {old.id}")
+    new = folder.create_as(tmp_path, "tiny-20260102-000000-aaaaaa")
+    new.experiment.touch()
+    new.plan.touch()
+    assert f"tune export {old.id} " in next_commands(old, has_best=True)[0]
+    assert f"--out exports/{old.id}" in next_commands(old, has_best=True)[0]
+    assert next_commands(new, has_best=True)[0].startswith("tune export tiny ")

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from html_checks import checked, words_of
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from report_fakes import budget, budget_of_units, budget_with_scores, picture, report, row, spending_of
 
 from tuner.privacy.modes import SELECTION
-from tuner.report.pages import write_page
 from tuner.report.sweep_page import sweep_page
 
 NASTY = """<script>alert(1)</script> & "quotes" 'too'"""
@@ -93,32 +89,10 @@ def test_a_page_with_hardly_anything_or_not_a_number(shown: object) -> None:
     assert "nan" not in words.split()
 
 
-@settings(max_examples=10)
-@given(scores=st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=4))
-def test_any_scores_make_a_page(scores: list[float]) -> None:
-    checked(sweep_page(report(*(row(number, score) for number, score in enumerate(scores)))))
-
-
 def test_not_private_is_said_and_no_epsilon_is_named() -> None:
     words = words_of(sweep_page(report(row(0), budget=None)))
     assert "Not private" in words
     assert "ε = " not in words
-
-
-def test_a_public_search_says_that_nothing_was_charged() -> None:
-    words = words_of(sweep_page(report(row(0), budget=None, claim="Declared public.")))
-    assert "Declared public." in words
-    assert "nothing charged" in words
-    assert "not private" not in words.lower()
-
-
-def test_the_winner_by_the_curve_is_named_with_the_best_score() -> None:
-    why = "trial 2 by the curve (trial 1 scored higher: 0.9 against 0.8)"
-    words = words_of(sweep_page(report(row(0, 0.5), row(1, 0.9), row(2, 0.8), chosen=2, why=why)))
-    assert "Best trial: 2" in words
-    assert why in words
-    assert "2 ★" in words
-    assert re.search(r"best validation_accuracy 0.9 trial 1", words), "the best score is a fact of its own"
 
 
 def test_a_sealed_search_shows_nothing_but_its_winner() -> None:
@@ -152,11 +126,3 @@ def test_a_unimodal_search_has_its_curve_in_words_as_a_chart_and_as_tables() -> 
     assert "5 0.82 50% pruned" in words
     rejected = picture(unimodal=False, above=60.0, below=10.0, fallback="median")
     assert rejected.rejected in words_of(sweep_page(report(row(0), curves=(rejected,))))
-
-
-def test_a_page_is_replaced_whole(tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
-    path.write_text("old")
-    write_page(sweep_page(report(row(0))), path)
-    assert path.read_text(encoding="utf-8").endswith("</html>\n")
-    assert [item.name for item in tmp_path.iterdir()] == ["report.html"]

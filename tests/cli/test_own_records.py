@@ -1,0 +1,187 @@
+"""A user's own records: recognised by their content, never shown, and split alike in all searches."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_fakes import Tune
+from held_fakes import edit_yaml, refused, write_named
+
+from tuner.privacy.ledger.entries import canonical, entry_hash
+from tuner.privacy.ledger.ledger import Ledger
+from tuner.sweep.folder import SweepFolder
+from tuner.sweep.preflight import prepare
+from tuner.sweep.registration import enter
+
+
+def write_records(path: Path, *, key: int = 0, packed: bool = False, **changes: np.ndarray) -> Path:
+    """An npz file of 200 + 40 records in two classes."""
+    draw = np.random.default_rng(key)
+    x, y = draw.normal(size=(240, 6)).astype(np.float32), draw.integers(0, 2, 240)
+    x[:, 0] += 3 * y
+    arrays: dict[str, Any] = {"x_train": x[:200], "y_train": y[:200], "x_test": x[200:], "y_test": y[200:], **changes}
+    if packed:
+        np.savez_compressed(path, **dict(reversed(arrays.items())))
+    else:
+        np.savez(path, **arrays)
+    return path
+
+
+def write_own(tune: Tune, name: str = "own", **changes: object) -> str:
+    own = {"dataset__path": f"{name}.npz", "dataset__public_size": 200}
+    small = {"trainable__batch_size": 45, "trainable__epochs": 0.5, "privacy__epsilon": 4.0, "search__trials": 1}
+    return write_named(tune, name, **{**own, **small, **changes})
+
+
+@pytest.fixture
+def own(tune: Tune) -> Tune:
+    """A sweep of one trial on the user's own file."""
+    write_records(tune.folder / "own.npz")
+    tune("run", write_own(tune), "--local", "--quiet")
+    return tune
+
+
+def test_other_records_under_the_same_path_are_refused(own: Tune, scored: list[str]) -> None:
+    write_records(own.folder / "own.npz", key=1)
+    for words in (("resume", "own", "--local", "--set", "search.trials=2"), ("export", "own")):
+        said = refused(own, scored, *words)
+        assert "[ledger-mismatch]" in said.err
+        assert "the records" in said.err
+    one_moved = np.load(write_records(own.folder / "own.npz"))["x_train"]
+    one_moved[17, 3] += 1
+    write_records(own.folder / "own.npz", x_train=one_moved)
+    refused(own, scored, "export", "own")
+    write_records(own.folder / "own.npz", packed=True)
+    own("export", "own")
+
+
+def test_records_that_were_moved_are_known_by_what_they_are(own: Tune, scored: list[str]) -> None:
+    elsewhere = own.folder / "elsewhere"
+    elsewhere.mkdir()
+    (own.folder / "own.npz").rename(elsewhere / "moved.npz")
+    write_records(elsewhere / "others.npz", key=1)
+    go_on = ("resume", "own", "--local", "--set", "search.trials=2")
+    assert "own.npz" in refused(own, scored, *go_on, code=2).err
+    others = ("--set", f"dataset.path={elsewhere / 'others.npz'}")
+    assert "the records" in refused(own, scored, *go_on, *others).err
+    own(*go_on, "--set", f"dataset.path={elsewhere / 'moved.npz'}")
+    assert own.entries.count("open_search") == 1
+    assert len(own.search_state(own.sweeps[0].name).trials) == 2
+    (elsewhere / "moved.npz").rename(elsewhere / "again.npz")
+    edit_yaml(own.sweeps[0], {"dataset.path": str(elsewhere / "again.npz")})
+    own("export", "own")
+
+
+def test_records_have_one_budget_whatever_they_are_called(own: Tune) -> None:
+    write_records(own.folder / "mine.npz", packed=True)
+    sweeps, entries = own.sweeps, own.entries
+    said = own("run", write_own(own, "mine"), "--local", code=3)
+    assert "[dataset-known-otherwise]" in said.err
+    assert (own.sweeps, own.entries) == (sweeps, entries)
+    write_records(own.folder / "mine.npz", key=1)
+    own("run", "mine.yaml", "--local", "--quiet")
+    assert own.entries.count("open_search") == 2
+
+
+# What the chain tells of the records.
+
+
+def opened(tune: Tune) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each open_search entry as it stands in the file, and its body."""
+    with sqlite3.connect(tune.folder / "runs" / "ledger.db") as raw:
+        raw.row_factory = sqlite3.Row
+        rows = [dict(row) for row in raw.execute("SELECT * FROM entries WHERE kind = 'open_search' ORDER BY id")]
+    return [(row, json.loads(row["body"])) for row in rows]
+
+
+def test_a_hash_that_is_shown_commits_to_no_record(own: Tune) -> None:
+    """Without a nonce, anyone could check a guess of the records with the hash on a card."""
+    own("run", "own.yaml", "--local", "--quiet")
+    bodies = [body for _, body in opened(own)]
+    assert [len(bytes.fromhex(body["nonce"])) for body in bodies] == [16, 16]
+    assert bodies[0]["nonce"] != bodies[1]["nonce"]
+    assert bodies[0]["fingerprint"] == bodies[1]["fingerprint"]
+    own("export", "own")
+    for entry, body in opened(own):
+        place = {name: entry[name] for name in ("dataset", "seq", "time", "kind", "previous")}
+        assert entry_hash(**place, body=canonical(body)) == entry["hash"]
+        guessed = {name: value for name, value in body.items() if name != "nonce"}
+        assert entry_hash(**place, body=canonical(guessed)) != entry["hash"]
+    shown = [path.read_bytes() for path in (own.folder / "exports").rglob("*") if path.is_file()]
+    shown += [path.read_bytes() for path in (own.folder / "runs").rglob("mlartifacts/**/*") if path.is_file()]
+    shown += [path.read_bytes() for path in (own.folder / "runs").glob("mlflow.db*")]
+    assert len(shown) > 5
+    for secret in (bodies[0]["fingerprint"], bodies[0]["nonce"], bodies[1]["nonce"]):
+        assert not any(secret.encode() in content for content in shown)
+
+
+# One split for all searches on the same records.
+
+WARNING = "used another validation split"
+
+
+def test_another_split_of_the_same_records_is_warned_of(charged: Tune) -> None:
+    plan = ("plan", "tiny.yaml", "--no-timing")
+    assert WARNING not in charged(*plan).text
+    other = ("--set", "dataset.validation.split_seed=1")
+    for words in (plan, ("run", "tiny.yaml", "--local", "--dry-run")):
+        warned = charged(*words, *other)
+        assert WARNING in warned.text
+        assert charged.sweeps[0].name in warned.text
+    assert WARNING in charged(*plan, "--set", "dataset.validation.fraction=0.2").text
+    assert WARNING not in charged(*plan, *other, "--set", "privacy.private=false").text
+    write_named(charged, "iris", trainable__batch_size=20, privacy__delta=1e-4)
+    assert WARNING not in charged("plan", "iris.yaml", "--no-timing", *other).text, "other records"
+
+
+def test_a_search_that_was_closed_before_its_first_step_split_nothing(tune: Tune) -> None:
+    file = tune.write()
+    enter_without_data(tune, file).close_search("tiny-20260101-000000-abcdef")
+    assert WARNING not in tune("plan", file, "--no-timing", "--set", "dataset.validation.split_seed=1").text
+
+
+def test_the_card_lists_the_splits_of_all_searches(charged: Tune) -> None:
+    charged("run", "tiny.yaml", "--local", "--quiet", "--set", "dataset.validation.split_seed=1")
+    charged("export", charged.sweeps[-1].name, "--out", "second")
+    charged("export", charged.sweeps[0].name, "--out", "first")
+    for folder in ("first", "second"):
+        card = json.loads(Path(folder, "privacy_card.json").read_text())
+        splits = [json.loads(split) for split in card["dataset_budget"]["validation_splits"]]
+        assert splits == [{"set": "digits", "fraction": 0.1, "seed": seed} for seed in (0, 1)]
+        assert card["validation"]["key"] == splits[0 if folder == "first" else 1]
+        assert charged("verify", f"{folder}/privacy_card.json", "--json").json["ok"] is True
+
+
+def enter_without_data(tune: Tune, file: str, *overrides: str) -> Ledger:
+    """Open a search in the ledger as `tune run` does, of a set that need not be here."""
+    ledger = Ledger.open(tune.ledger_url)
+    prepared = prepare(str(tune.folder / file), overrides, data_dir=None, need_data=False)
+    enter(ledger, SweepFolder(tune.folder / "tiny-20260101-000000-abcdef"), prepared)
+    return ledger
+
+
+def test_sets_that_share_records_are_split_differently(tune: Tune) -> None:
+    first, second = (
+        write_named(tune, name, privacy__epsilon=2.0, trainable__epochs=0.1) for name in ("cifar10_10k2k", "cifar10")
+    )
+    enter_without_data(tune, first)
+    assert WARNING in tune("plan", second, "--no-timing").text
+
+
+@pytest.mark.parametrize("value", [np.nan, np.finfo(np.float32).max], ids=["not a number", "the largest number"])
+def test_what_a_record_holds_does_not_decide_whether_trials_fail(tune: Tune, value: float) -> None:
+    """Whether a trial failed is seen by analysts, and a failure would tell that the record is there."""
+    arrays = np.load(write_records(tune.folder / "own.npz"))
+    x, y = arrays["x_train"], arrays["y_train"]
+    # Some of many values are validation records, because records are split by content.
+    x[:: 7 if np.isnan(value) else 200, 3] = value
+    y[5] = 7
+    write_records(tune.folder / "own.npz", x_train=x, y_train=y)
+    said = tune("run", write_own(tune, search__trials=2), "--local", "--json").json
+    assert [trial["state"] for trial in said["trials"]] == ["complete", "complete"]
+    assert all(np.isfinite(trial["score"]) for trial in said["trials"])
