@@ -38,7 +38,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/study/best.py",
         old='return score > than if mode == "max" else score < than',
         new="return score < than",
-        test="tests/study/test_storage.py::test_the_best_trial_is_complete_and_the_first_of_equals",
+        test="tests/study/test_best.py::test_all_views_name_the_same_trial_in_whatever_order_trials_end",
     ),
     Fault(
         name="two-drivers-of-one-study",

@@ -40,6 +40,14 @@ FAULTS: tuple[Fault, ...] = (
         test="tests/trainables/data/test_users.py::test_a_user_of_the_test_is_none_of_the_training",
     ),
     Fault(
+        name="users-told-apart-by-the-type-of-their-names",
+        breaks="users stored as strings are split and bounded in another way than the same users stored as numbers",
+        file="trainables/data/splits.py",
+        old="    return str(user).encode(",
+        new="    return repr(user).encode(",
+        test="tests/trainables/data/test_users.py::test_users_are_the_same_whatever_type_their_names_are_stored_as",
+    ),
+    Fault(
         name="copy-of-a-shipped-set-has-its-own-budget",
         breaks="the same records under another name get a second budget",
         file="trainables/data/__init__.py",

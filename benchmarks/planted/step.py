@@ -56,7 +56,7 @@ FAULTS: tuple[Fault, ...] = (
         file="trainables/engine/sums.py",
         old="return squares.mul_(_NORM_MARGIN).add_(width * _LOST_SQUARE)",
         new="return squares",
-        test="tests/trainables/test_stages.py::test_squares_that_float32_loses_are_made_up_for",
+        test="tests/trainables/test_sums.py::test_squares_that_float32_loses_are_made_up_for",
     ),
     Fault(
         name="decay-left-out-of-the-norm",

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks.budget import arms, buys
-from benchmarks.budget.arms import ARMS, Run, train
+from benchmarks.budget.arms import ARMS, Run
 from benchmarks.budget.draws import Attempt, gaps, read_draws
 from benchmarks.budget.processes import descendants, kill, wait_until_gone
 from benchmarks.budget.program import counted_training
 from trainables.data import DatasetRequest, public_train_size
 from trainables.engine import step
-from trainables.training import PrivateTraining, TrainingSpec
+from trainables.training import TrainingSpec
 from tuner.experiment import load_experiment
 from tuner.privacy.accountant.filters import TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
@@ -54,12 +54,8 @@ def test_a_draw_that_began_counts_against_the_ledger_and_never_for_it() -> None:
     assert (gap.below, gap.above) == (1, 0)
     (gap,) = gaps({"a": 400}, draws, draws)
     assert (gap.below, gap.above) == (-199, 200)
-
-
-def test_draws_while_the_ledger_is_read_are_no_gap() -> None:
     (gap,) = gaps({"a": 200}, {"a": (attempt(150),)}, {"a": (attempt(260),)})
-    assert gap.below < 0
-    assert gap.above == -60, "60 steps of a lease that came after the ledger was read"
+    assert (gap.below < 0, gap.above) == (True, -60), "60 steps of a lease that came after the ledger was read"
 
 
 @pytest.fixture
@@ -103,19 +99,6 @@ def test_every_draw_is_counted_once_for_its_trial(tmp_path: Path, charge: Ledger
     assert all(gap.below == gap.above == 0 for gap in gaps(leased, found, found))
 
 
-def test_a_draw_that_was_cut_off_began_and_did_not_end(
-    tmp_path: Path, charge: LedgerCharge, spec: TrainingSpec
-) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise RuntimeError("the machine failed")
-
-    step.add_noise = broken
-    with pytest.raises(RuntimeError, match="failed"):
-        counted_training(tmp_path / "draws", spec, charge).run_to(1)
-    (found,) = read_draws(tmp_path / "draws")["a"]
-    assert (found.begun, found.done) == (1, 0)
-
-
 def test_only_descendants_are_found_and_killed() -> None:
     sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
     child = subprocess.Popen([sys.executable, "-c", f"import subprocess; subprocess.run({sleep!r})"])
@@ -150,22 +133,3 @@ def test_the_arms_differ_only_as_they_say(tmp_path: Path, workload: arms.Workloa
         assert (experiment.privacy.epsilon, experiment.privacy.delta) == (1.0, 1e-5)
         assert experiment.privacy.accounting == (arm if arm in ("selection", "public") else "composition")
         assert experiment.dataset.validation.fraction == 0.1
-
-
-def test_an_arm_is_repeatable_and_scores_the_test_set_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = replace(buys.WORKLOADS[0], name="small", dataset="digits", batch_size=256, epochs=2, trials=2, seeds=1)
-    scored = []
-    evaluate = PrivateTraining.evaluate
-
-    def counting(training: PrivateTraining, split: str = "validation") -> dict[str, float]:
-        scored.append(split)
-        return evaluate(training, split)
-
-    monkeypatch.setattr(PrivateTraining, "evaluate", counting)
-    run = Run(workload="small", arm="composition", epsilon=8.0, seed=0)
-    outcome = train(small, run, tmp_path, None)
-    assert scored.count("test") == 1
-    assert scored.count("validation") == outcome.trainings == 2
-    assert outcome.claim <= 8.0
-    (tmp_path / "again").mkdir()
-    assert train(small, run, tmp_path / "again", None) == outcome

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.dplis_study import __main__ as study_command
 from benchmarks.dplis_study import arms
-from benchmarks.dplis_study.runs import Outcome, Run, Study, train, training_of
+from benchmarks.dplis_study.runs import Outcome, Run, Study, training_of
 
 STUDY = Study(
     name="planted",
@@ -70,40 +70,12 @@ def test_a_sum_is_the_mean_at_a_clip_of_c_over_k_and_k_times_the_rate(radius: fl
     assert summed[-1] != pytest.approx(unscaled[-1], rel=1e-2, abs=1e-2)
 
 
-def test_the_study_runs_an_unsmoothed_sum_as_that_identity() -> None:
-    summed = STUDY.run(radius=0.0, reduction="sum", learning_rate=0.1, seed=0, scored=(5,))
-    assert (summed.max_grad_norm, summed.smoothing_reduction) == (0.1, "mean")
-    assert summed.learning_rate == pytest.approx(1.0)
-
-
-def test_no_test_record_is_held() -> None:
-    training = training_of(small(), data_dir=None)
-    assert len(training._records["test"][0]) == 0
-    assert len(training._records["validation"][0]) > 300
-
-
-def test_a_run_is_repeatable_and_its_second_score_does_not_depend_on_the_first() -> None:
-    both = train(None, small()).accuracies
-    assert train(None, small()).accuracies == both
-    assert train(None, small(scored=(9,))).accuracies == both[1:]
-
-
 def test_an_estimate_is_told_apart_from_zero_by_students_t_and_a_diverged_one_never() -> None:
     some = arms.Estimate((1.0, 2.0, 3.0))
     assert some.figure.error == pytest.approx(1 / math.sqrt(3))
     assert some.sign == 0  # 2 is less than 4.303 · 0.577
     assert [arms.Estimate(values).sign for values in ((2.0, 2.1, 2.2), (-2.0, -2.1, -2.2), (2.0,))] == [1, -1, 0]
     assert some.minus(arms.Estimate((1.0, math.nan, 1.0))).sign == 0
-
-
-def test_the_rate_is_chosen_on_the_selection_seeds_and_a_diverged_one_never() -> None:
-    known = planted_results()
-    assert arms.best_rate(STUDY, known, 1) == 0.2
-    diverged = {run: replace(each, accuracies=(math.nan,) * len(run.scored)) for run, each in known.items()}
-    worse = {run: diverged[run] if run.learning_rate == 0.2 else each for run, each in known.items()}
-    assert arms.best_rate(STUDY, worse, 1) != 0.2
-    ignored = {run: diverged[run] if run.seed < 100 else each for run, each in known.items()}
-    assert arms.best_rate(STUDY, ignored, 1) == 0.2
 
 
 def test_planted_results_come_out_as_they_were_planted() -> None:

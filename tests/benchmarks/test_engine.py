@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
@@ -13,9 +12,8 @@ from benchmarks.engine.agreement import TOLERANCE, differences
 from benchmarks.engine.arena import DPLIS, Arena
 from benchmarks.engine.choices import other_ways
 from benchmarks.engine.contenders import PrivateContender
-from benchmarks.engine.race import Race, fit_line, race
 from benchmarks.engine.steps import measure_workload
-from benchmarks.engine.workloads import LINE_BARS, LINES, STEP_BARS, WORKLOADS, Course, Workload
+from benchmarks.engine.workloads import STEP_BARS, WORKLOADS, Course, Workload
 from benchmarks.harness import Results, judge
 
 LOGISTIC, MLP, _, CNN = WORKLOADS[:4]
@@ -27,36 +25,6 @@ def hooks_warn(test: Callable[..., None]) -> Callable[..., None]:
     for message in ("Full backward hook is firing", "grad and param do not obey"):
         test = pytest.mark.filterwarnings(f"ignore:{message}")(test)
     return test
-
-
-def test_one_point_far_from_the_line_is_not_linear_however_much_the_line_explains() -> None:
-    straight, curved = fit_line([(x, 3 * x + 1) for x in range(1, 6)]), fit_line([(x, x**4) for x in range(1, 6)])
-    assert (straight.slope, straight.intercept, straight.r_squared) == pytest.approx((3, 1, 1))
-    assert curved.r_squared < 0.99
-    line = fit_line([(1, 2.0), (2, 2.0), (5, 5.0), (10, 10.0), (20, 20.0)])
-    results = Results()
-    for what in ("r_squared", "deviation"):
-        results.count(f"linear_in_k.{LINES[0]}.{what}", getattr(line, what))
-    bars = {name: bar for name, bar in LINE_BARS.items() if name in results.figures}
-    assert judge(results, bars).falls_short == (f"linear_in_k.{LINES[0]}.deviation",)
-    with pytest.raises(ValueError, match="two different x"):
-        fit_line([(2, 1.0), (2, 3.0)])
-
-
-def test_a_ratio_is_taken_round_by_round() -> None:
-    # Another process doubled every time of the second round; the ratio does not change.
-    times = {"a": [2.0, 4.0, 2.0], "b": [1.0, 2.0, 1.0]}
-    figure = Race(cpu=times, wall=times).ratio("a", "b", factor=10)
-    assert (figure.lower, figure.value, figure.upper, figure.wall) == (20, 20, 20, 20)
-
-
-def test_contenders_take_turns() -> None:
-    calls: list[str] = []
-    timed = race({name: partial(calls.append, name) for name in "abc"}, rounds=4, seconds=60.0)
-    turns = [name for place, name in enumerate(calls) if place == 0 or calls[place - 1] != name]
-    assert "".join(turns) == "abc" * 5  # one round to warm up, then four
-    assert {len(times) for times in timed.cpu.values()} == {4}
-    assert len(race({"a": lambda: None}, rounds=50, seconds=0.0).wall["a"]) == 3, "fewer rounds have no quartiles"
 
 
 @hooks_warn

@@ -82,12 +82,6 @@ def test_a_killed_measurement_performs_only_what_is_missing(tmp_path: Path) -> N
     assert len(performed) == 6
 
 
-def test_processes_perform_every_run_once(tmp_path: Path) -> None:
-    kept = Kept(tmp_path / "results.jsonl", Number, Half)
-    kept.complete([Number(value) for value in range(5)], halved, jobs=2)
-    assert len(kept.path.read_text().splitlines()) == len(kept.read()) == 5
-
-
 def benchmark_of(*order: str, datasets: tuple[str, ...] = (), figure: float = 1.0) -> tuple[Benchmark, list[str]]:
     called: list[str] = []
 

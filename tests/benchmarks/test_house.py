@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.house.__main__ import main, measure
+from benchmarks.house.__main__ import measure
 
 CLEAN = {
     "pyproject.toml": """
@@ -69,21 +68,6 @@ def test_a_clean_checkout_has_no_findings(measured: Measure) -> None:
         assert not figures[name], name
 
 
-def test_sizes(measured: Measure) -> None:
-    figures = measured({"tuner/one.py": "x = 1\n" * 401, "tests/conftest.py": "def f():\n    pass\n"})
-    assert figures["rooms"]["tuner"] == {"lines": 401, "files": 2}
-    assert figures["rooms"]["tuner/plan"] == {"lines": 4, "files": 2}
-    assert figures["rooms"]["tuner/privacy"] == {"lines": 2, "files": 2}
-    assert set(figures["rooms"]) >= {"tuner/privacy/ledger", "trainables/methods", "benchmarks/speed", "tests"}
-    assert figures["totals"]["packages"] == {"lines": 409, "files": 9}
-    assert figures["flat_modules"] == ["tuner/one.py"]
-    assert figures["long_modules"] == {"tuner/one.py": 401}
-    assert figures["contract_rows"] == 2
-    assert figures["function_median"] == 1
-    assert figures["doc_words"] == 5
-    assert figures["doc_words_of_pages"] == {"README.md": 3, "docs/page.md": 2}
-
-
 @pytest.mark.parametrize(
     ("back", "circles", "with_types"),
     [
@@ -108,50 +92,38 @@ def test_public_names_with_two_meanings(measured: Measure) -> None:
     assert figures["double_names"] == {"shape": ["search_spaces.a", "tuner.plan.shapes"]}
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "a = kind == 'coupon_book'",
-        "a = kind in ('total_steps', 'auto')",
-        "a = kind is Kind.FIXED_ORDER",
-        "a = body['kind'] == CouponBook.kind",
-        "a = isinstance(given, CouponBook | int)",
-        "a = {'total_steps': 1, 'coupon_book': 2}[kind]",
-        "match given:\n    case CouponBook(): pass",
-        "match kind:\n    case 'sealed': pass",
-    ],
+FILTERS = (
+    "a = kind == 'coupon_book'",
+    "a = kind in ('total_steps', 'auto')",
+    "a = kind is Kind.FIXED_ORDER",
+    "a = body['kind'] == CouponBook.kind",
+    "a = isinstance(given, CouponBook | int)",
+    "a = {'total_steps': 1, 'coupon_book': 2}[kind]",
+    "match given:\n    case CouponBook(): pass",
+    "match kind:\n    case 'sealed': pass",
 )
-def test_dispatch_on_a_filter(measured: Measure, code: str) -> None:
-    figures = measured({"tuner/plan/caps.py": code})
-    assert figures["filter_dispatch"] == ["tuner/plan/caps.py"]
-    assert figures["mode_dispatch"] == []
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "a = accounting != 'selection'",
-        "match mode:\n    case 'public' | 'composition': pass",
-        "a = 1 if report.sealed else 2",
-        "a = not sweep.is_sealed",
-        "a = [x for x in rows if x.sealed]",
-        "if is_public_search(sweep): pass",
-        "a = known and details.get('public_search')",
-        "a = plan.selection is not None",
-        "a = {COMPOSITION.name: 1, SELECTION.name: 2}",
-    ],
+MODES = (
+    "a = accounting != 'selection'",
+    "match mode:\n    case 'public' | 'composition': pass",
+    "a = 1 if report.sealed else 2",
+    "a = not sweep.is_sealed",
+    "a = [x for x in rows if x.sealed]",
+    "if is_public_search(sweep): pass",
+    "a = known and details.get('public_search')",
+    "a = plan.selection is not None",
+    "a = {COMPOSITION.name: 1, SELECTION.name: 2}",
 )
-def test_dispatch_on_a_mode(measured: Measure, code: str) -> None:
-    figures = measured({"tuner/plan/modes.py": code})
-    assert figures["mode_dispatch"] == ["tuner/plan/modes.py"]
-    assert figures["filter_dispatch"] == []
+NEITHER = ("a = call(sealed=sealed)", "mode = 'public'", "a = {'public': None}", "a = 1 if mode.runs_hidden else 2")
 
 
-@pytest.mark.parametrize(
-    "code", ["a = call(sealed=sealed)", "mode = 'public'", "a = {'public': None}", "a = 1 if mode.runs_hidden else 2"]
-)
-def test_no_dispatch(measured: Measure, code: str) -> None:
-    assert measured({"tuner/plan/modes.py": code})["mode_dispatch"] == []
+def test_dispatch_on_filters_and_on_modes(measured: Measure) -> None:
+    kinds = {"filter": FILTERS, "mode": MODES, "neither": NEITHER}
+    files = {
+        f"tuner/plan/{kind}_{number}.py": code for kind, codes in kinds.items() for number, code in enumerate(codes)
+    }
+    figures = measured(files)
+    for kind in ("filter", "mode"):
+        assert figures[f"{kind}_dispatch"] == [name for name in files if f"/{kind}_" in name]
 
 
 def test_shared_code(measured: Measure) -> None:
@@ -166,20 +138,3 @@ def test_shared_code(measured: Measure) -> None:
     assert figures["shared_pairs"] == {"packages": 0, "benchmarks": 0, "tests": 0, "across": 1}
     pair = {"lines": 6, "places": ["tests/test_a.py:3", "tuner/plan/a.py:3"], "area": "across"}
     assert figures["longest_shared_pairs"] == [pair]
-
-
-def test_shared_code_within_one_file(measured: Measure) -> None:
-    figures = measured({"tests/test_a.py": f"{SIX_LINES}\n{SIX_LINES}\n"})
-    assert figures["shared_pairs"]["tests"] == 1
-
-
-def test_the_command_prints_json_last(measured: Measure, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    figures = measured({f"tuner/flat_{number}.py": "" for number in range(6)})
-    assert main(["--json", "--root", str(tmp_path)]) == 0
-    printed = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert printed == figures
-    assert [line.split(":")[0] for line in printed["falls_short"]] == ["flat modules in tuner/"]
-
-
-def test_a_folder_without_a_checkout_cannot_be_measured(tmp_path: Path) -> None:
-    assert main(["--root", str(tmp_path / "missing")]) == 1

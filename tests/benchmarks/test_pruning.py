@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,6 @@ from benchmarks.pruning.curves import RUNGS, problem
 from benchmarks.pruning.methods import METHODS
 from benchmarks.pruning.simulation import Sweep, one_sweep, play
 from benchmarks.pruning_real import sweeps as real
-from trainables.data import DatasetRequest, load_records
 from tuner.experiment import load_experiment
 
 
@@ -61,8 +60,10 @@ def test_a_trial_costs_its_epochs_and_a_pruned_one_only_those_it_took() -> None:
     assert [sweep.regret_at(epochs) for epochs in (26, 27)] == [math.inf, truth.regret(20.0)]
 
 
-# Optuna's Gaussian process is slow; it draws from the seed, as our own samplers do.
-@pytest.mark.parametrize("method", sorted(METHODS.keys() - {"gp", "ours, any shape"}))
+SLOW = {"gp", "ours", "ours, any shape"}  # these draw from the seed alone; test_contracts.py tests that
+
+
+@pytest.mark.parametrize("method", sorted(METHODS.keys() - SLOW))
 def test_a_simulated_sweep_is_repeatable(method: str) -> None:
     """Hyperband takes the bracket of a trial from the name of the study, so a random name is another sweep."""
     first, again, other = (
@@ -87,24 +88,3 @@ def test_the_real_sweeps_of_a_search_differ_only_in_their_method(
         rest.append({**file, "seed": 0})
     assert len(rest) == len(real.METHODS) * len(workload.seeds)
     assert all(each == rest[0] for each in rest)
-
-
-@pytest.mark.slow
-def test_a_real_sweep_runs_until_its_cap_and_is_exported(tmp_path: Path) -> None:
-    workload = replace(real.QUICK, epochs=1, rungs=2, noise_multiplier=4.0, epsilon=0.7)
-    run = next(real.runs_of(workload, "radius"))
-    outcome = real.sweep_in(tmp_path, workload, {"name": "digits"}, None, run)
-    assert run.method == "ours"
-    assert outcome.started > outcome.pruned
-    assert 0 < outcome.spent <= workload.epsilon
-    assert set(outcome.parameters) == {"smoothing_radius"}
-
-
-def test_a_part_of_a_data_set_is_its_first_records(tmp_path: Path) -> None:
-    named = real.experiment_dataset(replace(real.QUICK, records=100), tmp_path, None)
-    (path,) = tmp_path.iterdir()
-    assert named == {"name": "digits_100", "path": str(path), "public_size": 100}
-    whole = load_records(DatasetRequest(name="digits", validation_fraction=0.0))
-    with np.load(path) as part:
-        assert np.array_equal(part["x_train"], whole.x_train[:100].numpy())
-        assert len(part["x_test"]) == len(whole.x_test)

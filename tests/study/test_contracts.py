@@ -13,11 +13,13 @@ from optuna.study import Study
 from optuna.trial import TrialState, create_trial
 
 from search_spaces.domains import Scalar, Suggest
-from tuner.study import names
+from tuner.study import names, protocols
 from tuner.study.pruners.make import make_pruner
 from tuner.study.samplers.make import make_sampler
 from tuner.study.suggest import OptunaSuggest
 from tuner.study.unimodal.options import Along, Unimodality
+from tuner.study.unimodal.pruner import UnimodalPruner
+from tuner.study.unimodal.sampler import UnimodalSampler
 
 RUNGS = (25, 50, 100)
 NEEDED: dict[str, dict[str, Any]] = {
@@ -93,13 +95,46 @@ def drive(study: Study, trials: int, *, sign: float = 1.0) -> list[dict[str, Any
     return [trial.params for trial in study.trials]
 
 
+# -- the driver's questions --------------------------------------------------------------------------------------------
+
+
+def is_of_optuna(thing: object) -> bool:
+    return type(thing).__module__.startswith("optuna.")
+
+
+@pytest.mark.parametrize(("name", "about"), SAMPLERS)
+def test_a_sampler_is_optunas_or_answers_the_driver_itself(name: str, about: Unimodality) -> None:
+    sampler = sampler_of(name, about)
+    assert isinstance(sampler, protocols.StudySampler) != is_of_optuna(sampler)
+    assert (protocols.sampler_of(study_of(sampler)) is sampler) != is_of_optuna(sampler)
+
+
+@pytest.mark.parametrize(("name", "about"), PRUNERS)
+def test_a_pruner_is_optunas_or_answers_the_driver_itself(name: str, about: Unimodality) -> None:
+    pruner = pruner_of(name, about)
+    assert isinstance(pruner, protocols.StudyPruner) != is_of_optuna(pruner)
+    assert (protocols.pruner_of(study_of(pruner=pruner)) is pruner) != is_of_optuna(pruner)
+
+
+def test_those_of_one_parameter_answer_too_and_a_plain_sampler_has_default_answers() -> None:
+    assert isinstance(UnimodalSampler("R", tolerance=0.01), protocols.StudySampler)
+    assert isinstance(UnimodalPruner("R", tolerance=0.01), protocols.StudyPruner)
+    study = study_of()
+    sampler, pruner = protocols.sampler_of(study), protocols.pruner_of(study)
+    assert (sampler.points, sampler.draws_whole, sampler.wants_left) == (None, False, False)
+    assert (sampler.waits(study), sampler.is_over(study), sampler.best(study)) == (False, False, None)
+    assert sampler.ranked(study) == sampler.curve_models() == pruner.curve_models() == ()
+    trial = study.ask()
+    assert pruner.why(study, study.trials[trial.number]) == ""
+
+
 # -- samplers ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "about"), SAMPLERS)
 def test_a_value_lies_in_its_distribution(name: str, about: Unimodality) -> None:
     study = study_of(sampler_of(name, about))
-    drive(study, 8)
+    drive(study, 6)
     for trial in study.trials:
         assert ("decay" in trial.params) == (trial.params["kind"] == "b")
         for parameter, value in trial.params.items():
@@ -109,7 +144,7 @@ def test_a_value_lies_in_its_distribution(name: str, about: Unimodality) -> None
 
 @pytest.mark.parametrize(("name", "about"), SAMPLERS)
 def test_the_same_study_and_seed_give_the_same_proposals(name: str, about: Unimodality) -> None:
-    one, same, other = (drive(study_of(sampler_of(name, about, seed=seed)), 6) for seed in (1, 1, 2))
+    one, same, other = (drive(study_of(sampler_of(name, about, seed=seed)), 5) for seed in (1, 1, 2))
     assert one == same != other
 
 

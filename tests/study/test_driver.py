@@ -164,21 +164,14 @@ def test_observers_see_every_start_report_and_end_with_the_best_score() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "word"),
-    [
-        ({"trials": 0}, "trials"),
-        ({"rung_steps": ()}, "rung_steps"),
-        ({"rung_steps": (20, 20, 100)}, "rung_steps"),
-        ({"rung_steps": (20, 40)}, "rung_steps"),
-        ({"rung_steps": (0, 100)}, "rung_steps"),
-        ({"mode": "min"}, "MINIMIZE"),
-        ({"mode": "best"}, "mode"),
-    ],
+    "options",
+    [{"trials": 0}, {"mode": "min"}, {"mode": "best"}]
+    + [{"rung_steps": rungs} for rungs in ((), (20, 20, 100), (20, 40), (0, 100))],
+    ids=str,
 )
-def test_settings_that_contradict_each_other_are_refused(options: dict[str, object], word: str) -> None:
-    with raises_code(InputError, "study-settings-invalid") as caught:
+def test_settings_that_contradict_each_other_are_refused(options: dict[str, object]) -> None:
+    with raises_code(InputError, "study-settings-invalid"):
         driver_of(random_study(), **options)
-    assert word in str(caught.value)
 
 
 # -- after a crash -----------------------------------------------------------------------------------------------------
@@ -297,18 +290,6 @@ def test_trials_that_the_budget_ends_on_resume_do_not_count_as_failures_of_the_t
     again.reconcile()
     assert again.next().reason is StopReason.BUDGET
     assert [trial.state.name for trial in study.trials] == ["FAIL"] * 3
-
-
-def test_reconcile_twice_hands_a_trial_out_once() -> None:
-    study = random_study()
-    started(driver_of(study, trials=1))
-    driver = driver_of(study, trials=1)
-    driver.reconcile()
-    driver.reconcile()
-    started(driver)
-    assert driver.next() == Stop(StopReason.DONE)
-    driver.reconcile()
-    assert driver.next() == Stop(StopReason.DONE)
 
 
 def test_a_worker_that_is_lost_extends_the_reservation_or_ends_the_trial() -> None:

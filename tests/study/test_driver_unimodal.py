@@ -5,7 +5,7 @@ from __future__ import annotations
 import optuna
 import pytest
 from covering import pairs
-from driver_fakes import dying, run_through, started, states
+from driver_fakes import Machine, dying, run_through, started, states
 from hypothesis import given
 from hypothesis import strategies as st
 from optuna.pruners import BasePruner
@@ -17,28 +17,17 @@ from unimodal_fakes import (
     PATHS,
     Above,
     Radii,
-    hill,
     make_driver,
     make_study,
-    run_hill,
     unimodal_study,
 )
 
 from tuner.executors.base import act
 from tuner.study import views
-from tuner.study.candidates import EXCLUDED, TRIES
-from tuner.study.driver import StudyDriver
+from tuner.study.candidates import TRIES
 from tuner.study.samplers.grid import GridPointSampler
 from tuner.study.samplers.make import make_sampler
 from tuner.study.types import Stop, StopReason, Suggestion, TrialStatus, Wait, WhenSure
-
-
-class Silent(Above):
-    """Says no reason."""
-
-    def why(self, study: Study, trial: FrozenTrial) -> str:
-        return ""
-
 
 # -- excluded before the first step ------------------------------------------------------------------------------------
 
@@ -80,12 +69,6 @@ def test_after_a_bounded_number_of_exclusions_the_next_is_started_anyway(path: s
     driver = make_driver(study, ledger, trials=1, **PATHS.get(path, {}))
     assert started(driver).number == TRIES
     assert states(study) == ["PRUNED"] * TRIES + ["RUNNING"]
-
-
-def test_a_pruner_that_says_no_reason_has_one_said_for_it() -> None:
-    study = make_study(60.0, 10.0, pruner=Silent())
-    assert started(make_driver(study)).number == 1
-    assert study.trials[0].user_attrs[views.REASON] == EXCLUDED
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -141,11 +124,11 @@ def test_a_driver_that_dies_around_an_exclusion_leaves_what_reconcile_sets_right
     assert len(views.read_trials(study, mode="max", steps_planned=STEPS)) == 1
 
 
-KINDS = ["next", "next", "rung", "rung", "rung", "fail", "crash", "torn"]
+KINDS = st.sampled_from(["next", "next", "rung", "rung", "rung", "ends", "crash", "torn"])
 
 
 @given(
-    actions=st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 3)), min_size=10, max_size=60),
+    actions=st.lists(st.tuples(KINDS, st.integers(0, 3)), min_size=10, max_size=60),
     cap=st.integers(0, 700),
     path=st.sampled_from(sorted(PATHS)),
     when_sure=st.sampled_from(["go_on", "replicate"]),
@@ -153,53 +136,15 @@ KINDS = ["next", "next", "rung", "rung", "rung", "fail", "crash", "torn"]
 def test_under_any_interleaving_the_ledger_is_settled_and_the_number_of_trials_kept(
     actions: list[tuple[str, int]], cap: int, path: str, when_sure: WhenSure
 ) -> None:
-    ledger, saved = MemoryLedger("", cap=cap), {}
     sampler = make_sampler("unimodal", {"others": "random"}, seed=1, unimodality=ABOUT)
     study = make_study(sampler=Radii(10.0, 60.0, 30.0, 70.0, 20.0) if when_sure == "go_on" else sampler)
-    running: dict[str, int] = {}
-
-    def fresh() -> StudyDriver:
-        driver = make_driver(study, ledger, trials=5, max_first_failures=99, when_sure=when_sure, **PATHS[path])
-        driver.reconcile(saved.get)
-        running.clear()
-        return driver
-
-    def step_on(which: int) -> None:
-        trial_id = sorted(running)[which % len(running)]
-        step = running[trial_id]
-        if step < STEPS:
-            ledger.lease(trial_id, 20)
-            step = running[trial_id] = saved[trial_id] = step + 20
-        if not act(driver, trial_id, step, {METRIC: 0.5}):
-            del running[trial_id]
-
-    driver = fresh()
-    for action, which in [*actions, ("crash", 0), *[("next", 0), ("rung", 0)] * 60]:
-        if action == "next":
-            decision = driver.next()
-            if isinstance(decision, Suggestion):
-                running[decision.trial_id] = saved.get(decision.trial_id, 0)
-        elif action == "rung" and running:
-            step_on(which)
-        elif action == "fail" and running:
-            trial_id = sorted(running)[which % len(running)]
-            driver.finish(trial_id, outcome=TrialStatus.FAILED, steps_taken=running.pop(trial_id))
-        elif action == "torn" and running:  # leased and lost
-            trial_id = sorted(running)[which % len(running)]
-            if running[trial_id] < STEPS:
-                ledger.lease(trial_id, 20)
-            driver = fresh()
-        elif action == "crash":
-            driver = fresh()
-        assert ledger.leased() + sum(ledger.held().values()) <= cap
-        assert set(ledger.held()) >= set(running)
-    assert isinstance(driver.next(), Stop)
-    assert ledger.held() == {}
-    trials = views.read_trials(study, mode="max", steps_planned=STEPS)
-    assert len(trials) <= 5
-    assert all(trial.state.is_finished() for trial in study.trials)
-    for trial in study.trials:
-        assert (views.TRIAL_ID in trial.user_attrs) != (views.REJECTED in trial.user_attrs)
+    ledger = MemoryLedger("", cap=cap)
+    options = {"trials": 5, "max_first_failures": 99, "when_sure": when_sure, **PATHS[path]}
+    machine = Machine(lambda: make_driver(study, ledger, **options), ledger)
+    for action, which in actions:
+        machine.act(action, which)
+    machine.complete()
+    assert len(views.read_trials(study, mode="max", steps_planned=STEPS)) <= 5
 
 
 # -- waiting, and what is left -----------------------------------------------------------------------------------------
@@ -251,31 +196,6 @@ def test_a_pruned_trial_has_the_pruners_own_reason_everywhere() -> None:
     assert study.trials[0].user_attrs[views.REASON] == said
     assert recorder.finished[0].reason == said
     assert recorder.finished[0].state is TrialStatus.PRUNED
-
-
-BRACKETED = tuple(end + 0.1 * place for end in (30.0, 80.0) for place in range(10))
-
-
-@pytest.mark.parametrize(
-    ("radii", "strict", "says"),
-    [((30.0, 20.0, 40.0, 60.0, 10.0, 80.0), False, "near the best"), (BRACKETED, True, "outside the bracket")],
-)
-def test_our_reasons_are_about_scores_and_parameters_alone(
-    radii: tuple[float, ...], says: str, *, strict: bool
-) -> None:
-    study = unimodal_study(strict=strict)
-    asked, study.pruner = study.pruner, optuna.pruners.NopPruner()
-    study.sampler = Radii(*radii)
-    driver = make_driver(study, trials=60)
-    for _ in radii:
-        run_hill(driver, None, started(driver))
-    study.sampler, study.pruner = Radii(100.0), asked
-    late = started(driver)
-    assert late.number == len(radii) + TRIES
-    act(driver, late.trial_id, 20, {METRIC: hill(100.0, 20)})
-    for trial in study.trials[len(radii) :]:
-        assert trial.user_attrs[views.REASON].startswith("radius 100 is ")
-        assert says in trial.user_attrs[views.REASON]
 
 
 # -- more than one top -------------------------------------------------------------------------------------------------

@@ -73,13 +73,6 @@ def test_every_level_begins_at_a_rung_of_its_own_and_the_last_before_the_end(
     assert starts[-1] <= reports[-2]
 
 
-@given(st.integers(2, 6), st.integers(1, 10), st.integers(1, 200))
-def test_where_the_fractions_are_rungs_each_level_begins_at_its_own(levels: int, times: int, length: int) -> None:
-    steps = levels * times * length
-    reports = rung_steps(levels * times, steps)
-    assert level_steps(levels, reports) == tuple(steps * level // levels for level in range(levels))
-
-
 def test_full_fidelity_is_what_comes_after_the_last_rise() -> None:
     rungs = (20, 40, 60, 80, 100)
     assert full_fidelity_from(space_of(1, 3, 10), rungs) == 0.8
@@ -95,6 +88,7 @@ def test_a_trial_is_told_its_own_steps() -> None:
     assert told == {"smoothing_samples": {"promote": [1, 3, 10], "from_step": [0, 20, 40]}, "learning_rate": 0.5}
     assert parameters["smoothing_samples"] == {"promote": [1, 3, 10]}, "the trial's own are as they were"
     assert with_steps({"smoothing_samples": 3}, rungs=(100,), steps=50) == {"smoothing_samples": 3}
+    assert rungs_of_levels({"smoothing_samples": 3}, rungs=(50, 100), steps=50) is None
 
 
 @given(st.integers(2, 5), RUNGS, st.integers(1, 3000), st.integers(1, 3000))
@@ -116,10 +110,6 @@ def test_an_export_of_any_length_rises_at_the_very_same_steps(
     assert with_steps(parameters, rungs=rung_steps(fractions, steps), steps=steps) == trained
     starts = trained["smoothing_samples"]["from_step"]  # type: ignore[index]
     assert all(low < high for low, high in pairwise([*starts, steps])), "no level is lost to rounding"
-
-
-def test_nothing_rises_nothing_is_exported() -> None:
-    assert rungs_of_levels({"smoothing_samples": 3}, rungs=(50, 100), steps=50) is None
 
 
 def test_the_parts_of_a_trial_make_up_its_work() -> None:

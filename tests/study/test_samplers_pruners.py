@@ -8,7 +8,6 @@ from errors_helper import raises_code
 from sweep_fakes import METRIC, RUNGS, STEPS, FakeSpace, score
 
 from tuner.errors import InputError
-from tuner.study import names
 from tuner.study.driver import StudyDriver
 from tuner.study.pruners.make import make_pruner
 from tuner.study.samplers.grid import GridPointSampler, grid_points
@@ -73,25 +72,14 @@ def test_a_grid_has_every_active_point_once_and_then_ends() -> None:
     assert study.user_attrs["stopped"] == "grid exhausted"
 
 
-def test_a_grid_asks_the_space_for_its_own_points() -> None:
-    class Scaled(FakeSpace):
-        def grid(self, points: int) -> dict[str, list[object]]:
-            return {**GRID, "learning_rate": [0.1 * (i + 1) for i in range(points)]}
-
-    sampler = make_sampler("grid", {"points": 4}, seed=1, space=Scaled())
-    assert isinstance(sampler, GridPointSampler)
-    assert sampler.points == 4 * 3 * 3
-
-
 def test_the_order_of_a_grid_is_shuffled_by_the_seed() -> None:
-    def order(seed: int) -> list[dict[str, object]]:
-        sampler = make_sampler("grid", seed=seed, space=Gridded())
-        return [t.params for t in driven(sampler, trials=18).trials]
-
-    assert order(1) != order(2)
+    first, second = (
+        [trial.params for trial in driven(make_sampler("grid", seed=seed, space=Gridded()), trials=18).trials]
+        for seed in (1, 2)
+    )
     plain = grid_points(FakeSpace(), GRID)
-    assert sorted(map(str, order(1))) == sorted(map(str, plain))
-    assert order(1) != plain
+    assert sorted(map(str, first)) == sorted(map(str, plain))
+    assert first not in (second, plain)
 
 
 @pytest.mark.parametrize(
@@ -101,8 +89,6 @@ def test_the_order_of_a_grid_is_shuffled_by_the_seed() -> None:
         ("tpe", {"n_startup": 3}, "option-invalid"),
         ("tpe", {"multivariate": False, "group": True}, "search-option-invalid"),
         ("grid", {"points": 0}, "option-invalid"),
-        ("grid", {"points": True}, "option-invalid"),
-        ("unimodal", {"tolerance": 0.0}, "option-invalid"),
         ("unimodal", {"tolerance": float("nan")}, "option-invalid"),
         ("unimodal", {"others": "grid"}, "option-invalid"),
         ("unimodal", {"sure": 1.0}, "option-invalid"),
@@ -127,12 +113,6 @@ def test_a_grid_without_a_space_or_without_values_or_too_large_is_refused(monkey
         make_sampler("grid", seed=0, space=Gridded())
 
 
-def test_every_pruner_is_made() -> None:
-    for name in names.PRUNERS:
-        pruner = make_pruner(name, NEEDED.get(name), rung_steps=RUNGS, unimodality=UNIMODALITY)
-        assert type(pruner).__name__ == names.PRUNER_CLASSES.get(name, "UnimodalPruners")
-
-
 def test_resources_are_counted_in_steps_between_the_first_and_the_last_rung() -> None:
     halving = make_pruner("asha", rung_steps=RUNGS)
     assert halving._min_resource == RUNGS[0]
@@ -142,13 +122,9 @@ def test_resources_are_counted_in_steps_between_the_first_and_the_last_rung() ->
 
 
 def test_a_patient_pruner_wraps_another() -> None:
-    inner = {"name": "asha", "reduction_factor": 2}
-    patient = make_pruner("patient", {"patience": 1, "wrapped_pruner": inner}, rung_steps=RUNGS)
-    assert type(patient._wrapped_pruner).__name__ == "SuccessiveHalvingPruner"
-    assert (
-        type(make_pruner("patient", {"patience": 1, "wrapped_pruner": "median"})._wrapped_pruner).__name__
-        == "MedianPruner"
-    )
+    for inner, kind in (({"name": "asha", "reduction_factor": 2}, "SuccessiveHalving"), ("median", "Median")):
+        patient = make_pruner("patient", {"patience": 1, "wrapped_pruner": inner}, rung_steps=RUNGS)
+        assert type(patient._wrapped_pruner).__name__ == f"{kind}Pruner"
 
 
 @pytest.mark.parametrize(
@@ -159,11 +135,9 @@ def test_a_patient_pruner_wraps_another() -> None:
         ("percentile", {"percentile": 200.0}, "search-option-invalid"),
         ("patient", {"patience": -1}, "search-option-invalid"),
         ("patient", {"patience": 1, "wrapped_pruner": 3}, "option-invalid"),
-        ("patient", {"patience": 1, "wrapped_pruner": "medium"}, "pruner-unknown"),
         ("patient", {"patience": 1, "wrapped_pruner": "unimodal"}, "unimodal-parameter-missing"),
         ("unimodal", {}, "unimodal-parameter-missing"),
         ("unimodal", {"risk": 0}, "option-invalid"),
-        ("unimodal", {"runs": 1.0}, "option-invalid"),
         ("unimodal", {"runs": True}, "option-invalid"),
         ("unimodal", {"strict": 1}, "option-invalid"),
         ("unimodal", {"fallback": 3}, "option-invalid"),

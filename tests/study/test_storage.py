@@ -11,10 +11,7 @@ import pytest
 from errors_helper import raises_code
 
 from tuner.errors import InputError, TunerError
-from tuner.study.best import best_trial
 from tuner.study.storage import JOURNAL, exclusive, open_storage, open_study
-from tuner.study.types import TrialStatus, TrialView
-from tuner.study.views import read_trials
 
 
 def study_in(folder: Path, mode: str = "max") -> optuna.Study:
@@ -97,43 +94,3 @@ def test_the_lock_ends_with_the_process_that_holds_it(tmp_path: Path) -> None:
     holder.communicate()
     with exclusive(tmp_path):
         pass
-
-
-def test_views_are_read_back_from_the_storage(tmp_path: Path) -> None:
-    study = study_in(tmp_path)
-    trial = study.ask()
-    trial.set_user_attr("trial_id", "0000-abc")
-    trial.set_user_attr("parameters", {"x": 0.5, "fixed": 10})
-    for step, score in ((10, 0.2), (20, 0.9), (30, 0.4)):
-        trial.report(score, step)
-    study.ask()  # one without our id: not ours to show
-    (view,) = read_trials(study_in(tmp_path), mode="max", steps_planned=50)
-    assert view == TrialView(
-        id="0000-abc",
-        number=0,
-        parameters={"x": 0.5, "fixed": 10},
-        state=TrialStatus.RUNNING,
-        step=30,
-        steps_planned=50,
-        last_score=0.4,
-        best_score=0.9,
-    )
-
-
-@pytest.mark.parametrize(("mode", "best"), [("max", 2), ("min", 1)])
-def test_the_best_trial_is_complete_and_the_first_of_equals(mode: str, best: int) -> None:
-    def view(number: int, score: float | None, state: TrialStatus = TrialStatus.COMPLETE) -> TrialView:
-        return TrialView(id=str(number), number=number, state=state, last_score=score)
-
-    views = [
-        view(0, 0.99 if mode == "max" else 0.0, TrialStatus.PRUNED),
-        view(1, 0.1),
-        view(2, 0.8),
-        view(3, 0.8),
-        view(4, 0.1),
-        view(5, None, TrialStatus.FAILED),
-    ]
-    found = best_trial(views, mode=mode)
-    assert found is not None
-    assert found.number == best
-    assert best_trial([], mode=mode) is None

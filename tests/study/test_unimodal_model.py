@@ -6,17 +6,13 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import optuna
 import pytest
-from optuna.distributions import FloatDistribution
-from optuna.trial import TrialState, create_trial
 from scipy.stats import norm
 
 from tuner.study.unimodal.inference.axis import ParameterAxis
 from tuner.study.unimodal.inference.beliefs import Beliefs, Rules
 from tuner.study.unimodal.inference.gaussian_process import HyperGrid, fit
 from tuner.study.unimodal.inference.records import ALONE, Record, Seen, Standing
-from tuner.study.unimodal.pruner import UnimodalPruner
 
 AMPLITUDE, LENGTH, DRIFT, NOISE, TOLERANCE = 5.0, 0.3, 0.12, 2.0, 0.01
 ONE = HyperGrid(amplitudes=(AMPLITUDE,), lengths=(LENGTH,), drifts=(DRIFT,), noises=(NOISE,), levels=(0.5,))
@@ -127,37 +123,13 @@ def test_of_runs_that_are_stopped_as_many_would_have_won_as_is_said(monkeypatch:
     assert off(*chances(without_luck)) > 5, "the control"
 
 
-def study(luck: float, *, pruner: UnimodalPruner) -> tuple[optuna.Study, optuna.trial.FrozenTrial]:
-    """Eight runs around R = 20 with luck of three points, and one at the top that goes on."""
-    made, random = optuna.create_study(direction="maximize", pruner=pruner), np.random.default_rng(4)
-    radii = [10.0, 30.0, 15.0, 22.0, 26.0, 18.0, 12.0, 24.0]
-    effects = 0.03 * random.standard_normal(len(radii))
-    for radius, effect, state in [
-        *zip(radii, effects, [TrialState.COMPLETE] * len(radii), strict=True),
-        (20.0, luck, TrialState.RUNNING),
-    ]:
-        curve = {step: math.sqrt(step / 100) * 0.7 + effect for step in (20, 40, 60, 80, 100)}
-        scores = curve if state == TrialState.COMPLETE else {s: v for s, v in curve.items() if s <= 60}
-        made.add_trial(
-            create_trial(
-                state=state,
-                params={"R": radius},
-                distributions={"R": FloatDistribution(0.0, 100.0)},
-                intermediate_values=scores,
-                value=scores[100] if state == TrialState.COMPLETE else None,
-            )
-        )
-    return made, made.get_trials()[-1]
-
-
-@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("complete", [20, 60])
-def test_a_run_that_leads_all_others_by_far_is_thought_ahead(complete: int, seed: int) -> None:
+def test_a_run_that_leads_all_others_by_far_is_thought_ahead(complete: int) -> None:
     """Luck of three points and a tolerance of 0.35: what is cut for the curve's sake would make the leader fall back.
 
     With 60 complete trials there are more records than a model is fitted to.
     """
-    random, rows, rungs = np.random.default_rng(seed), [], (0.2, 0.4, 0.6, 0.8, 1.0)
+    random, rows, rungs = np.random.default_rng(0), [], (0.2, 0.4, 0.6, 0.8, 1.0)
     ends = []
     for number in range(complete):
         place, luck = float(random.uniform(0.4, 0.7)), 0.03 * float(random.standard_normal())
@@ -187,27 +159,6 @@ def test_a_run_is_not_judged_earlier_than_configurations_are() -> None:
     assert more.beaten(9, 0.55, 0.6)
     with_fewer_samples = Beliefs(more.seen, replace(rules, full_from=0.6))
     assert not with_fewer_samples.beaten(9, 0.55, 0.6)
-
-
-@pytest.mark.parametrize(("luck", "runs", "stopped"), [(-0.12, 0.15, True), (0.06, 0.15, False), (-0.12, 0.0, False)])
-def test_a_run_without_luck_at_the_top_is_stopped_where_runs_are_judged(
-    luck: float, runs: float, stopped: bool
-) -> None:
-    pruner = UnimodalPruner("R", tolerance=0.0035, last_step=100, runs=runs)
-    made, trial = study(luck, pruner=pruner)
-    beliefs = pruner.beliefs(made)
-    assert beliefs is not None
-    assert not beliefs.excluded(beliefs.rules.axis.place(20.0), 0.6), "the configuration is a good one"
-    assert pruner.prune(made, trial) is stopped
-    if stopped:
-        assert pruner.why(made, trial).startswith("this run ends above the best one with probability ")
-        before = create_trial(
-            state=TrialState.RUNNING,
-            params=trial.params,
-            distributions=trial.distributions,
-        )
-        before.number = 99
-        assert not pruner.prune(made, before), "before its first score a run has no luck"
 
 
 def test_before_anything_is_known_every_run_may_win() -> None:

@@ -12,11 +12,11 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from training_fakes import CountingCharge
+from training_fakes import CountingCharge, MakeSpec, Trained
 
 from trainables import data
 from trainables.data import DatasetInfo, DatasetRequest, Splits
-from trainables.training import TrainingSpec
+from trainables.training import PrivateTraining, TrainingSpec
 
 
 @pytest.fixture
@@ -61,3 +61,15 @@ def make_spec() -> Callable[..., TrainingSpec]:
         return TrainingSpec(**(values | changes))
 
     return make
+
+
+@pytest.fixture
+def trained(make_spec: MakeSpec, charge: CountingCharge) -> Trained:
+    """Makes a training of a changed specification and takes this many steps."""
+
+    def train(upto: int, /, **changes: object) -> PrivateTraining:
+        training = PrivateTraining(make_spec(**changes), charge)
+        training.run_to(upto)
+        return training
+
+    return train

@@ -195,7 +195,7 @@ def _shaken(layer: nn.Module) -> nn.Module:
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 @pytest.mark.parametrize("kind", LAYERS)
 @given(data=st.data())
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=16)
 def test_each_layer_is_that_of_autograd(kind: str, data: st.DataObject) -> None:
     torch.manual_seed(data.draw(st.integers(0, 2**16)))
     body, inputs = LAYERS[kind](data.draw)

@@ -13,7 +13,6 @@ from errors_helper import raises_code
 from gradient_checks import CLASSES, Net, check, last, small_images, square
 from torch import Tensor, nn
 
-from trainables.engine import bookkeeping
 from trainables.engine.bookkeeping import BookkeepingSource, UnknownLayerError
 from trainables.engine.layout import Layout
 from trainables.engine.objective import Points
@@ -182,17 +181,6 @@ def test_a_model_that_no_way_reproduces_is_refused() -> None:
     model = Net(lambda net, x: net.two(x.flatten(1) * torch.rand(16, dtype=x.dtype)), two=last()).double()
     with raises_code(GateError, "gradients-not-per-sample"):
         per_sample_source(model, Layout.of(model), example=x[:3])
-
-
-def test_the_log_names_a_layer_without_a_rule_once(caplog: pytest.LogCaptureFixture) -> None:
-    bookkeeping._say_once.cache_clear()
-    model = nn.Sequential(
-        nn.Flatten(), nn.Linear(16, 4), nn.PReLU(), nn.Linear(4, 4), nn.PReLU(), nn.Linear(4, CLASSES)
-    )
-    with caplog.at_level(logging.WARNING):
-        for _ in range(2):
-            per_sample_source(model, Layout.of(model))
-    assert len([record for record in caplog.records if "PReLU" in record.getMessage()]) == 1
 
 
 def test_mixed_precision_is_refused_where_hooks_cannot_see() -> None:

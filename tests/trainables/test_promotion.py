@@ -107,10 +107,4 @@ def test_nothing_else_rises() -> None:
     with raises_code(HyperparameterError, "value-illegal"):
         DPSGD(batch_size=4, steps=STEPS, noise_multiplier=1.0, learning_rate=rises)  # type: ignore[arg-type]
     with raises_code(HyperparameterError, "value-illegal"):
-        from_parameters(
-            "dplis",
-            {"augmentation": "flip", "augmentation_multiplicity": RISES},
-            batch_size=4,
-            steps=STEPS,
-            noise_multiplier=1.0,
-        )
+        DPSGD(batch_size=4, steps=STEPS, noise_multiplier=1.0, augmentation_multiplicity=rises)  # type: ignore[arg-type]

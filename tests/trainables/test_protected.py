@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
-from training_fakes import CountingCharge, MakeSpec, raw
+from training_fakes import CountingCharge, MakeSpec, Trained, raw
 
 import trainables.training
 from trainables.data import DatasetRequest, Splits
@@ -65,9 +65,8 @@ def is_normal(draws: np.ndarray, deviation: float) -> bool:
     return bool(abs(mean) < 4 and abs(variance) < 4 and stats.kstest(scaled, "norm").pvalue > 1e-4)
 
 
-def test_a_released_score_has_its_law(make_spec: MakeSpec, charge: CountingCharge, fake_data: Splits) -> None:
-    training = PrivateTraining(make_spec(**STUDY), charge)
-    training.run_to(5)
+def test_a_released_score_has_its_law(trained: Trained, fake_data: Splits) -> None:
+    training = trained(5, **STUDY)
     exact = right_answers(training, fake_data)
     scores = [training.evaluate() for _ in range(4000)]
     assert all(set(score) == {"validation_accuracy"} for score in scores), "the loss has no bounded sensitivity"
@@ -80,9 +79,9 @@ def test_a_released_score_has_its_law(make_spec: MakeSpec, charge: CountingCharg
     assert abs(np.corrcoef(draws[1:], draws[:-1])[0, 1]) < 4 / 4000**0.5, "each draw is its own"
 
 
-def test_unprotected_scores_and_the_test_split_cost_nothing(make_spec: MakeSpec, charge: CountingCharge) -> None:
-    assert set(PrivateTraining(make_spec(), charge).evaluate()) == {"validation_accuracy", "validation_loss"}
-    protected = PrivateTraining(make_spec(score_noise=NOISE), charge)
+def test_unprotected_scores_and_the_test_split_cost_nothing(trained: Trained, charge: CountingCharge) -> None:
+    assert set(trained(0).evaluate()) == {"validation_accuracy", "validation_loss"}
+    protected = trained(0, score_noise=NOISE)
     assert set(protected.evaluate("test")) == {"test_accuracy", "test_loss"}
     assert charge.releases == []
 
@@ -90,8 +89,8 @@ def test_unprotected_scores_and_the_test_split_cost_nothing(make_spec: MakeSpec,
 # -- paying ----------------------------------------------------------------------------------------------------------
 
 
-def test_every_score_is_charged_once_and_before_it_is_computed(make_spec: MakeSpec, charge: CountingCharge) -> None:
-    training = PrivateTraining(make_spec(score_noise=NOISE), charge)
+def test_every_score_is_charged_once_and_before_it_is_computed(trained: Trained, charge: CountingCharge) -> None:
+    training = trained(0, score_noise=NOISE)
     charged_when_computed: list[int] = []
     training.model.register_forward_pre_hook(lambda *_: charged_when_computed.append(charge.released()))
     for _ in range(3):
@@ -101,9 +100,9 @@ def test_every_score_is_charged_once_and_before_it_is_computed(make_spec: MakeSp
     assert charge.leases == []
 
 
-def test_a_refused_score_is_not_computed_and_nothing_is_drawn(make_spec: MakeSpec, charge: CountingCharge) -> None:
+def test_a_refused_score_is_not_computed_and_nothing_is_drawn(trained: Trained, charge: CountingCharge) -> None:
     charge.most_scores = 1
-    training = PrivateTraining(make_spec(score_noise=NOISE), charge)
+    training = trained(0, score_noise=NOISE)
     computed: list[object] = []
     training.model.register_forward_pre_hook(lambda *_: computed.append(1))
     training.evaluate()
@@ -152,11 +151,10 @@ def test_one_user_more_adds_at_most_one_however_many_records(users: list[list[fl
 
 
 def test_a_model_that_is_not_finite_scores_noise_and_looks_at_no_record(
-    make_spec: MakeSpec, charge: CountingCharge, monkeypatch: pytest.MonkeyPatch
+    trained: Trained, charge: CountingCharge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parameters = {"learning_rate": 1e38, "max_grad_norm": 1e6}
-    training = PrivateTraining(make_spec(score_noise=NOISE, parameters=parameters), charge)
-    training.run_to(5)
+    training = trained(5, score_noise=NOISE, parameters=parameters)
     assert not bool(raw(training).isfinite().all())
     computed: list[object] = []
     training.model.register_forward_pre_hook(lambda *_: computed.append(1))
@@ -183,45 +181,42 @@ def test_a_split_that_is_empty_by_chance_scores_noise(
 
 
 @pytest.mark.parametrize("noise", [0.0, -1.0, math.nan, math.inf])
-def test_noise_that_is_none_is_refused(noise: float, make_spec: MakeSpec, charge: CountingCharge) -> None:
+def test_noise_that_is_none_is_refused(noise: float, trained: Trained) -> None:
     for private in (True, False):
         with raises_code(GateError, "score-noise-invalid"):
-            PrivateTraining(make_spec(score_noise=noise, private=private), charge)
+            trained(0, score_noise=noise, private=private)
 
 
-def test_a_public_size_of_none_is_refused(make_spec: MakeSpec, charge: CountingCharge) -> None:
+def test_a_public_size_of_none_is_refused(trained: Trained) -> None:
     nothing = DatasetRequest(name="fake", validation_fraction=0.0)
     with raises_code(DatasetError, "split-empty"):
-        PrivateTraining(make_spec(score_noise=NOISE, dataset=nothing), charge)
-    assert PrivateTraining(make_spec(dataset=nothing), charge).step == 0, "the control: unprotected it is no matter"
+        trained(0, score_noise=NOISE, dataset=nothing)
+    assert trained(0, dataset=nothing).step == 0, "the control: unprotected it is no matter"
 
 
 # -- checkpoints -----------------------------------------------------------------------------------------------------
 
 
-def test_a_score_after_a_restore_has_noise_of_its_own(
-    make_spec: MakeSpec, charge: CountingCharge, fake_data: Splits
-) -> None:
-    first = PrivateTraining(make_spec(score_noise=NOISE), charge)
-    first.run_to(4)
+def test_a_score_after_a_restore_has_noise_of_its_own(trained: Trained, charge: CountingCharge) -> None:
+    first = trained(4, score_noise=NOISE)
     state = first.state_dict()
     seen = first.evaluate()
-    restored = PrivateTraining(make_spec(score_noise=NOISE), charge)
+    restored = trained(0, score_noise=NOISE)
     restored.load_state_dict(state)
     assert not torch.equal(key_of(restored), state["secret"]["key"])
     assert restored.evaluate() != seen
     assert charge.releases == [1, 1]
     # The control: with the stored count taken for true, the very noise would come again.
-    repeated = PrivateTraining(make_spec(score_noise=NOISE), charge)
+    repeated = trained(0, score_noise=NOISE)
     repeated.load_state_dict({**state, "released": 2})
     assert repeated.evaluate() == seen
 
 
-def test_a_stream_goes_on_where_nothing_was_released_since(make_spec: MakeSpec, charge: CountingCharge) -> None:
-    first = PrivateTraining(make_spec(score_noise=NOISE), charge)
+def test_a_stream_goes_on_where_nothing_was_released_since(trained: Trained) -> None:
+    first = trained(0, score_noise=NOISE)
     first.evaluate()
     first.run_to(4)
-    restored = PrivateTraining(make_spec(score_noise=NOISE), charge)
+    restored = trained(0, score_noise=NOISE)
     restored.load_state_dict(first.state_dict())
     assert torch.equal(key_of(restored), key_of(first))
     for training in (first, restored):

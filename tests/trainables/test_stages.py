@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from covering import pairs
@@ -14,16 +13,15 @@ from training_fakes import normals, step_over
 
 from trainables.engine import step as engine_step
 from trainables.engine.bookkeeping import BookkeepingSource
-from trainables.engine.clip import CLIPPINGS, clip_factors, clipped_sum, stretch
-from trainables.engine.layers.common import Explicit
+from trainables.engine.clip import CLIPPINGS, clip_factors, clipped_sum
 from trainables.engine.layout import Layout
 from trainables.engine.linear import is_linear_stack
 from trainables.engine.objective import Points
-from trainables.engine.per_sample import PerSampleGradients, TorchFuncSource
+from trainables.engine.per_sample import TorchFuncSource
 from trainables.engine.random import SeededGenerator
 from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep, Stages
-from trainables.engine.sums import LARGE, SMALL, Blocks, add_weighted_outer, blocks_for, not_negative, row_squares
+from trainables.engine.sums import LARGE, SMALL, not_negative
 from trainables.errors import GateError, HyperparameterError
 from trainables.methods import METHODS
 from trainables.methods.composed import DPComposed
@@ -79,77 +77,6 @@ def test_norms_of_decayed_gradients_survive_cancellation_in_float32(kind: str) -
     assert float(true) * (1 - 1e-6) <= float(found) <= float(true) + 1e-2 * float(gradient(theta).norm())
 
 
-def large_in_front(records: int) -> tuple[Tensor, Tensor]:
-    """(clipped gradients of one coordinate, the same with one record more in front).
-
-    Casacuberta et al. 2022: behind the large ones a float32 sum rounds all the small ones away, if there is one more.
-    """
-    small = -records / 2**24
-    neighbour = torch.cat([torch.ones(records, 1), torch.full((records, 1), small)])
-    return neighbour, torch.cat([torch.ones(1, 1), neighbour])
-
-
-def dense(rows: Tensor) -> PerSampleGradients:
-    return PerSampleGradients(((Explicit({"": rows}), {"": ""}),), Layout(("",), (rows.shape[1:],)))
-
-
-def summed(rows: Tensor, block: int | None) -> float:
-    chunks = [dense(rows)]
-    return float(clipped_sum(chunks, 1.0, like=torch.zeros(1), block=block, samples=len(rows)))
-
-
-def test_one_record_more_moves_the_sum_by_at_most_c() -> None:
-    neighbour, with_one_more = large_in_front(4096)
-    assert abs(summed(with_one_more, None) - summed(neighbour, None)) <= 1 + 1e-9
-    terms = neighbour.numpy()[:, 0]
-    one_more = np.add.accumulate(np.concatenate([np.ones(1, np.float32), terms]))[-1]
-    assert one_more - np.add.accumulate(terms)[-1] > 1.9  # the control: what a sum in float32 would have done
-
-
-def worst_sum(rows: np.ndarray, block: int) -> float:
-    """A sum in blocks of float32 in the worst order there is for these rows: one by one, as they come."""
-    blocks = [np.add.accumulate(rows[start : start + block, 0])[-1] for start in range(0, len(rows), block)]
-    return float(np.add.accumulate(np.array(blocks, dtype=np.float32))[-1])
-
-
-@pytest.mark.parametrize(
-    ("records", "kind"),
-    [(64, SMALL), (128, SMALL), (190, SMALL), (64, LARGE), (128, LARGE), (200, LARGE), (300, LARGE), (350, LARGE)],
-)
-def test_blocks_of_float32_stay_within_their_slack(records: int, kind: Blocks) -> None:
-    """Twice as many records are in the batch; the additions are made in sequence, which no library promises not to."""
-    neighbour, with_one_more = (rows.numpy() for rows in large_in_front(records))
-    blocks = [kind.rows(len(rows)) for rows in (neighbour, with_one_more)]
-    assert None not in blocks
-    moved = worst_sum(with_one_more, blocks[1]) - worst_sum(neighbour, blocks[0])
-    assert abs(moved) <= 1 + kind.slack
-    both = zip((neighbour, with_one_more), blocks, strict=True)
-    sums = [summed(torch.from_numpy(rows), block) for rows, block in both]
-    assert abs(sums[1] - sums[0]) <= 1 + kind.slack
-
-
-@pytest.mark.parametrize("kind", [SMALL, LARGE])
-def test_the_proven_bound_of_a_block_is_below_the_slack(kind: Blocks) -> None:
-    """The formula of the module, at every size of batch that may be summed in blocks."""
-    unit = 2.0**-24
-    for size in range(1, 5000):
-        errors = []
-        for records in (size, size + 1):  # neighbours may have blocks of different sizes, or float64
-            rows = kind.rows(records)
-            roundings = 0 if rows is None else min(rows, records) - 1 + 3 + math.ceil(records / rows) + 5
-            errors.append(records * ((1 + unit) ** roundings - 1))
-        assert sum(errors) <= kind.slack
-    assert kind.rows(2**20) is None
-
-
-def test_large_expected_batches_are_summed_in_float64_and_pay_no_slack() -> None:
-    assert blocks_for(torch.float32, dimension=100_000, expected_batch_size=256) is LARGE
-    assert blocks_for(torch.float32, dimension=10_000, expected_batch_size=256) is SMALL
-    assert blocks_for(torch.float32, dimension=100_000, expected_batch_size=4096) is None
-    assert blocks_for(torch.float32, dimension=10_000, expected_batch_size=512) is None
-    assert blocks_for(torch.float64, dimension=100_000, expected_batch_size=256) is None
-
-
 @pytest.mark.parametrize(
     ("size", "width", "slack"), [(256, 30_000, LARGE.slack), (2048, 30_000, 0.0), (256, 5, SMALL.slack)]
 )
@@ -161,15 +88,6 @@ def test_the_noise_covers_the_slack_where_there_is_one(size: int, width: int, sl
     gradient = step.private_gradient(layout.flatten(model), inputs, targets, learning_rate=0.1)
     noise = normals(SeededGenerator(0), layout.dimension)
     torch.testing.assert_close(gradient.double(), 6.0 * (1 + slack) / size * noise, rtol=1e-6, atol=0.0)
-
-
-@pytest.mark.parametrize("width", [64, 127, 784, 5_000_000])
-def test_norms_are_never_too_small(width: int) -> None:
-    gradient = torch.full((1, width), 1e-3)
-    gradient[0, :64] = 30.0
-    found = dense(gradient).group_norms()[0]
-    true = gradient.double().norm(dim=1)
-    assert float(true) * (1 - 1e-12) <= float(found) <= float(true) * (1 + 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -274,31 +192,6 @@ def test_no_record_hides_behind_positions_that_cancel(
             assert float(total.norm()) <= limit * (1 + 1e-5)
 
 
-def test_squares_that_float32_loses_are_made_up_for() -> None:
-    rows = torch.full((2, 784), 1e-22)
-    rows[1] = 1e-30
-    assert bool((row_squares(rows) >= rows.double().square().sum(1)).all())
-    assert float(torch.linalg.vector_norm(rows[1])) == 0.0, "the control: float32 alone loses them"
-
-
-def test_a_denormal_factor_is_not_rounded_up_before_it_meets_a_large_entry() -> None:
-    weight, left, right = 1.5 * 2.0**-79, 2.0**-70, 5e36  # the product of the first two is 1.5 times the least float32
-    total = torch.zeros(1, 1)
-    factors = torch.tensor([weight], dtype=torch.float64)
-    add_weighted_outer(total, factors, torch.full((1, 1, 1), left), torch.full((1, 1, 1), right), block=64)
-    assert float(total) <= weight * left * right * (1 + 1e-6)
-    assert float(torch.tensor(weight * left) * right) > 1.3 * weight * left * right, "the control: float32 rounds it up"
-
-
-def test_chunks_are_added_up_in_float64_and_a_whole_batch_in_blocks() -> None:
-    """A chunk of few samples makes many additions, which the bound does not count."""
-    parts = [dense(torch.full((2, 3), 0.1)) for _ in range(3)]
-    assert clipped_sum(parts, 1.0, like=torch.zeros(3), samples=6, block=64).dtype == torch.float64
-    whole = dense(torch.full((6, 3), 0.1))
-    assert clipped_sum([whole], 1.0, like=torch.zeros(3), samples=6, block=64).dtype == torch.float32
-    assert clipped_sum([whole], 1.0, like=torch.zeros(3), samples=6).dtype == torch.float64
-
-
 def test_what_overflows_has_no_norm_and_so_no_share() -> None:
     squares = not_negative(torch.tensor([1.0, -1e-30, math.inf, -math.inf, math.nan], dtype=torch.float64))
     assert clip_factors(squares.sqrt()[None], 2.0)[0].tolist() == [1.0, 1.0, 0.0, 0.0, 0.0]
@@ -344,50 +237,6 @@ def test_a_step_shortens_its_blocks_for_decay(decay: float, monkeypatch: pytest.
     assert len(asked) == 1
     assert (asked[0] is None) == (decay > 0 and SMALL.rows(3, stretch=1e3 * float(theta.norm())) is None)
     assert SMALL.rows(3) is not None
-
-
-def moved_with_decay(kind: Blocks, target: float, *, records: int, stretch: float, seed: int) -> float:
-    """By how much one record more moves Σ (g_i + λθ), |g_i + λθ| ≤ 1 = C and λθ = -target, in the worst order."""
-    short = np.random.Generator(np.random.PCG64(seed)).uniform(-1, 1, records)
-    sums = []
-    for clipped in (short, np.concatenate([np.ones(1), short])):
-        block = kind.rows(len(clipped), stretch=stretch)
-        terms = (clipped + target)[:, None]
-        if block is None:
-            sums.append(float(terms.sum()) - target * len(clipped))
-        else:
-            sums.append(
-                float(np.float32(worst_sum(terms.astype(np.float32), block)) - np.float32(target * len(clipped)))
-            )
-    return abs(sums[1] - sums[0])
-
-
-@pytest.mark.parametrize("kind", [SMALL, LARGE])
-@pytest.mark.parametrize("target", [0.5, 3.0, 2e4])
-def test_blocks_are_shortened_by_the_length_that_decay_adds(kind: Blocks, target: float) -> None:
-    allowed = stretch(Points(centre=torch.tensor([target]), decay=1.0), 1.0, clipping="flat")
-    moves = [moved_with_decay(kind, target, records=150, stretch=allowed, seed=seed) for seed in range(300)]
-    assert max(moves) <= 1 + kind.slack
-    if target == 2e4:  # the control: blocks that are chosen as if there were no decay
-        ignored = [moved_with_decay(kind, target, records=150, stretch=1.0, seed=seed) for seed in range(300)]
-        assert max(ignored) > 1 + kind.slack
-
-
-@pytest.mark.parametrize("clipping", CLIPPINGS)
-def test_with_decay_the_terms_of_the_sum_are_within_their_stretch(clipping: str) -> None:
-    """The clip holds for g + λθ, and what is added up in float32 is g: it may be longer, near a decayed optimum."""
-    generator = torch.Generator().manual_seed(0)
-    theta = torch.randn(30, generator=generator, dtype=torch.float64)
-    decay, limit = 0.7, 0.01
-    rows = -decay * theta + torch.logspace(-6, 1, 200, dtype=torch.float64)[:, None] * torch.randn(200, 30).double()
-    norms = (rows + decay * theta).norm(dim=1)[None]
-    factors = clip_factors(norms, limit, clipping=clipping)[0]
-    longest = float((factors * rows.norm(dim=1)).max())
-    allowed = stretch(Points(centre=theta, decay=decay), limit, clipping=clipping)
-    assert limit * 1.5 < longest <= allowed * limit
-    assert stretch(Points(centre=theta), limit, clipping=clipping) == 1.0
-    assert LARGE.rows(256, stretch=allowed) is None
-    assert SMALL.rows(256, stretch=math.nan) is None
 
 
 @pytest.mark.parametrize("clipping", CLIPPINGS)
@@ -503,51 +352,3 @@ def test_everything_off_is_dp_sgd_bit_for_bit(off: dict[str, object]) -> None:
             theta = step.take(theta, inputs, targets, learning_rate=0.3)
         thetas.append(theta)
     assert torch.equal(*thetas)
-
-
-def test_no_noise_and_a_huge_clip_is_sgd() -> None:
-    model = linear_model()
-    step, theta = private_step(model, Stages(), noise=0.0, clip=1e9, rate=1.0)
-    inputs, targets = records(4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
-    for _ in range(10):
-        theta = step.take(theta, inputs, targets, learning_rate=0.3)
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(model(inputs), targets).backward()
-        optimizer.step()
-    torch.testing.assert_close(theta, Layout.of(model).flatten(model), rtol=1e-10, atol=1e-12)
-
-
-# -- weight decay: the toy of methods.md, section 4 ------------------------------------------------------------------
-
-
-class Scalar(nn.Module):
-    """A model that is one number."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.value = nn.Parameter(torch.zeros(1, dtype=torch.float64))
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return inputs * 0 + self.value
-
-
-@pytest.mark.parametrize(
-    ("stages", "limit"),
-    [
-        (Stages(decoupled_weight_decay=0.5), 1.0 / 0.5),
-        (Stages(weight_decay_before_clipping=0.5), 3.8 / (1 + 0.5)),
-        (Stages(), 3.8),
-    ],
-)
-def test_decoupled_decay_forgets_the_target_and_decay_before_the_clip_does_not(stages: Stages, limit: float) -> None:
-    """Minimise ½(θ - θ*)² with C = 1, λ = 0.5, θ* = 3.8 and no noise."""
-    model = Scalar()
-    layout = Layout.of(model)
-    theta = layout.flatten(model)
-    source = TorchFuncSource(model, layout, lambda outputs, targets: 0.5 * (outputs - targets).square().sum())
-    step = step_over(source, theta, stages=stages)
-    target = torch.full((1, 1), 3.8, dtype=torch.float64)
-    for _ in range(250):
-        theta = step.take(theta, torch.zeros(1, 1, dtype=torch.float64), target, learning_rate=0.2)
-    assert float(theta) == pytest.approx(limit, rel=1e-6)

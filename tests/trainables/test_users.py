@@ -16,7 +16,7 @@ import torch
 from covering import pairs
 from errors_helper import raises_code
 from torch import Tensor, nn
-from training_fakes import EXACT, CountingCharge, MakeSpec, raw, step_over
+from training_fakes import EXACT, CountingCharge, MakeSpec, Trained, raw, step_over
 
 import trainables.training
 from trainables import data
@@ -126,23 +126,13 @@ def own_file(tmp_path: Path) -> DatasetRequest:
     return DatasetRequest(**OWN, path=str(tmp_path / "own.npz"))  # type: ignore[arg-type]
 
 
-def test_a_training_learns_from_users(own_file: DatasetRequest, make_spec: MakeSpec, charge: CountingCharge) -> None:
-    changes: dict[str, Any] = {"private": False, "noise_seed": 1, "noise_multiplier": 0.3, "steps": 80}
-    parameters = {"learning_rate": 1.0}
-    spec = make_spec(dataset=own_file, batch_size=15, sample_rate=0.5, parameters=parameters, **changes)
-    training = PrivateTraining(spec, charge)
-    training.run_to(80)
-    assert charge.leased() == training.noise_draws == 80
-    assert training.evaluate("test")["test_accuracy"] > 0.85
-
-
 def test_a_step_over_users_moves_no_further_than_every_user_at_the_clip(
-    own_file: DatasetRequest, make_spec: MakeSpec, charge: CountingCharge
+    trained: Trained, own_file: DatasetRequest
 ) -> None:
     parameters = {"max_grad_norm": 0.01, "learning_rate": 2.0}
 
     def length(dataset: DatasetRequest) -> float:
-        training = PrivateTraining(make_spec(dataset=dataset, parameters=parameters, **EXACT), charge)
+        training = trained(0, dataset=dataset, parameters=parameters, **EXACT)
         before = raw(training)
         training.run_to(1)
         return float((raw(training) - before).double().norm())
@@ -156,12 +146,11 @@ def test_a_step_over_users_moves_no_further_than_every_user_at_the_clip(
 
 
 def test_a_training_over_users_continues_bit_for_bit(
-    own_file: DatasetRequest, make_spec: MakeSpec, charge: CountingCharge, tmp_path: Path
+    trained: Trained, own_file: DatasetRequest, tmp_path: Path
 ) -> None:
-    whole = PrivateTraining(make_spec(dataset=own_file), charge)
-    whole.run_to(3)
+    whole = trained(3, dataset=own_file)
     whole.save(tmp_path / "state.pt")
-    resumed = PrivateTraining(make_spec(dataset=own_file), charge)
+    resumed = trained(0, dataset=own_file)
     resumed.load(tmp_path / "state.pt")
     for training in (whole, resumed):
         training.run_to(6)
@@ -169,10 +158,9 @@ def test_a_training_over_users_continues_bit_for_bit(
 
 
 def test_a_protected_score_of_users_is_the_mean_of_their_shares(
-    own_file: DatasetRequest, make_spec: MakeSpec, charge: CountingCharge, monkeypatch: pytest.MonkeyPatch
+    trained: Trained, own_file: DatasetRequest, charge: CountingCharge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training = PrivateTraining(make_spec(dataset=own_file, score_noise=2.0), charge)
-    training.run_to(5)
+    training = trained(5, dataset=own_file, score_noise=2.0)
     splits = data.load_records(own_file)
     assert splits.users_validation is not None
     with torch.no_grad():
@@ -208,9 +196,9 @@ def test_steps_over_users_are_timed_without_a_record(own_file: DatasetRequest, m
 @pytest.mark.data
 def test_the_next_word_is_learnt_from_speakers(data_dir: Path, make_spec: MakeSpec, charge: CountingCharge) -> None:
     dataset = DatasetRequest(name="state_union", data_dir=str(data_dir), unit="user", records_per_user=64)
-    changes: dict[str, Any] = {"private": False, "noise_seed": 1, "noise_multiplier": 0.01, "steps": 30}
+    changes: dict[str, Any] = {"private": False, "noise_seed": 1, "noise_multiplier": 0.01, "steps": 12}
     spec = make_spec(dataset=dataset, model="next_word", batch_size=4, sample_rate=4 / 9, **changes)
     training = PrivateTraining(replace(spec, parameters={"learning_rate": 2.0}), charge)
     before = training.evaluate("test")["test_loss"]
-    training.run_to(30)
+    training.run_to(12)
     assert training.evaluate("test")["test_loss"] < before - 0.5

@@ -15,6 +15,7 @@ from trainables.engine.update import Sgd
 from trainables.training import PrivateTraining, TrainingSpec
 
 MakeSpec = Callable[..., TrainingSpec]
+Trained = Callable[..., PrivateTraining]
 
 # Every record in every batch and no noise: what a step does is then no matter of chance.
 EXACT: dict[str, Any] = {"private": False, "noise_seed": 1, "noise_multiplier": 0.0, "sample_rate": 1.0}

@@ -76,11 +76,12 @@ def records_sha256(arrays: Arrays) -> str:
 
 
 def users_sha256(arrays: Arrays) -> str:
-    """Return a checksum of the users of the records."""
+    """Return a checksum of the users of the records, equal for numbers and for the same numbers as strings."""
     digest = hashlib.sha256()
     for key in ("user_train", "user_test"):
         if key in arrays:
-            digest.update(f"{key}:{arrays[key].shape};{arrays[key].tolist()}".encode(errors="surrogatepass"))
+            names = [str(name) for name in arrays[key].ravel().tolist()]
+            digest.update(f"{key}:{arrays[key].shape};{names}".encode(errors="surrogatepass"))
     return digest.hexdigest()
 
 

@@ -29,7 +29,6 @@ from trainables.data import (
     info,
     load_records,
     loading,
-    public_train_size,
     records_fingerprint,
     tabular,
 )
@@ -50,7 +49,7 @@ def test_every_file_that_is_fetched_has_an_address_and_a_sum() -> None:
 # splits
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.integers(0, 300), st.integers(0, 50), st.floats(0, 0.99), st.text(max_size=5))
 def test_more_records_move_no_record(count: int, more: int, fraction: float, key: str) -> None:
     few, many = (aside(n, fraction=fraction, key=key) for n in (count, count + more))
@@ -75,12 +74,6 @@ def test_a_seed_changes_the_split_and_a_fraction_of_nothing_keeps_all() -> None:
     assert len(whole.x_train) == DATASETS["iris"].public_train_size
 
 
-def test_the_public_size_is_computed_from_constants_alone() -> None:
-    assert public_train_size(DatasetRequest(name="mnist", data_dir="/nowhere")) == 54_000
-    own = DatasetRequest(name="mine", path="/nowhere/x.npz", public_size=999, validation_fraction=0.5)
-    assert public_train_size(own) == 500  # round half to even
-
-
 @pytest.mark.parametrize("fraction", [-0.1, 1.0, float("nan"), float("inf")])
 def test_a_wrong_fraction_is_refused(fraction: float) -> None:
     with raises_code(DatasetError, "validation-fraction-invalid"):
@@ -94,15 +87,6 @@ def test_an_unknown_name_gets_the_nearest() -> None:
     with raises_code(DatasetError, "dataset-unknown") as caught:
         info(DatasetRequest(name="mnits"))
     assert "'mnist'" in str(caught.value)
-    with raises_code(DatasetError, "dataset-unknown"):
-        info(DatasetRequest(name="svhn"))
-
-
-def test_a_missing_set_says_where_to_put_it_and_how_to_get_it(tmp_path: Path) -> None:
-    with raises_code(DatasetError, "dataset-not-found") as caught:
-        check_present(DatasetRequest(name="mnist", data_dir=str(tmp_path)))
-    for part in (str(tmp_path), "mnist.npz", "DP_TUNER_DATA"):
-        assert part in str(caught.value)
 
 
 def test_the_data_directory_is_the_option_then_the_variable_then_data(
@@ -116,10 +100,13 @@ def test_the_data_directory_is_the_option_then_the_variable_then_data(
     assert data.data_folder("here") == tmp_path / "here"
 
 
-def test_a_changed_file_is_refused_with_both_sums(tmp_path: Path) -> None:
+def test_a_missing_and_a_changed_file_are_refused(tmp_path: Path) -> None:
+    request = DatasetRequest(name="mnist", data_dir=str(tmp_path))
+    with raises_code(DatasetError, "dataset-not-found"):
+        check_present(request)
     (tmp_path / "mnist.npz").write_bytes(b"not it")
     with raises_code(DatasetError, "dataset-checksum") as caught:
-        check_present(DatasetRequest(name="mnist", data_dir=str(tmp_path)))
+        check_present(request)
     assert hashlib.sha256(b"not it").hexdigest() in str(caught.value)
     assert DATASETS["mnist"].forms[0][0].sha256 in str(caught.value)
 
@@ -187,22 +174,22 @@ def test_tables_use_only_public_words_and_scales() -> None:
     assert np.array_equal(alone[0], among[0])
 
 
-CSV = b"1000025,5,1,1,1,2,1,3,1,1,2\n1,5,1,1,1,2,?,3,1,1,4\n"
+CSV = "1000025,5,1,1,1,2,1,3,1,1,2\n1,5,1,1,1,2,?,3,1,1,4\n"
+OTHER_LABEL, NO_NUMBER = CSV.replace(",2\n", ",3\n"), "1,nan,1,1,1,2,1,3,1,1,2\n"
 
 
 @pytest.mark.parametrize(
-    "text", ["a,b\n", CSV.decode().replace(",2\n", ",3\n"), "x," * 10 + "2\n", "1,nan,1,1,1,2,1,3,1,1,2\n"]
+    ("table", "text"),
+    [
+        *((tabular.WISCONSIN, text) for text in ("a,b\n", OTHER_LABEL, "x," * 10 + "2\n", NO_NUMBER)),
+        (tabular.BANK, '"age";"job"\n30;"admin."\n'),
+    ],
 )
-def test_a_damaged_table_is_refused_without_quoting_a_record(text: str) -> None:
+def test_a_damaged_table_is_refused_without_quoting_a_record(table: tabular.Table, text: str) -> None:
     with raises_code(DatasetError, "dataset-damaged") as caught:
-        tabular.encode(tabular.WISCONSIN, text)
+        tabular.encode(table, text)
     assert "1000025" not in str(caught.value)
     assert caught.value.__cause__ is None
-
-
-def test_another_header_is_refused() -> None:
-    with raises_code(DatasetError, "dataset-damaged"):
-        tabular.encode(tabular.BANK, '"age";"job"\n30;"admin."\n')
 
 
 # a user's own file
@@ -230,12 +217,9 @@ def test_a_users_own_file_is_loaded_as_given(tmp_path: Path) -> None:
     splits = load_records(request)
     assert splits.y_train.tolist() == [0, 1, 2, 0, 1, 2]
     assert splits.x_test.tolist() == np.ones((3, 3)).tolist()
-
-
-def test_bytes_are_scaled_and_declared_classes_are_taken(tmp_path: Path) -> None:
-    request = own(tmp_path, x_train=np.full((6, 3), 255, np.uint8), x_test=np.zeros((3, 3), np.uint8), classes=5)
-    assert info(request).classes == 5
-    assert float(load_records(request).x_train.max()) == 1.0
+    scaled = own(tmp_path, x_train=np.full((6, 3), 255, np.uint8), x_test=np.zeros((3, 3), np.uint8), classes=5)
+    assert info(scaled).classes == 5, "as declared"
+    assert float(load_records(replace(scaled, name="bytes")).x_train.max()) == 1.0
 
 
 USER_WRONG: list[tuple[dict[str, object], str]] = [
@@ -245,11 +229,9 @@ USER_WRONG: list[tuple[dict[str, object], str]] = [
     ({"y_test": np.array([0, 1, 7]), "classes": 3}, "own-file-arrays"),
     ({"x_train": np.zeros((6, 4))}, "own-file-arrays"),
     ({"x_test": np.full((3, 3), np.nan)}, "own-file-arrays"),
-    ({"x_train": np.full((6, 3), "a")}, "own-file-arrays"),
     ({"x_train": np.full((6, 3), None)}, "own-file-format"),
     ({"y_test": np.zeros((3, 1), int)}, "own-file-arrays"),
     ({"classes": 1}, "own-file-arrays"),
-    ({"classes": np.array([2, 3])}, "own-file-arrays"),
 ]
 
 
@@ -315,6 +297,7 @@ def test_sets_that_share_records_share_budget_and_fingerprint(tmp_path: Path) ->
 
 def test_importing_it_loads_nothing_heavy() -> None:
     heavy = ["torch", "numpy", "sklearn", "PIL", "ray"]
-    code = f"import sys, trainables.data; print([name for name in {heavy} if name in sys.modules])"
+    modules = "trainables.data, trainables.methods, trainables.model_names"
+    code = f"import sys, {modules}; print([name for name in {heavy} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

@@ -65,11 +65,11 @@ def shuffled(arrays: Arrays) -> Arrays:
     return {**arrays, "x_train": arrays["x_train"][order], "y_train": arrays["y_train"][order]}
 
 
-LARGE = "cifar10"
+LARGE = ("cifar10", "fashion_mnist", "mnist")
 OF_WORDS = ("state_union",)  # inputs are numbers of words
 
 
-@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow if name == LARGE else ()) for name in DATASETS])
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in DATASETS])
 def shipped(request: pytest.FixtureRequest, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Arrays]:
     """The name and the arrays of every shipped set that is here; loading it does not read the files again."""
     name: str = request.param

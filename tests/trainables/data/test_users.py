@@ -43,13 +43,6 @@ def test_another_user_moves_nobody(names: list[str], another: str, fraction: flo
     assert np.array_equal(held[: len(names)], held[len(names) :]), "a user's records stay together"
 
 
-def test_a_split_of_users_has_its_size_and_its_key() -> None:
-    first, second = (aside_by_user(np.arange(20_000), fraction=0.1, key=key) for key in ("a", "b"))
-    # Binomial(20 000, 0.1) has a standard deviation of 42; five of them.
-    assert abs(int(first.sum()) - 2000) < 212
-    assert abs(int((first & second).sum()) - 200) < 71
-
-
 def records(counts: list[int], seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     users = np.repeat(np.arange(len(counts)), counts)
@@ -149,18 +142,6 @@ def test_validation_records_are_those_of_whole_users(tmp_path: Path) -> None:
     }
 
 
-def test_removing_a_user_moves_no_other(tmp_path: Path) -> None:
-    x, y, users = records([5] * 60)
-    kept = users != 17
-    whole = load_records(replace(own(tmp_path / "a", x_train=x, y_train=y, user_train=users), validation_fraction=0.3))
-    fewer = own(tmp_path / "b", x_train=x[kept], y_train=y[kept], user_train=users[kept])
-    without = load_records(replace(fewer, validation_fraction=0.3))
-    gone = {tuple(row) for row in x[~kept].tolist()}
-    for part in ("x_train", "x_validation"):
-        one, other = ({tuple(row) for row in getattr(splits, part).tolist()} for splits in (whole, without))
-        assert one - gone == other
-
-
 def test_public_sizes_are_those_that_were_declared(tmp_path: Path) -> None:
     request = replace(own(tmp_path), public_users=50, validation_fraction=0.2)
     assert (public_train_size(request), public_validation_size(request)) == (40, 10)
@@ -209,11 +190,9 @@ def test_what_cannot_be_had_is_refused(
     assert "ann" not in str(caught.value).replace(str(tmp_path), "")
 
 
-def test_a_missing_column_is_found_before_anything_is_read(tmp_path: Path) -> None:
-    with raises_code(DatasetError, "own-file-format"):
-        check_present(own(tmp_path, user_train=None))
+def test_records_need_no_users_whatever_the_file_has(tmp_path: Path) -> None:
     as_records = replace(own(tmp_path, user_train=np.zeros((2, 2))), unit="record", public_size=6)
-    assert len(load_records(as_records).x_train) == 6, "the control: records need no users, whatever stands there"
+    assert len(load_records(as_records).x_train) == 6
 
 
 def test_sets_without_users_say_so() -> None:
@@ -224,26 +203,30 @@ def test_sets_without_users_say_so() -> None:
 
 def test_records_have_one_budget_whoever_they_belong_to(tmp_path: Path) -> None:
     """Users that were added to a file must not open a fresh budget; that they changed is told apart from it."""
-    requests = [
-        own(tmp_path / str(number), user_train=users)
-        for number, users in enumerate((OWNERS, OWNERS.astype("U40"), np.roll(OWNERS, 1)))
-    ]
+    first, moved = (own(tmp_path / str(turn), user_train=np.roll(OWNERS, turn)) for turn in (0, 1))
     without = replace(own(tmp_path / "none", user_train=None), unit="record", public_size=6)
-    assert len({*map(records_fingerprint, requests), records_fingerprint(without)}) == 1
-    first, longer, moved = map(users_fingerprint, requests)
-    assert first == longer, "however long the strings are stored"
-    assert None not in {first, moved}
-    assert first != moved
+    assert len({records_fingerprint(request) for request in (first, moved, without)}) == 1
     assert users_fingerprint(without) is None
+    assert None not in (users_fingerprint(first), users_fingerprint(moved))
+    assert users_fingerprint(first) != users_fingerprint(moved)
 
 
-def test_test_users_are_left_out_of_training_whatever_their_names_are_made_of(tmp_path: Path) -> None:
-    """Numbers in one array and strings in the other are the same users."""
-    numbers = np.arange(6)
-    kept = load_records(own(tmp_path / "same", user_train=numbers, user_test=numbers[:3]))
-    mixed = load_records(own(tmp_path / "mixed", user_train=numbers.astype(str), user_test=numbers[:3]))
-    left = [len(splits.x_train) + len(splits.x_validation) for splits in (kept, mixed)]
-    assert left == [3, 3]
+NUMBERS = np.array([7, -2, 7, 10**8, -2, 7])
+
+
+@pytest.mark.parametrize("dtype", [np.int32, ">i8", str, "U40"])
+def test_users_are_the_same_whatever_type_their_names_are_stored_as(dtype: str | type, tmp_path: Path) -> None:
+    """The ledger's fingerprint, who is set aside, which records stand for a user, and who is left out for the test."""
+    users, x, y = NUMBERS.astype(dtype), OWN["x_train"], OWN["y_train"]
+    both = [own(tmp_path / each.dtype.str, user_train=each, user_test=NUMBERS[[1, 1, 1]]) for each in (users, NUMBERS)]
+    assert users_fingerprint(both[0]) == users_fingerprint(both[1])
+    kept = [{tuple(row) for row in load_records(request).x_train.tolist()} for request in both]
+    assert kept[0] == kept[1]
+    assert not kept[0] & {tuple(row) for row in x[NUMBERS == -2].tolist()}, "a user of the test trains nowhere"
+    for key in "abcdef":
+        assert np.array_equal(*(aside_by_user(each, fraction=0.4, key=key) for each in (users, NUMBERS)))
+        tables = [contributions(x, y, each, most=1, key=key) for each in (users, NUMBERS)]
+        assert set(tables[0].flat) == set(tables[1].flat), "the order of the users alone may differ"
 
 
 # -- speakers --------------------------------------------------------------------------------------------------------
@@ -289,22 +272,3 @@ def test_damaged_texts_are_refused(tmp_path: Path) -> None:
         text.read_speeches(tmp_path / "no.zip", corpus(tmp_path / "c.npz"))
     with raises_code(DatasetError, "dataset-damaged"):
         text.public_vocabulary(tmp_path / "no.zip")
-
-
-@pytest.mark.data
-def test_the_addresses_by_speaker(data_dir: Path) -> None:
-    request = DatasetRequest(
-        name="state_union", data_dir=str(data_dir), unit="user", records_per_user=64, validation_fraction=0.2
-    )
-    check_present(request)
-    assert (public_train_size(request), public_validation_size(request)) == (8, 2)
-    splits, known = load_records(request), DATASETS["state_union"]
-    assert splits.users_train is not None
-    assert splits.users_validation is not None
-    speakers = len(splits.users_train), len(splits.users_validation.unique())
-    assert sum(speakers) == known.users
-    assert (splits.users_train >= 0).all()
-    assert len(splits.x_train) == 64 * speakers[0]
-    assert len(splits.x_validation) > 1000 * speakers[1], "validation takes all records of its speakers"
-    as_records = load_records(replace(request, unit="record"))
-    assert len(as_records.y_train) + len(as_records.y_validation) == known.public_train_size
