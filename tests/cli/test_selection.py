@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import stat
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,10 +21,13 @@ from trainables.training import PrivateTraining
 from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.modes import SELECTION
+from tuner.recorder.records import Clock
 from tuner.study.types import TrialStatus, TrialView
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import SweepFolder
 from tuner.sweep.sealed import SealedRuns, read_winner, release
+
+NOW = time.time()
 
 # -- what can be seen ----------------------------------------------------------------------------------------------
 
@@ -44,6 +48,7 @@ def whole_view(folder: Path, mlflow: Path, runs: int) -> Iterator[tuple[Tune, di
         patch.chdir(folder)
         patch.delenv("DP_TUNER_DATA", raising=False)
         patch.setattr(PrivateTraining, "evaluate", rare)
+        patch.setitem(Clock.__init__.__kwdefaults__, "now", lambda: NOW)  # two views of different minutes differ
         said = {"run": sealed(tune, runs)}
         hours = times(tune)
         said["export"] = tune("export", "tiny").text
