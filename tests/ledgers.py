@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from math import expm1
 from pathlib import Path
 from typing import Any
 
-from tuner.privacy.accountant.filters import TotalSteps
+from tuner.privacy.accountant.filters import Filter, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import composed
 from tuner.privacy.ledger.entries import GENESIS, Entry, canonical, entry_hash
@@ -19,7 +21,9 @@ __all__ = [
     "CHEAP",
     "MECHANISM",
     "RELEASE",
+    "TRAINING_STEPS",
     "chained",
+    "child",
     "delta_at",
     "file_of",
     "folded",
@@ -27,13 +31,51 @@ __all__ = [
     "lease",
     "left_steps",
     "open_search",
+    "opening",
     "reserved_mechanism",
+    "said_by",
     "used_steps",
 ]
 
 MECHANISM = SampledGaussian(0.05, 2.0)
 CHEAP = SampledGaussian(0.01, 4.0)
 RELEASE = SampledGaussian(1.0, 50.0)
+
+TRAINING_STEPS = TotalSteps(MECHANISM, 1000)
+
+_PRELUDE = """
+import os, resource, signal, sys, time
+from tuner.errors import BudgetRefusedError, LedgerError
+from tuner.privacy.accountant.filters import Filter, TotalSteps
+from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.ledger.entries import GENESIS, Entry
+from tuner.privacy.ledger.ledger import Ledger
+from tuner.privacy.ledger.stores import open_store
+url, word = sys.argv[1], sys.argv[-1]
+step = SampledGaussian(0.05, 2.0)
+"""
+
+
+def child(code: str, *words: str) -> subprocess.Popen[str]:
+    """Start a process that runs this code with the names of the ledger imported; the first word is its URL."""
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-c", _PRELUDE + code, *words], text=True, **pipes)
+
+
+def said_by(process: subprocess.Popen[str], *, word: str = "") -> list[str]:
+    """The lines that it prints until its end, after `word` was sent to it.
+
+    Not by `communicate`, which loses what a `readline` before it has read ahead.
+    """
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process:
+        process.stdin.write(word)
+        process.stdin.close()
+        said, errors = process.stdout.read(), process.stderr.read()
+    assert process.returncode in {0, -9}, errors
+    return said.splitlines()
 
 
 def file_of(ledger: Ledger) -> Path:
@@ -77,6 +119,16 @@ def open_search(ledger: Ledger, name: str, epsilon: float = 4.0, *, dataset: str
     """A small search; its filter may be given by `mechanism` and `step_cap`."""
     filter = more.pop("filter", None) or TotalSteps(more.pop("mechanism", MECHANISM), more.pop("step_cap", 10))
     ledger.open_search(dataset, name, filter=filter, **{"epsilon": epsilon, "delta": 1e-5, **more})
+
+
+def opening(filter: Filter | None = None, **more: object) -> tuple[str, dict[str, object]]:
+    """(kind, body) of an entry that opens a search `s` of `ada`."""
+    body = (filter or TotalSteps(MECHANISM, 100)).body()
+    said = {
+        "search": "s", "filter": body, "validation": None, "unit": "record", "user": "ada",
+        "epsilon": 4.0, "delta": 1e-5, "fingerprint": None, "details": {}, "units": None,
+    }  # fmt: skip
+    return "open_search", {**said, **more}
 
 
 def chained(rows: Iterable[tuple[str, Mapping[str, Any]]], *, dataset: str = "digits") -> list[Entry]:

@@ -116,6 +116,11 @@ class PostgresServer:
         """The database of a URL."""
         return url.split("/")[3].split("?")[0]
 
+    @staticmethod
+    def role_of(url: str) -> str:
+        """The role of a URL."""
+        return url.split("//")[1].split("@")[0]
+
     def url(self, name: str, user: str | None = None) -> str:
         """The URL of a database, for the server's first role or another one."""
         return f"postgresql://{user or self.admin}@/{name}?host={self.sockets}"

@@ -45,7 +45,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/accountant/mechanism.py",
         old="isfinite(self.noise_multiplier) and self.noise_multiplier > 0\n",
         new="not self.noise_multiplier <= 0\n",
-        test="tests/privacy/accountant/test_pld.py::test_noise_must_be_a_positive_number",
+        test="tests/privacy/accountant/test_pld.py::test_a_number_out_of_range_is_refused",
     ),
     Fault(
         name="renyi-term-forgotten",
@@ -61,7 +61,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/accountant/filters/fixed_order.py",
         old="(log(delta) + log(order)) / (order - 1))\n        allowed",
         new="log(order) / (order - 1))\n        allowed",
-        test="tests/privacy/ledger/test_ledger_pools.py::test_a_filter_claims_at_most_what_it_was_made_for",
+        test="tests/privacy/accountant/test_filters.py::test_a_filter_claims_at_most_what_it_was_made_for",
     ),
     Fault(
         name="odometer-forgets-one-side",

@@ -22,7 +22,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/ledger/rules.py",
         old="    if steps > before.outstanding:\n",
         new="    if steps > before.outstanding + 10**9:\n",
-        test="tests/privacy/ledger/test_ledger.py::test_refusals_of_steps_charge_nothing",
+        test="tests/privacy/ledger/test_ledger_forged.py::test_what_is_not_allowed_is_neither_written_nor_read",
     ),
     Fault(
         name="promised-without-looking",
@@ -30,7 +30,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/ledger/rules.py",
         old="    if steps > left:\n",
         new="    if steps > left + 10**9:\n",
-        test="tests/privacy/ledger/test_ledger.py::test_refusals_of_steps_charge_nothing",
+        test="tests/privacy/ledger/test_ledger_forged.py::test_what_is_not_allowed_is_neither_written_nor_read",
     ),
     Fault(
         name="promises-to-other-trials-overlooked",
@@ -38,7 +38,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/ledger/state.py",
         old="units=self.leased_units + self.reserved_units,",
         new="units=self.leased_units,",
-        test="tests/privacy/ledger/test_ledger_pools.py::test_a_fixed_order_holds_the_sum_of_any_mechanisms",
+        test="tests/privacy/ledger/test_ledger_forged.py::test_what_is_not_allowed_is_neither_written_nor_read",
     ),
     Fault(
         name="closed-search-charged",
@@ -46,7 +46,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/ledger/rules.py",
         old='    if search.status != "open":\n        raise LedgerError(\n            "search-not-open", f"Search',
         new='    if search.status == "never":\n        raise LedgerError(\n            "search-not-open", f"Search',
-        test="tests/privacy/ledger/test_ledger.py::test_a_closed_search_is_closed_until_reopened",
+        test="tests/privacy/ledger/test_ledger_forged.py::test_what_is_not_allowed_is_neither_written_nor_read",
     ),
     Fault(
         name="trial-changes-its-mechanism",
@@ -54,7 +54,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/ledger/rules.py",
         old="if before.mechanism not in {None, mechanism}:",
         new="if before.mechanism is mechanism:",
-        test="tests/privacy/ledger/test_ledger_pools.py::test_a_mechanism_must_be_named_where_there_are_several_and_stays",
+        test="tests/privacy/ledger/test_ledger_forged.py::test_what_is_not_allowed_is_neither_written_nor_read",
     ),
     Fault(
         name="leased-other-than-reserved",
@@ -62,8 +62,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/ledger/rules.py",
         old="    if mechanism != before.mechanism:\n",
         new="    if before.mechanism is None:\n",
-        test="tests/privacy/accountant/test_filters.py"
-        "::test_a_lease_of_another_mechanism_than_the_reserved_one_is_refused",
+        test="tests/privacy/ledger/test_ledger_forged.py::test_what_is_not_allowed_is_neither_written_nor_read",
     ),
     Fault(
         name="scores-without-noise",
@@ -96,7 +95,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/ledger/admission.py",
         old="    rules = 1 if cap.order is None else 2\n    if total",
         new="    rules = 1\n    if total",
-        test="tests/privacy/ledger/test_ledger_caps.py::test_with_an_order_the_sum_has_half_of_delta",
+        test="tests/privacy/ledger/test_ledger_forged.py::test_what_is_not_allowed_is_neither_written_nor_read",
     ),
     Fault(
         name="order-chosen-afterwards",
@@ -104,7 +103,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/ledger/rules.py",
         old="    if order != before and state.committed.searches:",
         new="    if order != before and state.committed.searches < 0:",
-        test="tests/privacy/ledger/test_ledger_caps.py::test_the_order_is_fixed_while_a_search_counts",
+        test="tests/privacy/ledger/test_ledger_forged.py::test_what_is_not_allowed_is_neither_written_nor_read",
     ),
     Fault(
         name="shares-ignored",
@@ -112,7 +111,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/ledger/admission.py",
         old="    if state.grants and user is not None:",
         new="    if state.grants and user is None:",
-        test="tests/privacy/ledger/test_ledger_shares.py::test_a_share_holds_over_all_searches_of_its_user",
+        test="tests/privacy/ledger/test_ledger_forged.py::test_what_is_not_allowed_is_neither_written_nor_read",
     ),
     Fault(
         name="units-mixed",
@@ -120,7 +119,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/ledger/admission.py",
         old="if state is not None and state.committed.unit not in {None, unit}:",
         new='if state is not None and state.committed.unit == "":',
-        test="tests/privacy/ledger/test_ledger_pools.py::test_one_data_set_has_one_unit",
+        test="tests/privacy/ledger/test_ledger_forged.py::test_what_is_not_allowed_is_neither_written_nor_read",
     ),
     Fault(
         name="two-budgets-for-the-same-records",
@@ -128,7 +127,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/ledger/admission.py",
         old="if fingerprint in state.fingerprints and state.dataset != dataset:",
         new='if fingerprint in state.fingerprints and state.dataset == "":',
-        test="tests/privacy/ledger/test_ledger.py::test_names_are_unique_and_records_have_one_budget",
+        test="tests/privacy/ledger/test_ledger_forged.py::test_names_and_records_belong_to_one_data_set",
     ),
     Fault(
         name="closed-search-forgotten",
@@ -136,7 +135,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/ledger/state.py",
         old='return self.status == "open" or self.touched',
         new='return self.status == "open"',
-        test="tests/privacy/ledger/test_ledger.py::test_a_search_that_leased_once_counts_for_ever",
+        test="tests/privacy/ledger/test_ledger.py::test_a_closed_search_counts_exactly_where_it_touched_records",
     ),
     Fault(
         name="filter-larger-than-its-search",
@@ -185,7 +184,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/ledger/chain.py",
         old="write = Write(self.store, connection, states, last)",
         new="write = Write(self.store, connection, self._states, last)",
-        test="tests/privacy/ledger/test_ledger_pools.py::test_both_pools_promise_or_neither",
+        test="tests/privacy/ledger/test_ledger.py::test_both_pools_promise_or_neither",
     ),
     Fault(
         name="entries-hold-infinity",

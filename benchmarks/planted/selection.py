@@ -86,7 +86,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/ledger/chain.py",
         old="        return search.opened_time",
         new='        return now.isoformat(timespec="microseconds")',
-        test="tests/privacy/ledger/test_ledger_pools.py::test_a_sealed_search_is_charged_once_and_as_a_whole",
+        test="tests/privacy/ledger/test_ledger.py::test_a_sealed_search_is_charged_once_and_as_a_whole",
     ),
     Fault(
         name="sealed-search-begun-twice",
@@ -94,7 +94,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/ledger/rules.py",
         old='if not search.charged_whole or search.status != "open" or search.begun:',
         new="if not search.charged_whole:",
-        test="tests/privacy/ledger/test_ledger_pools.py::test_a_sealed_search_is_charged_once_and_as_a_whole",
+        test="tests/privacy/ledger/test_ledger.py::test_a_sealed_search_is_charged_once_and_as_a_whole",
     ),
     Fault(
         name="sealed-search-draws-from-a-public-seed",

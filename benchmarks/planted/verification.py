@@ -29,7 +29,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/verify/report.py",
         old="return bool(self.checks) and all(check.ok for check in self.checks)",
         new="return bool(self.checks) and all(check.ok is not False for check in self.checks)",
-        test="tests/privacy/verify/test_checks.py::test_what_is_too_large_for_it_is_not_confirmed",
+        test="tests/privacy/verify/test_checks.py::test_what_is_too_large_for_an_accountant_is_not_confirmed",
     ),
     Fault(
         name="chain-not-verified",
@@ -38,6 +38,14 @@ FAULTS: tuple[Fault, ...] = (
         old="        ledger.verify_chain()\n",
         new="        ledger.datasets()\n",
         test="tests/privacy/verify/test_checks.py::test_a_changed_ledger_is_refused",
+    ),
+    Fault(
+        name="card-never-issued",
+        breaks="a card is confirmed that its ledger never issued",
+        file="tuner/privacy/verify/checks.py",
+        old="    if found in known:\n",
+        new="    if found:\n",
+        test="tests/privacy/verify/test_checks.py::test_a_card_that_the_ledger_never_issued_is_refused",
     ),
     Fault(
         name="section-not-compared",

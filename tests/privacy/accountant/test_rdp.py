@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import random
 from decimal import Decimal, localcontext
-from math import exp, inf, log, nan
+from math import inf, nan
 
 import pytest
 from dp_accounting.rdp import compute_epsilon
-from dp_accounting.rdp.rdp_privacy_accountant import _compute_rdp_poisson_subsampled_gaussian
 from errors_helper import raises_code
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuner.errors import BudgetRefusedError, InputError
+from tuner.errors import InputError
 from tuner.privacy.accountant import rdp
-from tuner.privacy.accountant.calibration import best_order
 from tuner.privacy.accountant.filters import FixedOrder
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.rdp import ORDER_RANGE, ORDERS, divergence, epsilon_of_divergence
@@ -74,32 +72,17 @@ def test_removing_a_record_is_the_larger_direction() -> None:
         assert reference(mechanism, order, swapped=True) <= reference(mechanism, order)
 
 
-def test_agrees_with_the_library_where_the_library_is_right() -> None:
-    for mechanism, order in [(CIFAR, 2), (CIFAR, 8), (CIFAR, 64), (SampledGaussian(0.3, 4.0), 17), (CIFAR, 1024)]:
-        library = _compute_rdp_poisson_subsampled_gaussian(mechanism.sample_rate, mechanism.noise_multiplier, [order])[
-            0
-        ]
-        assert divergence(mechanism, order) == pytest.approx(library, rel=2e-9)
-
-
-@pytest.mark.parametrize("order", [1.05, 2.0, 7.3, 1024.0])
-def test_without_sampling_it_is_the_gaussian(order: float) -> None:
-    found = divergence(SampledGaussian(1.0, 3.0), order)
-    assert order / 18 <= found <= order / 18 * (1 + 2e-9)
-
-
-def test_little_noise_is_bounded_by_no_sampling() -> None:
+def test_without_sampling_it_is_the_gaussian_which_bounds_little_noise() -> None:
+    for order in (1.05, 2.0, 7.3, 1024.0):
+        assert order / 18 <= divergence(SampledGaussian(1.0, 3.0), order) <= order / 18 * (1 + 2e-9)
     assert divergence(SampledGaussian(0.5, 0.04), 4.0) == pytest.approx(4 / (2 * 0.04**2), rel=2e-9)
     assert divergence(SampledGaussian(0.5, 0.05), 4.5) <= 4.5 / (2 * 0.05**2) * (1 + 2e-9)
     assert divergence(SampledGaussian(0.5, 1e-200), 4.0) == inf
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(
-    rate=st.floats(1e-5, 1.0),
-    noise=st.floats(0.05, 300.0),
-    order=st.floats(1.05, 900.0),
-    factor=st.floats(1.001, 4.0),
+    rate=st.floats(1e-5, 1.0), noise=st.floats(0.05, 300.0), order=st.floats(1.05, 900.0), factor=st.floats(1.001, 4.0)
 )
 def test_monotone_in_rate_noise_and_order(rate: float, noise: float, order: float, factor: float) -> None:
     here = divergence(SampledGaussian(rate, noise), order)
@@ -111,65 +94,23 @@ def test_monotone_in_rate_noise_and_order(rate: float, noise: float, order: floa
 
 @pytest.mark.parametrize("order", [1.0, 1.04, 1025.0, nan, inf, -2.0, True, "8", None])
 def test_orders_that_were_not_verified_are_refused(order: object) -> None:
-    with raises_code(InputError, "order-out-of-range"):
-        divergence(CIFAR, order)  # type: ignore[arg-type]
+    for use in (lambda: divergence(CIFAR, order), lambda: FixedOrder(order, 1000)):  # type: ignore[arg-type]
+        with raises_code(InputError, "order-out-of-range"):
+            use()
 
 
 @pytest.mark.parametrize(("order", "spent", "delta"), [(2.0, 0.5, 1e-5), (8.0, 3.0, 1e-6), (1.5, 0.01, 1e-2)])
 def test_conversion_is_the_librarys_rounded_up(order: float, spent: float, delta: float) -> None:
     library, _ = compute_epsilon([order], [spent], delta)
     assert library <= epsilon_of_divergence(order, spent, delta) <= library * (1 + 1e-9) + 1e-9
-
-
-def test_conversion_never_claims_nothing_and_keeps_infinity() -> None:
-    assert epsilon_of_divergence(2.0, 0.0, 0.9) == 1e-6
-    assert epsilon_of_divergence(2.0, inf, 1e-5) == inf
+    assert epsilon_of_divergence(order, 0.0, 0.9) == 1e-6
+    assert epsilon_of_divergence(order, inf, delta) == inf
 
 
 @pytest.mark.parametrize(("order", "spent"), [(1.0, 1.0), (nan, 1.0), (2.0, nan), (2.0, -1.0), (inf, 1.0)])
 def test_conversion_refuses_what_is_no_divergence(order: float, spent: float) -> None:
     with raises_code(InputError, "order-out-of-range"):
         epsilon_of_divergence(order, spent, 1e-5)
-
-
-def test_the_filter_and_its_conversion_are_inverse() -> None:
-    filter = FixedOrder.of(order=8.0, epsilon=3.0, delta=1e-5)
-    assert filter is not None
-    assert 3.0 - 1e-9 <= filter.claim(1e-5) <= 3.0
-    assert filter.claim(1e-5) == pytest.approx(epsilon_of_divergence(8.0, filter.budget / 1e15, 1e-5), rel=1e-9)
-
-
-def test_best_order_holds_most_of_the_plan_and_depends_on_it() -> None:
-    parts = [(CIFAR, 7006), (SampledGaussian(0.01, 2.0), 500)]
-    for epsilon in (0.5, 2.0, 8.0):
-        best = best_order(parts, epsilon=epsilon, delta=1e-5)
-        shares = {}
-        for order in ORDERS:
-            filter = FixedOrder.of(order=order, epsilon=epsilon, delta=1e-5)
-            if filter is not None:
-                shares[order] = filter.budget / filter.units(dict(parts))
-        assert shares[best] == max(shares.values())
-    assert best_order(parts, epsilon=0.5, delta=1e-5) > best_order(parts, epsilon=8.0, delta=1e-5)
-
-
-def test_best_order_refuses_an_epsilon_that_no_conversion_reaches() -> None:
-    with raises_code(BudgetRefusedError, "no-order-fits"):
-        best_order([(CIFAR, 1)], epsilon=1e-3, delta=1e-9)
-    with raises_code(InputError, "menu-empty"):
-        best_order([], epsilon=1.0, delta=1e-5)
-
-
-def test_two_outcomes_reach_the_conversion() -> None:
-    # The bound is tight: the two-outcome mechanism of that divergence which has most δ at ε comes near to δ.
-    order, delta = 8.0, 1e-5
-    spent = 2.0
-    epsilon = epsilon_of_divergence(order, spent, delta)
-    best = 0.0
-    for place in range(1, 2000):
-        p = exp(-place * 0.008)
-        loss = (spent * (order - 1) - log(p)) / (order - 1)  # leaves out the quiet outcome: the divergence is larger
-        best = max(best, p - exp(epsilon) * p * exp(-loss))
-    assert 0.8 * delta < best <= delta
 
 
 @pytest.mark.parametrize("rate", [1e-11, 1e-14])

@@ -6,21 +6,25 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
 
 import pytest
+from dp_accounting.rdp import RdpAccountant
 from errors_helper import raises_code
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from ledgers import CHEAP, MECHANISM, RELEASE, open_search, reserved_mechanism, used_steps
 
 from tuner.errors import BudgetRefusedError, LedgerError
 from tuner.privacy.accountant.filters import UNITS, CouponBook, Filter, FixedOrder, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.ledger import rules
 from tuner.privacy.ledger.ledger import Ledger
+from tuner.privacy.ledger.state import PoolState, TrialAccount
 
 LOUD = SampledGaussian(0.1, 1.5)
 EPSILON, DELTA, ORDER = 2.0, 1e-5, 8.0
@@ -31,8 +35,6 @@ POOLS = ("training", "validation")
 @lru_cache
 def price(mechanism: SampledGaussian) -> Fraction:
     """Rényi divergence of a step, by another accountant than the ledger's."""
-    from dp_accounting.rdp import RdpAccountant
-
     accountant = RdpAccountant([ORDER])
     accountant.compose(mechanism.event(1))
     return Fraction(accountant._rdp[0])
@@ -41,8 +43,6 @@ def price(mechanism: SampledGaussian) -> Fraction:
 @lru_cache
 def composed(used: tuple[tuple[SampledGaussian, int], ...]) -> float:
     """ε at DELTA of all these steps together, by another accountant than the claim's."""
-    from dp_accounting.rdp import RdpAccountant
-
     accountant = RdpAccountant([*(1 + number / 4 for number in range(1, 120)), *range(32, 300, 4)])
     for mechanism, steps in used:
         accountant.compose(mechanism.event(steps))
@@ -61,15 +61,8 @@ class Scheduler(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.url = f"sqlite:///{self.folder.name}/ledger.db"
         self.ledger = Ledger.open(self.url)
-        scores = TotalSteps(RELEASE, SCORES)
-        open_search(
-            self.ledger,
-            "s",
-            self.epsilon,
-            filter=self.filter,
-            validation=scores,
-            validation_claim=(SCORES_EPSILON, DELTA),
-        )
+        scores: Any = {"validation": TotalSteps(RELEASE, SCORES), "validation_claim": (SCORES_EPSILON, DELTA)}
+        open_search(self.ledger, "s", self.epsilon, filter=self.filter, **scores)
         self.reserved: dict[str, Counter[str]] = {pool: Counter() for pool in POOLS}
         self.leased: dict[str, Counter[str]] = {pool: Counter() for pool in POOLS}
         self.mechanism: dict[str, SampledGaussian] = {}
@@ -77,7 +70,6 @@ class Scheduler(RuleBasedStateMachine):
 
     trials = st.sampled_from("abcd")
     pools = st.sampled_from(POOLS)
-    steps = st.integers(1, 12)
     much = st.sampled_from(["all", "half", "one", "too much"])
     choices = st.integers(0, 2)
 
@@ -119,41 +111,29 @@ class Scheduler(RuleBasedStateMachine):
     @initialize()
     def some_have_begun(self) -> None:
         for trial in "abc":
-            self.reserve_together(trial, 4, 2, 0)  # type: ignore[call-arg]
+            self.reserve(trial, 4, 2, 0)  # type: ignore[call-arg]
             self.lease(trial, "training", "half")  # type: ignore[call-arg]
 
-    @rule(trial=trials, pool=pools, steps=steps, choice=choices)
-    def reserve(self, trial: str, pool: str, steps: int, choice: int) -> None:
+    @rule(trial=trials, steps=st.integers(0, 12), scores=st.integers(0, 6), choice=choices)
+    def reserve(self, trial: str, steps: int, scores: int, choice: int) -> None:
         mechanism = self.of(trial, choice)
-        expected = self.fits(pool, mechanism, steps)
+        asked = {pool: each for pool, each in zip(POOLS, (steps, scores), strict=True) if each}
+        expected = [self.fits(pool, mechanism, each) for pool, each in asked.items()]
         try:
-            self.ledger.reserve("s", trial, steps, mechanism=mechanism, pool=pool)
-        except BudgetRefusedError:
-            assert not expected
-        except LedgerError:
-            assert trial in self.dead
-        else:
-            assert expected is not False
-            assert trial not in self.dead
-            self.promised(pool, trial, steps, mechanism)
-
-    @rule(trial=trials, steps=st.integers(0, 12), scores=st.integers(0, 4), choice=choices)
-    def reserve_together(self, trial: str, steps: int, scores: int, choice: int) -> None:
-        mechanism = self.of(trial, choice)
-        expected = [
-            self.fits(pool, mechanism, asked) for pool, asked in zip(POOLS, (steps, scores), strict=True) if asked
-        ]
-        try:
-            self.ledger.reserve_together("s", trial, {"training": steps, "validation": scores}, mechanism=mechanism)
+            if len(asked) == 1:
+                ((pool, each),) = asked.items()
+                self.ledger.reserve("s", trial, each, mechanism=mechanism, pool=pool)
+            else:
+                self.ledger.reserve_together("s", trial, asked, mechanism=mechanism)
         except BudgetRefusedError:
             assert not all(expected)
         except LedgerError:
             assert trial in self.dead
         else:
             assert False not in expected
-            for pool, asked in zip(POOLS, (steps, scores), strict=True):
-                if asked:
-                    self.promised(pool, trial, asked, mechanism)
+            assert not asked or trial not in self.dead
+            for pool, each in asked.items():
+                self.promised(pool, trial, each, mechanism)
 
     def promised(self, pool: str, trial: str, steps: int, mechanism: SampledGaussian) -> None:
         self.reserved[pool][trial] += steps
@@ -181,23 +161,17 @@ class Scheduler(RuleBasedStateMachine):
             assert steps <= self.outstanding(pool, trial)
             self.leased[pool][trial] += steps
 
-    @rule(trial=trials, pool=pools, much=much)
-    def lease_and_never_hear_of_it(self, trial: str, pool: str, much: str) -> None:
-        """The power fails after the commit and before its answer: the steps are not taken, and they are charged."""
+    @rule(trial=trials, pool=pools, much=much, committed=st.booleans())
+    def lease_and_never_hear_of_it(self, trial: str, pool: str, much: str, committed: bool) -> None:
+        """The power fails before or after the commit: the steps are not taken, and charged only after it."""
         steps = self.part(self.outstanding(pool, trial), much)
         if not steps:
             return
-        possible = steps <= self.outstanding(pool, trial)
-        with pytest.raises((BudgetRefusedError, LedgerError)), answer_lost(self.ledger):
+        possible = committed and steps <= self.outstanding(pool, trial)
+        with pytest.raises((BudgetRefusedError, LedgerError)), power_failure(self.ledger, committed=committed):
             self.ledger.lease("s", trial, steps, self.reserved_by(pool, trial), pool=pool)
         if possible:
             self.leased[pool][trial] += steps
-
-    @rule(trial=trials, pool=pools)
-    def lease_that_is_never_written(self, trial: str, pool: str) -> None:
-        """The power fails before the commit: nothing is charged, and nothing may be taken."""
-        with pytest.raises((BudgetRefusedError, LedgerError)), commit_lost(self.ledger):
-            self.ledger.lease("s", trial, 1, self.reserved_by(pool, trial), pool=pool)
 
     @rule(trial=trials, much=much)
     def settle(self, trial: str, much: str) -> None:
@@ -217,7 +191,7 @@ class Scheduler(RuleBasedStateMachine):
         repeated = self.part(self.leased["training"][trial], much)
         if trial not in self.dead and trial in self.mechanism and repeated:
             self.crash()  # type: ignore[call-arg]
-            self.reserve(trial, "training", repeated, 0)  # type: ignore[call-arg]
+            self.reserve(trial, repeated, 0, 0)  # type: ignore[call-arg]
             self.lease(trial, "training", "all")  # type: ignore[call-arg]
 
     @rule(trial=trials, pool=pools)
@@ -245,12 +219,10 @@ class Scheduler(RuleBasedStateMachine):
                 assert trial.outstanding == self.outstanding(pool, name) >= 0
             assert found.leased_steps == sum(self.leased[pool].values())
             assert found.reserved_steps == sum(self.outstanding(pool, trial) for trial in self.reserved[pool])
-        assert +Counter(used_steps(state.training)) == +self.used()
-        for pool in POOLS:  # the sums that are kept are the sums of the trials
-            found = state.pools[pool]
-            trials = found.trials.values()
+            trials = found.trials.values()  # the sums that are kept are the sums of the trials
             assert found.leased_units == sum(trial.price * trial.leased for trial in trials)
             assert found.reserved_units == sum(trial.price * trial.outstanding for trial in trials)
+        assert +Counter(used_steps(state.training)) == +self.used()
 
     @invariant()
     def no_filter_is_ever_passed(self) -> None:
@@ -272,33 +244,18 @@ class Scheduler(RuleBasedStateMachine):
 
 
 @contextmanager
-def answer_lost(ledger: Ledger) -> Iterator[None]:
-    """The next transaction is committed, and fails then."""
+def power_failure(ledger: Ledger, *, committed: bool) -> Iterator[None]:
+    """Let the next transaction fail, after its commit or before it."""
     store, writing = ledger._chain.store, ledger._chain.store.writing
+    failure = LedgerError("ledger-unavailable", "the power failed")
 
     @contextmanager
     def failing() -> Iterator[Any]:
         with writing() as connection:
             yield connection
-        raise LedgerError("ledger-unavailable", "the answer was lost")
-
-    store.writing = failing  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        store.writing = writing  # type: ignore[method-assign]
-
-
-@contextmanager
-def commit_lost(ledger: Ledger) -> Iterator[None]:
-    """The next transaction fails before it is committed."""
-    store, writing = ledger._chain.store, ledger._chain.store.writing
-
-    @contextmanager
-    def failing() -> Iterator[Any]:
-        with writing() as connection:
-            yield connection
-            raise LedgerError("ledger-unavailable", "the disk is gone")
+            if not committed:
+                raise failure
+        raise failure
 
     store.writing = failing  # type: ignore[method-assign]
     try:
@@ -332,44 +289,33 @@ TestOneMechanism.settings = TestCoupons.settings = TestAtOneOrder.settings = SET
 
 
 def refund_what_was_leased(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dataclasses import replace
-
-    from tuner.privacy.ledger import rules as fold
-
-    honest = fold._settle
+    honest = rules._settle
 
     def refunding(search: Any, data: Any) -> Any:  # noqa: ANN401
-        settled = honest(search, data)
+        settled, name = honest(search, data), data["trial"]
         pool = settled.pools["training"]
-        trial = pool.trials.get(data["trial"])
-        if trial is None:
+        if (trial := pool.trials.get(name)) is None:
             return settled
-        return fold._with_pool(settled, "training", pool.with_trial(data["trial"], replace(trial, leased=trial.taken)))
+        return rules._with_pool(settled, "training", pool.with_trial(name, replace(trial, leased=trial.taken)))
 
-    monkeypatch.setattr(fold, "_settle", refunding)
+    monkeypatch.setattr(rules, "_settle", refunding)
 
 
 def promise_without_looking(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tuner.privacy.ledger.state import PoolState
-
     monkeypatch.setattr(PoolState, "left", lambda *_, **__: 10**9)
 
 
 def lease_without_writing(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = Ledger.lease
 
-    def forgetful(
-        self: Ledger, search: str, trial: str, steps: int, mechanism: SampledGaussian, *, pool: str = "training"
-    ) -> None:
+    def forgetful(self: Ledger, search: str, trial: str, steps: int, *more: Any, **pool: Any) -> None:  # noqa: ANN401
         if steps % 2:
-            honest(self, search, trial, steps, mechanism, pool=pool)
+            honest(self, search, trial, steps, *more, **pool)
 
     monkeypatch.setattr(Ledger, "lease", forgetful)
 
 
 def keep_what_was_promised_to_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tuner.privacy.ledger.state import TrialAccount
-
     monkeypatch.setattr(TrialAccount, "outstanding", property(lambda self: self.reserved - self.leased))
 
 
@@ -381,8 +327,6 @@ def keep_what_was_promised_to_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_planted_fault_is_noticed(
     monkeypatch: pytest.MonkeyPatch, machine: type[Scheduler], fault: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
-    from hypothesis.stateful import run_state_machine_as_test
-
     fault(monkeypatch)
     few = settings(SETTINGS, max_examples=30, database=None, phases=(Phase.generate,), report_multiple_bugs=False)
     with pytest.raises(AssertionError):

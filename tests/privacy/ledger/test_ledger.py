@@ -1,25 +1,33 @@
-"""The ledger: what it admits and refuses, with one mechanism and a cap on steps."""
+"""What the ledger adds to its rules (test_ledger_forged.py has those): values, names, prices, times and threads."""
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
-from datetime import datetime, timedelta
 from math import inf, nan
 from pathlib import Path
+from typing import Any
 
 import pytest
 from errors_helper import raises_code
-from ledgers import MECHANISM, folded, head_of, lease, left_steps, open_search
+from ledgers import CHEAP, MECHANISM, RELEASE, folded, head_of, lease, left_steps, open_search
 
-from tuner.errors import BudgetRefusedError, InputError, LedgerError
+from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError, LedgerError
 from tuner.privacy.accountant import pld as accounting
-from tuner.privacy.accountant.filters import TotalSteps
+from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.ledger import chain
+from tuner.privacy.accountant.run_laws import RunLaw
+from tuner.privacy.ledger import rules
 from tuner.privacy.ledger.entries import GENESIS, Entry, entry_hash
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.search_budget import LedgerCharge
-from tuner.privacy.ledger.state import DatasetCap
+
+BOOK = CouponBook(((MECHANISM, 10), (CHEAP, 20)))
+SEALED = Sealed(RunLaw(name="geometric", mean=2.0, shape=1.0), 60, ((CHEAP, 5),))
+SCORES = {"validation": TotalSteps(RELEASE, 6), "validation_claim": (1.0, 1e-6)}
+
+
+# Steps.
 
 
 def test_reserve_lease_settle_moves_steps(ledger: Ledger, search: str) -> None:
@@ -31,23 +39,9 @@ def test_reserve_lease_settle_moves_steps(ledger: Ledger, search: str) -> None:
     state = ledger.search_state(search)
     assert (state.leased_steps, state.reserved_steps, left_steps(state)) == (200, 0, 800)
     assert state.trials["a"].taken == 150
-
-
-def test_refusals_of_steps_charge_nothing(ledger: Ledger, search: str) -> None:
-    ledger.reserve(search, "a", 900)
     before = head_of(ledger)
-    with raises_code(BudgetRefusedError, "cap-exceeded"):
-        ledger.reserve(search, "b", 101)
-    with raises_code(BudgetRefusedError, "not-reserved"):
-        lease(ledger, search, "a", 901)
-    with pytest.raises(BudgetRefusedError):
-        lease(ledger, search, "never reserved", 1)
-    with raises_code(LedgerError, "steps-not-leased"):
-        ledger.settle(search, "a", 1)
-    with raises_code(LedgerError, "trial-unknown"):
-        ledger.settle(search, "zzz", 0)
+    ledger.settle(search, "a", 150)  # settling again is harmless
     assert head_of(ledger) == before
-    ledger.reserve(search, "b", 100)
 
 
 @pytest.mark.parametrize("steps", [0, -1, 1.0, nan, inf, True, "1", None])
@@ -57,57 +51,64 @@ def test_steps_must_be_whole_and_positive(ledger: Ledger, search: str, steps: ob
             call(search, "a", steps, mechanism=MECHANISM)  # type: ignore[arg-type]
 
 
-def test_a_settled_trial_is_over_but_settling_again_is_harmless(ledger: Ledger, search: str) -> None:
-    ledger.reserve(search, "a", 10)
-    lease(ledger, search, "a", 10)
-    ledger.settle(search, "a", 10)
+def test_a_mechanism_must_be_named_where_there_are_several(ledger: Ledger) -> None:
+    open_search(ledger, "s", filter=BOOK)
+    with raises_code(InputError, "mechanism-not-named"):
+        ledger.reserve("s", "a", 1)
+    ledger.reserve("s", "a", 1, mechanism=CHEAP)
+    ledger.reserve("s", "a", 1)  # its own
+    assert ledger.search_state("s").trials["a"].mechanism == CHEAP
+    with raises_code(LedgerError, "mechanism-not-single"):
+        _ = ledger.search_state("s").mechanism
+
+
+def test_a_mechanism_without_a_finite_divergence_is_refused(ledger: Ledger) -> None:
+    open_search(ledger, "s", filter=FixedOrder(8.0, 10**15))
+    with pytest.raises(BudgetRefusedError):
+        ledger.reserve("s", "a", 1, mechanism=SampledGaussian(1.0, 1e-200))
+    assert dict(ledger.search_state("s").trials) == {}
+
+
+@pytest.mark.parametrize("asked", [{"training": 11, "validation": 1}, {"training": 1, "validation": 7}])
+def test_both_pools_promise_or_neither(ledger: Ledger, asked: dict[str, int]) -> None:
+    open_search(ledger, "s", **SCORES)
     before = head_of(ledger)
-    ledger.settle(search, "a", 10)
+    with pytest.raises(BudgetRefusedError):
+        ledger.reserve_together("s", "a", asked)
     assert head_of(ledger) == before
-    for call in (
-        lambda: lease(ledger, search, "a", 1),
-        lambda: ledger.reserve(search, "a", 1),
-        lambda: ledger.settle(search, "a", 9),
-    ):
-        with raises_code(LedgerError, "trial-settled"):
-            call()
+    assert head_of(Ledger.open(ledger.url)) == before
+    ledger.reserve_together("s", "a", {"training": 10, "validation": 6})
+    assert head_of(ledger)[0] == before[0] + 2
 
 
-def test_a_resumed_trial_pays_again(ledger: Ledger, search: str) -> None:
-    ledger.reserve(search, "a", 10)
-    lease(ledger, search, "a", 10)
-    ledger.reserve(search, "a", 5)
-    lease(ledger, search, "a", 5)
-    assert ledger.search_state(search).trials["a"].leased == 15
-
-
-def test_a_closed_search_is_closed_until_reopened(ledger: Ledger, search: str) -> None:
-    ledger.reserve(search, "a", 10)
-    lease(ledger, search, "a", 4)
-    ledger.close_search(search)
-    for call in (lambda: lease(ledger, search, "a", 1), lambda: ledger.reserve(search, "b", 1)):
-        with raises_code(LedgerError, "search-not-open"):
-            call()
-    ledger.reopen_search(search)
-    lease(ledger, search, "a", 6)
-    assert ledger.search_state(search).leased_steps == 10
+# Searches.
 
 
 def test_a_search_must_fit_its_own_cap(ledger: Ledger) -> None:
     fits = accounting.max_steps(MECHANISM, epsilon=1.0, delta=1e-5)
+    book, order = CouponBook(((MECHANISM, fits), (CHEAP, 2000))), FixedOrder(8.0, 10**17)
+    for filter in (TotalSteps(MECHANISM, fits + 1), book, order):
+        with raises_code(BudgetRefusedError, "filter-exceeds-claim"):
+            open_search(ledger, "greedy", 1.0, filter=filter)
     with raises_code(BudgetRefusedError, "filter-exceeds-claim"):
-        open_search(ledger, "greedy", 1.0, step_cap=fits + 1)
+        open_search(ledger, "greedy", validation=SCORES["validation"], validation_claim=(0.01, 1e-6))
+    assert ledger.datasets() == ()
     open_search(ledger, "exact", 1.0, step_cap=fits)
 
 
 @pytest.mark.parametrize("value", [nan, inf, -1.0, 0.0])
-def test_caps_must_be_finite_and_positive(ledger: Ledger, value: float) -> None:
-    with raises_code(InputError, "epsilon-out-of-range"):
-        ledger.set_cap("digits", value, 1e-5)
-    with raises_code(InputError, "delta-out-of-range"):
-        ledger.set_cap("digits", 1.0, value)
-    with raises_code(InputError, "epsilon-out-of-range"):
-        open_search(ledger, "bad", value)
+def test_claims_must_be_finite_and_positive(ledger: Ledger, value: float) -> None:
+    uses: list[Any] = [
+        lambda *claim: ledger.set_cap("digits", *claim),
+        lambda *claim: ledger.grant("digits", "ada", *claim),
+        lambda *claim: open_search(ledger, "bad", claim[0], delta=claim[1]),
+        lambda *claim: open_search(ledger, "bad", validation=SCORES["validation"], validation_claim=claim),
+    ]
+    for use in uses:
+        with raises_code(InputError, "epsilon-out-of-range"):
+            use(value, 1e-5)
+        with raises_code(InputError, "delta-out-of-range"):
+            use(1.0, value)
     assert ledger.datasets() == ()
 
 
@@ -116,6 +117,82 @@ def test_details_must_be_finite_json(ledger: Ledger, value: float) -> None:
     with raises_code(InputError, "not-plain-json"):
         open_search(ledger, "bad", details={"x": value})
     assert ledger.datasets() == ()
+
+
+def test_what_a_search_has_by_default(ledger: Ledger) -> None:
+    open_search(ledger, "mine", validation=SCORES["validation"])
+    open_search(ledger, "hers", user="ada")
+    state = ledger.search_state("mine")
+    assert (state.validation_claim, state.unit, state.user) == ((4.0, 1e-5), "record", ledger.user())
+    assert ledger.dataset_state("digits").committed_by("ada") == (4.0, 1e-5)
+    assert ledger.dataset_state("digits").committed_by("nobody") == (0.0, 0.0)
+    with raises_code(InputError, "ledger-name-invalid"):
+        open_search(ledger, "other", user="")
+    assert ledger.cap("unheard of") is None
+
+
+def test_floats_survive_the_ledger_bit_for_bit(ledger: Ledger, url: str) -> None:
+    mechanism = SampledGaussian(1 / 3, 2.0 + 2**-51)
+    ledger.open_search("d", "s", filter=TotalSteps(mechanism, 3), epsilon=12.1 + 2**-49, delta=1e-5 / 3)
+    state = Ledger.open(url).search_state("s")
+    assert (state.mechanism, state.epsilon, state.delta) == (mechanism, 12.1 + 2**-49, 1e-5 / 3)
+
+
+@pytest.mark.parametrize("touch", ["training", "validation", "sealed"])
+def test_a_closed_search_counts_exactly_where_it_touched_records(ledger: Ledger, touch: str) -> None:
+    ledger.set_cap("digits", 4.0, 1e-5)
+    open_search(ledger, "s", filter=SEALED) if touch == "sealed" else open_search(ledger, "s", **SCORES)
+    if touch != "sealed":
+        ledger.reserve("s", "a", 1, pool=touch)
+    ledger.close_search("s")
+    assert ledger.dataset_state("digits").committed_epsilon == 0.0
+    ledger.reopen_search("s")
+    with raises_code(BudgetRefusedError, "dataset-cap-exceeded"):
+        open_search(ledger, "next")
+    ledger.begin_sealed("s") if touch == "sealed" else lease(ledger, "s", "a", 1, pool=touch)
+    ledger.close_search("s")
+    with raises_code(BudgetRefusedError, "dataset-cap-exceeded"):
+        open_search(ledger, "next")
+    assert ledger.dataset_state("digits").committed_epsilon == 4.0
+
+
+def test_a_sealed_search_is_charged_once_and_as_a_whole(ledger: Ledger, url: str) -> None:
+    open_search(ledger, "s", filter=SEALED)
+    state = ledger.search_state("s")
+    assert (state.charged_whole, state.begun, state.counts, left_steps(state)) == (True, False, True, 0)
+    for call in (
+        lambda: ledger.reserve("s", "run 1", 5),
+        lambda: ledger.reserve_together("s", "run 1", {"training": 5}, mechanism=CHEAP),
+        lambda: lease(ledger, "s", "run 1", 5),
+    ):
+        with raises_code(LedgerError, "sealed-charged-whole"):
+            call()
+    ledger.begin_sealed("s")
+    with raises_code(LedgerError, "search-not-open"):
+        ledger.begin_sealed("s")
+    ledger.close_search("s")  # it is
+    state = Ledger.open(url).search_state("s")
+    assert (state.begun, state.counts, state.status) == (True, True, "closed")
+    ledger.reopen_search("s")
+    entries = [entry for entry, _ in ledger.entries("digits")]
+    assert [entry.kind for entry in entries] == ["open_search", "begin"], "no entry marks its end"
+    ledger.record_card("s", "0" * 64, "export")
+    times = {entry.time for entry, _ in ledger.entries("digits")}
+    assert len(times) == 1
+    assert "T00:00:00.000000+" in times.pop(), "the day alone"
+
+
+def test_the_same_records_are_divided_among_the_same_users(ledger: Ledger) -> None:
+    """Two hundred users of seven records each, and every record as a user: a total of both covers nobody."""
+    open_search(ledger, "first", unit="user", fingerprint="f", details={"users": "of seven"})
+    with raises_code(BudgetRefusedError, "users-differ"):
+        open_search(ledger, "second", unit="user", fingerprint="f", details={"users": "each one"})
+    assert [search.search for search in ledger.dataset_state("digits").searches] == ["first"]
+    open_search(ledger, "again", unit="user", fingerprint="f", details={"users": "of seven"})
+    open_search(ledger, "grown", unit="user", fingerprint="g", details={"users": "other records"})
+
+
+# The data set's cap, over all searches.
 
 
 def test_the_data_sets_cap_holds_over_all_searches(ledger: Ledger) -> None:
@@ -127,85 +204,57 @@ def test_the_data_sets_cap_holds_over_all_searches(ledger: Ledger) -> None:
     assert ledger.dataset_state("digits").committed_epsilon == 0.3
 
 
-def test_the_data_sets_delta_is_capped_too(ledger: Ledger) -> None:
-    ledger.set_cap("digits", 100.0, 1.5e-5)
+def test_only_who_has_a_share_loses_it(ledger: Ledger) -> None:
+    ledger.set_cap("digits", 4.0, 1e-4)
+    ledger.grant("digits", "ada", 4.0, 1e-4)
+    ledger.revoke("digits", "ada")
+    with raises_code(BudgetRefusedError, "share-exceeded"):
+        open_search(ledger, "s", user="ada")
+    with raises_code(LedgerError, "share-not-found"):
+        ledger.revoke("digits", "mallory")
+
+
+def test_of_many_threads_exactly_one_gets_the_last_room(ledger: Ledger) -> None:
+    ledger.set_cap("digits", 4.0, 1e-4)
+    said: list[str] = []
+    start = threading.Barrier(6)
+
+    def race(number: int) -> None:
+        mine = ledger if number % 2 else Ledger.open(ledger.url)
+        start.wait()
+        try:
+            open_search(mine, f"sweep-{number}")
+            said.append("opened")
+        except BudgetRefusedError:
+            said.append("refused")
+
+    threads = [threading.Thread(target=race, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(said) == ["opened", *["refused"] * 5]
+
+
+def test_the_control_sweeps_that_do_not_see_each_other_both_start(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.set_cap("digits", 4.0, 1e-4)
+    monkeypatch.setattr(rules, "admit_search", lambda *_, **__: None)
     open_search(ledger, "one")
-    with pytest.raises(BudgetRefusedError):
-        open_search(ledger, "two")
+    open_search(Ledger.open(ledger.url), "two")
+    monkeypatch.undo()
+    with raises_code(LedgerCorruptError, "ledger-entry-not-allowed"):  # and whoever looks at all of it notices
+        Ledger.open(ledger.url)
 
 
-def test_a_search_that_never_leased_gives_its_cap_back_when_closed(ledger: Ledger) -> None:
-    ledger.set_cap("digits", 4.0, 1e-5)
-    open_search(ledger, "idle")
-    ledger.reserve("idle", "a", 5)
-    with pytest.raises(BudgetRefusedError):
-        open_search(ledger, "next")
-    ledger.close_search("idle")
-    open_search(ledger, "next")
-    with pytest.raises(BudgetRefusedError):  # and it cannot sneak back
-        ledger.reopen_search("idle")
-
-
-def test_a_search_that_leased_once_counts_for_ever(ledger: Ledger) -> None:
-    ledger.set_cap("digits", 4.0, 1e-5)
-    open_search(ledger, "used")
-    ledger.reserve("used", "a", 1)
-    lease(ledger, "used", "a", 1)
-    ledger.settle("used", "a", 0)
-    ledger.close_search("used")
-    with pytest.raises(BudgetRefusedError):
-        open_search(ledger, "next")
-
-
-def test_a_cap_lowered_below_the_committed_starts_nothing_more(ledger: Ledger, search: str) -> None:
-    ledger.reserve(search, "running", 10)
-    ledger.set_cap("digits", 1.0, 1e-5)
-    with raises_code(BudgetRefusedError, "dataset-cap-exceeded"):
-        ledger.reserve(search, "new", 1)
-    lease(ledger, search, "running", 10)
-    assert ledger.cap("digits") == DatasetCap(1.0, 1e-5)
-    assert ledger.cap("unheard of") is None
-
-
-def test_names_are_unique_and_records_have_one_budget(ledger: Ledger) -> None:
-    open_search(ledger, "one", fingerprint="sha256:1")
-    with raises_code(LedgerError, "search-name-taken"):
-        open_search(ledger, "one", dataset="other")
-    with raises_code(BudgetRefusedError, "dataset-known-otherwise"):
-        open_search(ledger, "two", dataset="alias", fingerprint="sha256:1")
-    open_search(ledger, "three", fingerprint="sha256:1")
-
-
-def test_floats_survive_the_ledger_bit_for_bit(ledger: Ledger, url: str) -> None:
-    mechanism = SampledGaussian(1 / 3, 2.0 + 2**-51)
-    ledger.open_search("d", "s", filter=TotalSteps(mechanism, 3), epsilon=12.1 + 2**-49, delta=1e-5 / 3)
-    state = Ledger.open(url).search_state("s")
-    assert (state.mechanism, state.epsilon, state.delta) == (mechanism, 12.1 + 2**-49, 1e-5 / 3)
+# Processes and clocks.
 
 
 def test_a_worker_never_starts_a_ledger_afresh(tmp_path: Path) -> None:
     with raises_code(LedgerError, "ledger-not-found"):
         LedgerCharge(f"sqlite:///{tmp_path}/gone.db", "s", "t").lease(1, sample_rate=0.05, noise_multiplier=2.0)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_history_of_caps_stays(ledger: Ledger) -> None:
-    for epsilon in (8.0, 2.0, 4.0):
-        ledger.set_cap("digits", epsilon, 1e-5)
-        ledger.set_cap("other", 1.0, 1e-6)
-    open_search(ledger, "one")
-    caps = [state.cap for entry, state in ledger.entries("digits") if entry.kind == "cap"]
-    assert caps == [DatasetCap(8.0, 1e-5), DatasetCap(2.0, 1e-5), DatasetCap(4.0, 1e-5)]
-    assert caps[-1] == ledger.cap("digits")
-
-
-def test_states_that_were_read_stay_as_they_were(ledger: Ledger, search: str) -> None:
-    before = ledger.dataset_state("digits")
-    told = (before.seq, dict(before.searches[0].trials), before.committed)
-    for number in range(40):
-        ledger.reserve(search, f"t{number % 7}", 1)
-    assert (before.seq, dict(before.searches[0].trials), before.committed) == told
-    assert len(ledger.search_state(search).trials) == 7
 
 
 def test_times_that_jump_back_change_nothing(ledger: Ledger, search: str) -> None:
@@ -229,20 +278,3 @@ def test_times_that_jump_back_change_nothing(ledger: Ledger, search: str) -> Non
     for old, new in zip(there.searches, here.searches, strict=True):
         assert replace(new, opened_time=old.opened_time) == old
     assert (here.cap, here.committed) == (there.cap, there.committed)
-
-
-def test_a_clock_that_jumps_while_it_is_written_changes_nothing(
-    ledger: Ledger, search: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Jumping(datetime):
-        @classmethod
-        def now(cls, tz: object = None) -> datetime:
-            return datetime.now() - timedelta(days=2000)
-
-    monkeypatch.setattr(chain, "datetime", Jumping)
-    ledger.reserve(search, "a", 10)
-    lease(ledger, search, "a", 10)
-    monkeypatch.undo()
-    ledger.reserve(search, "b", 990)
-    ledger.verify_chain()
-    assert left_steps(Ledger.open(ledger.url).search_state(search)) == 0

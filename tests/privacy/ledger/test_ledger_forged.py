@@ -1,15 +1,15 @@
-"""Chains whose hashes hold, of entries that were never allowed: the rules are asked again when a ledger is read."""
+"""The rules of the ledger, the same for writer and reader: chains whose hashes hold, but whose last entry is forged."""
 
 from __future__ import annotations
 
-import sqlite3
+from typing import Any
 
 import pytest
 from errors_helper import raises_code
-from ledgers import CHEAP, MECHANISM, RELEASE, chained, file_of, folded, open_search
+from ledgers import CHEAP, MECHANISM, RELEASE, chained, folded, head_of, open_search, opening
 
-from tuner.errors import LedgerCorruptError
-from tuner.privacy.accountant.filters import CouponBook, Filter, FixedOrder, Sealed, TotalSteps
+from tuner.errors import BudgetRefusedError, LedgerCorruptError, TunerError
+from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.ledger import ledger as writing
@@ -18,15 +18,6 @@ from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.rules import checked_state_after
 
 Row = tuple[str, dict[str, object]]
-
-
-def opened(filter: Filter | None = None, **more: object) -> Row:
-    body = (filter or TotalSteps(MECHANISM, 100)).body()
-    said = {
-        "search": "s", "filter": body, "validation": None, "unit": "record", "user": "ada",
-        "epsilon": 4.0, "delta": 1e-5, "fingerprint": None, "details": {}, "units": None,
-    }  # fmt: skip
-    return "open_search", {**said, **more}
 
 
 def named(mechanism: SampledGaussian) -> dict[str, float]:
@@ -55,144 +46,197 @@ def grant(user: str, epsilon: float, delta: float) -> Row:
     return "grant", {"user": user, "epsilon": epsilon, "delta": delta}
 
 
-CLOSE = ("close_search", {"search": "s"})
+CLOSE, BEGIN = ("close_search", {"search": "s"}), ("begin", {"search": "s"})
+REOPEN = ("reopen_search", {"search": "s", "units": None})
+USERS = ("ada", "bob", "eve")
 BOOK = CouponBook(((MECHANISM, 10), (CHEAP, 20)))
 ORDER = FixedOrder(8.0, 1000)
 SEALED = Sealed(RunLaw(name="geometric", mean=3.0, shape=1.0), 10, ((MECHANISM, 5),))
 SCORES = {"filter": TotalSteps(RELEASE, 4).body(), "epsilon": 4.0, "delta": 1e-5}
 CAP = ("cap", {"epsilon": 5.0, "delta": 1e-4})
+LOW = ("cap", {"epsilon": 0.2, "delta": 1e-5})
+TAKEN = grant("ada", 0.0, 0.0)
 SPLIT = ("cap", {"epsilon": 5.0, "delta": 2e-5, "order": 8.0, "units": 1000})
 
+TENTHS = [("cap", {"epsilon": 0.3, "delta": 3e-6}), *(grant(user, 0.1, 1e-6) for user in USERS)]
+SEALED_SCORES = {**SCORES, "filter": Sealed(SEALED.law, 10, ((RELEASE, 1),)).body()}
+
+OPEN, NEXT, MENU, ORDERED = opening(), opening(search="t"), opening(BOOK), opening(ORDER)
+SCORED, SEALED_OPEN = opening(validation=SCORES), opening(SEALED)
+FOUR = grant("ada", 4.0, 1e-4)
+
 ALLOWED = {
-    "all of the steps": [opened(), reserve(60), reserve(40, "b")],
-    "the share of another mechanism": [opened(BOOK), reserve(10), reserve(20, "b", CHEAP)],
-    "all of the units": [opened(ORDER), reserve(4, price=100), reserve(6, "b", CHEAP, price=100)],
-    "what was given back": [opened(), reserve(100), lease(40), settle(40), reserve(60, "b")],
-    "its scores": [opened(validation=SCORES), scores(4), lease(4, mechanism=named(RELEASE), pool="validation")],
-    "a sealed search": [opened(SEALED), ("begin", {"search": "s"})],
-    "a second search that fits": [CAP, opened(), opened(search="t", epsilon=1.0)],
-    "one that fits by its order": [SPLIT, opened(epsilon=5.0, units=400), opened(search="t", units=600)],
-    "a share that is used": [CAP, grant("ada", 4.0, 1e-4), opened()],
+    "all of the steps": [OPEN, reserve(60), reserve(40, "b")],
+    "the share of another mechanism": [MENU, reserve(10), reserve(20, "b", CHEAP)],
+    "all of the units": [ORDERED, reserve(4, price=100), reserve(6, "b", CHEAP, price=100)],
+    "what was given back": [OPEN, reserve(100), lease(40), settle(40), reserve(60, "b")],
+    "its scores": [SCORED, scores(4), lease(4, mechanism=named(RELEASE), pool="validation")],
+    "a sealed search": [SEALED_OPEN, BEGIN],
+    "a sealed search with sealed scores": [opening(SEALED, validation=SEALED_SCORES), BEGIN],
+    "a second search that fits": [CAP, OPEN, opening(search="t", epsilon=1.0)],
+    "one that fits by its order": [SPLIT, opening(epsilon=5.0, units=400), opening(search="t", units=600)],
+    "one that fits by its order once another was closed": [
+        SPLIT, opening(epsilon=1.0), CLOSE, opening(search="t", epsilon=5.0, units=600),
+    ],
+    "half of delta for the sum": [SPLIT, opening(delta=1e-5)],
+    "three tenths, which are 0.3 for people": [
+        *TENTHS, *(opening(search=user, user=user, epsilon=0.1, delta=1e-6) for user in USERS),
+    ],
+    "a lower share after a lower cap": [*TENTHS, LOW, grant("ada", 0.09, 1e-6)],
+    "a share that is used": [CAP, FOUR, OPEN],
+    "a share that was given back": [CAP, FOUR, OPEN, CLOSE, NEXT],
+    "a lease once the share was taken away": [CAP, FOUR, OPEN, reserve(1), TAKEN, lease(1)],
+    "a lease once the cap was lowered": [OPEN, reserve(1), LOW, lease(1), settle(1)],
     "another order before the first search": [SPLIT, ("cap", {**SPLIT[1], "order": 4.0})],
-    "another unit once nothing counts": [opened(unit="user"), CLOSE, opened(search="t")],
+    "another order once nothing counts": [SPLIT, OPEN, CLOSE, ("cap", {**SPLIT[1], "order": 4.0})],
+    "another unit once nothing counts": [opening(unit="user"), CLOSE, NEXT],
 }  # fmt: skip
 
 FORBIDDEN = {
-    "more than the cap on steps": [opened(), reserve(60), reserve(41, "b")],
-    "more than a quota": [opened(BOOK), reserve(11)],
-    "more than the units": [opened(ORDER), reserve(4, price=100), reserve(6, "b", CHEAP, price=101)],
-    "a price of nothing": [opened(ORDER), reserve(4, price=0)],
-    "a price that is lacking": [opened(ORDER), reserve(4)],
-    "a price that falls": [opened(ORDER), reserve(1, price=100), reserve(1, price=10)],
-    "a mechanism that is not on the menu": [opened(BOOK), reserve(1, mechanism=RELEASE)],
-    "a trial of two mechanisms": [opened(BOOK), reserve(1), reserve(1, mechanism=CHEAP)],
-    "a menu without a choice": [opened(BOOK), ("reserve", {"search": "s", "trial": "a", "steps": 1})],
-    "a lease of more than was reserved": [opened(), reserve(10), lease(11)],
-    "a lease of another mechanism": [opened(BOOK), reserve(10), lease(1, mechanism=named(CHEAP))],
-    "a score with other noise": [opened(validation=SCORES), scores(4), lease(1, pool="validation")],
-    "a lease of what was given back": [opened(), reserve(10), lease(4), settle(4), lease(1)],
-    "a reservation of a settled trial": [opened(), reserve(10), settle(0), reserve(1)],
-    "scores of a trial that was settled": [
-        opened(validation=SCORES), reserve(10), settle(0), scores(1),
-    ],
-    "more taken than leased": [opened(), reserve(10), lease(4), settle(5)],
-    "a trial that was settled twice": [opened(), reserve(10), settle(0), settle(0)],
-    "a trial that never was": [opened(), settle(0)],
-    "a lease in a closed search": [opened(), reserve(10), CLOSE, lease(1)],
-    "a reservation in a closed search": [opened(), CLOSE, reserve(1)],
-    "scores of a search without them": [opened(), scores(1)],
-    "too many scores": [opened(validation=SCORES), scores(5)],
+    "more than the cap on steps": ["cap-exceeded", OPEN, reserve(60), reserve(41, "b")],
+    "more than a quota": ["cap-exceeded", MENU, reserve(11)],
+    "more than the units": ["cap-exceeded", ORDERED, reserve(4, price=100), reserve(6, "b", CHEAP, price=101)],
+    "too many scores": ["cap-exceeded", SCORED, scores(5)],
+    "a price of nothing": ["count-out-of-range", ORDERED, reserve(4, price=0)],
+    "a price that is lacking": [None, ORDERED, reserve(4)],
+    "a price that falls": [None, ORDERED, reserve(1, price=100), reserve(1, price=10)],
+    "a mechanism that is not on the menu": ["mechanism-not-allowed", MENU, reserve(1, mechanism=RELEASE)],
+    "another mechanism than the only one": ["mechanism-not-allowed", OPEN, reserve(1, mechanism=CHEAP)],
+    "a trial of two mechanisms": ["mechanism-not-reserved", MENU, reserve(1), reserve(1, mechanism=CHEAP)],
+    "a menu without a choice": [None, MENU, ("reserve", {"search": "s", "trial": "a", "steps": 1})],
+    "a lease of more than was reserved": ["not-reserved", OPEN, reserve(10), lease(11)],
+    "a lease that was never reserved": ["not-reserved", OPEN, reserve(10), lease(1, "b")],
+    "a lease of another mechanism": ["mechanism-not-reserved", MENU, reserve(10), lease(1, mechanism=named(CHEAP))],
+    "a score with other noise": ["mechanism-not-reserved", SCORED, scores(4), lease(1, pool="validation")],
+    "a lease of what was given back": ["trial-settled", OPEN, reserve(10), lease(4), settle(4), lease(1)],
+    "a reservation of a settled trial": ["trial-settled", OPEN, reserve(10), settle(0), reserve(1)],
+    "scores of a trial that was settled": ["trial-settled", SCORED, reserve(10), settle(0), scores(1)],
+    "steps after scores alone were settled": ["trial-settled", SCORED, scores(1), settle(0), reserve(1)],
+    "a trial that was settled twice": ["trial-settled", OPEN, reserve(10), settle(0), settle(0)],
+    "more taken than leased": ["steps-not-leased", OPEN, reserve(10), lease(4), settle(5)],
+    "steps taken of scores alone": ["steps-not-leased", SCORED, scores(1), settle(1)],
+    "a trial that never was": ["trial-unknown", OPEN, settle(0)],
+    "a lease in a closed search": ["search-not-open", OPEN, reserve(10), CLOSE, lease(1)],
+    "a reservation in a closed search": ["search-not-open", OPEN, CLOSE, reserve(1)],
+    "scores of a search without them": ["pool-unknown", OPEN, scores(1)],
     "scores of a sample": [
-        opened(validation={**SCORES, "filter": FixedOrder(8.0, 1000).body()}),
-        scores(1, MECHANISM, price=1),
+        "score-sampled",
+        opening(validation={**SCORES, "filter": FixedOrder(8.0, 1000).body()}), scores(1, MECHANISM, price=1),
     ],
-    "scores that are sampled": [opened(validation={**SCORES, "filter": TotalSteps(MECHANISM, 1).body()})],
-    "scores above the claim": [opened(validation={**SCORES, "epsilon": 4.1})],
-    "scores that are not sealed with the rest": [opened(SEALED, validation=SCORES)],
-    "steps of a sealed search": [opened(SEALED), reserve(1)],
-    "a sealed search that began twice": [opened(SEALED), ("begin", {"search": "s"}), ("begin", {"search": "s"})],
-    "a closed sealed search": [opened(SEALED), CLOSE, ("begin", {"search": "s"})],
-    "an open search that began": [opened(), ("begin", {"search": "s"})],
-    "a search above the data set's cap": [CAP, opened(), opened(search="t", epsilon=1.1)],
-    "a search above the data set's delta": [CAP, opened(), opened(search="t", epsilon=0.1, delta=9.5e-5)],
-    "a search that fits neither rule": [SPLIT, opened(epsilon=5.0, units=400), opened(search="t", units=601)],
-    "a search without a divergence": [SPLIT, opened(epsilon=5.0, units=400), opened(search="t", epsilon=1.0)],
-    "a divergence below nothing": [SPLIT, opened(epsilon=5.0, units=-1000)],
-    "a divergence that is no number": [SPLIT, opened(epsilon=5.0, units=True)],
-    "the whole of delta for the sum": [SPLIT, opened(epsilon=4.0, delta=1.1e-5)],
-    "another order once a search counts": [SPLIT, opened(), ("cap", {**SPLIT[1], "order": 4.0})],
-    "an order after a search": [opened(), SPLIT],
-    "no order after a search": [SPLIT, opened(), CAP],
-    "a trial once the cap was lowered": [opened(), ("cap", {"epsilon": 1.0, "delta": 1e-5}), reserve(1)],
-    "a sealed search once the cap was lowered": [
-        opened(SEALED), ("cap", {"epsilon": 1.0, "delta": 1e-5}), ("begin", {"search": "s"}),
+    "scores that are sampled": [
+        "score-sampled", opening(validation={**SCORES, "filter": TotalSteps(MECHANISM, 1).body()}),
     ],
-    "a search that came back where no room was left": [
-        CAP, opened(), CLOSE, opened(search="t"), ("reopen_search", {"search": "s", "units": None}),
+    "scores above the claim": ["validation-claim-too-large", opening(validation={**SCORES, "epsilon": 4.1})],
+    "scores that are not sealed with the rest": ["filters-differ", opening(SEALED, validation=SCORES)],
+    "steps that are not sealed with the scores": ["filters-differ", opening(validation=SEALED_SCORES)],
+    "steps of a sealed search": ["sealed-charged-whole", SEALED_OPEN, reserve(1)],
+    "a sealed search that began twice": ["search-not-open", SEALED_OPEN, BEGIN, BEGIN],
+    "a closed sealed search": ["search-not-open", SEALED_OPEN, CLOSE, BEGIN],
+    "an open search that began": ["search-not-open", OPEN, BEGIN],
+    "a search above the data set's cap": ["dataset-cap-exceeded", CAP, OPEN, opening(search="t", epsilon=1.1)],
+    "a search above the data set's delta": [
+        "dataset-cap-exceeded", CAP, OPEN, opening(search="t", epsilon=0.1, delta=9.5e-5),
     ],
-    "a share without a cap": [grant("ada", 1.0, 1e-5)],
-    "shares above the cap": [
-        CAP, grant("ada", 3.0, 1e-5), grant("eve", 2.1, 1e-5),
+    "a search that fits neither rule": [
+        "dataset-cap-exceeded", SPLIT, opening(epsilon=5.0, units=400), opening(search="t", units=601),
     ],
-    "a negative share": [CAP, grant("ada", -1.0, 1e-5)],
-    "a search above its user's share": [CAP, grant("ada", 3.9, 1e-4), opened()],
-    "a search of who has no share": [CAP, grant("eve", 1.0, 1e-5), opened()],
-    "a trial once the share was taken away": [
-        CAP, grant("ada", 4.0, 1e-5), opened(),
-        grant("ada", 0.0, 0.0), reserve(1),
+    "a search without a divergence": [
+        "dataset-cap-exceeded", SPLIT, opening(epsilon=5.0, units=400), opening(search="t", epsilon=1.0),
     ],
-    "a second unit": [opened(unit="user"), opened(search="t")],
-    "a unit that is none": [opened(unit="household")],
-    "a name that is taken": [opened(), opened()],
-    "a kind that is not known": [opened(), ("refund", {"search": "s", "trial": "a", "steps": 1})],
-    "steps that are no number": [opened(), reserve(True)],
-    "fewer than no steps": [opened(), reserve(-5)],
-    "a search that was never opened": [reserve(1)],
+    "a search beside one without a divergence": [
+        "dataset-cap-exceeded", SPLIT, opening(epsilon=1.0), opening(search="t", epsilon=5.0, units=1),
+    ],
+    "a divergence below nothing": ["count-out-of-range", SPLIT, opening(epsilon=5.0, units=-1000)],
+    "a divergence that is no number": ["count-out-of-range", SPLIT, opening(epsilon=5.0, units=True)],
+    "the whole of delta for the sum": ["dataset-cap-exceeded", SPLIT, opening(epsilon=4.0, delta=1.1e-5)],
+    "another order once a search counts": ["cap-order-fixed", SPLIT, OPEN, ("cap", {**SPLIT[1], "order": 4.0})],
+    "an order after a search": ["cap-order-fixed", OPEN, SPLIT],
+    "no order after a search": ["cap-order-fixed", SPLIT, OPEN, CAP],
+    "a trial once the cap was lowered": ["dataset-cap-exceeded", OPEN, LOW, reserve(1)],
+    "a sealed search once the cap was lowered": ["dataset-cap-exceeded", SEALED_OPEN, LOW, BEGIN],
+    "a search that came back to no room": ["dataset-cap-exceeded", CAP, OPEN, CLOSE, NEXT, REOPEN],
+    "a share without a cap": ["cap-not-set", grant("ada", 1.0, 1e-5)],
+    "shares above the cap": ["shares-exceed-cap", CAP, grant("ada", 3.0, 1e-5), grant("eve", 2.1, 1e-5)],
+    "a share above what is left of ε": ["shares-exceed-cap", *TENTHS, grant("ada", 0.1 + 1e-9, 1e-6)],
+    "a share above what is left of δ": ["shares-exceed-cap", *TENTHS, grant("ada", 0.1, 1.001e-6)],
+    "a negative share": [None, CAP, grant("ada", -1.0, 1e-5)],
+    "a search above its user's share": ["share-exceeded", CAP, grant("ada", 3.9, 1e-4), OPEN],
+    "a search above its user's δ": ["share-exceeded", CAP, grant("ada", 4.0, 0.9e-5), OPEN],
+    "two searches above their user's share": [
+        "share-exceeded", CAP, grant("ada", 4.9, 1e-4), OPEN, opening(search="t", epsilon=1.0),
+    ],
+    "a search within a share above the cap": [
+        "dataset-cap-exceeded", CAP, grant("ada", 5.0, 1e-4), LOW, opening(epsilon=2.0),
+    ],
+    "a search of who has no share": ["no-share", CAP, grant("eve", 1.0, 1e-5), OPEN],
+    "a search of a stranger once all shares were taken away": [
+        "no-share", CAP, grant("eve", 1.0, 1e-5), grant("eve", 0.0, 0.0), OPEN,
+    ],
+    "a trial once the share was taken away": ["share-exceeded", CAP, grant("ada", 4.0, 1e-5), OPEN, TAKEN, reserve(1)],
+    "a search that came back to a used share": ["share-exceeded", CAP, FOUR, OPEN, CLOSE, NEXT, REOPEN],
+    "a second unit": ["unit-differs", opening(unit="user"), NEXT],
+    "a second unit that came back": ["unit-differs", opening(unit="user"), CLOSE, NEXT, REOPEN],
+    "a unit that is none": ["unit-unknown", opening(unit="household")],
+    "a name that is taken": ["search-name-taken", OPEN, OPEN],
+    "a kind that is not known": [None, OPEN, ("refund", {"search": "s", "trial": "a", "steps": 1})],
+    "steps that are no number": ["count-out-of-range", OPEN, reserve(True)],
+    "fewer than no steps": ["count-out-of-range", OPEN, reserve(-5)],
+    "a search that was never opened": [None, reserve(1)],
 }  # fmt: skip
+"""The error's code, and entries of which the last is not allowed."""
+REFUSED = {
+    "cap-exceeded", "mechanism-not-allowed", "not-reserved", "dataset-cap-exceeded", "cap-order-fixed", "cap-not-set",
+    "shares-exceed-cap", "share-exceeded", "no-share", "unit-differs",
+}  # fmt: skip
+"""Codes of a budget that does not allow it, which end in another exit code than errors do."""
 
 
 @pytest.mark.parametrize("rows", ALLOWED.values(), ids=ALLOWED)
-def test_what_was_allowed_is_read(rows: list[Row]) -> None:
+def test_what_is_allowed_is_read(rows: list[Row]) -> None:
     assert folded(chained(rows)).seq == len(rows)
 
 
-@pytest.mark.parametrize("rows", FORBIDDEN.values(), ids=FORBIDDEN)
-def test_what_was_never_allowed_is_not_read_though_its_hashes_hold(rows: list[Row]) -> None:
-    entries = chained(rows)
-    if len(entries) > 1:
-        folded(entries[:-1])  # all before the last one is fine
-    with pytest.raises(LedgerCorruptError) as caught:
-        folded(entries)
-    assert caught.value.code in {"ledger-entry-not-allowed", "ledger-entry-unreadable"}
-    assert f"entry {len(rows)} of" in caught.value.message
+@pytest.mark.parametrize("case", FORBIDDEN.values(), ids=FORBIDDEN)
+def test_what_is_not_allowed_is_neither_written_nor_read(ledger: Ledger, case: list[Any]) -> None:
+    """Reader and writer hold every entry to the same rules; what was refused leaves no trace."""
+    code, *before, last = case
+    with ledger._chain.write() as write:
+        for row in before:
+            write("digits", *row)
+    head = head_of(ledger)
+    with pytest.raises((TunerError, KeyError, ValueError)) as refused, ledger._chain.write() as write:
+        write("digits", *last)
+    assert head_of(ledger) == head_of(Ledger.open(ledger.url)) == head
+    assert isinstance(refused.value, BudgetRefusedError) == (code in REFUSED)
+    with raises_code(LedgerCorruptError, "ledger-entry-not-allowed" if code else "ledger-entry-unreadable") as caught:
+        folded(chained([*before, last]))
+    assert f"entry {len(before) + 1} of" in caught.value.message
+    assert getattr(caught.value.__cause__, "code", None) == getattr(refused.value, "code", None) == code
 
 
 def test_names_and_records_belong_to_one_data_set() -> None:
-    (first,) = chained([opened(fingerprint="sha256:1")])
+    (first,) = chained([opening(fingerprint="sha256:1")])
     states = {"digits": checked_state_after({}, first)}
-    for more in ({"fingerprint": None}, {"search": "t", "fingerprint": "sha256:1"}):
-        (second,) = chained([opened(**more)], dataset="other")
-        with raises_code(LedgerCorruptError, "ledger-entry-not-allowed"):
+    for more, code in (
+        ({"fingerprint": None}, "search-name-taken"),
+        ({"search": "t", "fingerprint": "sha256:1"}, "dataset-known-otherwise"),
+    ):
+        (second,) = chained([opening(**more)], dataset="other")
+        with raises_code(LedgerCorruptError, "ledger-entry-not-allowed") as caught:
             checked_state_after(states, second)
-    (third,) = chained([opened(search="t", fingerprint="sha256:2")], dataset="other")
+        assert caught.value.__cause__.code == code  # type: ignore[union-attr]
+    (third,) = chained([opening(search="t", fingerprint="sha256:2")], dataset="other")
     assert checked_state_after(states, third).seq == 1
 
 
-def test_an_over_committed_file_is_not_opened(ledger: Ledger, search: str) -> None:
+def test_an_over_committed_file_is_not_opening(ledger: Ledger, search: str) -> None:
     ledger.reserve(search, "a", 1000)
     state = ledger.dataset_state("digits")
     kind, body = reserve(1, "b", search=search)
-    told = {
-        "dataset": "digits", "seq": 3, "time": "", "kind": kind, "previous": state.head, "body": canonical(body),
-    }  # fmt: skip
-    forged = Entry(**told, hash=entry_hash(**told))  # type: ignore[arg-type]
-    raw = sqlite3.connect(file_of(ledger))
-    columns = ("dataset", "seq", "time", "kind", "body", "previous", "hash")
-    values = [getattr(forged, column) for column in columns]
-    raw.execute(f"INSERT INTO entries ({', '.join(columns)}) VALUES (?, ?, ?, ?, ?, ?, ?)", values)
-    raw.execute("UPDATE heads SET seq = 3, hash = ?", [forged.hash])
-    raw.commit()
-    raw.close()
+    told = {"dataset": "digits", "seq": 3, "time": "", "kind": kind, "previous": state.head, "body": canonical(body)}
+    store = ledger._chain.store
+    with store.writing() as connection:
+        store.append(connection, Entry(**told, hash=entry_hash(**told)))  # type: ignore[arg-type]
     for use in (lambda: Ledger.open(ledger.url), lambda: ledger.reserve(search, "c", 1), ledger.verify_chain):
         with raises_code(LedgerCorruptError, "ledger-entry-not-allowed"):
             use()
@@ -238,7 +282,7 @@ def test_a_search_that_may_cost_more_than_it_claims_is_found_by_verify(ledger: L
     ledger.set_cap("digits", 50.0, 1e-3)
     open_search(ledger, "honest", filter=fair)
     ledger.verify_chain()
-    kind, body = opened(dear if pool == "training" else fair, validation=None if pool == "training" else scores)
+    kind, body = opening(dear if pool == "training" else fair, validation=None if pool == "training" else scores)
     with ledger._chain.write() as write:
         write("digits", kind, body)
     assert Ledger.open(ledger.url).dataset_state("digits").seq == 3

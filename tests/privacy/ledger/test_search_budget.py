@@ -7,6 +7,7 @@ import pickle
 from math import isfinite
 
 import pytest
+from covering import pairs
 from errors_helper import raises_code
 from ledgers import CHEAP, MECHANISM, RELEASE, head_of, open_search
 
@@ -16,7 +17,7 @@ from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, Tot
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.ledger.ledger import Ledger
-from tuner.privacy.ledger.search_budget import BudgetView, LedgerCharge, Reserved, SearchBudget
+from tuner.privacy.ledger.search_budget import LedgerCharge, Reserved, SearchBudget
 from tuner.study.types import Ask
 
 BOOK = CouponBook(((MECHANISM, 10), (CHEAP, 20)))
@@ -39,7 +40,11 @@ def scored(ledger: Ledger) -> SearchBudget:
 
 
 def test_budget_view_and_charge(ledger: Ledger, search: str) -> None:
+    with raises_code(LedgerError, "search-not-found"):
+        SearchBudget(ledger, "nowhere")
     budget = SearchBudget(ledger, search)
+    view = budget.view()
+    assert (view.spent, view.reserved, view.left, view.epsilon_spent) == (0.0, 0.0, 1.0, 0.0)
     assert budget.fits(Ask(1000))
     assert not budget.fits(Ask(1001))
     assert not budget.fits(Ask(1, releases=1))
@@ -58,23 +63,25 @@ def test_budget_view_and_charge(ledger: Ledger, search: str) -> None:
         charge.lease(1, **of(MECHANISM))
 
 
-def test_it_fits_exactly_when_it_can_be_reserved(scored: SearchBudget) -> None:
-    number = 0
-    for mechanism in (MECHANISM, CHEAP, RELEASE):
-        for steps in (1, 7, 10, 11, 20, 21):
-            for releases in (0, 1, 6, 7):
-                number += 1
-                ask = asked(mechanism, steps, releases)
-                fits = scored.fits(ask)
-                try:
-                    scored.reserve(f"t{number}", ask)
-                except BudgetRefusedError:
-                    assert not fits
-                    assert f"t{number}" not in scored.outstanding()
-                else:
-                    assert fits
-                    scored.settle(f"t{number}", 0)
+def test_it_fits_exactly_when_it_can_be_reserved(ledger: Ledger, scored: SearchBudget) -> None:
+    rows = pairs((MECHANISM, CHEAP, RELEASE), (1, 10, 11, 20, 21), (0, 1, 6, 7))
+    for number, ask in enumerate(asked(*row) for row in rows):
+        fits = scored.fits(ask)
+        try:
+            scored.reserve(f"t{number}", ask)
+        except BudgetRefusedError:
+            assert not fits
+            assert f"t{number}" not in scored.outstanding()
+        else:
+            assert fits
+            scored.settle(f"t{number}", 0)
     assert not scored.fits(Ask(1))  # of two mechanisms none was named
+    before = head_of(ledger)
+    assert scored.fits(Ask(0))
+    scored.reserve("a", Ask(0))  # writes nothing
+    with raises_code(InputError, "count-out-of-range"):
+        scored.reserve("a", Ask(1, releases=-1))
+    assert head_of(ledger) == before
 
 
 def test_steps_and_scores_are_asked_for_together(scored: SearchBudget) -> None:
@@ -91,26 +98,14 @@ def test_steps_and_scores_are_asked_for_together(scored: SearchBudget) -> None:
         charge.release(noise=RELEASE.noise_multiplier)
     assert scored.outstanding() == {"a": Reserved(1, 0), "b": Reserved(4, 0)}
     scored.settle("a", 5)
-    assert scored.outstanding() == {"b": Reserved(4, 0)}
+    scored.reserve("c", Ask(0, releases=2))
+    assert scored.outstanding() == {"b": Reserved(4, 0), "c": Reserved(0, 2)}
+    scored.settle("c", 0)
     view = scored.view()
     assert view.validation is not None
     assert (view.validation.spent_steps, view.validation.step_cap, view.validation.left_steps) == (3, 6, 3)
     assert (view.validation.epsilon_cap, view.validation.delta) == (1.0, 1e-6)
     assert view.validation.epsilon_spent == accounting.epsilon(RELEASE, 3, 1e-6)
-
-
-def test_a_trial_that_has_only_scores_is_outstanding_too(scored: SearchBudget) -> None:
-    scored.reserve("a", Ask(0, releases=2))
-    assert scored.outstanding() == {"a": Reserved(0, 2)}
-
-
-def test_asking_for_nothing_fits_and_writes_nothing(ledger: Ledger, scored: SearchBudget) -> None:
-    before = head_of(ledger)
-    assert scored.fits(Ask(0))
-    scored.reserve("a", Ask(0))
-    assert head_of(ledger) == before
-    with raises_code(InputError, "count-out-of-range"):
-        scored.reserve("a", Ask(1, releases=-1))
 
 
 def test_the_bar_of_a_coupon_book_weighs_its_coupons(ledger: Ledger) -> None:
@@ -157,37 +152,29 @@ def test_the_bar_of_a_sealed_search_tells_only_whether_it_began(ledger: Ledger) 
     assert (after.spent_steps, after.reserved_steps) == (0, 0)
 
 
-def test_what_one_run_cost_is_of_its_own_mechanism(scored: SearchBudget) -> None:
-    scored.reserve("a", asked(CHEAP, 20))
-    scored.reserve("b", asked(MECHANISM, 10))
-    assert scored.trial_epsilon("a", 20) == accounting.epsilon(CHEAP, 20, 1e-5)
-    assert scored.trial_epsilon("b", 10) == accounting.epsilon(MECHANISM, 10, 1e-5)
-    with raises_code(LedgerError, "mechanism-not-single"):
-        scored.trial_epsilon("unknown", 1)
-    with pytest.raises(InputError):
-        scored.trial_epsilon("a", -1)
-
-
-def test_steps_of_several_trials_are_composed_each_with_its_own_mechanism(scored: SearchBudget) -> None:
+def test_steps_of_several_trials_are_composed_each_with_its_own_mechanism(
+    scored: SearchBudget, ledger: Ledger, search: str
+) -> None:
     scored.reserve("a", asked(CHEAP, 20))
     scored.reserve("b", asked(MECHANISM, 10))
     scored.charge_for("a").lease(15, **of(CHEAP))
     scored.charge_for("b").lease(10, **of(MECHANISM))
+    assert scored.trial_epsilon("a", 20) == accounting.epsilon(CHEAP, 20, 1e-5)
+    assert scored.trial_epsilon("b", 10) == accounting.epsilon(MECHANISM, 10, 1e-5)
     assert scored.steps_epsilon({}) == scored.steps_epsilon({"a": 0}) == 0.0
     assert scored.steps_epsilon({"a": 15, "b": 10}) == scored.view().epsilon_spent
     assert scored.steps_epsilon({"a": 7}) == accounting.epsilon(CHEAP, 7, 1e-5)
     more = scored.steps_epsilon({"a": 30, "b": 12})
     assert more == accounting.epsilon_composed([(CHEAP, 30), (MECHANISM, 12)], 1e-5)
     assert more > scored.view().epsilon_spent
-    with raises_code(LedgerError, "mechanism-not-single"):
-        scored.steps_epsilon({"a": 15, "unknown": 1})
-    with pytest.raises(InputError):
-        scored.steps_epsilon({"a": -1})
-
-
-def test_where_all_steps_are_alike_trials_need_no_reservation(ledger: Ledger, search: str) -> None:
-    budget = SearchBudget(ledger, search)
-    assert budget.steps_epsilon({"never started": 30, "other": 12}) == accounting.epsilon(MECHANISM, 42, 1e-5)
+    for wrong in (lambda: scored.trial_epsilon("unknown", 1), lambda: scored.steps_epsilon({"a": 15, "unknown": 1})):
+        with raises_code(LedgerError, "mechanism-not-single"):
+            wrong()
+    for none in (lambda: scored.trial_epsilon("a", -1), lambda: scored.steps_epsilon({"a": -1})):
+        with pytest.raises(InputError):
+            none()
+    alike = SearchBudget(ledger, search)  # where all steps are alike trials need no reservation
+    assert alike.steps_epsilon({"never started": 30, "other": 12}) == accounting.epsilon(MECHANISM, 42, 1e-5)
 
 
 def test_no_number_that_is_shown_of_leased_steps_is_infinite(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,20 +198,7 @@ def test_each_process_opens_the_ledger_for_itself(ledger: Ledger, search: str) -
     assert charge.leased() == 1
 
 
-def test_a_budget_is_of_a_search_that_is_there(ledger: Ledger) -> None:
-    with raises_code(LedgerError, "search-not-found"):
-        SearchBudget(ledger, "nowhere")
-
-
-def test_a_view_of_nothing_is_nothing(ledger: Ledger, search: str) -> None:
-    view = SearchBudget(ledger, search).view()
-    assert isinstance(view, BudgetView)
-    assert (view.spent, view.reserved, view.left, view.epsilon_spent) == (0.0, 0.0, 1.0, 0.0)
-
-
-def test_a_trial_releases_the_scores_that_were_reserved_for_it(
-    scored: SearchBudget, ledger: Ledger, search: str
-) -> None:
+def test_a_trial_releases_the_scores_that_were_reserved_for_it(scored: SearchBudget) -> None:
     scored.reserve("a", asked(CHEAP, 5, releases=2))
     charge = scored.charge_for("a")
     with raises_code(LedgerError, "mechanism-not-reserved"):
@@ -233,10 +207,10 @@ def test_a_trial_releases_the_scores_that_were_reserved_for_it(
         charge.lease(1, **of(MECHANISM))
     charge.release(noise=RELEASE.noise_multiplier)
     assert (charge.leased(), charge.released()) == (0, 1)
-    open_budget = SearchBudget(ledger, search)
-    open_budget.reserve("a", Ask(5))
-    with raises_code(LedgerError, "pool-unknown"):
-        open_budget.charge_for("a").release(noise=3.0)
+    scored.check_mechanism("a", CHEAP)
+    for trial, mechanism in (("a", MECHANISM), ("never reserved", CHEAP)):
+        with raises_code(LedgerError, "mechanism-not-reserved"):
+            scored.check_mechanism(trial, mechanism)
 
 
 @pytest.mark.parametrize("protected", [True, False])
@@ -248,15 +222,6 @@ def test_a_trial_protects_its_scores_exactly_where_the_ledger_says_so(ledger: Le
     budget.check_scores(protected=protected)
     with raises_code(LedgerError, "mechanism-not-reserved"):
         budget.check_scores(protected=not protected)
-
-
-def test_a_trial_trains_what_it_reserved(ledger: Ledger, search: str) -> None:
-    budget = SearchBudget(ledger, search)
-    budget.reserve("a", Ask(5))
-    budget.check_mechanism("a", MECHANISM)
-    for trial, mechanism in (("a", CHEAP), ("never reserved", MECHANISM)):
-        with raises_code(LedgerError, "mechanism-not-reserved"):
-            budget.check_mechanism(trial, mechanism)
 
 
 def test_a_trial_that_was_cut_off_is_told_so(ledger: Ledger, search: str) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
-from collections.abc import Callable
-from math import erfc, exp, expm1, inf, log, nan, pi, sqrt
+from functools import cache
+from math import erfc, exp, expm1, inf, log, nan, sqrt
 from typing import Any
 
 import mpmath
 import numpy as np
 import pytest
+from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from independent_bodies import BOOK, RATE, TOTAL, sealed
 
+from tuner.privacy.accountant import pld as accounting
+from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.verify.accountant import loss as independent_loss
 from tuner.privacy.verify.accountant.bounds import (
     EpsilonRange,
@@ -43,20 +47,6 @@ def one_step(rate: float, noise: float, epsilon: float, *, adding: bool) -> floa
             (1 - rate) * (1 - tail(x / noise)) + rate * (1 - tail((x - 1) / noise))
         )  # fmt: skip
     return (1 - rate) * tail(x / noise) + rate * tail((x - 1) / noise) - exp(epsilon) * tail(x / noise)
-
-
-def two_steps(first: Part, second: Part, epsilon: float) -> float:
-    """δ of two sampled steps, the larger direction: the trapezoidal rule over the outcome of the first."""
-    x = np.linspace(-14 * first.noise_multiplier, 1 + 14 * first.noise_multiplier, 20_001)
-    rate, noise = first.sample_rate, first.noise_multiplier
-    null = np.exp(-(x**2) / (2 * noise**2)) / (noise * sqrt(2 * pi))
-    ratio = 1 - rate + rate * np.exp((2 * x - 1) / (2 * noise**2))
-    found = []
-    for adding in (False, True):
-        losses = -np.log(ratio) if adding else np.log(ratio)
-        rest = [one_step(second.sample_rate, second.noise_multiplier, epsilon - loss, adding=adding) for loss in losses]
-        found.append(float(np.trapezoid((null if adding else null * ratio) * np.array(rest), x)))
-    return max(found)
 
 
 def test_it_loads_nothing_but_numpy() -> None:
@@ -89,32 +79,15 @@ def test_the_gaussian_mechanism_is_exact(mu: float, epsilon: float) -> None:
     assert high - low <= 1e-10 * float(mpmath.ncdf(-near)) * (1 + near**2) + 1e-300
 
 
-@pytest.mark.parametrize(("noise", "epsilon"), [(14.06, 0.5), (7.46, 1.0), (3.99, 2.0), (2.16, 4.0), (1.20, 8.0)])
-def test_published_noise_of_the_gaussian_mechanism(noise: float, epsilon: float) -> None:
-    """Sensitivity 2 at δ = 1e-5, from Balle & Wang 2018."""
-    found = epsilon_ranges_of_steps([(1.0, noise / 2, 1)], [1e-5])[0]
-    assert found.low == pytest.approx(epsilon, rel=3e-3)
-    assert found.high == pytest.approx(found.low, rel=1e-6)
-
-
-def test_a_pool_of_released_scores() -> None:
-    """100 counts with noise of 81: ε = 0.5 at δ = 1e-6."""
-    body = {"kind": "total_steps", "sample_rate": 1.0, "noise_multiplier": 81.0, "step_cap": 100}
-    (found,) = epsilon_ranges(body, [1e-6])
-    assert found.high == pytest.approx(0.5, rel=0.01)
-    assert judge(found.high, found).ok
-
-
 @pytest.mark.parametrize(
-    "parts",
+    ("parts", "delta"),
     [
-        [Part(1.0, 5.0, 30)],
-        [Part(1.0, 40.0, 20_000)],
-        [Part(1.0, 0.6, 2)],
-        [Part(1.0, 3.0, 4), Part(1.0, 11.0, 500), Part(1.0, 200.0, 10_000)],
+        ([Part(1.0, 5.0, 30)], 1e-10),
+        ([Part(1.0, 40.0, 20_000)], 1e-6),
+        ([Part(1.0, 0.6, 2)], 1e-3),
+        ([Part(1.0, 3.0, 4), Part(1.0, 11.0, 500), Part(1.0, 200.0, 10_000)], 1e-6),
     ],
 )
-@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-10])
 def test_the_grid_brackets_the_closed_form(parts: list[Part], delta: float) -> None:
     grid, exact = on_grid(merged(parts), delta), compose_losses(merged(parts), delta)
     assert isinstance(exact.directions[0], Exact)
@@ -129,8 +102,10 @@ def test_the_grid_brackets_the_closed_form(parts: list[Part], delta: float) -> N
         assert exact.delta(epsilon)[0] <= above
 
 
-@pytest.mark.parametrize(("rate", "noise"), [(1e-4, 1.0), (0.01, 0.5), (0.05, 2.0), (0.5, 1.0), (0.9, 0.4), (0.3, 8.0)])
-@pytest.mark.parametrize("delta", [1e-2, 1e-5, 1e-9])
+@pytest.mark.parametrize(
+    ("rate", "noise", "delta"),
+    [(1e-4, 1.0, 1e-5), (0.01, 0.5, 1e-2), (0.05, 2.0, 1e-9), (0.5, 1.0, 1e-5), (0.9, 0.4, 1e-9), (0.3, 8.0, 1e-2)],
+)
 def test_one_step_is_bracketed(rate: float, noise: float, delta: float) -> None:
     whole = compose_losses((Part(rate, noise, 1),), delta)
     low, high = whole.epsilon(delta)
@@ -148,28 +123,7 @@ def test_one_step_is_bracketed(rate: float, noise: float, delta: float) -> None:
     assert high - low <= 0.006 * high
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        (Part(0.1, 1.0, 1), Part(0.1, 1.0, 1)),
-        (Part(0.02, 0.8, 1), Part(0.4, 3.0, 1)),
-        (Part(1.0, 4.0, 1), Part(0.05, 1.0, 1)),
-    ],
-)
-def test_two_steps_are_bracketed(first: Part, second: Part) -> None:
-    whole = on_grid(merged([first, second]), 1e-6)
-    low, high = whole.epsilon(1e-6)
-    for epsilon in (low, high, 0.4 * high):
-        true = two_steps(first, second, epsilon)
-        below, above = whole.delta(epsilon)
-        assert below <= true * (1 + 1e-7)
-        assert true * (1 - 1e-7) <= above
-    assert high - low <= 0.005 * high
-
-
 def _library(parts: list[Part], delta: float, grid: float, *, pessimistic: bool) -> float:
-    from dp_accounting.pld import privacy_loss_distribution
-
     whole: Any = None
     for rate, noise, steps in parts:
         step = privacy_loss_distribution.from_gaussian_mechanism(
@@ -189,7 +143,7 @@ def _library(parts: list[Part], delta: float, grid: float, *, pessimistic: bool)
     steps=st.lists(st.integers(1, 400), min_size=3, max_size=3),
     log_delta=st.floats(-8, -3),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_random_compositions_agree_with_the_library(
     rates: list[float], noises: list[float], steps: list[int], log_delta: float
 ) -> None:
@@ -203,11 +157,8 @@ def test_random_compositions_agree_with_the_library(
     assert found.high <= _library(parts, delta, grid, pessimistic=True) * 1.003 + 1e-6
 
 
-@pytest.mark.parametrize("steps", [1_000, 100_000, 1_000_000])
+@pytest.mark.parametrize("steps", [1_000, 1_000_000])
 def test_many_steps_stay_tight_and_small(steps: int) -> None:
-    from tuner.privacy.accountant import pld as accounting
-    from tuner.privacy.accountant.mechanism import SampledGaussian
-
     (found,) = epsilon_ranges_of_steps([(RATE, 1.1, steps)], [1e-5])
     claimed = accounting.epsilon(SampledGaussian(RATE, 1.1), steps, 1e-5)
     assert judge(claimed, found).ok
@@ -218,9 +169,6 @@ def test_many_steps_stay_tight_and_small(steps: int) -> None:
 
 
 def test_a_curve_is_bracketed_at_every_delta() -> None:
-    from tuner.privacy.accountant import pld as accounting
-    from tuner.privacy.accountant.mechanism import SampledGaussian
-
     deltas = [1e-2, 1e-4, 1e-5, 1e-7, 1e-9]
     found = epsilon_ranges(TOTAL, deltas)
     for bracket, delta in zip(found, deltas, strict=True):
@@ -235,55 +183,51 @@ def test_where_delta_covers_everything_epsilon_is_zero() -> None:
     assert epsilon_ranges_of_steps([], [1e-5])[0].high == 0.0
 
 
-WRONG: dict[str, Callable[[], tuple[float, EpsilonRange]]] = {
-    "1 % too small": lambda: (_claim(TOTAL) * 0.99, epsilon_ranges(TOTAL, [1e-5])[0]),
-    "steps less 10 %": lambda: (_claim({**TOTAL, "step_cap": 6305}), epsilon_ranges(TOTAL, [1e-5])[0]),
-    "one step in a hundred forgotten": lambda: (_claim({**TOTAL, "step_cap": 6936}), epsilon_ranges(TOTAL, [1e-5])[0]),
-    "noise in place of noise / 2": lambda: (
-        _claim(TOTAL),
-        epsilon_ranges({**TOTAL, "noise_multiplier": 0.55}, [1e-5])[0],
+SEALED = sealed()
+WRONG = {  # what was claimed for, and what is done
+    "steps less 10 %": ({**TOTAL, "step_cap": 6305}, TOTAL),
+    "one step in a hundred forgotten": ({**TOTAL, "step_cap": 6936}, TOTAL),
+    "noise in place of noise / 2": (TOTAL, {**TOTAL, "noise_multiplier": 0.55}),
+    "half the sampling rate": ({**TOTAL, "sample_rate": RATE / 2}, TOTAL),
+    "replace-one in place of add-or-remove": (
+        {**TOTAL, "sample_rate": 1.0, "noise_multiplier": 8.0, "step_cap": 100},
+        {**TOTAL, "sample_rate": 1.0, "noise_multiplier": 4.0, "step_cap": 100},
     ),
-    "another delta": lambda: (_claim(TOTAL, 2e-5), epsilon_ranges(TOTAL, [1e-5])[0]),
-    "the wrong direction alone": lambda: (
-        _of_adding_alone(Part(0.3, 0.8, 20), 1e-5),
-        epsilon_ranges_of_steps([(0.3, 0.8, 20)], [1e-5])[0],
-    ),
-    "replace-one in place of add-or-remove": lambda: (
-        epsilon_ranges_of_steps([(1.0, 8.0, 100)], [1e-5])[0].high,
-        epsilon_ranges_of_steps([(1.0, 4.0, 100)], [1e-5])[0],
-    ),
-    "a forgotten coupon": lambda: (
-        _claim({**BOOK, "coupons": BOOK["coupons"][:1]}),
-        epsilon_ranges(BOOK, [1e-5])[0],
-    ),
-    "half the sampling rate": lambda: (_claim({**TOTAL, "sample_rate": RATE / 2}), epsilon_ranges(TOTAL, [1e-5])[0]),
-    "another law of K": lambda: (_claim(sealed("logarithmic")), epsilon_ranges(sealed("geometric"), [1e-5])[0]),
-    "fewer runs than the mean": lambda: (_claim(sealed(mean=15.0)), epsilon_ranges(sealed(mean=30.0), [1e-5])[0]),
-    "a winner priced as one run": lambda: (_claim(TOTAL), epsilon_ranges(sealed(), [1e-5])[0]),
-    "a sampler that learns, unpriced": lambda: (_claim(sealed()), epsilon_ranges(sealed(ratio=[0.5, 2.0]), [1e-5])[0]),
-    "absurdly large": lambda: (1000.0, epsilon_ranges(TOTAL, [1e-5])[0]),
-    "twice too large, sealed": lambda: (_claim(sealed()) * 2, epsilon_ranges(sealed(), [1e-5])[0]),
-    "NaN": lambda: (nan, epsilon_ranges(TOTAL, [1e-5])[0]),
-    "infinite": lambda: (inf, epsilon_ranges(TOTAL, [1e-5])[0]),
-    "negative": lambda: (-1.0, epsilon_ranges(TOTAL, [1e-5])[0]),
-}
+    "a forgotten coupon": ({**BOOK, "coupons": BOOK["coupons"][:1]}, BOOK),
+    "another law of K": (sealed("logarithmic"), SEALED),
+    "fewer runs than the mean": (sealed(mean=15.0), SEALED),
+    "a winner priced as one run": (TOTAL, SEALED),
+    "a sampler that learns, unpriced": (SEALED, sealed(ratio=[0.5, 2.0])),
+}  # fmt: skip
 
 
-def _claim(body: dict[str, Any], delta: float = 1e-5) -> float:
-    return epsilon_ranges(body, [delta])[0].high
+@cache
+def _range(body: str, delta: float = 1e-5) -> EpsilonRange:
+    return epsilon_ranges(json.loads(body), [delta])[0]
 
 
-def _of_adding_alone(part: Part, delta: float) -> float:
-    whole = compose_losses((part,), delta)
-    return independent_loss.ComposedLoss(whole.directions[1:], whole.near).epsilon(delta)[1]
+def _judged_no(claimed: float, found: EpsilonRange) -> bool:
+    assert judge(found.high, found).ok, "the control: the right claim"
+    return judge(claimed, found).ok is False
 
 
 @pytest.mark.parametrize("fault", WRONG)
 def test_a_wrong_claim_is_answered_no(fault: str) -> None:
-    claimed, found = WRONG[fault]()
-    verdict = judge(claimed, found)
-    assert verdict.ok is False, verdict.why
-    assert judge(found.high, found).ok, "the control: the right claim"
+    claimed, done = (_range(json.dumps(body)) for body in WRONG[fault])
+    assert _judged_no(claimed.high, done)
+
+
+def test_a_number_that_is_no_claim_is_answered_no() -> None:
+    found, of_sealed = _range(json.dumps(TOTAL)), _range(json.dumps(SEALED))
+    for claimed in (nan, inf, -1.0, 1000.0, 0.99 * found.high, _range(json.dumps(TOTAL), 2e-5).high):
+        assert _judged_no(claimed, found), claimed
+    assert _judged_no(2 * of_sealed.high, of_sealed)
+
+
+def test_a_claim_for_one_direction_of_adjacency_is_answered_no() -> None:
+    whole = compose_losses((Part(0.3, 0.8, 20),), 1e-5)
+    alone = independent_loss.ComposedLoss(whole.directions[1:], whole.near).epsilon(1e-5)[1]
+    assert _judged_no(alone, epsilon_ranges_of_steps([(0.3, 0.8, 20)], [1e-5])[0])
 
 
 def test_what_is_too_large_is_neither_yes_nor_no(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,29 +244,17 @@ def test_what_is_too_large_is_neither_yes_nor_no(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    "steps",
-    [
-        [(nan, 1.0, 5)],
-        [(0.5, nan, 5)],
-        [(0.5, inf, 5)],
-        [(0.5, 0.0, 5)],
-        [(1.5, 1.0, 5)],
-        [(0.5, 1.0, -1)],
-        [(0.5, 1.0, 1.5)],
-    ],
+    "step", [(nan, 1.0, 5), (0.5, nan, 5), (0.5, inf, 5), (0.5, 0.0, 5), (1.5, 1.0, 5), (0.5, 1.0, -1), (0.5, 1.0, 1.5)]
 )
-def test_numbers_out_of_range_are_refused(steps: list[tuple[float, float, int]]) -> None:
+def test_numbers_out_of_range_are_refused(step: tuple[float, float, int]) -> None:
     with pytest.raises(ValueError, match="rate in"):
-        epsilon_ranges_of_steps(steps, [1e-5])
+        epsilon_ranges_of_steps([step], [1e-5])
 
 
-@pytest.mark.parametrize("delta", [0.0, 1.0, nan, -1.0])
-def test_a_delta_out_of_range_is_refused(delta: float) -> None:
-    with pytest.raises(ValueError, match="delta"):
-        epsilon_ranges(TOTAL, [delta])
-
-
-def test_an_filter_of_another_kind_is_refused() -> None:
+def test_a_delta_or_a_filter_of_no_known_kind_is_refused() -> None:
+    for delta in (0.0, 1.0, nan, -1.0):
+        with pytest.raises(ValueError, match="delta"):
+            epsilon_ranges(TOTAL, [delta])
     with pytest.raises(ValueError, match="known kind"):
         epsilon_ranges({"kind": "endless"}, [1e-5])
 

@@ -4,44 +4,18 @@ from __future__ import annotations
 
 import pytest
 from errors_helper import raises_code
+from ledgers import TRAINING_STEPS
 from postgres_server import PostgresServer
 
 from tuner.errors import LedgerCorruptError, LedgerError
-from tuner.privacy.accountant.filters import TotalSteps
-from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.ledger.entries import canonical, entry_hash
 from tuner.privacy.ledger.ledger import DatasetCap, Ledger
 from tuner.privacy.ledger.stores import Backend, Store, open_store
 from tuner.privacy.ledger.stores import postgresql as store_postgres
 
-STEPS = TotalSteps(SampledGaussian(0.05, 2.0), 1000)
 CAP = {"epsilon": 99.0, "delta": 1e-4}
 
 pytestmark = pytest.mark.timeout(400)
-
-
-@pytest.fixture
-def url(postgres: PostgresServer) -> str:
-    return postgres.emptied()
-
-
-@pytest.fixture
-def ledger(url: str) -> Ledger:
-    """The owner's."""
-    made = Ledger.open(url)
-    made.set_cap("digits", 8.0, 1e-4)
-    return made
-
-
-@pytest.fixture
-def trainer(postgres: PostgresServer, url: str, ledger: Ledger) -> str:
-    """The URL of a role that may charge, as docs/ledger.md grants it."""
-    role = postgres.role()
-    postgres.sql(f"GRANT USAGE ON SCHEMA dp_tuner TO {role}", url)
-    postgres.sql(f"GRANT SELECT ON ALL TABLES IN SCHEMA dp_tuner TO {role}", url)
-    postgres.sql(f"GRANT INSERT ON entries TO {role}", url)
-    postgres.sql(f"GRANT INSERT, UPDATE ON heads TO {role}", url)
-    return postgres.url(postgres.name_of(url), role)
 
 
 def by_hand(postgres: PostgresServer, url: str, kind: str, body: dict[str, object], *, before: str = "") -> None:
@@ -52,8 +26,7 @@ def by_hand(postgres: PostgresServer, url: str, kind: str, body: dict[str, objec
         seq, previous = Store.heads(connection)["digits"]
     said = {"dataset": "digits", "seq": seq + 1, "time": "", "kind": kind, "body": canonical(body)}
     entry = {**said, "previous": previous, "hash": entry_hash(**said, previous=previous)}  # type: ignore[arg-type]
-    role = url.split("//")[1].split("@")[0]
-    where = {"host": str(postgres.sockets), "dbname": postgres.name_of(url), "user": role}
+    where = {"host": str(postgres.sockets), "dbname": postgres.name_of(url), "user": postgres.role_of(url)}
     with psycopg.connect(**where) as raw:
         if before:
             raw.execute(before.encode())
@@ -67,7 +40,7 @@ def by_hand(postgres: PostgresServer, url: str, kind: str, body: dict[str, objec
 
 def opened(ledger: Ledger, *, user: object) -> dict[str, object]:
     """The body of a search's opening, for another user."""
-    ledger.open_search("digits", "model", filter=STEPS, epsilon=4.0, delta=1e-5)
+    ledger.open_search("digits", "model", filter=TRAINING_STEPS, epsilon=4.0, delta=1e-5)
     bodies = [entry.data for entry, _ in ledger.entries("digits") if entry.kind == "open_search"]
     body = {**bodies[-1], "search": "forged", "user": user}
     ledger.close_search("model")
@@ -76,10 +49,7 @@ def opened(ledger: Ledger, *, user: object) -> dict[str, object]:
 
 def test_caps_and_shares_are_set_by_the_owner_alone(ledger: Ledger, trainer: str) -> None:
     other = Ledger.open(trainer, create=False)
-    for use in (
-        lambda: other.set_cap("digits", 99.0, 1e-4),
-        lambda: other.grant("digits", other.user(), 4.0, 1e-5),
-    ):
+    for use in (lambda: other.set_cap("digits", 99.0, 1e-4), lambda: other.grant("digits", other.user(), 4.0, 1e-5)):
         with raises_code(LedgerError, "ledger-not-owner"):
             use()
     ledger.grant("digits", "somebody", 4.0, 1e-5)  # the control: the owner, whose name is nobody's share
@@ -92,9 +62,9 @@ def test_a_search_is_of_the_role_that_opens_it(ledger: Ledger, trainer: str) -> 
     other = Ledger.open(trainer, create=False)
     for each, name in ((other, ledger.user()), (ledger, other.user())):
         with raises_code(LedgerError, "ledger-other-user"):
-            each.open_search("digits", "theirs", filter=STEPS, epsilon=4.0, delta=1e-5, user=name)
+            each.open_search("digits", "theirs", filter=TRAINING_STEPS, epsilon=4.0, delta=1e-5, user=name)
     for each in (other, ledger):
-        each.open_search("digits", each.user(), filter=STEPS, epsilon=4.0, delta=1e-5, user=each.user())
+        each.open_search("digits", each.user(), filter=TRAINING_STEPS, epsilon=4.0, delta=1e-5, user=each.user())
         assert ledger.search_state(each.user()).user == each.user()
 
 
@@ -166,7 +136,7 @@ def test_a_program_that_does_not_ask_first_is_told_what_the_server_said(
     with raises_code(LedgerError, "ledger-not-owner"):
         other.set_cap("digits", 99.0, 1e-4)
     with raises_code(LedgerError, "ledger-not-owner"):
-        other.open_search("digits", "x", filter=STEPS, epsilon=4.0, delta=1e-5, user="nobody")
+        other.open_search("digits", "x", filter=TRAINING_STEPS, epsilon=4.0, delta=1e-5, user="nobody")
 
 
 def test_a_member_of_the_owner_sets_caps_under_a_name_of_its_own(postgres: PostgresServer) -> None:
@@ -178,7 +148,7 @@ def test_a_member_of_the_owner_sets_caps_under_a_name_of_its_own(postgres: Postg
     Ledger.open(postgres.url(name, team)).set_cap("digits", 8.0, 1e-4)
     member = Ledger.open(postgres.url(name, person))
     member.set_cap("digits", 9.0, 1e-4)
-    member.open_search("digits", "first", filter=STEPS, epsilon=4.0, delta=1e-5)
+    member.open_search("digits", "first", filter=TRAINING_STEPS, epsilon=4.0, delta=1e-5)
     assert member.search_state("first").user == person
     postgres.sql(f"GRANT USAGE ON SCHEMA dp_tuner TO {guest}", url)
     postgres.sql(f"GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA dp_tuner TO {guest}", url)
@@ -187,19 +157,53 @@ def test_a_member_of_the_owner_sets_caps_under_a_name_of_its_own(postgres: Postg
     member.verify_chain()
 
 
-def test_a_trigger_that_was_dropped_is_noticed_and_not_put_back_in_silence(
-    postgres: PostgresServer, ledger: Ledger, url: str
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DROP FUNCTION vouch CASCADE",
+        "ALTER TABLE entries DISABLE TRIGGER entries_are_vouched_for",
+        "ALTER TABLE entries DISABLE TRIGGER USER",
+    ],
+)
+def test_a_trigger_that_is_gone_is_noticed_and_not_put_back_in_silence(
+    postgres: PostgresServer, ledger: Ledger, url: str, change: str
 ) -> None:
-    postgres.sql("DROP FUNCTION vouch CASCADE", url)
+    postgres.sql(change, url)
     for each in (ledger, Ledger.open(url)):
         with raises_code(LedgerCorruptError, "ledger-trigger-missing"):
             each.verify_chain()
 
 
-def test_a_trigger_that_is_switched_off_stays_off_and_is_noticed(
-    postgres: PostgresServer, ledger: Ledger, url: str
-) -> None:
-    postgres.sql("ALTER TABLE entries DISABLE TRIGGER entries_are_vouched_for", url)
-    for each in (ledger, Ledger.open(url)):
-        with raises_code(LedgerCorruptError, "ledger-trigger-missing"):
-            each.verify_chain()
+def test_rights_decide_who_makes_and_who_looks(postgres: PostgresServer, ledger: Ledger, url: str, reader: str) -> None:
+    stranger = postgres.role()
+    for elsewhere in (url, postgres.database()):  # a ledger to look at, and none yet
+        with raises_code(LedgerError, "ledger-not-granted"):
+            Ledger.open(postgres.url(postgres.name_of(elsewhere), stranger))
+    looking = Ledger.open(reader)
+    looking.verify_chain()
+    assert looking.cap("digits") == DatasetCap(8.0, 1e-4)
+    with raises_code(LedgerError, "ledger-not-granted"):
+        looking.open_search("digits", "first", filter=TRAINING_STEPS, epsilon=4.0, delta=1e-5)
+
+
+def test_rights_decide_who_charges(postgres: PostgresServer, ledger: Ledger, trainer: str) -> None:
+    training = Ledger.open(trainer, create=False)
+    assert training.user() == postgres.role_of(trainer)
+    training.open_search("digits", "first", filter=TRAINING_STEPS, epsilon=4.0, delta=1e-5)
+    training.reserve("first", "a", 2)
+    training.lease("first", "a", 1, TRAINING_STEPS.mechanism)
+    training.verify_chain()
+    assert ledger.search_state("first").leased_steps == 1
+
+
+def test_the_user_is_who_logged_in_whatever_role_was_put_on(postgres: PostgresServer) -> None:
+    url = postgres.database()
+    person, team = postgres.role(), postgres.role()
+    name = postgres.name_of(url)
+    for statement in (
+        f"GRANT {team} TO {person}",
+        f"ALTER ROLE {person} SET role = {team}",
+        f"GRANT CREATE ON DATABASE {name} TO {team}",
+    ):
+        postgres.sql(statement)
+    assert Ledger.open(postgres.url(name, person)).user() == person
