@@ -1,4 +1,4 @@
-"""Search spaces: domains, parameters, schedules and methods. How they are searched is not part of this package."""
+"""Description of search spaces: domains, parameters, schedules and methods. It contains no search algorithm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters that every method has: learning rate, clip, augmentation, averaging, and the priced parameters."""
+"""Parameters of every method. Of all parameters, only those in `PRICED` change ε."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         legal=Limits(low_open=True),
         usual=True,
         source="published: 0.001 (DP-LSSGD, Adam), 0.1024 to 0.15 (DPLIS, DP-LSSGD, SGD); 0.5 was best in our first "
-        "runs; the range goes higher because tuning the rate is the strongest baseline",
+        "runs; the range is wide because DP-SGD with a well-tuned rate is the strongest baseline",
     ),
     Parameter(
         name="max_grad_norm",
@@ -31,8 +31,7 @@ PARAMETERS: tuple[Parameter, ...] = (
             ("flat", "automatic", "per_layer"),
             refused=dict.fromkeys(
                 ("batch_mean", "batch", "mean"),
-                "a clip must bound each record's gradient, but a clipped mean of a batch bounds no record: one record "
-                "can change the whole mean, and noise for C / batch_size does not hide that",
+                "clipping must bound the gradient of each record, because one record can change a batch's whole mean",
             ),
         ),
         source="flat: Abadi et al. 2016; automatic: Bu et al. 2022; per_layer: McMahan et al. 2018",
@@ -41,20 +40,21 @@ PARAMETERS: tuple[Parameter, ...] = (
         name="augmentation",
         default=Categorical(("flip", "crop", "crop_flip")),
         legal=Words(("none", "flip", "crop", "crop_flip")),
-        source="De et al. 2022 crop and flip CIFAR-10; `none` is not searched, because it allows no multiplicity",
+        source="De et al. 2022 crop and flip CIFAR-10; `none` is not in the default, because it allows only one copy "
+        "of an image",
     ),
     Parameter(
         name="augmentation_multiplicity",
         aliases=("M",),
         default=Integer(1, 16, log=True),
         legal=Limits(low=1, integer=True),
-        source="De et al. 2022: 16, and smaller numbers help too; a step costs M times the work",
+        source="De et al. 2022: 16, and smaller numbers help too; a step takes M times the work",
     ),
     Parameter(
         name="ema_decay",
         default=Categorical((0.0, 0.9, 0.99, 0.999)),
         legal=Limits(high=1.0, high_open=True),
-        source="De et al. 2022: 0.9999 for long trainings; smaller for shorter ones",
+        source="De et al. 2022: 0.9999 for long trainings, less for shorter trainings",
     ),
 )
 

@@ -1,6 +1,6 @@
-"""Domains of one parameter; each is checked when it is created, and raises `DomainError` if it is illegal.
+"""Domains of one parameter. Creating an illegal domain raises `DomainError`.
 
-An experiment file writes them as::
+An experiment file writes a domain as::
 
     0.1                            Fixed
     {uniform: [0, 3]}              Uniform
@@ -8,7 +8,7 @@ An experiment file writes them as::
     {integer: [1, 20]}             Integer
     {log_integer: [1, 64]}         Integer on a logarithmic scale
     {choice: [mean, sum]}          Categorical
-    {promote: [1, 3, 10]}          Promoted: not searched, rises within every trial
+    {promote: [1, 3, 10]}          Promoted: not searched; the value rises within every trial
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ __all__ = [
 ]
 
 Scalar: TypeAlias = str | int | float | bool
-"""A value that files, tracking servers and Optuna storages keep without loss."""
+"""Value that files, tracking servers and Optuna storages store without loss."""
 
 PROMOTE = "promote"
 """The key of a promoted domain."""
 
-_LARGEST_INTEGER = 2**53  # Storages keep floats, which do not hold every larger integer.
+_LARGEST_INTEGER = 2**53  # Storages convert numbers to floats, which are exact up to here.
 
 
 class Suggest(Protocol):
-    """Source of a trial's values: a sampler, a grid or a test. ``log`` asks for a logarithmic scale."""
+    """Source of a trial's values: a sampler, a grid or a test. ``log`` requests a logarithmic scale."""
 
     def uniform(self, name: str, low: float, high: float, *, log: bool) -> float:
         """Return a number in [low, high]."""
@@ -61,7 +61,7 @@ class Suggest(Protocol):
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether ``value`` is a finite number. True and false are not numbers here."""
+    """Return whether ``value`` is a finite number. Booleans do not count as numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     try:
@@ -100,7 +100,7 @@ def _check_bounds(low: object, high: object) -> None:
     if not (is_number(low) and is_number(high)):
         raise DomainError("domain-bounds", "the bounds must be finite numbers", as_yaml([low, high]))
     if not low < high:
-        fix = "Write the number alone if it is not searched." if low == high else "Swap the bounds."
+        fix = "Write only the number if the parameter is not searched." if low == high else "Swap the bounds."
         raise DomainError("domain-bounds", "the lower bound must be below the upper bound", as_yaml([low, high]), fix)
 
 
@@ -130,7 +130,7 @@ class Uniform(_Range):
         return {"uniform": [self.low, self.high]}
 
     def grid(self, points: int) -> list[Scalar]:
-        """Return ``points`` evenly spaced values with both ends; the middle for one point."""
+        """Return ``points`` evenly spaced values, including both ends. A single point is the middle."""
         _check_points(points)
         if points == 1:
             return [self.low + (self.high - self.low) / 2]
@@ -150,7 +150,7 @@ class LogUniform(_Range):
         return {"log_uniform": [self.low, self.high]}
 
     def grid(self, points: int) -> list[Scalar]:
-        """Return ``points`` values in geometric progression with both ends; the geometric mean for one point."""
+        """Return ``points`` values in geometric progression, including both ends. One point is the geometric mean."""
         _check_points(points)
         span = math.log(self.high) - math.log(self.low)
         if points == 1:
@@ -184,14 +184,14 @@ class Integer:
         return {"log_integer" if self.log else "integer": [self.low, self.high]}
 
     def grid(self, points: int) -> list[Scalar]:
-        """Return at most ``points`` different integers, evenly spaced on this scale, with both ends."""
+        """Return the rounded values of the uniform or logarithmic grid, without repeated integers."""
         scale = LogUniform(self.low, self.high) if self.log else Uniform(self.low, self.high)
         return list(dict.fromkeys(round(float(value)) for value in scale.grid(points)))
 
 
 @dataclass(frozen=True)
 class Categorical:
-    """Choice between different values without an order."""
+    """Choice among different values that have no order."""
 
     options: tuple[Scalar, ...]
 
@@ -205,11 +205,11 @@ class Categorical:
                 )
         if len({(type(option), option) for option in self.options}) != len(self.options):
             raise DomainError(
-                "choice-invalid", "every option must occur once", as_yaml(self.options), "Remove the repeated ones."
+                "choice-invalid", "every option must occur once", as_yaml(self.options), "Remove the repeated options."
             )
 
     def contains(self, value: object) -> bool:
-        """Return whether ``value`` is one of the options; 1, 1.0 and true are three different options."""
+        """Return whether ``value`` is one of the options. 1, 1.0 and true are three different options."""
         return any(type(value) is type(option) and value == option for option in self.options)
 
     def to_spec(self) -> dict[str, list[Scalar]]:
@@ -217,14 +217,14 @@ class Categorical:
         return {"choice": list(self.options)}
 
     def grid(self, points: int) -> list[Scalar]:
-        """Return all options, for any number of points."""
+        """Return all options. ``points`` has no effect."""
         _check_points(points)
         return list(self.options)
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """One value, which is not searched."""
+    """Domain of a single value, which is not searched."""
 
     value: Scalar
 
@@ -235,7 +235,7 @@ class Fixed:
             )
 
     def contains(self, value: object) -> bool:
-        """Return whether ``value`` is this value."""
+        """Return whether ``value`` has the type and value of the fixed value."""
         return type(value) is type(self.value) and value == self.value
 
     def to_spec(self) -> Scalar:
@@ -243,7 +243,7 @@ class Fixed:
         return self.value
 
     def grid(self, points: int) -> list[Scalar]:
-        """Return the value."""
+        """Return a list of the single value."""
         _check_points(points)
         return [self.value]
 
@@ -252,10 +252,11 @@ class Fixed:
 class Promoted:
     """Whole number that rises from level to level within every trial. It is not searched.
 
-    Level i of n is used from about the fraction i/n of the steps; the runner of the trials chooses the exact steps.
+    Level i of n, counted from 0, starts after about i/n of the trial's steps. The plan of the search chooses the exact
+    steps.
 
     Attributes:
-        levels: at least two numbers, each of at least 1 and greater than the one before.
+        levels: at least two rising whole numbers of at least 1.
     """
 
     levels: tuple[int, ...]
@@ -263,7 +264,7 @@ class Promoted:
     def __post_init__(self) -> None:
         whole = isinstance(self.levels, tuple) and all(_is_integer(level) and level >= 1 for level in self.levels)
         if not (whole and len(self.levels) >= 2 and all(low < high for low, high in pairwise(self.levels))):
-            rule = "a promotion needs at least two whole numbers of at least 1, each greater than the one before"
+            rule = "a promotion needs at least two rising whole numbers of at least 1"
             fix = "Write for example {promote: [1, 3, 10]}, or one number for all steps."
             raise DomainError("promotion-invalid", rule, as_yaml(self.levels), fix)
 
@@ -272,11 +273,11 @@ class Promoted:
         return _is_integer(value) and value in self.levels
 
     def to_spec(self) -> dict[str, list[int]]:
-        """Return the domain as an experiment file writes it, which is also its value in a trial."""
+        """Return the domain as an experiment file writes it. A trial's parameters contain the same mapping."""
         return {PROMOTE: list(self.levels)}
 
     def grid(self, points: int) -> list[Scalar]:
-        """Return the last level, with which every trial ends."""
+        """Return a list of the last level, because every trial ends at this level."""
         _check_points(points)
         return [self.levels[-1]]
 
@@ -285,7 +286,7 @@ Domain: TypeAlias = Uniform | LogUniform | Integer | Categorical | Fixed | Promo
 
 
 def sample_domain(domain: Domain, name: str, suggest: Suggest) -> Scalar | dict[str, list[int]]:
-    """Return a value of ``domain``, from ``suggest`` unless the domain is fixed or promoted."""
+    """Return a value of ``domain``. If the domain is searched, ``suggest`` chooses the value."""
     match domain:
         case Fixed(value=value):
             return value
@@ -302,7 +303,7 @@ def sample_domain(domain: Domain, name: str, suggest: Suggest) -> Scalar | dict[
 
 
 def promoted_levels(value: object) -> tuple[int, ...] | None:
-    """Return the levels of a trial's promoted parameter; None for any other value."""
+    """Return the levels if ``value`` is a trial's value of a promoted parameter; None for any other value."""
     if not (isinstance(value, Mapping) and set(value) == {PROMOTE}):
         return None
     return Promoted(tuple(value[PROMOTE])).levels
@@ -310,5 +311,5 @@ def promoted_levels(value: object) -> tuple[int, ...] | None:
 
 def _check_positive(low: float, high: float) -> None:
     if not low > 0:
-        fix = "Raise the lower bound, or use uniform, which may start at 0."
+        fix = "Raise the lower bound, or use uniform or integer, which may start at 0."
         raise DomainError("domain-bounds", "a logarithmic scale needs a lower bound above 0", as_yaml([low, high]), fix)

@@ -1,4 +1,4 @@
-"""Errors of search spaces: one problem with its rule, value and fix, or all problems at once."""
+"""Errors of search spaces. A problem has a rule, a value and a fix. A SpaceError contains all problems of a space."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ __all__ = ["EXPLANATIONS", "DomainError", "SpaceError", "SpaceProblem"]
 EXPLANATIONS: dict[str, str] = {
     "domain-bounds": (
         "A range needs a finite lower bound below a finite upper bound. A logarithmic scale needs a lower bound above "
-        "0, and an integer range needs integers of at most 2^53. For a value that is not searched, write the number."
+        "0, and an integer range needs integers of at most 2^53. For a value that is not searched, write only the "
+        "number."
     ),
     "domain-unknown": (
-        "A domain is one value, or one of uniform, log_uniform, integer, log_integer, choice and promote with its "
-        "values, for example {uniform: [0, 3]}."
+        "A domain is a single value or a mapping with one key: uniform, log_uniform, integer, log_integer, choice or "
+        "promote. An example is {uniform: [0, 3]}."
     ),
     "grid-points-invalid": "The number of grid points must be a whole number of at least 1.",
     "choice-invalid": (
@@ -23,33 +24,32 @@ EXPLANATIONS: dict[str, str] = {
         "occurs once."
     ),
     "value-not-plain": (
-        "A fixed value is a string, a finite number, true or false, so that every storage keeps it without loss. Quote "
-        "a string that YAML reads as something else."
+        "A fixed value must be a string, a finite number, true or false, because every storage keeps these without "
+        "loss. Put a string in quotes if YAML reads it as another type."
     ),
     "promotion-invalid": (
-        "A promoted parameter rises within every trial. It needs at least two whole numbers of at least 1, each "
-        "greater than the one before."
+        "A promoted parameter rises within every trial. It needs at least two rising whole numbers of at least 1."
     ),
     "promotion-unsupported": (
-        "Only smoothing_samples can rise within a trial. Write one value for any other parameter, or a domain to "
-        "search it."
+        "Only smoothing_samples can rise within a trial. For any other parameter, write one value, a range or a choice."
     ),
     "unimodal-invalid": (
-        "Only a range can be declared unimodal, with unimodal: true. Options have no order, and one value is not "
-        "searched."
+        "Only a range can be declared unimodal. Options have no order, and a single value is not searched. Remove "
+        "unimodal, or write a range."
     ),
     "value-illegal": (
-        "A value is not legal for its parameter, so a trial could fail or lose its guarantee. Use only values that the "
-        "message names."
+        "A value is not legal for its parameter, so a trial could fail or lose its guarantee. Write a value that the "
+        "message allows."
     ),
     "clipping-of-batch-mean": (
-        "A clip must bound the gradient of each record. Clipping the mean of a batch bounds no record, so the noise "
-        "cannot hide one. Choose flat, automatic or per_layer."
+        "Clipping must bound the gradient of each record. If only the mean of a batch is clipped, one record can "
+        "change the whole mean, and the noise does not hide it. Choose flat, automatic or per_layer."
     ),
     "parameter-not-searchable": (
-        "This setting is the same for all trials of a search. Set the key that the message names."
+        "This setting is the same for all trials of a search, so it cannot be searched. Set the key that the message "
+        "names."
     ),
-    "parameter-repeated": "A parameter is given twice, perhaps under an alias. Remove one of the two.",
+    "parameter-repeated": "A parameter is given twice, perhaps by its name and by an alias. Remove one of the two.",
     "parameter-unknown": (
         "The method has no parameter of this name. Check the spelling, choose another method, or remove the parameter."
     ),
@@ -62,15 +62,15 @@ EXPLANATIONS: dict[str, str] = {
         "is the separate key warmup."
     ),
     "copies-without-augmentation": (
-        "Without an augmentation all copies of a record are the same, so several copies only cost time. Choose flip, "
-        "crop or crop_flip, or set augmentation_multiplicity to 1."
+        "Without an augmentation, all copies of an image are equal and only cost time. Choose flip, crop or crop_flip, "
+        "or set augmentation_multiplicity to 1."
     ),
 }
 """Error code → its meaning, the reason, and the fix, in one to three sentences."""
 
 
 class DomainError(ValueError):
-    """Error of a domain that cannot be searched. The arguments are the fields of `SpaceProblem`."""
+    """Error of an illegal domain. The arguments are the fields of `SpaceProblem` with the same names."""
 
     def __init__(self, code: str, rule: str, value: str, fix: str = "") -> None:
         self.code, self.rule, self.value, self.fix = code, rule, value, fix
@@ -82,14 +82,14 @@ class DomainError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class SpaceProblem:
-    """Problem of a search space.
+    """Problem in a search space.
 
     Attributes:
         code: stable error code, a key of `EXPLANATIONS`.
-        path: keys from the top of the space to the problem, as written in the file.
-        rule: broken rule.
+        path: keys in the file that lead from `search.space` to the problem.
+        rule: the rule that the value breaks.
         value: illegal value, as text.
-        fix: what to write instead; empty if the rule is enough.
+        fix: what to write instead; empty if the rule makes it clear.
     """
 
     code: str
@@ -103,7 +103,7 @@ class SpaceProblem:
 
 
 class SpaceError(ValueError):
-    """Error with all problems of a search space, at least one. Its code is the code of the first problem."""
+    """Error that contains all problems of a search space. Its code is the code of the first problem."""
 
     def __init__(self, problems: Iterable[SpaceProblem]) -> None:
         self.problems = tuple(problems)
@@ -115,4 +115,4 @@ class SpaceError(ValueError):
 
 
 def _line(rule: str, value: str, fix: str, code: str) -> str:
-    return f"{rule}, got {value}. {fix} [{code}]" if fix else f"{rule}, got {value} [{code}]"
+    return f"{rule} (got {value}). {fix} [{code}]" if fix else f"{rule} (got {value}). [{code}]"

@@ -14,7 +14,7 @@ __all__ = ["Limits", "Parameter", "Words"]
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Legal range of a number. ``low`` and ``high`` are legal unless ``low_open`` or ``high_open`` is true."""
+    """Legal range of a number. ``low`` is legal unless ``low_open`` is true, and ``high`` unless ``high_open`` is."""
 
     low: float = 0.0
     high: float = math.inf
@@ -23,7 +23,7 @@ class Limits:
     integer: bool = False
 
     def allows(self, value: object) -> bool:
-        """Return whether ``value`` is legal. NaN and infinity never are."""
+        """Return whether ``value`` is legal. NaN and infinity are never legal."""
         if not is_number(value) or (self.integer and not isinstance(value, int)):
             return False
         above = value > self.low if self.low_open else value >= self.low
@@ -40,7 +40,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Words:
-    """Legal words of a parameter. ``refused`` has words that users may try → reason why they are illegal."""
+    """Legal words of a parameter. ``refused`` maps illegal words that people may try to the reason of the refusal."""
 
     words: tuple[str, ...]
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -55,17 +55,17 @@ class Words:
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """One parameter that trials may choose.
+    """Parameter that a search can choose for each trial.
 
     Attributes:
         name: name in code, logs and tracking.
-        aliases: other keys in an experiment file, the symbols of the papers.
+        aliases: other names that an experiment file may use, mostly symbols of the papers.
         default: domain that the word ``default`` means in an experiment file.
-        legal: values that a domain may contain and a trial accepts.
-        usual: whether the parameter is searched when an experiment file has no space.
+        legal: values that a domain may contain and that a trial accepts.
+        usual: whether the default search space contains the parameter.
         priced: whether ε depends on the parameter.
-        promotable: whether the parameter may rise within a trial (`Promoted`).
-        source: origin of the default domain.
+        promotable: whether the value may rise within a trial (`Promoted`).
+        source: where the default domain comes from.
     """
 
     name: str
@@ -81,15 +81,15 @@ class Parameter:
         """Raise DomainError if a value of ``domain`` is illegal."""
         spec = as_yaml(domain.to_spec())
         if isinstance(domain, Promoted) and not self.promotable:
-            rule = f"{self.name} must be one value for all steps of a trial; only smoothing_samples can rise"
-            raise DomainError("promotion-unsupported", rule, spec, "Write one value, or a domain to search it.")
+            rule = f"{self.name} must not rise within a trial, as only smoothing_samples may"
+            raise DomainError("promotion-unsupported", rule, spec, "Write one value, a range or a choice.")
         rule = f"{self.name} must be {self.legal}"
         if isinstance(self.legal, Words):
             if not isinstance(domain, Fixed | Categorical):
                 raise DomainError("value-illegal", rule, spec, f"Write {{choice: [{', '.join(self.legal.words)}]}}.")
         elif self.legal.integer and not isinstance(domain, Fixed | Categorical | Integer | Promoted):
             fix = "Use {integer: [low, high]} or {log_integer: [low, high]}."
-            raise DomainError("value-illegal", f"{self.name} takes integers", spec, fix)
+            raise DomainError("value-illegal", f"{self.name} must be an integer", spec, fix)
         for value in _ends(domain):
             if self.legal.allows(value):
                 continue

@@ -1,4 +1,4 @@
-"""Parser of the ``space`` of an experiment file. It reports all problems at once, each with the nearest valid key."""
+"""Parser of ``search.space`` in an experiment file. It reports all problems at once."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def parse_space(raw: Mapping[str, object], *, method: str | None) -> SearchSpace
 
     Args:
         raw: mapping under ``search.space``.
-        method: training method, whose parameters are accepted; None accepts the parameters of every method.
+        method: training method. Only its parameters are accepted; None accepts the parameters of every method.
 
     Raises:
-        SpaceError: all problems, in the order of the file.
-        KeyError: there is no such method.
+        SpaceError: the space has problems; the error lists them in the order of the file.
+        KeyError: the method is unknown.
     """
     reader = _Reader(PARAMETERS if method is None else method_parameters(method), method)
     for key, value in raw.items():
@@ -48,7 +48,7 @@ def parse_space(raw: Mapping[str, object], *, method: str | None) -> SearchSpace
 
 
 class _Reader:
-    """Reader of one space. It collects domains and problems, key by key."""
+    """Reader of one search space. It collects domains and problems, key by key."""
 
     def __init__(self, parameters: Mapping[str, Parameter], method: str | None) -> None:
         self._parameters = parameters
@@ -92,7 +92,7 @@ class _Reader:
         return SearchSpace.of(self._domains, unimodal=self._unimodal)
 
     def _check_multiplicity(self) -> None:
-        """Refuse several copies without an augmentation: such a trial would fail at its start."""
+        """Refuse several copies of an image without an augmentation. Such a trial would fail at its start."""
         copies = self._domains.get("augmentation_multiplicity")
         augmentation = self._domains.get("augmentation", Fixed("none"))
         malformed = "augmentation" in self._written and "augmentation" not in self._domains
@@ -102,7 +102,7 @@ class _Reader:
             self._problem(
                 "copies-without-augmentation",
                 (self._written["augmentation_multiplicity"],),
-                "augmentation_multiplicity above 1 needs an augmentation, because without one all copies are the same",
+                "augmentation_multiplicity above 1 needs an augmentation, because otherwise all copies are equal",
                 f"{as_yaml(copies.to_spec())} with augmentation: {as_yaml(augmentation.to_spec())}",
                 "Write augmentation: flip, crop or crop_flip (or a choice of them), or augmentation_multiplicity: 1.",
             )
@@ -112,8 +112,8 @@ class _Reader:
 
     def _is_new(self, name: str, path: Path) -> bool:
         if name in self._written:
-            rule, value = f"{name} is given twice", f"{self._written[name]} and {path[-1]}"
-            self._problem("parameter-repeated", path, rule, value, "Remove one of them.")
+            rule, value = f"{name} must be given only once", f"{self._written[name]} and {path[-1]}"
+            self._problem("parameter-repeated", path, rule, value, "Remove one of the two.")
             return False
         self._written[name] = str(path[-1])
         return True
@@ -127,7 +127,7 @@ class _Reader:
             self._problem("parameter-unknown", path, rule, as_yaml(value), fix)
         elif key in _ELSEWHERE:
             rule = f"{key} cannot be searched"
-            fix = f"Set {_ELSEWHERE[key]} instead, for all trials."
+            fix = f"Set {_ELSEWHERE[key]} instead. It applies to all trials."
             self._problem("parameter-not-searchable", path, rule, as_yaml(value), fix)
         else:
             own = () if self._method is None else METHODS[self._method]
@@ -169,18 +169,18 @@ class _Reader:
             self._problem(error.code, (*path, "choice"), error.rule, error.value, error.fix)
 
     def _kind(self, path: Path, raw: object) -> str | None:
-        """Read one schedule, a word or ``{kind: {parameter: domain}}``. Return its kind, or None if unknown."""
+        """Read one schedule, written as a word or as ``{kind: {parameter: domain}}``. Return its kind or None."""
         body: object = {}
         kind: object = raw
         if isinstance(raw, Mapping):
             if len(raw) != 1:
                 fix = f"Use one of {', '.join(schedules.KINDS)}."
-                self._problem("schedule-invalid", path, "a schedule has exactly one kind", as_yaml(raw), fix)
+                self._problem("schedule-invalid", path, "a schedule must have exactly one kind", as_yaml(raw), fix)
                 return None
             kind, body = next(iter(raw.items()))
             path = (*path, str(kind))
         if kind == "warmup":
-            rule = "warm-up comes before a schedule and is not a kind of schedule"
+            rule = "warm-up comes before the schedule and is not itself a schedule"
             self._problem(
                 "schedule-invalid", path, rule, as_yaml(raw), "Write for example warmup: 0.1 next to schedule."
             )
@@ -192,7 +192,7 @@ class _Reader:
         own = [name for name in self._parameters if schedules.kind_of(name) == kind]
         short = {name.rpartition(".")[2]: name for name in own}
         if not isinstance(body, Mapping):
-            rule = f"{kind} needs its parameters as keys"
+            rule = f"the parameters of {kind} must be written as a mapping"
             self._problem("schedule-invalid", path, rule, as_yaml(body), _offer(kind, short))
             return kind
         for key, value in body.items():
@@ -219,7 +219,7 @@ def _full(key: str) -> str:
 
 def _offer(kind: str, short: Iterable[str]) -> str:
     names = ", ".join(short)
-    return f"{kind} has {names}." if names else f"{kind} has no parameters: write {kind} alone."
+    return f"The parameters of {kind} are {names}." if names else f"{kind} has no parameters. Write only {kind}."
 
 
 def _nearest(key: str, known: Iterable[str], own: Iterable[Parameter] = ()) -> str:

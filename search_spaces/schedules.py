@@ -1,4 +1,4 @@
-"""Learning-rate schedules as a conditional domain: a trial samples the parameters of its own schedule only.
+"""Learning-rate schedules and their parameters. A trial samples only the parameters of the schedule that it chose.
 
 In an experiment file::
 
@@ -17,13 +17,13 @@ from search_spaces.parameter import Limits, Parameter, Words
 __all__ = ["CONDITIONAL", "KINDS", "SCHEDULE", "WARMUP", "kind_of"]
 
 KINDS: tuple[str, ...] = ("constant", "step", "inverse_time", "exponential", "cosine")
-"""Kinds of schedules; each may have a warm-up before it."""
+"""Kinds of schedules. Each may follow a warm-up."""
 
 SCHEDULE = Parameter(
     name="schedule",
     default=Categorical(("constant", "inverse_time", "cosine")),
     legal=Words(KINDS),
-    source="DP-LSSGD paper: constant, a/t, and a tenth from step 10 000 on; cosine is common without privacy",
+    source="DP-LSSGD paper: constant, a/t, and a drop to a tenth at step 10 000; cosine is common without privacy",
 )
 
 WARMUP = Parameter(
@@ -45,7 +45,7 @@ CONDITIONAL: tuple[Parameter, ...] = (
         name="schedule.step.every",
         default=Uniform(0.2, 0.8),
         legal=Limits(high=1.0, low_open=True),
-        source="one drop or a few: DP-LSSGD drops once, at iteration 10 000",
+        source="one to four drops; DP-LSSGD drops the rate once, at iteration 10 000",
     ),
     Parameter(
         name="schedule.inverse_time.decay",
@@ -69,7 +69,7 @@ CONDITIONAL: tuple[Parameter, ...] = (
 
 
 def kind_of(name: str) -> str | None:
-    """Return the kind of schedule to which a parameter belongs, or None."""
+    """Return the kind of schedule to which a parameter belongs; None if it does not belong to a single kind."""
     head, _, rest = name.partition(".")
     kind = rest.partition(".")[0]
     return kind if head == "schedule" and kind in KINDS else None

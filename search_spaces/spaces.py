@@ -1,4 +1,4 @@
-"""Search space: the domains of the searched parameters in file order, with the conditions of the schedule."""
+"""Search space: the domain of each parameter, and the conditions under which a trial has the parameter."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ PARAMETERS: dict[str, Parameter] = {
 """Every parameter of every method, by name."""
 
 _SCALES: dict[str, tuple[str, ...]] = {"smoothing_radius": ("learning_rate", "noise_multiplier", "max_grad_norm")}
-"""Parameters that scale another one. DPLIS' perturbation has the standard deviation R times these three."""
+"""Parameter → parameters that multiply its effect. DPLIS' perturbation is proportional to R times these three."""
 
 
 def method_parameters(method: str) -> dict[str, Parameter]:
-    """Return the parameters of ``method`` by name, with the priced ones. Raise KeyError for an unknown method."""
+    """Return the parameters of ``method``, and those of every method, by name. Raise KeyError if it is unknown."""
     own = {parameter.name for parameter in METHODS[method]}
     foreign = {parameter.name for other in METHODS.values() for parameter in other} - own
     return {name: parameter for name, parameter in PARAMETERS.items() if name not in foreign}
@@ -49,7 +49,7 @@ class SearchSpace:
 
     Attributes:
         parameters: (flat name, domain) pairs; the parameters of a schedule come after ``schedule``.
-        conditions: (name, kind) pairs: the parameter needs this kind of schedule.
+        conditions: (flat name, kind) pairs. A trial has this parameter only if its schedule is of this kind.
         unimodal: names of the ranges along which the score is declared unimodal.
     """
 
@@ -59,7 +59,7 @@ class SearchSpace:
 
     @classmethod
     def of(cls, domains: Mapping[str, Domain], *, unimodal: Container[str] = ()) -> SearchSpace:
-        """Return the space of these domains by flat name. ``unimodal`` has the names of unimodal parameters."""
+        """Return the space of these domains, given by flat name. ``unimodal`` has the names of unimodal parameters."""
         ordered: dict[str, Domain] = {}
         for name, domain in domains.items():
             if schedules.kind_of(name) is None:
@@ -72,7 +72,7 @@ class SearchSpace:
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """Names of the parameters with a choice of values, conditional ones included."""
+        """Names of the parameters that are neither fixed nor promoted, including conditional parameters."""
         return tuple(name for name, domain in self.parameters if not isinstance(domain, Fixed | Promoted))
 
     @property
@@ -82,23 +82,24 @@ class SearchSpace:
 
     @property
     def free(self) -> tuple[str, ...]:
-        """Searched names on which ε does not depend."""
+        """Names of the searched parameters on which ε does not depend."""
         return tuple(name for name in self.searched if not PARAMETERS[name].priced)
 
     @property
     def priced(self) -> tuple[str, ...]:
-        """Searched names on which ε depends."""
+        """Names of the searched parameters on which ε depends."""
         return tuple(name for name in self.searched if PARAMETERS[name].priced)
 
     def scales(self, name: str) -> tuple[str, ...]:
-        """Return the searched parameters by which the effect of ``name`` is multiplied."""
+        """Return the searched parameters that multiply the effect of ``name``."""
         return tuple(each for each in _SCALES.get(name, ()) if each in self.searched)
 
     def sample(self, suggest: Suggest) -> dict[str, object]:
         """Return the flat parameters of one trial, in file order.
 
         ``suggest`` is called once for each searched parameter, in file order. Unimodal parameters come last, because
-        their sampler depends on all others. Parameters of a schedule are sampled only if that schedule was chosen.
+        their sampler uses the values of the other parameters. A parameter of a schedule is sampled only if that
+        schedule was chosen.
         """
         conditions = dict(self.conditions)
         chosen: dict[str, object] = {}
@@ -108,7 +109,7 @@ class SearchSpace:
         return {name: chosen[name] for name, _ in self.parameters if name in chosen}
 
     def _turn(self, name: str) -> int:
-        """Return the place in the order of sampling. A unimodal parameter is after the parameters that scale it."""
+        """Return the sort key for the sampling order. A unimodal parameter comes after the parameters that scale it."""
         return 0 if name not in self.unimodal else 2 if self.scales(name) else 1
 
     def grid(self, points: int) -> dict[str, list[Scalar]]:
@@ -116,7 +117,7 @@ class SearchSpace:
         return {name: domain.grid(points) for name, domain in self.parameters if name in self.searched}
 
     def to_spec(self) -> dict[str, Any]:
-        """Return the space as an experiment file writes it, from which `parse_space` makes an equal space."""
+        """Return the space as an experiment file writes it. `parse_space` turns the result into an equal space."""
         conditions = dict(self.conditions)
         nested: dict[str, dict[str, Any]] = {}
         for name, domain in self.parameters:

@@ -1,1 +1,1 @@
-"""The differentially private methods on torch: hyper-parameters, models, data, the private step and the training."""
+"""Differentially private training on torch: methods, hyper-parameters, models, data sets and the private step."""

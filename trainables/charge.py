@@ -15,13 +15,13 @@ class Charge(Protocol):
     """
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
-        """Charge `steps`, at least 1, durably BEFORE they are taken."""
+        """Charge `steps` steps, at least 1, durably BEFORE the trial takes them."""
 
     def leased(self) -> int:
-        """Return the steps charged to this trial so far, by all its attempts."""
+        """Return the number of steps charged to this trial so far, over all its attempts."""
 
     def restarts(self) -> int:
-        """Return the number of interruptions after which this trial reserved leased steps again."""
+        """Return the number of interruptions that lost leased steps, so that this trial had to pay for them again."""
 
     def release(self, count: int = 1, *, noise: float) -> None:
         """Charge `count` validation scores, at least 1, durably BEFORE they are computed.
@@ -30,7 +30,7 @@ class Charge(Protocol):
         """
 
     def released(self) -> int:
-        """Return the scores charged to this trial so far, by all its attempts."""
+        """Return the number of scores charged to this trial so far, over all its attempts."""
 
 
 class NoCharge:
@@ -44,7 +44,7 @@ class NoCharge:
         self._leased += steps
 
     def leased(self) -> int:
-        """Return the steps counted so far."""
+        """Return the number of steps counted so far."""
         return self._leased
 
     def restarts(self) -> int:
@@ -56,5 +56,5 @@ class NoCharge:
         self._released += count
 
     def released(self) -> int:
-        """Return the scores counted so far."""
+        """Return the number of scores counted so far."""
         return self._released

@@ -1,4 +1,4 @@
-"""Checks of values against the table of legal values, `search_spaces.PARAMETERS`. No torch."""
+"""Checks of values against the legal values in `search_spaces.PARAMETERS`. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ __all__ = ["legal_words", "near_name_hint", "refuse_illegal", "value_problem"]
 
 
 def value_problem(name: str, value: object, legal: Limits | Words | None = None) -> tuple[str, str] | None:
-    """Return (code, message) for an illegal value, and None for a legal value. `legal` overrides the table."""
+    """Return (code, message) for an illegal value, and None for a legal value. `legal` replaces the table's entry."""
     legal = PARAMETERS[name].legal if legal is None else legal
     return None if legal.allows(value) else ("value-illegal", f"`{name}` must be {legal} (got {value!r}).")
 
 
 def refuse_illegal(name: str, value: object, legal: Limits | Words | None = None) -> None:
-    """Raise HyperparameterError for an illegal value; the arguments are those of `value_problem`."""
+    """Raise HyperparameterError for an illegal value. The arguments are those of `value_problem`."""
     if problem := value_problem(name, value, legal):
         raise HyperparameterError(*problem)
 
 
 def near_name_hint(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the known name that is nearest to a wrong one; "" if no name is near."""
+    """Return a hint with the known name that is most similar to `name`; "" if none is similar."""
     near = get_close_matches(name, list(known), n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def legal_words(name: str) -> tuple[str, ...]:
-    """Return the legal words of a parameter in the table; none for a number."""
+    """Return the legal words of a parameter; an empty tuple for a numeric parameter."""
     legal = PARAMETERS[name].legal
     return legal.words if isinstance(legal, Words) else ()

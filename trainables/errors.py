@@ -15,7 +15,7 @@ __all__ = ["EXPLANATIONS", "DatasetError", "GateError", "HyperparameterError", "
 
 EXPLANATIONS: dict[str, str] = {
     # hyper-parameters; the explanations of other codes are in search_spaces.errors
-    "method-unknown": "There is no training method of this name. Check the spelling; the message names the nearest.",
+    "method-unknown": "There is no training method of this name. Check the spelling. The message suggests a name.",
     "parameter-priced": "ε depends on this parameter, so trials do not choose it. Set it in the experiment file.",
     "momentum-with-adam": "Adam has its own averages and takes no momentum. Remove momentum, or use sgd.",
     "augmentation-needs-images": (
@@ -28,8 +28,10 @@ EXPLANATIONS: dict[str, str] = {
     ),
     "step-beyond-end": "A training takes only the steps of its specification. Ask for fewer steps.",
     # models
-    "model-unknown": "There is no model of this name. Check the spelling, or name your own as package.module:function.",
-    "model-option-unknown": "A model takes only the activations and normalizations that the message lists.",
+    "model-unknown": (
+        "There is no model of this name. Check the spelling, or write your own model as package.module:function."
+    ),
+    "model-option-unknown": "The model does not have this option. Choose one that the message lists.",
     "model-not-importable": (
         "Your own model is a function package.module:function that every worker can import. Check the name and the "
         "Python path."
@@ -50,13 +52,13 @@ EXPLANATIONS: dict[str, str] = {
         "The output of the model for one sample depends on other samples, so clipping cannot bound the effect of one "
         "record. Use layers that treat every sample alone, such as GroupNorm."
     ),
-    "running-statistics": "The layer keeps statistics of the records without noise. Set track_running_stats=False.",
+    "running-statistics": "The layer stores statistics of the records without noise. Set track_running_stats=False.",
     "layer-draws-random": "The layer draws random numbers that no checkpoint stores. Set its dropout to 0.",
     "samples-axis-missing": (
         "The layer does not get one row for each sample, so gradients cannot be clipped per sample. Give every sample "
         "its own row of each input."
     ),
-    "attention-mask-missing": "is_causal only describes attn_mask. Pass the mask as well.",
+    "attention-mask-missing": "is_causal=True only states that attn_mask is causal. Pass attn_mask too.",
     "gradients-not-per-sample": (
         "The per-sample gradients of this model do not agree with autograd on public random inputs. A model must "
         "compute every sample alone, in the same way at every call."
@@ -64,18 +66,18 @@ EXPLANATIONS: dict[str, str] = {
     "mixed-precision-unsupported": (
         "Mixed precision needs layers with a rule for per-sample gradients. Use precision: float32."
     ),
-    "noise-missing": "A private run needs finite noise above 0. A study without a guarantee sets private: false.",
-    "noise-seed-private": "A seed makes the noise known, so there is no guarantee. Remove noise_seed.",
+    "noise-missing": "A private run needs finite noise above 0. For a study without a guarantee, set private: false.",
+    "noise-seed-private": "Noise from a seed can be computed again, so it gives no guarantee. Remove noise_seed.",
     "score-noise-invalid": (
         "Scores of protected validation records need finite noise above 0. If the records need no protection, declare "
         "that in the experiment file."
     ),
     "training-records-scored": "Only validation and test records are scored, never training records.",
     "subsample-claimed": (
-        "A batch that the step did not draw may be shuffled or of fixed size, so it cannot claim amplification by "
+        "A batch that the step did not draw may be shuffled or of fixed size, so its privacy is not amplified by "
         "sampling. Let take() draw the batch, or use sample_rate 1."
     ),
-    "generator-key-invalid": "The key of the secret generator is 32 bytes from the operating system.",
+    "generator-key-invalid": "The key of the secret generator must be 32 bytes from the operating system.",
     # running a trial
     "device-missing": "The device is cuda, but torch finds no GPU. Use auto or cpu, or a machine with a GPU.",
     "checkpoint-without-average": (
@@ -88,13 +90,13 @@ EXPLANATIONS: dict[str, str] = {
         "There is no data set of this name. Check the spelling, or give your own data with dataset.path and "
         "dataset.public_size."
     ),
-    "dataset-name-taken": "The ledger keeps the budget by name, so your own data need a name of their own.",
+    "dataset-name-taken": "The ledger has one budget for each name, so your own data must have a new name.",
     "dataset-not-found": (
         "The files of the data set are not in the data directory. Put them there, or name another directory with "
         "--data-dir or DP_TUNER_DATA."
     ),
-    "dataset-checksum": "A file differs from the published one. Remove it and download it again.",
-    "dataset-damaged": "The file cannot be read in its format. It is damaged or another file; download it again.",
+    "dataset-checksum": "A file differs from the published file. Remove it and download it again.",
+    "dataset-damaged": "The file does not have the expected format. It is damaged or a wrong file. Download it again.",
     "dataset-package-missing": "This data set is part of scikit-learn. Install scikit-learn.",
     "file-unreadable": "The file cannot be read. Check its path and permissions.",
     "unit-unknown": "A guarantee protects a record or a user. Write unit: record or unit: user.",
@@ -113,7 +115,7 @@ EXPLANATIONS: dict[str, str] = {
         "it with numpy.savez."
     ),
     "own-file-missing": "There is no file at dataset.path. Check the path.",
-    "own-file-arrays": "An array of your own file has a wrong shape, type or value. Write what the message asks for.",
+    "own-file-arrays": "An array of your own file has a wrong shape, type or value. Change it as the message says.",
     # the loss around a model
     "records-empty": "The loss needs at least one record, and a label for each record.",
     "parameters-not-finite": "The model has NaN or infinite parameters, or its loss is not finite.",
@@ -123,11 +125,11 @@ EXPLANATIONS: dict[str, str] = {
 
 
 class TrainableError(Exception):
-    """Base of every error that a trainable raises on purpose.
+    """Base class of the errors of this package.
 
     Args:
         code: stable code, a key of `EXPLANATIONS` here or in `search_spaces.errors`.
-        message: wrong value, and the fix.
+        message: text that says what is wrong and how to fix it.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -139,7 +141,7 @@ class TrainableError(Exception):
 
     @classmethod
     def of(cls, problems: Sequence[tuple[str, str]]) -> Self:
-        """Return one error for all (code, message) problems, one a line; its code is the code of the last problem."""
+        """Return one error with all (code, message) problems, one on each line. It has the last problem's code."""
         *others, (code, message) = problems
         return cls(code, "\n".join([*(f"{text} [{each}]" for each, text in others), message]))
 

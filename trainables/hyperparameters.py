@@ -1,4 +1,4 @@
-"""Hyper-parameters of every method, checked against `search_spaces.PARAMETERS`. torch is imported for stages only."""
+"""Hyper-parameters of every method, checked against `search_spaces.PARAMETERS`. Only `stages` imports torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["PRICED", "Hyperparameters", "check_augmentation"]
 
 PRICED: Final = ("batch_size", "steps", "noise_multiplier")
-"""Hyper-parameters on which ε depends. A trial gets them from the search and does not choose them."""
+"""Hyper-parameters on which ε depends. The search sets them, so a trial's flat parameters must not contain them."""
 
 _NOT_SEARCHED: Final[Mapping[str, Limits | Words]] = {
     "steps": Limits(low=1, integer=True),
@@ -27,7 +27,7 @@ _NOT_SEARCHED: Final[Mapping[str, Limits | Words]] = {
     "optimizer": Words(("sgd", "adam")),
     "momentum": Limits(high=1.0, high_open=True),
 }
-"""Legal values of parameters that are not in `search_spaces.PARAMETERS`, or have a narrower range there."""
+"""Legal values of parameters that `search_spaces.PARAMETERS` does not contain or restricts to a narrower range."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,22 +35,23 @@ class Hyperparameters:
     """Hyper-parameters of every method.
 
     Attributes:
-        batch_size: EXPECTED batch size under Poisson sampling. Priced.
-        steps: private steps of the trial. Priced.
-        noise_multiplier: standard deviation of the noise divided by the clipping norm. Priced. 0 is not private.
+        batch_size: EXPECTED batch size under Poisson sampling. ε depends on it.
+        steps: number of private steps of the trial. ε depends on it.
+        noise_multiplier: standard deviation of the noise divided by the clipping norm; 0 is not private. ε depends on
+            it.
         max_grad_norm: clipping norm C of one sample's gradient over all parameters together.
-        learning_rate: rate before the schedule.
-        schedule: factor of the rate at each step.
+        learning_rate: learning rate, which the schedule multiplies by a factor at each step.
+        schedule: kind of schedule, with its parameters.
         optimizer: 'sgd' or 'adam'.
         momentum: momentum of SGD, in [0, 1).
         clipping: 'flat', 'per_layer' or 'automatic' (`trainables.engine.clip`).
-        augmentation: random views that replace an image: 'none', 'flip', 'crop' or 'crop_flip'.
-        augmentation_multiplicity: M, the views of a sample in a step, whose gradients are averaged before the clip
-            (De et al. 2022).
-        ema_decay: d of the moving average of the weights that is scored and exported; 0 is the last weights.
+        augmentation: kind of random views that replace an image: 'none', 'flip', 'crop' or 'crop_flip'.
+        augmentation_multiplicity: M, the number of views of an image in a step. The gradients of the views are averaged
+            before the clip (De et al. 2022).
+        ema_decay: decay of the moving average of the weights, which is scored and exported. 0 uses the last weights.
 
     Raises:
-        HyperparameterError: a value is illegal; the message has all problems, one a line.
+        HyperparameterError: a value is illegal. The message has all problems, one on each line.
     """
 
     batch_size: int
@@ -74,7 +75,7 @@ class Hyperparameters:
         ]
         if self.optimizer == "adam" and self.momentum != 0:
             problems.append(
-                ("momentum-with-adam", f"adam takes no momentum (got {self.momentum!r}). Remove momentum, or use sgd.")
+                ("momentum-with-adam", f"`momentum` must be 0 with adam (got {self.momentum!r}). Remove it or use sgd.")
             )
         copies = self.augmentation_multiplicity
         if self.augmentation == "none" and isinstance(copies, int) and copies > 1:
@@ -95,7 +96,7 @@ class Hyperparameters:
             last = value.from_step[-1]
             return (
                 "promotion-malformed",
-                f"`{name}` must reach its last level before the end of {self.steps} steps (got step {last}).",
+                f"The last level of `{name}` must start before the end of {self.steps} steps (got step {last}).",
             )
         return value_problem(name, value, _NOT_SEARCHED.get(name))
 
@@ -108,7 +109,7 @@ class Hyperparameters:
 
 
 def check_augmentation(augmentation: str, input_shape: tuple[int, ...]) -> None:
-    """Raise HyperparameterError for an augmentation of inputs that are not (channels, height, width)."""
+    """Raise HyperparameterError for an augmentation if inputs do not have the shape (channels, height, width)."""
     if augmentation != "none" and len(input_shape) != 3:
         raise HyperparameterError(
             "augmentation-needs-images",

@@ -1,4 +1,4 @@
-"""Checks of a model before its training: logits of the right shape, and samples that do not mix."""
+"""Checks of a model before training: the logits have the right shape, and the samples do not affect each other."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from trainables.errors import GateError, HyperparameterError
 
 __all__ = ["check_logits", "check_private", "public_inputs"]
 
-# 1.9 and 3 are for models that cast inputs to row numbers, for which all of [0, 1) is row 0.
+# 1.9 and 3 are for models that convert inputs to integers. Every input in [0, 1) would become the same integer, 0.
 _OUTLIERS: Final = (0.0, 1.9, 3.0, 1e3, -1e3, 1e30, nan)
 _EXAMPLES: Final = 3
-_SEED: Final = 0  # public
+_SEED: Final = 0  # a public seed
 
 
 def public_inputs(input_shape: tuple[int, ...], count: int = _EXAMPLES) -> Tensor:
@@ -25,7 +25,7 @@ def public_inputs(input_shape: tuple[int, ...], count: int = _EXAMPLES) -> Tenso
 
 
 def check_logits(module: nn.Module, *, input_shape: tuple[int, ...], classes: int) -> None:
-    """Raise HyperparameterError if the outputs are not one finite number for each class and sample."""
+    """Raise HyperparameterError unless the model returns one finite number for each class and sample."""
     inputs = public_inputs(input_shape)
     with torch.no_grad():
         outputs = module(inputs)
@@ -35,7 +35,7 @@ def check_logits(module: nn.Module, *, input_shape: tuple[int, ...], classes: in
         raise HyperparameterError(
             "model-output-shape",
             f"The model must return logits of shape {wanted} for {len(inputs)} inputs of shape {input_shape}, but it "
-            f"returned {got}. Let it end, for example, with nn.Linear(..., {classes}).",
+            f"returned {got}. For example, use nn.Linear(..., {classes}) as its last layer.",
         )
     labels = torch.arange(len(inputs)) % classes
     loss = float(nn.functional.cross_entropy(outputs.double(), labels))
@@ -49,8 +49,8 @@ def check_logits(module: nn.Module, *, input_shape: tuple[int, ...], classes: in
 def check_private(module: nn.Module, *, input_shape: tuple[int, ...] | None = None) -> None:
     """Raise GateError if the output for one sample depends on other samples or on a hidden random stream.
 
-    Layers that are known to do so are refused by name. With `input_shape`, random public inputs also pass through the
-    model, alone and together, and their outputs must be equal.
+    Layer types that are known to do so are refused. With `input_shape`, the model also gets random public inputs, first
+    in one batch and then one by one. The outputs must be equal.
     """
     problems = [problem for name, layer in module.named_modules() if (problem := _problem_of_layer(name, layer))]
     if not any(parameter.requires_grad for parameter in module.parameters()):
@@ -60,7 +60,7 @@ def check_private(module: nn.Module, *, input_shape: tuple[int, ...] | None = No
     if input_shape is not None and _samples_mix(module, input_shape):
         raise GateError(
             "samples-mixed",
-            f"The output of {type(module).__name__} for a sample must be independent of other samples and calls.",
+            f"The output of {type(module).__name__} for a sample must not depend on other samples or on earlier calls.",
         )
 
 
@@ -69,14 +69,14 @@ def _problem_of_layer(name: str, layer: nn.Module) -> tuple[str, str] | None:
     if isinstance(layer, nn.modules.batchnorm._BatchNorm):
         return "samples-mixed", f"{where}, which mixes samples. Use nn.GroupNorm or normalization: group."
     if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats:
-        return "running-statistics", f"{where} with statistics of the records. Set track_running_stats=False."
+        return "running-statistics", f"{where}, which stores statistics of the records. Set track_running_stats=False."
     return dropout_problem(name, layer)
 
 
 def _samples_mix(module: nn.Module, input_shape: tuple[int, ...]) -> bool:
-    """Return whether the output for a random public sample depends on the other samples, or a call changes a buffer.
+    """Return whether the output for a random public sample depends on other samples, or a call changes a buffer.
 
-    Outliers find a model that mixes samples only above some threshold.
+    Outliers detect a model that mixes samples only above some threshold.
     """
     inputs = public_inputs(input_shape)
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
@@ -89,12 +89,12 @@ def _samples_mix(module: nn.Module, input_shape: tuple[int, ...]) -> bool:
 
 
 def _disturbs(module: nn.Module, inputs: Tensor, alone: Tensor, odd: float) -> bool:
-    """Return whether a sample full of `odd` numbers changes the outputs of the other samples."""
+    """Return whether an outlier changes the outputs of the other samples. `odd` is its factor, or NaN."""
     mixed = inputs.clone()
     mixed[1] = odd * mixed[1] if isfinite(odd) else odd
     try:
         outputs = module(mixed)
     except (RuntimeError, IndexError, ValueError):
-        return False  # a model may refuse values outside its range, such as missing rows of an embedding
+        return False  # a model may refuse illegal values, such as indices beyond the rows of an embedding
     others = [0, 2]
     return not torch.allclose(outputs[others], alone[others], rtol=1e-4, atol=1e-5)

@@ -23,7 +23,7 @@ _GROUPS: Final = 16
 
 @dataclass(frozen=True, kw_only=True)
 class _Style:
-    """Shape of the data and options of a model."""
+    """Input shape, number of classes, and options of a model."""
 
     input_shape: tuple[int, ...]
     classes: int
@@ -48,8 +48,8 @@ def build(
     """Return a newly initialised model that passed all checks.
 
     Args:
-        name: key of MODELS, or `package.module:function` of a user's own model. That function is called with
-            `input_shape` and `classes` by keyword, and returns an nn.Module from floats to logits.
+        name: key of MODELS, or `package.module:function` of a custom model. The function gets the keywords
+            `input_shape` and `classes`, and returns an nn.Module that maps floats to logits.
         input_shape: shape of one input, without the batch.
         classes: number of logits.
         activation: 'relu' or 'tanh'.
@@ -59,7 +59,7 @@ def build(
     Raises:
         HyperparameterError: a name or option is unknown, or the shape of inputs or outputs is wrong.
         GateError: the model mixes samples, as BatchNorm does.
-        Exception: a user's own model raised it.
+        Exception: the function of a custom model raised it.
     """
     if normalization == "batch":
         raise GateError(
@@ -85,13 +85,11 @@ def _user_model(name: str, style: _Style) -> nn.Module:
         function = getattr(import_module(module_name), function_name)
     except (ImportError, AttributeError, ValueError) as error:
         raise HyperparameterError(
-            "model-not-importable", f"The model {name!r} cannot be imported as package.module:function: {error}"
+            "model-not-importable", f"The model {name!r} cannot be imported as package.module:function ({error})."
         ) from error
     module = function(input_shape=style.input_shape, classes=style.classes)
     if not isinstance(module, nn.Module):
-        raise HyperparameterError(
-            "model-not-module", f"{name} must return an nn.Module (it returned a {type(module).__name__})."
-        )
+        raise HyperparameterError("model-not-module", f"{name} must return an nn.Module (got {type(module).__name__}).")
     return module
 
 
@@ -103,7 +101,7 @@ def _named_model(name: str, style: _Style) -> nn.Module:
             module(torch.zeros(1, *style.input_shape))
     except RuntimeError as error:  # torch's error for shapes that do not fit
         raise HyperparameterError(
-            "model-shape-mismatch", f"{name} cannot take inputs of shape {style.input_shape}: {error}"
+            "model-shape-mismatch", f"{name} cannot take inputs of shape {style.input_shape} ({error})."
         ) from error
     return module
 
@@ -136,7 +134,8 @@ def _perceptron(*widths: int) -> Callable[[_Style], nn.Module]:
 def _channels(name: str, style: _Style) -> int:
     if len(style.input_shape) != 3:
         raise HyperparameterError(
-            "model-shape-mismatch", f"{name} takes images of shape (channels, height, width), not {style.input_shape}."
+            "model-shape-mismatch",
+            f"{name} needs inputs of shape (channels, height, width) (got {style.input_shape}). Use another model.",
         )
     return style.input_shape[0]
 
@@ -185,10 +184,11 @@ class _WordNumbers(nn.Module):
 
 
 def _next_word(style: _Style) -> nn.Module:
-    """Return a network over the embeddings of the preceding words. The classes are the words."""
+    """Return a network that predicts the next word from the preceding words. Each class is a word."""
     if len(style.input_shape) != 1:
         raise HyperparameterError(
-            "model-shape-mismatch", f"next_word takes a row of word numbers, not inputs of shape {style.input_shape}."
+            "model-shape-mismatch",
+            f"next_word needs inputs of shape (words,) (got {style.input_shape}). Use another model.",
         )
     width, hidden = 16, 64
     return nn.Sequential(

@@ -1,4 +1,4 @@
-"""Promotion: a whole number that rises at given steps of a trial, such as K of DPLIS. No torch."""
+"""Promotion: a whole number that rises at given steps of a trial, such as K of DPLIS."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Promotion:
     A promotion costs no privacy, because the steps at which the number rises are fixed in advance.
 
     Attributes:
-        levels: at least two rising numbers of at least 1.
-        from_step: number of steps before each level, rising from 0.
+        levels: at least two rising whole numbers of at least 1.
+        from_step: first step of each level, rising from 0.
     """
 
     levels: tuple[int, ...]
@@ -30,7 +30,7 @@ class Promotion:
 
     def __post_init__(self) -> None:
         rules = (
-            (_rising(self.levels, first=1), _LEVELS, "at least two whole numbers of at least 1, rising", self.levels),
+            (_rising(self.levels, first=1), _LEVELS, "at least two rising whole numbers of at least 1", self.levels),
             (
                 _rising(self.from_step, first=0) and self.from_step[0] == 0 and len(self.from_step) == len(self.levels),
                 _FROM_STEP,
@@ -52,7 +52,7 @@ class Promotion:
         if set(value) != {_LEVELS, _FROM_STEP}:
             raise HyperparameterError(
                 "promotion-malformed",
-                f"A number that rises needs the keys {_LEVELS} and {_FROM_STEP} (got {dict(value)!r}).",
+                f"A promoted parameter must have the keys {_LEVELS} and {_FROM_STEP} (got {dict(value)!r}).",
             )
         return cls(levels=_numbers(value[_LEVELS]), from_step=_numbers(value[_FROM_STEP]))
 

@@ -1,8 +1,8 @@
-"""Training of one trial from rung to rung (number of steps at which it reports), with durable checkpoints. No Ray.
+"""Training of one trial from rung to rung, with durable checkpoints. A rung is a step count at which a trial reports.
 
-Files in the folder of a sweep::
+This module does not import Ray. It writes these files in the folder of a sweep::
 
-    <folder>/trials/<trial_id>/checkpoint/step-00000120.pt     last checkpoint, named by the steps taken
+    <folder>/trials/<trial_id>/checkpoint/step-00000120.pt     last checkpoint, named after its number of steps
     <folder>/operator.log                                       tracebacks, for the operator only (mode 0600)
 """
 
@@ -54,7 +54,7 @@ MakeTraining: TypeAlias = Callable[[Any, Any], Training]
 
 @dataclass(frozen=True)
 class Advance:
-    """Result of a rung: the steps taken so far and the scores."""
+    """Result of a rung: the number of steps taken so far, and the scores."""
 
     step: int
     metrics: dict[str, float]
@@ -62,19 +62,20 @@ class Advance:
 
 @dataclass
 class TrainingLoop:
-    """Loop that takes one trial from rung to rung; picklable before its start.
+    """Loop that trains one trial from rung to rung. It can be pickled before its start.
 
-    The first call of `advance` creates the training, so that an error in it fails the trial. A trial with a checkpoint
-    continues from the checkpoint and reports its scores again, because the process may have died before the report.
-    Protected scores are then drawn and charged again, because somebody may have seen the earlier ones.
+    The first call of `advance` creates the training, so that an error in the creation fails only this trial. A trial
+    with a checkpoint continues from the checkpoint and reports its scores again, because the process may have died
+    before the report. Protected scores are then charged and noised again, because somebody may have seen the first
+    scores.
 
     Attributes:
-        make_training: for example `trainables.training.PrivateTraining`.
+        make_training: function that creates the training, such as `trainables.training.PrivateTraining`.
         spec: specification of the trial.
-        charge: payment for its steps and scores.
+        charge: payment for the trial's steps and scores.
         folder: folder of the sweep, at the same path on every machine.
         trial_id: name of the trial in the folder.
-        rung_steps: rising numbers of steps at which the trial reports; the last is its end.
+        rung_steps: rising numbers of steps at which the trial reports. The last number is the end of the trial.
     """
 
     make_training: MakeTraining
@@ -116,13 +117,13 @@ class TrainingLoop:
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"step-{training.step:08d}.pt"
         training.save(path)
-        for old in directory.iterdir():  # after the new one is complete
+        for old in directory.iterdir():  # only after the new checkpoint is complete
             if old != path and _NAME.fullmatch(old.name):
                 old.unlink()
 
 
 def checkpoint_path(folder: Path, trial_id: str) -> Path | None:
-    """Return the last checkpoint of a trial; None without a checkpoint."""
+    """Return the path of a trial's last checkpoint; None without a checkpoint."""
     directory = _checkpoints(folder, trial_id)
     if not directory.is_dir():
         return None
@@ -130,10 +131,12 @@ def checkpoint_path(folder: Path, trial_id: str) -> Path | None:
 
 
 def checkpoint_step(path: Path) -> int:
-    """Return the number of steps in the name of a checkpoint. Raise TrainableError for another name."""
+    """Return the number of steps in the name of a checkpoint. Raise TrainableError if the name has another form."""
     match = _NAME.fullmatch(path.name)
     if match is None:
-        raise TrainableError("checkpoint-name-invalid", f"A checkpoint is named step-<steps>.pt, not {path.name!r}.")
+        raise TrainableError(
+            "checkpoint-name-invalid", f"A checkpoint must be named step-<steps>.pt (got {path.name!r})."
+        )
     return int(match[1])
 
 
@@ -151,7 +154,7 @@ def log_for_operator(folder: Path, trial_id: str, error: BaseException) -> None:
 
 
 def why_failed(error: BaseException) -> str:
-    """Return the reason for analysts: the class of the error, without the message, which may contain data."""
+    """Return the class of the error as a reason for analysts. The message is not included, as it may contain data."""
     return f"{type(error).__name__} in the training. The traceback is in the operator's log."
 
 

@@ -18,15 +18,16 @@ _PARTS: Final = 2**20  # a user's fraction of right answers is a multiple of 1 /
 
 
 def protected_count(answers: Iterable[tuple[Tensor, Tensor]], whose: Tensor | None) -> float:
-    """Return the number of right answers; with users, the sum of each user's fraction of right answers.
+    """Return the number of right answers. With users, return the sum of each user's fraction of right answers.
 
     Formal guarantee: one more record adds 0 to 1. With users, one more user adds 0 to 1, for any number of records.
     Fractions are rounded down to multiples of 2⁻²⁰, so that the sum is exact.
 
     Args:
-        answers: (logits, shape (n, classes); labels, shape (n,)) for a part of the records at a time. An answer with a
-            logit that is not finite is wrong.
-        whose: user of each record of all parts, numbered from 0 without a gap; None without users.
+        answers: pairs of logits, shape (n, classes), and labels, shape (n,), for one part of the records after the
+            other. An answer is wrong if one of its logits is not finite.
+        whose: user number of each record, for all parts together. The numbers are 0, 1, … without gaps. None without
+            users.
     """
     right = [(logits.argmax(1) == labels) & logits.isfinite().all(1) for logits, labels in answers]
     if not right:
@@ -39,7 +40,7 @@ def protected_count(answers: Iterable[tuple[Tensor, Tensor]], whose: Tensor | No
 
 
 def protected_size(spec: TrainingSpec) -> int:
-    """Return the PUBLIC number of validation records, or users, by which protected scores are divided; else 0."""
+    """Return the PUBLIC number by which protected scores are divided; 0 if scores are not protected."""
     if spec.score_noise is None:
         return 0
     size = data.public_validation_size(spec.dataset)

@@ -14,24 +14,25 @@ __all__ = ["TrainingSpec", "check_privacy", "spec_fingerprint"]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSpec:
-    """Specification of one trial; plain and picklable. `trainables.hyperparameters` has the other fields.
+    """Specification of one trial, which can be pickled. `Hyperparameters` describes the fields that are not listed.
 
     Attributes:
         method: key of METHODS.
         model: key of MODELS, or `package.module:function`.
-        precision: 'float32' or 'bfloat16', of the forward and backward passes only.
-        dataset: records, and the unit of a sample.
+        precision: 'float32' or 'bfloat16', used in the forward and backward passes only.
+        dataset: request for the records. Its unit says whether a sample is a record or a user.
         sample_rate: batch_size divided by the PUBLIC number of samples.
         parameters: values that the search chose, with flat keys.
         seed: public seed of the initialisation and of DPLIS' perturbations.
-        private: False is a study without a guarantee, in which noise may be 0 or seeded.
-        noise_seed: seed of noise and sampling, only if not private.
-        replay_key: 32 secret bytes for the secret generator, so that a repeated run of a sealed search is the same run,
-            of which nobody saw anything. None: a key of the operating system.
-        threads: threads of torch in this process; None changes nothing.
+        private: whether the run has a guarantee. Without one, the noise may be 0 or seeded.
+        noise_seed: seed of noise and sampling; None if private.
+        replay_key: 32 secret bytes that make the secret generator repeat its numbers, so that a sealed search can run
+            again with the same result. Nobody may have seen a result of the first run. None: the operating system makes
+            a key.
+        threads: number of threads of torch in this process; None keeps the present number.
         device: 'auto', 'cpu' or 'cuda'.
-        score_noise: standard deviation of the noise on a validation count, finite and above 0; the score is then
-            protected and charged. None: validation scores are exact.
+        score_noise: standard deviation of the noise on the number of right validation answers, finite and above 0. The
+            score is then protected and charged. None: validation scores are exact.
     """
 
     method: str
@@ -62,7 +63,7 @@ class TrainingSpec:
 
 
 def check_privacy(spec: TrainingSpec) -> None:
-    """Raise GateError for a private run without noise or with known noise, or for illegal noise of scores."""
+    """Raise GateError for a private run without noise or with seeded noise, or for an illegal `score_noise`."""
     if spec.score_noise is not None and not 0 < spec.score_noise < inf:
         raise GateError(
             "score-noise-invalid",
@@ -77,12 +78,12 @@ def check_privacy(spec: TrainingSpec) -> None:
         )
     if spec.noise_seed is not None:
         raise GateError(
-            "noise-seed-private", "A private run must have no `noise_seed`, which makes the noise known. Remove it."
+            "noise-seed-private", "`noise_seed` must not be set in a private run, whose noise is secret. Remove it."
         )
 
 
 def spec_fingerprint(spec: TrainingSpec) -> str:
-    """Return a hash of everything on which a step depends, without devices, paths of files and secrets."""
+    """Return a hash of all fields except the threads, the device, the secret key and the data directory."""
     values = asdict(spec)
     for name in ("threads", "device", "replay_key"):
         del values[name]

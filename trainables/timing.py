@@ -1,4 +1,4 @@
-"""Time of a private step on this machine, measured on random inputs, because a plan may not read a record."""
+"""Time of a private step on this machine. It is measured on random inputs, because a plan must not read records."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ _BATCHES = 4
 
 
 def seconds_per_step(spec: TrainingSpec, *, steps: int, at_most: float) -> list[float]:
-    """Return the seconds of each of a few steps, on random public inputs, after one step for warming up.
+    """Return the seconds that each of a few steps takes on random public inputs.
+
+    A first step warms up the machine. It is not returned unless it is the only step.
 
     Args:
         spec: specification of the trial.
-        steps: number of steps.
-        at_most: seconds after which no further step is taken; at least one step is timed.
+        steps: number of timed steps.
+        at_most: time limit in seconds. After it, no further step is taken.
     """
     splits = _random_splits(data.info(spec.dataset), spec, samples=_BATCHES * spec.batch_size)
     threads = torch.get_num_threads()
@@ -49,7 +51,7 @@ def _random_splits(about: DatasetInfo, spec: TrainingSpec, *, samples: int) -> S
     inputs = public_inputs(about.input_shape, samples)
     targets = torch.randint(about.classes, (samples,), generator=torch.Generator().manual_seed(0))
     size = spec.dataset.records_per_user
-    users = torch.arange(samples * size).view(samples, size) % samples  # random records may have several users
+    users = torch.arange(samples * size).view(samples, size) % samples  # a random record may belong to several users
     return Splits(
         x_train=inputs,
         y_train=targets,

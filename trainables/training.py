@@ -36,25 +36,26 @@ from trainables.spec import TrainingSpec, check_privacy, spec_fingerprint
 
 __all__ = ["LEASE_STEPS", "PrivateTraining", "TrainingSpec", "gradient_source"]
 
-# Largest number of charged steps of a trial that crashes can waste. The first attempt leases half of them at a time,
-# the second a quarter, and so on. Only attempts that lost a part of a lease count.
+# Largest number of charged steps that a trial can lose by crashes. The first attempt leases half of them at a time, the
+# second attempt a quarter, and so on. Only attempts that lost a part of a lease are counted.
 LEASE_STEPS: Final = 200
 _SCORING_BATCH: Final = 2048
 _AUTOCAST: Final[Mapping[str, torch.dtype | None]] = {"float32": None, "bfloat16": torch.bfloat16}
 
 
 class PrivateTraining:
-    """Private training that leases every step and charges every protected score in advance.
+    """Private training of one trial. It leases every step, and charges for every protected score, in advance.
 
     Formal guarantee: the model, and its scores on other records, depend on the training records only through
     `noise_draws` subsampled Gaussian mechanisms with the spec's sample_rate and noise_multiplier. With score_noise, the
-    scores depend on the validation records only through Gaussian mechanisms with sensitivity 1 and that standard
-    deviation, one for each call of `evaluate`. The state contains the secret generator and is for the operator only.
+    scores depend on the validation records only through Gaussian mechanisms with sensitivity 1 and standard deviation
+    score_noise, one for each call of `evaluate`. Only the operator may see the state, which contains the secret
+    generator.
 
     Args:
         spec: specification of the trial.
         charge: payment for steps and scores.
-        splits: records, for timing on random inputs; None reads those of the spec.
+        splits: random records for timing; None loads the records of the spec.
 
     Raises:
         HyperparameterError: a value is illegal.
@@ -149,18 +150,18 @@ class PrivateTraining:
 
         Raises:
             HyperparameterError: `step` is beyond the steps of the spec.
-            Exception: the charge refused a lease, whose steps were not taken.
+            Exception: the charge refused a lease. The steps of this lease were not taken.
         """
         if step > self.spec.steps:
             raise HyperparameterError(
-                "step-beyond-end", f"This training has {self.spec.steps} steps and cannot take step {step}."
+                "step-beyond-end", f"`step` must be at most {self.spec.steps}, the end of this training (got {step})."
             )
         inputs, targets = self._records["train"]
         while self.step < step:
             most = max(LEASE_STEPS >> (self._charge.restarts() + 1), 1)
             leased = min(most, step - self.step)
             used = self._private_step.mechanism
-            # Durable before the first of these batches is drawn.
+            # The lease is durable before the first of its batches is drawn.
             self._charge.lease(leased, sample_rate=used.sample_rate, noise_multiplier=used.noise_multiplier)
             for _ in range(leased):
                 self._theta = self._private_step.take(
@@ -175,20 +176,21 @@ class PrivateTraining:
 
         With score_noise, a validation score is charged at every call, before it is computed. It is the count of right
         answers (`protected_count`) plus N(0, score_noise²), divided by the PUBLIC number of validation records or
-        users. So it may be slightly outside [0, 1]. The mean loss is not released, because nothing bounds the effect of
-        one record on it.
+        users. So the score may be slightly outside [0, 1]. The mean loss is not released, because one record can change
+        it without limit.
 
         Args:
             split: 'validation' or 'test'.
 
         Returns:
             `{split}_accuracy` in [0, 1] and `{split}_loss`, both NaN if a parameter or the loss is not finite.
-            Protected records have only `validation_accuracy`, which is noise around 0 for a model that is not finite.
+            With score_noise, a validation score has only `validation_accuracy`, which is noise around 0 if a parameter
+            is not finite.
 
         Raises:
-            GateError: the split is another one, such as the training records.
+            GateError: `split` is neither 'validation' nor 'test'.
             DatasetError: the split has no records.
-            Exception: the charge refused the score, which was not computed.
+            Exception: the charge refused the score. The score was not computed.
         """
         if split not in ("validation", "test"):
             raise GateError(
@@ -215,17 +217,17 @@ class PrivateTraining:
 
     def _released_score(self, noise: float) -> float:
         self._charge.release(noise=noise)  # durable before a validation record is read
-        finite = bool(self._shown.isfinite().all())  # this depends on the model only, which is charged for
-        # All passes have one size. In a shorter pass a kernel may round the logits of other records differently, and a
-        # near tie could change the count by more than the added record.
+        finite = bool(self._shown.isfinite().all())  # this depends on the model only, whose steps are charged
+        # All passes have the same size. In a shorter pass, a kernel may round logits differently. Then one more record
+        # could change the answers to other records whose two largest logits are almost equal.
         answers = self._logits(*self._records["validation"], even=True) if finite else iter(())
         count = torch.tensor([protected_count(answers, self._users["validation"])], dtype=torch.float64)
-        # Rounding to single precision hides the grid of the noise.
+        # Rounding to float32 hides the gaps between the possible float64 values of the noise.
         noised = add_noise(count, standard_deviation=noise, generator=self._secret, dtype=torch.float32)
         return float(noised) / self._protected_size
 
     def _logits(self, inputs: Tensor, targets: Tensor, *, even: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield (logits in float64, labels) for a part of the records at a time; `even` fills up the last pass."""
+        """Yield (logits in float64, labels) for a part of the records at a time; `even` pads the last pass."""
         model = self.model
         if len(targets) == 0:
             return
@@ -236,8 +238,8 @@ class PrivateTraining:
             yield logits[: len(y)], y
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state from which the training continues bit for bit. It is secret: it determines later noise."""
-        self._layout.write(self._theta, self._model)  # the model may hold the average
+        """Return the state from which the training continues bit for bit. It is secret, as it reveals later noise."""
+        self._layout.write(self._theta, self._model)  # the model may contain the averaged weights
         state = {
             "spec": spec_fingerprint(self.spec),
             "step": self.step,
@@ -254,12 +256,12 @@ class PrivateTraining:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a stored state.
 
-        The stored stream of noise continues only if the spec is the same and nothing was leased or released since then.
-        Otherwise its noise may be released already, and repeated noise would cancel. Then the secret generator takes a
-        fresh key.
+        The stored noise stream continues only if the spec is the same, and if no step or score was charged since the
+        state was stored. Otherwise a result with noise of this stream may be public, and the difference of two results
+        with the same noise would have no noise. So the secret generator takes a new key.
 
         Raises:
-            TrainableError: the spec averages the weights, but the state has no average. Then nothing is changed.
+            TrainableError: the spec averages the weights, but the state has no average. The training is not changed.
         """
         if self._average is not None:
             if "average" not in state:
@@ -339,7 +341,7 @@ def _stored(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _records(splits: Splits, device: torch.device) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return the inputs and labels of each split on the device; contiguous, for gathering batches."""
+    """Return the inputs and labels of each split on the device, contiguous for the selection of batches."""
     parts = {
         "train": (splits.x_train, splits.y_train),
         "validation": (splits.x_validation, splits.y_validation),
@@ -354,6 +356,7 @@ def _users(spec: TrainingSpec, splits: Splits, device: torch.device) -> dict[str
         return {"train": None, "validation": None}
     if splits.users_train is None or splits.users_validation is None:
         raise DatasetError(
-            "users-missing", f"The unit is {spec.unit}, but the data set {spec.dataset.name} has no users."
+            "users-missing",
+            f"The unit is {spec.unit}, but the data set {spec.dataset.name} has no users. Use unit: record.",
         )
     return {"train": splits.users_train.to(device), "validation": splits.users_validation.to(device)}

@@ -1,8 +1,8 @@
 """Trial as a Ray Tune trainable: the only module of `trainables` that imports Ray.
 
 Each `step` trains up to the next rung, writes the checkpoint to the sweep's folder and returns the scores. Ray's own
-checkpoints are off. If a training raises an error, `step` returns the class of the error, so that Ray retries only
-lost workers.
+checkpoints are off. If a training raises an error, `step` returns the class of the error instead of raising it. So Ray
+retries a trial only if its worker was lost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FAILED = "trial_failed"
 
 
 class TrialTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
-    """Ray actor that runs the `TrainingLoop` of one trial (``config["request"]``), then that of the next trial."""
+    """Ray actor that runs the `TrainingLoop` of one trial (``config["request"]``), then the loop of the next trial."""
 
     def setup(self, config: Mapping[str, TrainingLoop]) -> None:
         """Take the loop of a trial. Its first `step` creates the training."""

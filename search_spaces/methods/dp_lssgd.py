@@ -1,4 +1,4 @@
-"""DP-LSSGD: strength and scope of Laplacian smoothing. It is post-processing, so it costs no privacy."""
+"""DP-LSSGD: strength and scope of Laplacian smoothing. Smoothing is post-processing, so it costs no privacy."""
 
 from search_spaces.domains import Categorical, Uniform
 from search_spaces.parameter import Limits, Parameter, Words

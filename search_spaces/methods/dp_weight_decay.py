@@ -1,4 +1,4 @@
-"""Weight decay before clipping: the L2 coefficient, and where it acts. Weight decay costs no privacy."""
+"""Weight decay: the L2 coefficient, and whether it acts before the clip or in the update. It costs no privacy."""
 
 from search_spaces.domains import Categorical, LogUniform
 from search_spaces.parameter import Limits, Parameter, Words

@@ -1,4 +1,4 @@
-"""DPLIS: radius, samples and reduction of the loss smoothing. Smoothing is before the clip and costs no privacy."""
+"""DPLIS: radius, samples and reduction of the loss smoothing. It happens before the clip and costs no privacy."""
 
 from search_spaces.domains import Categorical, Integer, LogUniform
 from search_spaces.parameter import Limits, Parameter, Words
@@ -10,7 +10,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=LogUniform(1.0, 80.0),
         legal=Limits(),
         usual=True,
-        source="DPLIS paper, Tables 2, 3 and 5: best R from 4 to 40; the upper bound is doubled, to have 40 inside",
+        source="DPLIS paper, Tables 2, 3 and 5: best R from 4 to 40; the upper bound is twice the largest best R",
     ),
     Parameter(
         name="smoothing_samples",
@@ -18,12 +18,12 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=Integer(1, 20, log=True),
         legal=Limits(low=1, integer=True),
         promotable=True,
-        source="DPLIS paper: K = 10 (images), 20 (Reddit); a step costs K times the work",
+        source="DPLIS paper: K = 10 (images), 20 (Reddit); a step takes K times the work",
     ),
     Parameter(
         name="smoothing_reduction",
         default=Categorical(("mean", "sum")),
         legal=Words(("mean", "sum")),
-        source="DPLIS paper: equation 6 divides by K, the authors' code does not",
+        source="DPLIS paper: equation 6 divides by K, but the authors' code does not",
     ),
 )

@@ -1,6 +1,7 @@
 """Data sets by name. Importing this module reads no file and loads no heavy library.
 
-Every function raises `DatasetError` if the data set is unknown, or if a file is missing or damaged.
+A data set is shipped (`DATASETS`) or custom. A custom data set is an npz file of the person who uses the program. Every
+function raises `DatasetError` if the data set is unknown, or if a file is missing or damaged.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ UNITS = ("record", "user")
 
 
 def info(request: DatasetRequest) -> DatasetInfo:
-    """Return the public facts about a data set. Only for a user's own file is a file read."""
+    """Return the public facts about a data set. A file is read only for a custom data set (`request.path`)."""
     check_unit(request)
     if request.path is not None:
         if request.name in DATASETS:
             raise DatasetError(
                 "dataset-name-taken",
-                f"{request.name} is the name of a shipped data set, which takes no path (got {request.path}). Give "
-                "your own data another name, because the ledger keeps the budget by name.",
+                f"`dataset.path` must not be set for the shipped data set {request.name} (got {request.path}). Give "
+                "your own data another name, because the ledger has one budget for each name.",
             )
         return user_info(request)
     if request.name not in DATASETS:
@@ -55,7 +56,7 @@ def info(request: DatasetRequest) -> DatasetInfo:
 
 
 def check_unit(request: DatasetRequest) -> None:
-    """Check that the unit of a request can be protected, without reading a file."""
+    """Raise DatasetError if the unit of a request cannot be protected. No file is read."""
     if request.unit not in UNITS:
         raise DatasetError("unit-unknown", f"`unit` must be one of {', '.join(UNITS)} (got {request.unit!r}).")
     if request.unit == "record":
@@ -69,7 +70,7 @@ def check_unit(request: DatasetRequest) -> None:
         if not _is_count(request.public_users):
             raise DatasetError(
                 "public-size-missing",
-                f"The data set {request.name} needs `dataset.public_users`, a PUBLIC number of training users (got "
+                f"`dataset.public_users` of {request.name} must be a PUBLIC number of training users, at least 1 (got "
                 f"{request.public_users!r}). It sets the sample rate. The exact number in the file is private.",
             )
     elif request.name in DATASETS and DATASETS[request.name].users is None:
@@ -82,9 +83,9 @@ def check_unit(request: DatasetRequest) -> None:
 
 
 def public_train_size(request: DatasetRequest) -> int:
-    """Return the PUBLIC number of training units, records or users, after the validation split: n of the sample rate.
+    """Return the PUBLIC number of training records or users after the validation split.
 
-    The true number is private under add/remove adjacency, and depends on the hashes of the split.
+    The sample rate is computed from this number. The true number is private under add/remove adjacency.
     """
     size = _public_size(request)
     fraction = request.validation_fraction
@@ -95,19 +96,20 @@ def public_train_size(request: DatasetRequest) -> int:
     left = round(size * (1 - fraction))
     if left < 1:
         raise DatasetError(
-            "split-empty", f"`validation_fraction` leaves none of {size} training records (got {fraction}). Lower it."
+            "split-empty",
+            f"`validation_fraction` must leave at least one of {size} records for training (got {fraction}). Lower it.",
         )
     return left
 
 
 def public_validation_size(request: DatasetRequest) -> int:
-    """Return the PUBLIC number of validation units, by which protected scores are divided; it may be 0."""
+    """Return the PUBLIC number of validation records or users, which may be 0. Protected scores are divided by it."""
     return _public_size(request) - public_train_size(request)
 
 
 def _public_size(request: DatasetRequest) -> int:
     check_unit(request)
-    # A declared size needs no access to the user's file, which may be on another machine.
+    # If the size is declared, the custom file is not read, because it may be on another machine.
     if request.path is not None and request.name not in DATASETS:
         size = request.public_users if request.unit == "user" else request.public_size
         if size is not None and _is_count(size):
@@ -121,7 +123,7 @@ def _is_count(value: object) -> bool:
 
 
 def check_present(request: DatasetRequest) -> None:
-    """Check that the files of the data set are present and have their checksums."""
+    """Raise DatasetError if a file of the data set is missing or differs from its checksum."""
     known = info(request)
     if known.path is not None:
         return
@@ -134,18 +136,18 @@ def check_present(request: DatasetRequest) -> None:
 
 
 def records_fingerprint(request: DatasetRequest) -> str:
-    """Return a hash that identifies the records under any name, for the ledger, which only operators read.
+    """Return a hash that identifies the records, independent of the data set's name. Only operators may see it.
 
-    Data sets that share a budget (`DatasetInfo.budget_owner`) have one fingerprint. A user's own file has the checksum
-    of its arrays. If it has the arrays of a shipped set, or its training records in any order, it has the fingerprint
-    of that set. The users have their own fingerprint. Files that only overlap are not detected.
+    Shipped data sets that share a budget (`DatasetInfo.budget_owner`) have the same fingerprint. A custom data set has
+    the fingerprint of a shipped set if it has the same arrays, or the same training records in any order. Otherwise its
+    fingerprint is the checksum of its arrays without the users. Files that only overlap are not detected.
     """
     shipped, content = _identified(info(request))
     return content if shipped is None else _published(shipped)
 
 
 def budget_owner(request: DatasetRequest) -> str:
-    """Return the name under which the ledger charges the records. A copy of a shipped set is charged as that set."""
+    """Return the name under which the ledger charges the records. A copy of a shipped set uses that set's name."""
     shipped, _ = _identified(info(request))
     return request.name if shipped is None else shipped.budget_owner
 
@@ -169,7 +171,10 @@ def _published(known: DatasetInfo) -> str:
 
 
 def _identified(known: DatasetInfo) -> tuple[DatasetInfo | None, str]:
-    """Return the shipped set, or the one that a user's file copies, or None; and the checksum of that file, or ""."""
+    """Return (shipped set, checksum of the arrays).
+
+    For a custom data set, the shipped set is the one that it copies, or None. For a shipped set, the checksum is "".
+    """
     if known.path is None:
         return known, ""
     arrays = read_raw(known)
@@ -189,7 +194,7 @@ def _records(request: DatasetRequest) -> str:
 
 
 def users_fingerprint(request: DatasetRequest) -> str | None:
-    """Return a hash of the users in a user's own file; None if records are protected or the data set is shipped."""
+    """Return a hash of the users in a custom data set; None if records are protected or the data set is shipped."""
     known = info(request)
     if known.path is None or request.unit != "user":
         return None
@@ -198,6 +203,6 @@ def users_fingerprint(request: DatasetRequest) -> str | None:
 
 @lru_cache(maxsize=2)
 def load_records(request: DatasetRequest) -> Splits:
-    """Return the records as tensors, read once per process. Callers must not write to the shared tensors."""
+    """Return the records as tensors. They are read once per process, so callers must not write to them."""
     public_train_size(request)  # refuses an illegal fraction before reading a file
     return load_splits(info(request), request)

@@ -1,4 +1,4 @@
-"""Finding, checking and reading the files of a data set."""
+"""Location and checksums of a data set's files, and the conversion of read errors."""
 
 from __future__ import annotations
 
@@ -25,12 +25,16 @@ _FORMATS = zipfile.BadZipFile, zlib.error, lzma.LZMAError, tarfile.TarError, pic
 
 
 def data_folder(data_dir: str | None) -> Path:
-    """Return the data directory: ``data_dir``, else the variable ``DP_TUNER_DATA``, else ``./data``; absolute."""
+    """Return the absolute data directory: ``data_dir``, else the variable ``DP_TUNER_DATA``, else ``./data``."""
     return Path(data_dir or os.environ.get(_ENVIRONMENT) or "data").expanduser().absolute()
 
 
 def locate(info: DatasetInfo, folder: Path) -> tuple[tuple[FileInfo, ...], tuple[Path, ...]]:
-    """Return the first complete set of files of a data set in ``folder`` and their paths, after comparing checksums."""
+    """Return the first form of a data set (a set of files) that is complete in ``folder``, and the paths of its files.
+
+    Raises:
+        DatasetError: no form is complete, or a file differs from its checksum.
+    """
     for form in info.forms:
         paths = tuple(folder / file.name for file in form)
         if all(path.is_file() for path in paths):
@@ -49,7 +53,7 @@ def locate(info: DatasetInfo, folder: Path) -> tuple[tuple[FileInfo, ...], tuple
 
 @contextmanager
 def reading(path: Path, what: str) -> Iterator[None]:
-    """Raise DatasetError for an error while reading ``path``, which must be ``what``."""
+    """Convert errors while reading ``path`` to DatasetError. ``what`` describes the expected file."""
     try:
         yield
     except (OSError, EOFError, KeyError, ValueError, *_FORMATS) as error:
@@ -67,14 +71,14 @@ def _check(info: DatasetInfo, file: FileInfo, path: Path) -> None:
     if found != published:
         raise DatasetError(
             "dataset-checksum",
-            f"{path} of the data set {info.name} has the {algorithm} {found} instead of {published}: it is damaged or "
-            f"another file. Remove it and download it again{f' from {file.url}' if file.url else ''}.",
+            f"{path} of the data set {info.name} has the {algorithm} {found} instead of {published}. Remove the file "
+            f"and download it again{f' from {file.url}' if file.url else ''}.",
         )
 
 
 @lru_cache(maxsize=64)
 def _digest(path: str, algorithm: str, _size: int, _changed: int) -> str:
-    """Return the checksum of a file, computed again only if its size or time of change differs."""
+    """Return the checksum of a file. It is cached until the size or the modification time of the file changes."""
     digest = hashlib.new(algorithm, usedforsecurity=False)
     with Path(path).open("rb") as file:
         while chunk := file.read(_CHUNK):

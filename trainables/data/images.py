@@ -1,4 +1,4 @@
-"""Readers of image files, as uint8 arrays: npz, IDX (MNIST), WebP sheets and the CIFAR-10 archive."""
+"""Readers of image files into uint8 arrays: npz, IDX (MNIST), WebP sheets and the CIFAR-10 archive."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["Arrays", "read_cifar_archive", "read_idx", "read_npz", "read_webp_sheets"]
 
 Arrays: TypeAlias = "dict[str, np.ndarray]"
-"""``x_train``, ``y_train``, ``x_test``, ``y_test``: images uint8, shape (n, channels, height, width); labels uint8."""
+"""Name → array. Image files have uint8 images, shape (n, channels, height, width), in ``x_train`` and ``x_test``.
+
+``y_train`` and ``y_test`` have the uint8 labels, shape (n,).
+"""
 
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
 _SHEET_IMAGES = 500
@@ -48,7 +51,7 @@ def _idx(path: Path) -> np.ndarray:
     start = 4 + 4 * dimensions
     shape = struct.unpack(f">{dimensions}I", raw[4:start]) if len(raw) >= start else (-1,)
     if math.prod(shape) != len(raw) - start:
-        raise DatasetError("dataset-damaged", f"{path} has another length than its header states. Download it again.")
+        raise DatasetError("dataset-damaged", f"The length of {path} differs from its header. Download it again.")
     return np.frombuffer(raw, np.uint8, offset=start).reshape(shape)
 
 
@@ -91,7 +94,7 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def read_cifar_archive(paths: tuple[Path, ...]) -> Arrays:
-    """Return the arrays of ``cifar-10-python.tar.gz`` in the published order."""
+    """Return the arrays of ``cifar-10-python.tar.gz``, with the records in the published order."""
     import numpy as np
 
     def batch(archive: tarfile.TarFile, name: str) -> tuple[np.ndarray, np.ndarray]:

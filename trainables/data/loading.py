@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["content_sha256", "load_splits", "read_arrays", "records_sha256", "users_sha256"]
 
-_ROWS = 4096  # converted at a time, to save memory
+_ROWS = 4096  # rows that are converted at a time, to save memory
 
 # Ranges of the columns, from the documentation of these public sets.
 _IRIS_RANGES = ((4.3, 7.9), (2.0, 4.4), (1.0, 6.9), (0.1, 2.5))
@@ -39,7 +39,7 @@ _CANCER_RANGES = (
 
 
 def content_sha256(arrays: Arrays) -> str:
-    """Return a checksum of the decoded arrays, independent of the file format, the inputs' shape and the users."""
+    """Return a checksum of the decoded arrays. It ignores the file format, the shape of an input, and the users."""
     import numpy as np
 
     digest = hashlib.sha256()
@@ -53,7 +53,7 @@ def content_sha256(arrays: Arrays) -> str:
 def records_sha256(arrays: Arrays) -> str:
     """Return a checksum of the training records, independent of their order and the type of their numbers.
 
-    It is "" for arrays that no training can use.
+    Return "" for arrays whose shape or type no training can use.
     """
     import numpy as np
 
@@ -86,7 +86,7 @@ def users_sha256(arrays: Arrays) -> str:
 
 
 def _text(path: Path) -> str:
-    with reading(path, "a text file, plain or packed with xz"):
+    with reading(path, "a text file, plain or compressed with xz"):
         raw = path.read_bytes()
         return (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode()
 
@@ -150,9 +150,9 @@ _READERS: dict[str, Callable[[str, tuple[Path, ...]], Arrays]] = {
 
 
 def read_arrays(info: DatasetInfo, folder: Path) -> Arrays:
-    """Return the arrays of a data set, with `user_train` and maybe `user_test` if the records have users.
+    """Return the arrays of a data set. If the records have users, the arrays include `user_train`.
 
-    Images are bytes as stored. Tables and scikit-learn's sets are scaled.
+    Shipped images are uint8 as stored. All other inputs are scaled already.
     """
     if info.path is not None:
         return read_user(info)
@@ -162,8 +162,9 @@ def read_arrays(info: DatasetInfo, folder: Path) -> Arrays:
     if sizes != (info.public_train_size, info.test_size):
         raise DatasetError(
             "dataset-checksum",
-            f"The data set {info.name} has {sizes[0]} + {sizes[1]} records instead of {info.public_train_size} + "
-            f"{info.test_size}. Download it again, or install another version of scikit-learn.",
+            f"The data set {info.name} has {sizes[0]} training and {sizes[1]} test records instead of "
+            f"{info.public_train_size} and {info.test_size}. Download it again, or install another version of "
+            "scikit-learn.",
         )
     # A sha256 proves the content of a file, but the publishers' md5 does not.
     if info.content_sha256 and not all(file.sha256 for file in form):
@@ -178,7 +179,7 @@ def read_arrays(info: DatasetInfo, folder: Path) -> Arrays:
 
 
 def _scaled(info: DatasetInfo, x: np.ndarray) -> np.ndarray:
-    """Scale the bytes of grey images to [0, 1], and of colour images to [−1, 1]. Other inputs are scaled already."""
+    """Scale bytes to [0, 1] for grey images and to [−1, 1] for colour images. Other inputs are scaled already."""
     import numpy as np
 
     if x.dtype != np.uint8:
@@ -189,7 +190,7 @@ def _scaled(info: DatasetInfo, x: np.ndarray) -> np.ndarray:
 
 
 def load_splits(info: DatasetInfo, request: DatasetRequest) -> Splits:
-    """Return the records in their three parts as tensors."""
+    """Return the training, validation and test records as tensors."""
     import numpy as np
     import torch
 

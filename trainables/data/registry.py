@@ -1,9 +1,9 @@
 """Shipped data sets: public sizes, shapes, provenance, licence, and the checksum of every file.
 
-- ``sha256``: from files that were compared with the official copies, or with two independent copies.
-- ``md5``: published for the official archives of MNIST, Fashion-MNIST and CIFAR-10, which were not read here. So their
-  content must also have the ``content_sha256``.
-- ``content_sha256`` and ``records_sha256``: detect a copy of a data set under another name.
+- ``sha256``: checksum of a file. We compared that file with the official copy, or with two independent copies.
+- ``md5``: checksum that the publishers of MNIST, Fashion-MNIST and CIFAR-10 state for their archives. We have not read
+  these archives, so the arrays in them must also have the ``content_sha256``.
+- ``content_sha256`` and ``records_sha256``: checksums of arrays, which detect a copy under another name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trainables.data.text import CONTEXT, VOCABULARY
 __all__ = ["DATASETS", "TEST_FRACTION"]
 
 TEST_FRACTION = 0.2
-"""Fraction that becomes the test set, by a hash of each record's index or user, if there is no official test set."""
+"""Fraction of the records in the test set, for data sets without an official test set. A hash selects the records."""
 
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _FASHION = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"

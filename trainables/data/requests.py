@@ -1,4 +1,4 @@
-"""Data set: its public facts, a request for its records, and the records in their parts."""
+"""Types of a data set: public facts, a request for records, and the training, validation and test records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["DatasetInfo", "DatasetRequest", "FileInfo", "Splits"]
 
 @dataclass(frozen=True)
 class FileInfo:
-    """File in the data directory, with its official address and its sha256, or a published md5 if none is known."""
+    """File in the data directory, with its official address and a checksum: sha256, or the publisher's md5."""
 
     name: str
     sha256: str = ""
@@ -27,19 +27,20 @@ class DatasetInfo:
 
     Attributes:
         name: name in an experiment file.
-        public_train_size: PUBLIC number of training records, never counted from private records. For a user's own file
-            it is declared, or the largest number that the declared users may contribute.
+        public_train_size: PUBLIC number of training records, never counted from private records. For a custom data set,
+            it is the declared size, or the declared number of users times `records_per_user`.
         test_size: number of test records.
         input_shape: shape of one input, without the batch.
         classes: number of labels.
         provenance: origin and split.
         licence: licence, as the publisher states it.
-        files: files with official addresses; empty if there are none.
-        forms: alternative sets of files that contain the data set, best first; empty if it is part of scikit-learn.
-        content_sha256: checksum of the decoded arrays, equal for all forms; "" for a user's own file.
-        records_sha256: checksum of the training records in any order; "" for a user's own file.
-        budget_owner: name under which the ledger charges the records; sets that share records share one budget.
-        path: the user's own file, or None.
+        files: files that have official addresses; may be empty.
+        forms: alternative forms of the data set, best first. Each form is a set of files with all records. Empty for
+            data sets of scikit-learn and custom data sets.
+        content_sha256: checksum of the decoded arrays, the same for all forms; "" for a custom data set.
+        records_sha256: checksum of the training records in any order; "" for a custom data set.
+        budget_owner: name under which the ledger charges the records. Data sets with common records share one budget.
+        path: npz file of a custom data set; None for a shipped data set.
         users: PUBLIC number of training users before the validation split; None without users.
     """
 
@@ -64,16 +65,16 @@ class DatasetRequest:
     """Request for the records of a training; plain and picklable.
 
     Attributes:
-        name: name in `trainables.data.DATASETS`, or any other name together with ``path``.
+        name: name in `trainables.data.DATASETS`; with ``path``, any other name.
         data_dir: folder with the files; None is the default of `data_folder`.
-        path: the user's own npz file (`trainables.data.user`).
-        public_size: PUBLIC number of training records in that file, for the sample rate.
-        validation_fraction: fraction of the training records that is set aside, in [0, 1).
-        split_seed: public key of the split.
-        unit: unit of the guarantee and sample of the training, 'record' or 'user'. All records of a user are on one
-            side of the split.
-        records_per_user: m, the largest number of a user's records in the training; only used with users.
-        public_users: PUBLIC number of training users in the file at ``path``; only used with users.
+        path: npz file of a custom data set (`trainables.data.user`).
+        public_size: PUBLIC number of training records in the file at ``path``, for the sample rate.
+        validation_fraction: fraction of the training records that becomes the validation records, in [0, 1).
+        split_seed: public key of the hash that chooses the validation records.
+        unit: what the guarantee protects and what a batch samples, 'record' or 'user'. If it is 'user', all records of
+            a user are either training or validation records.
+        records_per_user: m, the largest number of records that a user contributes to the training; for unit 'user'.
+        public_users: PUBLIC number of training users in the file at ``path``; for unit 'user'.
     """
 
     name: str
@@ -89,10 +90,11 @@ class DatasetRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Splits:
-    """Records in three parts, as inputs x (float32, shape (n, *input_shape)) and labels y (int64, shape (n,)).
+    """Training, validation and test records: inputs x (float32, shape (n, *input_shape)) and labels y (int64, (n,)).
 
-    If the unit is a user, `users_train` has the rows of x_train of each user, int64, shape (users, records_per_user),
-    -1 if a user has fewer. `users_validation` has the user of each validation record, numbered from 0, shape (n,).
+    The last two fields are None unless the unit is a user. Row u of `users_train` has the indices of user u's records
+    in `x_train`: int64, shape (users, records_per_user). The index -1 fills up the row of a user with fewer records.
+    `users_validation` has the user number of each validation record, counted from 0, shape (n,).
     """
 
     x_train: torch.Tensor

@@ -1,8 +1,8 @@
-"""Splits by a publicly keyed hash of each record or user, so that adding one record moves no other record.
+"""Splits by a hash of each record or user with a public key. Adding one record moves no other record.
 
-A split by count or by shuffling would move other records too, and a score on validation records would depend on the
-training records. The hash is of a record's index in a published set, which never changes. In a user's own file it is of
-the content, because removing a row renumbers all later rows.
+A split by count or by shuffling would move other records too. Then a score on validation records would depend on the
+training records. In a shipped data set, the hash uses the index of a record, which never changes. In a custom data set,
+the hash uses the content of a record, because removing a row would change the indices of all later rows.
 """
 
 from __future__ import annotations
@@ -18,17 +18,20 @@ __all__ = ["aside", "aside_by_content", "aside_by_user", "contributions"]
 
 
 def aside(count: int, *, fraction: float, key: str) -> np.ndarray:
-    """Return whether each record is set aside, by a hash of its index with the public key: Booleans, shape (count,)."""
+    """Return for each record whether it is set aside, by a hash of its index: Booleans, shape (count,).
+
+    `fraction` is the probability, and `key` is the public key of the hash.
+    """
     return _chosen((index.to_bytes(8, "big") for index in range(count)), count, fraction=fraction, key=key)
 
 
 def aside_by_content(x: np.ndarray, y: np.ndarray, *, fraction: float, key: str) -> np.ndarray:
-    """Return whether each record is set aside, by a hash of its content x, shape (n, ...), and y, shape (n,)."""
+    """Return for each record whether it is set aside, by a hash of its input x, shape (n, ...), and label y."""
     return _chosen(_contents(x, y), len(y), fraction=fraction, key=key)
 
 
 def aside_by_user(users: np.ndarray, *, fraction: float, key: str) -> np.ndarray:
-    """Return whether each record is set aside, by a hash of its user, so that a user's records stay together."""
+    """Return for each record whether it is set aside, by a hash of its user. A user's records stay together."""
     import numpy as np
 
     names, whose = np.unique(users, return_inverse=True)
@@ -37,11 +40,11 @@ def aside_by_user(users: np.ndarray, *, fraction: float, key: str) -> np.ndarray
 
 
 def contributions(x: np.ndarray, y: np.ndarray, users: np.ndarray, *, most: int, key: str) -> np.ndarray:
-    """Return the records that each user contributes: at most m, those with the smallest keyed hashes.
+    """Return the indices of the records that each user contributes, int64, shape (users, most).
 
-    The choice depends only on the user's own records and the public key. The arguments are those of `aside_by_content`
-    and `aside_by_user`. The result is indices of records, int64, shape (users, m), -1 if a user has fewer than m; the
-    users are sorted.
+    A user contributes the `most` records with the smallest keyed hashes. The index -1 fills up the row of a user with
+    fewer records. The choice depends only on the user's own records and the public key. The rows are sorted by user.
+    The other arguments are those of `aside_by_content` and `aside_by_user`.
     """
     import numpy as np
 
@@ -62,7 +65,7 @@ def _contents(x: np.ndarray, y: np.ndarray) -> Iterator[bytes]:
 
 
 def _identity(user: object) -> bytes:
-    # Not the stored bytes, which numpy pads to the longest name of all users.
+    # The stored bytes depend on other users, because numpy pads them to the longest name of all users.
     return str(user).encode(errors="surrogatepass")
 
 

@@ -1,7 +1,7 @@
-"""UCI tables as numbers, with public vocabularies and scales that do not depend on the records.
+"""UCI tables as numbers. The lists of words and the scales are public and do not depend on the records.
 
-The lists of words are those of UCI's documentation (adult.names, bank-additional-names.txt). A word outside its list,
-and Adult's ``?``, becomes all zeros. Numbers are divided by a round public constant and clipped.
+The lists of words are from UCI's documentation (adult.names, bank-additional-names.txt). A word that is not in its
+list, such as Adult's ``?``, becomes all zeros. Numbers are divided by a round public constant and clipped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ __all__ = ["ADULT", "BANK", "WISCONSIN", "Category", "Ignored", "Label", "Number
 
 @dataclass(frozen=True)
 class Number:
-    """Numeric column: (value - centre) / scale, clipped to [low, 1], after log1p if ``log``. A missing value is 0."""
+    """Numeric column, encoded as (value - centre) / scale and clipped to [low, 1].
+
+    If ``log`` is true, log1p is applied to the value first. A missing value becomes 0.
+    """
 
     name: str
     scale: float
@@ -34,20 +37,20 @@ class Number:
 
 @dataclass(frozen=True)
 class Category:
-    """Column of words, one-hot over a fixed list."""
+    """Column of words, encoded one-hot over a fixed list."""
 
     name: str
     words: tuple[str, ...]
 
     @classmethod
     def of(cls, name: str, words: str) -> Category:
-        """Return the column with these words, separated by commas."""
+        """Return a column. ``words`` contains the words, separated by commas."""
         return cls(name, tuple(word.strip() for word in words.split(",")))
 
 
 @dataclass(frozen=True)
 class Label:
-    """Column to predict; the index of a word in the list is its class."""
+    """Column to predict. The class of a word is its index in the list."""
 
     name: str
     words: tuple[str, ...]
@@ -65,7 +68,7 @@ Column = Number | Category | Label | Ignored
 
 @dataclass(frozen=True)
 class Table:
-    """Format of a table: its columns in the order of the file, and whether the first line has their names."""
+    """Format of a table: its columns in the order of the file, and whether the first line has the column names."""
 
     columns: tuple[Column, ...]
     delimiter: str = ","
@@ -121,7 +124,7 @@ ADULT = Table(
         Label("income", ("<=50K", ">50K")),
     )
 )
-"""UCI Adult; `encode` drops the full stop after each label of the test file."""
+"""UCI Adult. `encode` drops the full stop that follows each label in the test file."""
 
 BANK = Table(
     delimiter=";",
@@ -158,7 +161,7 @@ BANK = Table(
         Label("y", ("no", "yes")),
     ),
 )
-"""UCI Bank Marketing with the social and economic context (bank-additional-full, the papers' 41 188 rows)."""
+"""UCI Bank Marketing with the social and economic columns: the 41 188 rows of bank-additional-full."""
 
 WISCONSIN = Table(
     columns=(
@@ -216,7 +219,7 @@ def encode(table: Table, text: str) -> tuple[np.ndarray, np.ndarray]:
     Lines that are empty or start with ``|`` (Adult's test file has one) are skipped.
 
     Raises:
-        DatasetError: a line does not fit the table. The message says nothing about the record.
+        DatasetError: a line does not fit the table. The message contains nothing of the record.
     """
     import numpy as np
 
@@ -227,7 +230,7 @@ def encode(table: Table, text: str) -> tuple[np.ndarray, np.ndarray]:
         expected = [column.name for column in table.columns]
         if found != expected:
             raise DatasetError(
-                "dataset-damaged", f"The file is another one: its header must name the columns {', '.join(expected)}."
+                "dataset-damaged", f"The header must name the columns {', '.join(expected)}. Download the file again."
             )
     features: list[list[float]] = []
     labels: list[int] = []
@@ -237,7 +240,7 @@ def encode(table: Table, text: str) -> tuple[np.ndarray, np.ndarray]:
         except ValueError:
             raise DatasetError(
                 "dataset-damaged",
-                f"The file is damaged or another one: a record does not fit its {len(table.columns)} columns.",
+                f"A record does not fit the {len(table.columns)} columns of the table. Download the file again.",
             ) from None
         features.append(values)
         labels.append(label)

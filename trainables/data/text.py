@@ -1,4 +1,7 @@
-"""Next-word prediction with a PUBLIC vocabulary: the input is a few word numbers, and the label is the next number."""
+"""Records for next-word prediction. The input is the numbers of a few words. The label is the number of the next word.
+
+The vocabulary, which numbers the words, is PUBLIC.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CONTEXT", "VOCABULARY", "public_vocabulary", "read_speeches", "windows"]
 
-CONTEXT = 4  # words of an input
-VOCABULARY = 1000  # words numbered from 1; 0 is every other word
+CONTEXT = 4  # words in an input
+VOCABULARY = 1000  # words with a number of their own, from 1; all other words have the number 0
 
 _WORD = r"[a-z]+(?:'[a-z]+)*|[.,;:?!]"
 _TOKEN = re.compile(rf"{_WORD}|\w+")
@@ -26,9 +29,9 @@ _SPEECH = re.compile(r"\d{4}-([A-Za-z]+)(?:-\d)?\.txt")
 
 
 def public_vocabulary(corpus: Path) -> dict[str, int]:
-    """Return the number of each frequent word of the public Brown corpus; 1 is the most frequent word.
+    """Return the number of each frequent word in the public Brown corpus. The most frequent word has the number 1.
 
-    A vocabulary of the private text would reveal its words, which no noise covers.
+    A vocabulary of the private text would reveal the words in it, and no noise would hide them.
     """
     import numpy as np
 
@@ -43,7 +46,7 @@ def public_vocabulary(corpus: Path) -> dict[str, int]:
 
 
 def windows(text: str, vocabulary: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of all windows of CONTEXT words, shape (n, CONTEXT), and of their next words, shape (n,)."""
+    """Return the word numbers of all windows of CONTEXT words, shape (n, CONTEXT), and of their next words, (n,)."""
     import numpy as np
 
     numbers = np.array([vocabulary.get(word, 0) for word in _TOKEN.findall(text.lower())], np.uint16)
@@ -56,8 +59,8 @@ def windows(text: str, vocabulary: dict[str, int]) -> tuple[np.ndarray, np.ndarr
 def read_speeches(speeches: Path, corpus: Path) -> Arrays:
     """Return the State of the Union addresses: x, shape (n, CONTEXT), y and user, shape (n,).
 
-    A record is a window, and its user is the speaker in the file name of NLTK's `state_union`. The speeches are sorted
-    by file name.
+    A record is a window of words. Its user is the speaker, named in the file name of NLTK's `state_union`. The speeches
+    are sorted by file name.
     """
     import numpy as np
 

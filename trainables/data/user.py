@@ -1,7 +1,7 @@
-"""A user's own data: one npz file with x_train, y_train, x_test, y_test and, optionally, the number of ``classes``.
+"""Reader of custom data sets: an npz file with x_train, y_train, x_test, y_test and, optionally, ``classes``.
 
 If users are protected, ``user_train`` has the user of each training record. Optionally, ``user_test`` has the user of
-each test record.
+each test record, and ``classes`` is the number of classes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _read(path: Path, keys: tuple[str, ...], *, needed: tuple[str, ...] = _KEYS)
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             raise DatasetError(
-                "own-file-format", f"{path} is a single array, not an npz file. Write it with numpy.savez."
+                "own-file-format", f"{path} must be an npz file (got a single array). Write it with numpy.savez."
             )
         with loaded as file:
             missing = [key for key in needed if key not in file.files]
@@ -49,26 +49,26 @@ def _read(path: Path, keys: tuple[str, ...], *, needed: tuple[str, ...] = _KEYS)
         # Only the error's class is reported, because numpy's message may quote the private file.
         raise DatasetError(
             "own-file-format",
-            f"{path} is not an npz file of arrays without pickled objects ({type(error).__name__}). Write it with "
-            "numpy.savez.",
+            f"{path} must be an npz file of arrays, without pickled objects (got {type(error).__name__} while reading "
+            "it). Write it with numpy.savez.",
         ) from error
 
 
 def _classes(path: Path, arrays: Arrays) -> int:
-    """Return the number of labels that the file declares, or else of the TEST labels, which are public."""
+    """Return the declared number of classes. If it is not declared, count the classes of the public TEST labels."""
     declared = arrays.get("classes")
     if declared is not None:
         if declared.shape != () or declared.dtype.kind not in "iu" or not int(declared) >= 2:
-            raise _wrong(path, "`classes` must be one integer of at least 2, for example classes=10.")
+            raise _wrong(path, "`classes` must be a single integer of at least 2, for example classes=10.")
         return int(declared)
     labels = arrays["y_test"]
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.size == 0:
-        raise _wrong(path, "`y_test` must be a vector of integer labels from 0 on.")
+        raise _wrong(path, "`y_test` must be a vector of integer labels, which start at 0.")
     return max(2, int(labels.max()) + 1)
 
 
 def user_info(request: DatasetRequest) -> DatasetInfo:
-    """Return the public facts about the user's file: its shapes, and the declared size."""
+    """Return the public facts about a custom data set: shapes and classes from its test records, and declared sizes."""
     if request.path is None:
         raise DatasetError("own-file-missing", f"The data set {request.name} needs `dataset.path`.")
     users = request.public_users if request.unit == "user" else None
@@ -78,8 +78,8 @@ def user_info(request: DatasetRequest) -> DatasetInfo:
     if isinstance(size, bool) or not isinstance(size, int) or not size >= 1:
         raise DatasetError(
             "public-size-missing",
-            f"{request.name} needs `dataset.public_size`, a PUBLIC number of training records (got {size}). It sets "
-            "the sample rate. The exact number in the file is private.",
+            f"`dataset.public_size` of {request.name} must be a PUBLIC number of training records, at least 1 (got "
+            f"{size}). It sets the sample rate. The exact number in the file is private.",
         )
     path = Path(request.path).expanduser().absolute()
     arrays = _read(path, ("x_test", "y_test", "classes"), needed=_KEYS if users is None else (*_KEYS, "user_train"))
@@ -98,16 +98,16 @@ def user_info(request: DatasetRequest) -> DatasetInfo:
 
 
 def read_raw(info: DatasetInfo) -> Arrays:
-    """Return the arrays of the user's file as stored, with `user_train` and `user_test` if it has them."""
+    """Return the arrays of a custom data set as stored, including `user_train` and `user_test` if present."""
     return _read(Path(info.path or ""), (*_KEYS, *_USERS))
 
 
 def read_user(info: DatasetInfo) -> Arrays:
-    """Return the arrays of the user's file: inputs float32 as given (bytes divided by 255), labels int64.
+    """Return the arrays of a custom data set: inputs as float32 and labels as int64. Bytes are divided by 255.
 
-    If users are protected, the arrays include `user_train`. An invalid TRAINING record causes no error, which would
-    reveal the record to analysts. Instead, values that are not finite become 0. A record is left out if its label is
-    out of range or its user is in `user_test`.
+    If users are protected, the arrays include `user_train`. An invalid TRAINING record causes no error, because an
+    error would reveal the record to analysts. Instead, values that are not finite become 0. A record is dropped if its
+    label is out of range or its user is in `user_test`.
     """
     import numpy as np
 
@@ -117,9 +117,9 @@ def read_user(info: DatasetInfo) -> Arrays:
     for part in ("train", "test"):
         x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
         if y.ndim != 1 or y.dtype.kind not in "iu":
-            raise _wrong(path, f"`y_{part}` must be a vector of integer labels from 0 on.")
+            raise _wrong(path, f"`y_{part}` must be a vector of integer labels, which start at 0.")
         if x.ndim < 2 or x.dtype.kind not in "fiub" or len(x) != len(y) or tuple(x.shape[1:]) != info.input_shape:
-            raise _wrong(path, f"`x_{part}` must hold numbers, a row of shape {info.input_shape} for each label.")
+            raise _wrong(path, f"`x_{part}` must have one numeric array of shape {info.input_shape} for each label.")
         x, labelled = _inputs(x), (y >= 0) & (y < info.classes)
         finite = np.isfinite(x)
         if part == "train":
@@ -131,15 +131,15 @@ def read_user(info: DatasetInfo) -> Arrays:
                 arrays["user_train"] = users[kept]
         elif not labelled.all():
             fix = "Declare classes=... in the file if the test labels do not have all classes."
-            raise _wrong(path, f"`y_test` must hold labels from 0 to {info.classes - 1}. {fix}")
+            raise _wrong(path, f"`y_test` must contain only labels from 0 to {info.classes - 1}. {fix}")
         elif not finite.all():
-            raise _wrong(path, "`x_test` must hold finite numbers. Replace missing ones by a constant.")
+            raise _wrong(path, "`x_test` must contain only finite numbers. Replace missing values by a constant.")
         arrays[f"x_{part}"], arrays[f"y_{part}"] = x, y.astype(np.int64)
     return arrays
 
 
 def _users(path: Path, arrays: Arrays) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the users of the training records, and the users of the test records or None."""
+    """Return (users of the training records, users of the test records or None)."""
     for part in ("train", "test"):
         users = arrays.get(f"user_{part}")
         if users is None and part == "test":

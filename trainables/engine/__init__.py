@@ -1,1 +1,1 @@
-"""Private step: objective, per-sample gradients, clip, noise, post-processing, update; one module each."""
+"""Private step. Each stage has a module: objective, per-sample gradients, clip, noise, post-processing and update."""

@@ -1,9 +1,9 @@
-"""Random views of each image, whose gradients are averaged before the clip (De et al. 2022).
+"""Random views of each image. The gradients of the views are averaged before the clip (De et al. 2022).
 
-The views must come from the SECRET generator. Draws are used in the order of the batch, so one record more shifts the
-draws of all later records. With a public stream, the gradients of up to B records would change at once, by up to 2C
-each, but the noise is scaled to C. With a secret stream, the draws of the other records have the same independent law
-in both neighbouring batches. So the draws can be taken as equal in both, and the batches differ by one record only.
+The views must come from the SECRET generator. Random numbers are used in the order of the batch, so an added record
+shifts the numbers of all later records. If the numbers were public, up to B gradients would change at once, each by up
+to 2C, but the noise is scaled to C. Secret numbers are independent and have the same distribution in both neighbouring
+batches. So the analysis may take them as equal for all other records, and the batches differ in one record only.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class RandomViews:
 
     Attributes:
         crop: whether a view is a random crop.
-        flip: whether a view is mirrored left to right, with probability 1/2.
-        copies: M, the views of a sample.
+        flip: whether each view is mirrored left to right with probability 1/2.
+        copies: M, the number of views of an image.
     """
 
     crop: bool
@@ -41,7 +41,7 @@ class RandomViews:
     copies: int = 1
 
     def __call__(self, inputs: Tensor, generator: Generator) -> Tensor:
-        """Return the views of all samples, shape (B·M, channels, height, width), a sample's next to each other.
+        """Return M views of each image, shape (B·M, channels, height, width). Views of one image are consecutive.
 
         Args:
             inputs: images of shape (B, channels, height, width); B may be 0.
@@ -50,17 +50,17 @@ class RandomViews:
         if inputs.ndim != 4:
             raise HyperparameterError(
                 "augmentation-needs-images",
-                "Augmentation needs images of shape (channels, height, width), but inputs have the shape "
-                f"{tuple(inputs.shape[1:])}. Set augmentation to none.",
+                f"Augmentation needs images of shape (channels, height, width) (got {tuple(inputs.shape[1:])}). Set "
+                "augmentation to none.",
             )
         count, channels, height, width = inputs.shape
         top, left = (min(PADDING, size - 1) if self.crop else 0 for size in (height, width))
-        # The mirror of a crop is a crop of the mirror, so every view is one look-up in both.
+        # A mirrored crop is a crop of the mirrored image. So every view is a crop of the image or its mirror image.
         sides = torch.stack([inputs, inputs.flip(3)], 1) if self.flip else inputs[:, None]
         padded = nn.functional.pad(sides.flatten(0, 1), (left, left, top, top), mode="reflect")
         crops = padded.view(count, sides.shape[1], channels, height + 2 * top, width + 2 * left)
         crops = crops.unfold(3, height, 1).unfold(4, width, 1)  # (B, sides, channels, tops, lefts, height, width)
-        # One request for all views: side, top and left of each.
+        # One request draws the side, the first row and the first column of every view.
         draws = generator.uniform(3 * count * self.copies).view(3, count, self.copies).to(inputs.device)
         side, first_row, first_column = (
             _place(draw, places)
@@ -71,12 +71,12 @@ class RandomViews:
 
 
 def random_views(kind: str, *, copies: int) -> RandomViews | None:
-    """Return M `copies` views of the kind 'flip', 'crop' or 'crop_flip'; None for 'none'."""
+    """Return the random views of the kind 'flip', 'crop' or 'crop_flip', with M = `copies`; None for 'none'."""
     if kind == "none":
         return None
     return RandomViews(crop=kind in ("crop", "crop_flip"), flip=kind in ("flip", "crop_flip"), copies=copies)
 
 
 def _place(uniform: Tensor, places: int) -> Tensor:
-    """Return a number of 0, ..., places - 1 for each number of [0, 1)."""
+    """Convert each number in [0, 1) to an integer from 0 to places - 1."""
     return (uniform * places).long().clamp_(max=places - 1)  # the product may be rounded up to `places`

@@ -1,4 +1,4 @@
-"""Exponential moving average of the weights. It is post-processing of noised weights, so it costs no privacy."""
+"""Exponential moving average of the weights. Averaging is post-processing of noised weights and costs no privacy."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["WeightAverage"]
 class WeightAverage:
     """Average ā ← d_t ā + (1 - d_t) θ_t with d_t = min(decay, (1 + t) / (10 + t)), t = 0, 1, … (De et al. 2022).
 
-    The rising d_t is a warm-up that forgets the first weights.
+    θ_t are the weights after step t + 1. d_t is small at first, so that the first weights soon lose their influence.
 
     Attributes:
-        decay: d, in [0, 1); for 0 the average is the last weights.
+        decay: largest d_t, in [0, 1); with 0, the average equals the last weights.
         updates: t, the number of averaged weights.
     """
 
@@ -26,12 +26,12 @@ class WeightAverage:
         refuse_illegal("ema_decay", decay)
         self.decay = decay
         self.updates = 0
-        # float32 would lose the update at a decay of 0.9999, which is 1e-4 of a difference.
+        # At a decay of 0.9999, an update adds 1e-4 of a difference, which float32 would lose.
         self._average = like.detach().to(torch.float64, copy=True)
         self._dtype = like.dtype
 
     def update(self, theta: Tensor) -> None:
-        """Add θ after one more step, shape (d,)."""
+        """Add the weights θ after a further step, shape (d,)."""
         decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
         self._average.mul_(decay).add_(theta.detach(), alpha=1.0 - decay)
         self.updates += 1
@@ -45,6 +45,6 @@ class WeightAverage:
         return {"updates": self.updates, "average": self._average.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a stored average."""
+        """Restore a stored state."""
         self.updates = state["updates"]
         self._average = state["average"].to(self._average, copy=True)

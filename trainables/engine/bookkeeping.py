@@ -1,8 +1,8 @@
-"""Per-sample gradients by book-keeping (Bu et al. 2023): one forward and one backward pass per point of the loss.
+"""Per-sample gradients by book-keeping (Bu et al. 2023): one forward and one backward pass per evaluation point.
 
-Hooks record the inputs and outputs of each layer with parameters. The backward pass computes the gradients by these
-outputs, of which each row belongs to one sample. Inputs and output gradients give each layer's per-sample norms and,
-once the clip is known, its weighted sum (docs/engine.md).
+Hooks record the inputs and outputs of each layer with parameters. The backward pass computes the gradients of the loss
+with respect to these outputs. Each row of them belongs to one sample. A layer's inputs and output gradients determine
+its per-sample norms and, with the clip factors, the weighted sum of its gradients (docs/engine.md).
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ _LOG = logging.getLogger(__name__)
 
 
 class UnknownLayerError(Exception):
-    """Error of a layer that hooks cannot follow; `per_sample_source` catches it and tries torch.func."""
+    """Error of a model that hooks cannot follow. `per_sample_source` catches it and tries torch.func."""
 
 
 @dataclass(frozen=True, eq=False)
 class LayerGroup:
-    """Hooked layer.
+    """Layer that gets a hook.
 
-    `names` maps the trainable parameters' names in the layer to those in the layout. `make` creates the collector.
+    `names` maps the names of its trainable parameters in the layer to their names in the layout. `make` creates the
+    collector of its gradients.
     """
 
     layer: nn.Module
@@ -50,13 +51,14 @@ class BookkeepingSource:
     """Source of the per-sample gradients of a model whose parameters all belong to hooked layers.
 
     Attributes:
-        module: model; its own parameters are not used, but those of the points.
+        module: model. The parameters of the evaluation points replace its own parameters.
         layout: trainable parameters of the model.
         layers: result of `layers_of`.
-        loss: sum of the samples' losses.
+        loss: function that returns the sum of the samples' losses.
         chunk_bytes: approximate memory of a chunk.
-        guard: whether layers pass on copies of their outputs, for models that change outputs in place (`out += x`).
-        autocast: dtype of the passes in mixed precision, or None; norms and sums do not use it.
+        guard: whether layers return copies of their outputs, for models that change outputs in place (`out += x`).
+        autocast: dtype of the forward and backward passes in mixed precision, or None. It does not apply to norms and
+            sums.
     """
 
     module: nn.Module
@@ -118,7 +120,7 @@ class BookkeepingSource:
         def note(layer: nn.Module, arguments: tuple[object, ...], keywords: dict[str, object], given: object) -> Tensor:
             inputs, output = _one_in_one_out(layer, arguments, keywords, given)
             if not output.requires_grad:
-                output.requires_grad_()  # nothing before the first layer needs a gradient
+                output.requires_grad_()  # the backward pass ends here, because no parameter requires a gradient
             seen[places[layer]].append((inputs, output))
             versions.extend((tensor, tensor._version) for tensor in (inputs, output))
             return output.clone() if self.guard else output
@@ -153,7 +155,7 @@ class BookkeepingSource:
         ]
 
     def _chunk_size(self, points: Points, inputs: Tensor, targets: Tensor, copies: int) -> int:
-        """Return the samples of a chunk, from the memory of a pass of one sample. It depends on public shapes only."""
+        """Return the number of samples in a chunk, from the memory for one sample. It depends on public shapes only."""
         key = (len(points), copies, inputs.shape[1:])
         if key not in self._sizes:
             views = self.layout.views(points.centre)
@@ -172,10 +174,10 @@ class BookkeepingSource:
 def layers_of(module: nn.Module, layout: Layout) -> tuple[LayerGroup, ...]:
     """Return the layers to hook. Every trainable parameter belongs to exactly one of them.
 
-    A layer without a rule uses torch.func, one sample at a time, and the log gets a warning.
+    For a layer without a rule, torch.func computes the gradients, and a warning is logged.
 
     Raises:
-        UnknownLayerError: two modules share a parameter, or a module has both parameters and further layers.
+        UnknownLayerError: two modules share a parameter, or a module without a rule has both parameters and submodules.
     """
     everything = [name for name, value in module.named_parameters(remove_duplicate=False) if value.requires_grad]
     if len(everything) != len(layout.names):
@@ -189,7 +191,7 @@ def layers_of(module: nn.Module, layout: Layout) -> tuple[LayerGroup, ...]:
             locals_ = [name for name in (layer.weight_name, layer.bias_name) if name is not None]
             names = {name: f"{owner}.{name}" if owner else name for name in locals_}
             if not set(names.values()) <= trainable:
-                raise UnknownLayerError(f"a parameter of {owner or 'the model'} is frozen and others are not")
+                raise UnknownLayerError(f"{owner or 'the model'} has both frozen and trainable parameters")
             found.append(LayerGroup(layer, names, linear_tap))
             tapped |= set(names.values())
     for prefix, layer in module.named_modules():
@@ -200,7 +202,7 @@ def layers_of(module: nn.Module, layout: Layout) -> tuple[LayerGroup, ...]:
         rule = rule_for(layer) if len(names) == len(own) else None
         if rule is None and any(True for _ in layer.children()):
             raise UnknownLayerError(
-                f"{prefix or 'the model'} ({type(layer).__name__}) has parameters next to its layers"
+                f"{prefix or 'the model'} ({type(layer).__name__}) has both parameters and submodules"
             )
         if rule is None:
             _say_once(type(layer).__name__)
@@ -214,8 +216,8 @@ def layers_of(module: nn.Module, layout: Layout) -> tuple[LayerGroup, ...]:
 def _one_in_one_out(
     layer: nn.Module, arguments: tuple[object, ...], keywords: Mapping[str, object], output: object
 ) -> tuple[Tensor, Tensor]:
-    """Return the input and the output of a layer. Refuse a layer with several of them."""
-    taken = arguments[:1] if isinstance(layer, LinearTap) else arguments  # further arguments of a tap are parameters
+    """Return the single input and the single output of a layer. Raise UnknownLayerError if there are several."""
+    taken = arguments[:1] if isinstance(layer, LinearTap) else arguments  # a tap's other arguments are parameters
     kind = type(layer).__name__
     if keywords or len(taken) != 1 or not isinstance(taken[0], Tensor):
         raise UnknownLayerError(f"{kind} is not called with exactly one positional tensor")
@@ -226,25 +228,25 @@ def _one_in_one_out(
 
 @cache
 def _say_once(kind: str) -> None:
-    _LOG.warning("%s has no rule for per-sample gradients, so they are computed one by one, which is slower", kind)
+    _LOG.warning("%s has no rule for per-sample gradients. They are computed one by one, which is slower.", kind)
 
 
 def _channels_last(images: Tensor) -> Tensor:
-    """Store the channels together, which halves the time of pooling and convolution on a CPU."""
+    """Return the images in memory order channels last, which halves the time of convolution and pooling on a CPU."""
     if images.shape[1] > 1:
         return images.contiguous(memory_format=torch.channels_last)
     height, width = images.shape[2:]
-    # With one channel, only the strides tell torch which order to use.
+    # With one channel, both orders are the same in memory, and torch decides by the strides.
     return images.contiguous().as_strided(images.shape, (height * width, 1, width, 1))
 
 
 def _as(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert from mixed precision. The integer inputs of an embedding are not converted."""
+    """Return floating-point values as `dtype`, and integers, the inputs of an embedding, unchanged."""
     return values.to(dtype) if values.is_floating_point() else values
 
 
 def _same(inputs: Tensor, known: Tensor) -> bool:
-    """Return whether the input of a layer at this point equals the input at the first point."""
+    """Return whether a layer's inputs at an evaluation point equal `known`, its inputs at the first point."""
     if inputs.shape != known.shape:
         return False
     return (inputs.data_ptr() == known.data_ptr() and inputs.stride() == known.stride()) or torch.equal(inputs, known)

@@ -1,12 +1,13 @@
-"""Product of a vector with the inverse of A_σ, the matrix of Laplacian smoothing: O(d) on a CPU, by FFT elsewhere.
+"""Product of a vector with the inverse of A_σ, the matrix of Laplacian smoothing. On a CPU it takes time O(d).
 
-A_σ = I - σL is cyclic with the first row (1 + 2σ, -σ, 0, …, 0, -σ). Let ω = e^-θ be the smaller root of
-ω + 1/ω = 2 + 1/σ. The inverse is a geometric kernel in both directions of the circle, with the entry (i, j)
+A_σ = I - σL is cyclic with the first row (1 + 2σ, -σ, 0, …, 0, -σ). On a GPU, the product uses an FFT. On a CPU, it
+uses the smaller root ω = e^-θ of ω + 1/ω = 2 + 1/σ. The inverse of A_σ has the entry (i, j)
 
     (ω^|i-j| + ω^(d-|i-j|)) / ((1 - ω^d) √(4σ + 1)).
 
-So the vector is cut into blocks, and one small matrix smooths each block. From the other blocks it needs only two
-numbers, the carries that decay into it from the left and from the right. Nothing is truncated, for any σ and d.
+The vector is cut into blocks, and one small matrix smooths each block. A block needs only two numbers from the other
+blocks, the carries. They enter from the left and from the right, and decay within the block. For any σ and d, the only
+errors are those of rounding.
 """
 
 from __future__ import annotations
@@ -25,16 +26,19 @@ __all__ = ["laplacian_eigenvalues", "solve_into"]
 _Array = np.ndarray[Any, np.dtype[np.floating[Any]]]
 
 _BLOCK = 16  # longer blocks cost more arithmetic, shorter blocks more carries
-_STRETCH = 262_144  # numbers smoothed at a time, so that they stay in the second-level cache
+_STRETCH = 262_144  # numbers that are smoothed together; they fit in the second-level cache
 _DENSE = 128  # up to this length, one dense product is cheaper than blocks
-# A factor of e^-41 is below the last digit of a float64, and e^-21 below the last digit of a float32.
+# A term with a factor e^-x below the last digit is dropped. This is so from x = 41 for float64, and 21 for float32.
 _FORGOTTEN = {np.dtype(np.float64): 41.0, np.dtype(np.float32): 21.0}
 _FEW = 6  # if a carry reaches at most this many blocks, carries are added one by one
-_MEAN_ONLY = 1e60  # from this σ on, A_σ⁻¹ v is the mean of v in every digit of a float64
+_MEAN_ONLY = 1e60  # from this σ on, every entry of A_σ⁻¹ v equals the mean of v in float64
 
 
 def solve_into(target: Tensor, vector: Tensor, sigma: float) -> None:
-    """Write A_σ⁻¹ v, shape (d,), into `target`. The vector v must be contiguous and on other memory."""
+    """Write A_σ⁻¹ v, shape (d,), into `target`.
+
+    `vector` is v. It must be contiguous and must not share memory with `target`.
+    """
     size = vector.numel()
     if sigma == 0 or size <= 1:
         target.copy_(vector)
@@ -48,7 +52,7 @@ def solve_into(target: Tensor, vector: Tensor, sigma: float) -> None:
 
 
 def laplacian_eigenvalues(size: int, sigma: float) -> Tensor:
-    """Return the first d // 2 + 1 eigenvalues of A_σ, 1 + 2σ - 2σ cos(2πk/d), float64; the others are their mirror."""
+    """Return the eigenvalues 1 + 2σ - 2σ cos(2πk/d) of A_σ for k = 0, …, d // 2, float64."""
     frequencies = torch.arange(size // 2 + 1, dtype=torch.float64) / size
     # The sine of the half angle keeps the digits that 1 - cos loses at low frequencies.
     return 1.0 + sigma * (2.0 * torch.sin(torch.pi * frequencies)).square()
@@ -70,7 +74,7 @@ def _dense(size: int, sigma: float, dtype: torch.dtype) -> Tensor:
 
 
 def _decay_and_height(sigma: float) -> tuple[float, float]:
-    """Return θ = -log ω and 1 / √(4σ + 1). asinh is exact for a large σ, where ω rounds to 1."""
+    """Return θ = -log ω and 1 / √(4σ + 1). asinh is precise even for a large σ, for which ω rounds to 1."""
     sigma = min(sigma, _MEAN_ONLY)
     return 2.0 * math.asinh(0.5 / math.sqrt(sigma)), 1.0 / math.sqrt(4.0 * sigma + 1.0)
 
@@ -83,7 +87,7 @@ class _Blocks:
         decay: θ.
         kernel: ω^|i-j| / √(4σ + 1) inside a block, shape (block, block).
         wings: ω^(i+1) and ω^(block-i), the factors of a carry from the left and from the right, shape (2, block).
-        fading: ω^(i+1) down to the last digit, for at most a stretch.
+        fading: ω^(i+1) for i = 0, 1, … until it is below the last digit, for at most `_STRETCH` numbers.
     """
 
     decay: float
@@ -123,11 +127,11 @@ def _solve_circle(target: Tensor, vector: Tensor, blocks: _Blocks) -> None:
 
 
 def _round_the_circle(lengths: list[int], sent: list[float], decay: float) -> list[float]:
-    """Return the carry that arrives at each stretch of a circle, from the lengths and the carries that they send."""
+    """Return the carry that arrives at each stretch, given the length of each stretch and the carry that it sends."""
     arriving = 0.0
     for length, leaving in zip(lengths, sent, strict=True):
         arriving = math.exp(-decay * length) * arriving + leaving
-    arriving /= -math.expm1(-decay * sum(lengths))  # the sum over once, twice, … round the circle
+    arriving /= -math.expm1(-decay * sum(lengths))  # the sum over all rounds of the circle
     received = []
     for length, leaving in zip(lengths, sent, strict=True):
         received.append(arriving)
@@ -148,8 +152,8 @@ def _solve_stretch(target: Tensor, vector: Tensor, blocks: _Blocks) -> None:
     whole = target[: count * _BLOCK].view(count, _BLOCK)
     torch.mm(vector[: count * _BLOCK].view(count, _BLOCK), blocks.kernel, out=whole)
     smoothed = whole.numpy()
-    # Both directions are rows of one recursion, the second row in reversed order. The shorter block is the last one of
-    # the first row, and the first one of the second row.
+    # One recursion computes both directions, as two rows. The second row has the blocks in reversed order. So the
+    # shorter block is the last entry of the first row, and the first entry of the second row.
     few = blocks.decay * _BLOCK * _FEW >= _FORGOTTEN[smoothed.dtype]
     sent = np.zeros((2, count + 1), dtype=smoothed.dtype if few else np.float64)
     sent[0, :-1], sent[1, 1:] = smoothed[:, -1], smoothed[::-1, 0]
@@ -164,9 +168,9 @@ def _solve_stretch(target: Tensor, vector: Tensor, blocks: _Blocks) -> None:
 
 
 def _scan(sent: _Array, decay: float) -> _Array:
-    """Return r_0 = 0 and r_(k+1) = e^-decay r_k + s_k along each row, shape (rows, P + 1) from (rows, P).
+    """Return r with r_0 = 0 and r_(k+1) = e^-decay r_k + s_k for each row s, shape (rows, P + 1) for (rows, P).
 
-    Long rows are cut into blocks again, and this function is called for their carries.
+    A long row is cut into blocks again, and this function calls itself for the carries of these blocks.
     """
     rows, count = sent.shape
     received = np.zeros((rows, count + 1), dtype=sent.dtype)
@@ -190,6 +194,6 @@ def _scan(sent: _Array, decay: float) -> _Array:
 
 @lru_cache(maxsize=64)
 def _triangle(size: int, decay: float) -> _Array:
-    """Return e^(-decay (j - i)) for j ≥ i, else 0."""
+    """Return the matrix with the entries e^(-decay (j - i)) for j ≥ i and 0 for j < i."""
     index = np.arange(size)
     return np.triu(np.exp(-decay * np.maximum(index - index[:, None], 0)))

@@ -23,9 +23,9 @@ _LEAST_FACTOR: Final = 1e-30
 
 
 def clip_factors(group_norms: Tensor, max_grad_norm: float, *, clipping: str = "flat") -> Tensor:
-    """Return the factor of each group of each sample's gradient, shape (G, B), float64, at least 0.
+    """Return the clip factor for each parameter group of each sample's gradient, shape (G, B), float64, at least 0.
 
-    A sample's gradient multiplied by its factors is at most C long, so the sensitivity of the sum is C:
+    After each group is multiplied by its factor, a sample's gradient is at most C long. So the sensitivity is C:
 
     - 'flat': min(1, C / ‖g_i‖), one norm over all parameters (Abadi et al. 2016).
     - 'automatic': C / (‖g_i‖ + 0.01), which brings every gradient near length C (Bu et al. 2022).
@@ -42,16 +42,17 @@ def clip_factors(group_norms: Tensor, max_grad_norm: float, *, clipping: str = "
         factors = (max_grad_norm / (whole + _STABILITY)).expand_as(group_norms)
     else:
         factors = (max_grad_norm / whole).clamp_(max=1.0).expand_as(group_norms)
-    # A tiny factor becomes 0 too, because in float32 it may be rounded up by half. All groups of the sample become 0,
-    # because weight decay is added by the same factors and may be longer than C without the gradient.
+    # A tiny factor becomes 0 too, because rounding it to float32 may increase it by half. If one group of a sample gets
+    # 0, all its groups do: the factors also multiply the weight decay, which alone may be longer than C.
     return torch.where((factors >= _LEAST_FACTOR).all(0), factors, 0.0)
 
 
 def stretch(points: Points, max_grad_norm: float, *, clipping: str) -> float:
-    """Return the largest length of a sample's term w_i·g_i of the sum, in units of C; 1 without weight decay.
+    """Return a bound of the length of w_i·g_i, the term that a sample with the clip factor w_i adds, in units of C.
 
-    With decay, w_i·(g_i + λθ) is at most C long, and the decay is added separately. So w_i·g_i is at most
-    C + w_i·λ‖θ‖ long. w_i is at most 1, or C / 0.01 for automatic clipping. θ is the same for neighbouring batches.
+    The bound is 1 without weight decay. With decay, the clip bounds w_i·(g_i + λθ) by C, but w_i·g_i and the decay are
+    added separately. So w_i·g_i is at most C + w_i·λ‖θ‖ long. w_i is at most 1, or C / 0.01 for automatic clipping. The
+    bound is the same for neighbouring batches, because θ is.
     """
     if points.decay == 0:
         return 1.0
@@ -77,10 +78,10 @@ def clipped_sum(
         chunks: per-sample gradients of the batch, part by part; none for an empty batch.
         max_grad_norm: C.
         like: vector with the shape, dtype and device of θ.
-        samples: B. If a chunk has fewer samples, the chunks are added in float64.
-        counted: number of samples that count; later samples only fill the passes and add 0. None: all.
+        samples: B. If B samples need several chunks, the chunks are added in float64.
+        counted: number of samples that are added. The later samples are padding and add 0. None adds all samples.
         clipping: one of CLIPPINGS.
-        block: samples of a float32 block (`trainables.engine.sums`); None sums in float64.
+        block: number of samples in a float32 block (`trainables.engine.sums`); None sums in float64.
     """
     total: Tensor | None = None
     left = samples if counted is None else counted

@@ -1,9 +1,9 @@
-"""Gaussians from random 64-bit words by Box-Muller in float64, in chunks that stay in the second-level cache.
+"""Gaussian numbers from random 64-bit words by Box-Muller in float64, in chunks that fit the second-level cache.
 
-Attacks on noise exploit a coarse resolution (Mironov 2012). Here a radius comes from 52 bits of one word and an angle
-from 64 bits of another, all in float64. A float32 grid appears only when the noised sum is rounded, where it reveals
-nothing of the generator. This is a mitigation and not a proof, because float64 has gaps too. The largest radius is
-√(2·52·ln 2) = 8.49, which a true pair of Gaussians exceeds with probability 2⁻⁵².
+Attacks on noise exploit the gaps between its possible values (Mironov 2012). Here, the radius has 52 random bits and
+the angle 64, and both are float64. Only the noised sum is rounded to float32, which reveals nothing of the generator.
+This makes attacks harder, but it is not a proof, because float64 has gaps too. The largest radius is
+√(2·52·ln 2) = 8.49. A pair of exact Gaussian numbers exceeds it with probability 2⁻⁵².
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ __all__ = ["BoxMuller", "Words", "from_words"]
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
-_CHUNK = 32_768  # Gaussians at a time, which need a megabyte of scratch memory
+_CHUNK = 32_768  # Gaussian numbers in a chunk, which needs a megabyte of scratch memory
 
 _WORD, _FRACTION = np.dtype("<u8"), np.dtype("<f8")  # lowest byte first on every machine
 # The twelve lowest bits of a word are dropped. The other bits are the fraction of a float64 in [1, 2).
 _DROPPED = np.uint64(12)
 _ONE = np.uint64(0x3FF0_0000_0000_0000)
-# The thirteen lowest bits of a word choose a sector of the circle from a table. The fraction is the angle within the
-# sector, at most half a sector from its middle, where two terms of each series are exact. One bit is used in both, but
-# in the angle it is only 2⁻⁶⁵ of a turn.
+# The thirteen lowest bits of a word choose a sector of the circle from a table. The fraction is the angle within this
+# sector, at most half a sector from the middle. There, two terms of the sine and cosine series are exact. One bit
+# belongs to both numbers, but it changes the angle by only 2⁻⁶⁵ of a turn.
 _SECTORS = 8192
 _LOWEST = np.uint64(_SECTORS - 1)
 _SECTOR = 2.0 * math.pi / _SECTORS
@@ -42,15 +42,15 @@ _SIN_1, _SIN_3 = _SECTOR, -(_SECTOR**3) / 6.0
 
 
 class BoxMuller:
-    """Source of Gaussians in reused memory, because new memory at every step costs more time than the numbers."""
+    """Source of Gaussian numbers. It reuses memory, because allocating it at each step takes longer than filling it."""
 
     def __init__(self) -> None:
         self._scratch = np.empty(0)
 
     def chunks(self, fill: Callable[[Words], None], size: int, scale: float = 1.0) -> Iterator[tuple[slice, Numbers]]:
-        """Yield `size` independent numbers of N(0, scale²) as (slice of a chunk, its numbers).
+        """Yield `size` independent numbers of N(0, scale²), chunk by chunk, as (slice of the chunk, its numbers).
 
-        `fill` overwrites an array with the next random words. The next chunk overwrites the numbers.
+        `fill` overwrites an array with the next random words. The numbers are valid until the next chunk is drawn.
         """
         most = 4 * min(_CHUNK, size + 1)
         if len(self._scratch) < most:
@@ -61,7 +61,7 @@ class BoxMuller:
 
 
 def _gaussians(fill: Callable[[Words], None], scratch: Numbers, pairs: int, scale: float) -> Numbers:
-    """Return two Gaussians per pair, next to each other. A pair needs eight numbers of scratch memory."""
+    """Return `pairs` pairs of Gaussian numbers as one array. A pair needs eight numbers of scratch memory."""
     words = scratch[: 2 * pairs].view(_WORD)
     fractions = scratch[: 2 * pairs].view(_FRACTION)
     radius, rest = fractions[:pairs], fractions[pairs:]
@@ -78,7 +78,7 @@ def _gaussians(fill: Callable[[Words], None], scratch: Numbers, pairs: int, scal
     np.log(radius, out=radius)
     np.multiply(radius, -2.0, out=radius)
     np.sqrt(radius, out=radius)
-    # `rest` is the angle within the sector, in [-½, ½) sectors. `square` becomes its sine. Both series include `scale`.
+    # `rest` is the angle within the sector, in [-½, ½) sectors. `square` becomes the sine of this angle, times `scale`.
     np.subtract(rest, 1.5, out=rest)
     np.multiply(rest, rest, out=square)
     np.multiply(square, _COS_2 * scale, out=cosine)
@@ -93,9 +93,9 @@ def _gaussians(fill: Callable[[Words], None], scratch: Numbers, pairs: int, scal
 
 
 def from_words(words: Tensor) -> Tensor:
-    """Return the same Gaussians by torch, in float64, for int64 words on an accelerator.
+    """Return Gaussian numbers in float64 for int64 words, by the formula of `_gaussians`, on an accelerator.
 
-    The number of words is even: first the words of the radii, then the words of the angles.
+    The first half of the words determines the radii, the second half the angles.
     """
     fractions = ((words >> 12) & (2**52 - 1)).double() * 2.0**-52
     radius, rest = fractions.chunk(2)

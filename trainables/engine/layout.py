@@ -1,4 +1,4 @@
-"""Parameters of a module as ONE flat vector θ, on which clip, noise and update operate."""
+"""Parameters of a module as ONE flat vector θ, on which the clip, the noise and the update operate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Layout", "flat"]
 class Layout:
     """Names and shapes of the trainable parameters, in the order of `module.named_parameters()`.
 
-    A tied parameter occurs once, and a frozen parameter not at all.
+    A tied parameter occurs once. Frozen parameters do not occur.
     """
 
     names: tuple[str, ...]
@@ -39,7 +39,7 @@ class Layout:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Name of the module of each parameter, which is its group in per-layer clipping."""
+        """Name of each parameter's module. The parameters of a module are one group in per-layer clipping."""
         return tuple(name.rpartition(".")[0] for name in self.names)
 
     def flatten(self, module: nn.Module) -> Tensor:

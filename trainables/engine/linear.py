@@ -1,4 +1,4 @@
-"""Per-sample gradients of stacks of linear layers, with several points of a smoothed loss in one pass."""
+"""Per-sample gradients of a stack of linear layers. One pass computes several evaluation points of a smoothed loss."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _STACK_BYTES = 16 * 2**20
 
 @dataclass(frozen=True)
 class _Record:
-    """Tensors of one linear layer in all passes, of shape (k, B·copies, width), or (B·copies, width) for k = 1."""
+    """Tensors of one linear layer, one for each pass.
+
+    For a pass over k points the shape is (k, B·copies, width), or (B·copies, width) if k = 1.
+    """
 
     inputs: list[Tensor]
     deltas: list[Tensor]
@@ -37,8 +40,8 @@ class _Record:
 class LinearStackSource:
     """Source for a module that `is_linear_stack` accepts.
 
-    `stack_bytes` is the memory for the parameters of the points of one pass: several points of a small model, one of a
-    large model. The other attributes are those of `BookkeepingSource`.
+    `stack_bytes` limits the memory for the parameters of the points in one pass. So a pass has several points if the
+    model is small, and one point if it is large. The other attributes are those of `BookkeepingSource`.
     """
 
     module: nn.Sequential
@@ -71,7 +74,7 @@ class LinearStackSource:
             numbers += points * copies * (layer.in_features + layer.out_features)
             if not prefer_factors(copies if place == 0 else points * copies, layer.in_features, layer.out_features):
                 numbers += layer.in_features * layer.out_features
-        return numbers * (4 + 8)  # as float32, and as float64 while a norm is taken
+        return numbers * (4 + 8)  # bytes of a float32, and of its float64 copy for a norm
 
     def _chunk(self, points: Points, rows: Tensor, y: Tensor, copies: int) -> PerSampleGradients:
         records = [_Record([], [], []) for _ in self._linears]
@@ -85,7 +88,7 @@ class LinearStackSource:
     def _pass(
         self, theta: Tensor, rows: Tensor, labels: Tensor, scale: float, records: list[_Record], *, keep_outputs: bool
     ) -> None:
-        """Run forward and backward at all points of `theta`, shape (k, d), in one pass."""
+        """Run one forward and backward pass for all k points in `theta`, shape (k, d). Store tensors in `records`."""
         parameters = iter(torch.split(theta, list(self.layout.sizes), dim=1))
         count, hidden = len(theta), rows
         inputs: list[Tensor] = []
@@ -99,12 +102,12 @@ class LinearStackSource:
             bias = next(parameters) if layer.bias is not None else None
             hidden = _first(hidden, weight, bias) if not outputs else _inner(hidden, weight, bias)
             if not outputs:
-                hidden.requires_grad_()  # nothing before the first layer needs a gradient
+                hidden.requires_grad_()  # the backward pass ends here, because no parameter requires a gradient
             outputs.append(hidden)
         loss = self.loss(hidden.flatten(0, -2), labels.repeat(count) if count > 1 else labels)
         deltas = torch.autograd.grad(loss if scale == 1 else loss * scale, outputs)
         for place, record in enumerate(records):
-            if place == 0:  # the first layer has the same input at all points, so its K outer products are one
+            if place == 0:  # the first layer has the same input at all points, so the deltas are added
                 delta = deltas[0].sum(0) if count > 1 else deltas[0]
                 record.inputs[:] = [rows]
                 record.deltas[:] = [delta if not record.deltas else record.deltas[0] + delta]
@@ -136,21 +139,21 @@ class LinearStackSource:
 
 
 def _first(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Apply the first layer at all k points in one product: (k, B, out), or (B, out) for k = 1."""
+    """Return the output of the first layer at all k points, shape (k, B, out), or (B, out) for k = 1."""
     count, width, _ = weight.shape
     together = nn.functional.linear(rows, weight.flatten(0, 1), None if bias is None else bias.flatten())
     return together if count == 1 else together.view(len(rows), count, width).transpose(0, 1).contiguous()
 
 
 def _inner(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Apply a further layer, each point with its own input."""
+    """Return the output of a later layer, which has a different input at each point."""
     if len(weight) == 1:
         return nn.functional.linear(hidden, weight[0], None if bias is None else bias[0])
     return hidden @ weight.mT if bias is None else torch.baddbmm(bias[:, None], hidden, weight.mT)
 
 
 def _by_sample(parts: list[Tensor], samples: int) -> Tensor:
-    """Return the parts as (B, positions, width), with the points and copies of a sample as its positions."""
+    """Return the parts as one tensor (B, positions, width). Points and copies of a sample are its positions."""
     if len(parts) == 1 and parts[0].dim() == 2:
         return parts[0].view(samples, -1, parts[0].shape[-1])
     whole = torch.cat([part if part.dim() == 3 else part[None] for part in parts])
@@ -159,7 +162,7 @@ def _by_sample(parts: list[Tensor], samples: int) -> Tensor:
 
 
 def is_linear_stack(module: nn.Module) -> bool:
-    """Return whether the module is nn.Flatten, then trainable linear layers and pointwise activations."""
+    """Return whether the module is a sequence of nn.Flatten, trainable linear layers and pointwise activations."""
     if type(module) is not nn.Sequential or len(module) < 2:
         return False
     flatten, *rest = module

@@ -11,9 +11,9 @@ __all__ = ["add_noise"]
 
 
 def add_noise(clipped: Tensor, *, standard_deviation: float, generator: Generator, dtype: torch.dtype) -> Tensor:
-    """Return Σ_i ḡ_i + N(0, standard_deviation²·I), shape (d,), added in float64 and rounded to `dtype`.
+    """Return `clipped` + N(0, standard_deviation²·I), shape (d,), computed in float64 and rounded to `dtype`.
 
-    The standard deviation is noise_multiplier · C, increased for the rounding of the sum. Every batch draws d numbers
-    from the secret generator. Rounding the noised sum is post-processing.
+    In a step, `clipped` is Σ_i ḡ_i, and the standard deviation is noise_multiplier · C plus a margin for the rounding
+    of the sum. Every batch, even an empty one, draws d numbers. Rounding the noised sum is post-processing.
     """
     return generator.add_normal(clipped, standard_deviation, dtype)

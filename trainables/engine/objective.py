@@ -1,4 +1,4 @@
-"""Stage 1, the objective: the points at which the loss is evaluated. DPLIS perturbs them with public randomness."""
+"""Stage 1, the objective: the points at which the loss is evaluated. DPLIS perturbs θ with public randomness."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ __all__ = ["Objective", "Plain", "Points", "Smoothed"]
 
 @dataclass(frozen=True, kw_only=True)
 class Points:
-    """Points of the loss: a sample's gradient is `scale` · (sum over the points) + `decay` · `centre`.
+    """Points at which the loss is evaluated.
 
-    Perturbed points are computed from their seeds on each request, so that K vectors need not be kept.
+    A sample's gradient is `scale` · (sum of its gradients at all points) + `decay` · `centre`. Perturbed points are
+    computed from their seeds on each request, so that K vectors need not be stored.
 
     Attributes:
         centre: θ, shape (d,).
         scale: 1/K for a mean, 1 for a sum.
-        seeds: seed of each perturbed point; empty for the centre alone.
+        seeds: seed of each perturbed point; empty if θ itself is the only point.
         spread: standard deviation of the perturbations, per coordinate.
-        decay: λ of weight decay before the clip, at the unperturbed θ.
+        decay: λ of weight decay before the clip, which uses the unperturbed θ.
     """
 
     centre: Tensor
@@ -58,7 +59,7 @@ class Points:
 
 
 class Objective(Protocol):
-    """Choice of the points, independent of the records."""
+    """Choice of the points at which the loss is evaluated. It is independent of the records."""
 
     def points(self, theta: Tensor, *, noise_scale: float, public: torch.Generator) -> Points:
         """Return the points of one step.
@@ -75,7 +76,7 @@ class Plain:
     """Plain loss at θ."""
 
     def points(self, theta: Tensor, *, noise_scale: float, public: torch.Generator) -> Points:
-        """Return the one point θ, without drawing."""
+        """Return θ as the only point. No random number is drawn."""
         del noise_scale, public
         return Points(centre=theta)
 

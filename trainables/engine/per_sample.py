@@ -1,4 +1,4 @@
-"""Stage 2, per-sample gradients: their protocols, and a source for any model by torch.func."""
+"""Stage 2, per-sample gradients: their protocols, and a source that uses torch.func for any model."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ __all__ = [
 ]
 
 IGNORED: Final = -100
-"""Label that adds 0 to the loss and to the gradient. It fills samples with fewer copies than others."""
+"""Label that adds 0 to the loss and to the gradient. It pads samples that have fewer copies than others."""
 
-# Kernels round a row differently in passes of few and of many rows. A rounding of 1e-7 can switch a ReLU or a maximum,
-# and so change another record's whole gradient. So every pass has a multiple of ROWS samples, some of which only fill
-# it. On the tested CPUs the other rows of a pass then do not change how a row is rounded.
+# A kernel may round a row differently in passes with few and with many rows. A difference of 1e-7 can switch a ReLU or
+# a maximum and so change a record's whole gradient. Therefore the number of samples in a pass is a multiple of ROWS,
+# if necessary with padding samples. On the tested CPUs, the rounding of a row then does not depend on other rows.
 ROWS: Final = 16
 
-CHUNK_BYTES = 256 * 2**20  # of the per-sample gradients of a chunk
+CHUNK_BYTES = 256 * 2**20  # memory for the per-sample gradients of a chunk
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """(outputs of shape (B, ...), targets of shape (B, ...)) → the SUM of the samples' losses, shape ()."""
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return the summed cross-entropy of logits, shape (B, classes), and labels, shape (B,); IGNORED adds 0."""
+    """Return the summed cross-entropy of logits, shape (B, classes), and labels, shape (B,). IGNORED labels add 0."""
     return nn.functional.cross_entropy(outputs, targets, reduction="sum", ignore_index=IGNORED)
 
 
 def even_chunk(samples: int) -> int:
-    """Return the largest chunk of at most `samples` that divides ROWS or is a multiple of ROWS."""
+    """Return the largest chunk size, at most `samples`, that divides ROWS or is a multiple of ROWS."""
     return samples // ROWS * ROWS if samples >= ROWS else 1 << (samples.bit_length() - 1)
 
 
 @dataclass(frozen=True)
 class PerSampleGradients:
-    """Gradients g_i of the B samples of one chunk by ALL parameters.
+    """Gradients g_i of the B samples of one chunk with respect to ALL parameters.
 
-    The parameters of a module are a group; the G groups have the order of the layout.
+    The parameters of one module form a group. The G groups are in the order of the layout.
 
     Attributes:
-        layers: (gradients of a layer, name in the layer → name in the layout) for each layer.
+        layers: (gradients, names) for each layer. `names` maps parameter names in the layer to names in the layout.
         layout: trainable parameters of the model.
     """
 
@@ -76,9 +76,9 @@ class PerSampleGradients:
         """Add Σ_i g_i to `total`, with each group of g_i multiplied by its factor.
 
         Args:
-            total: shape (d,), float64 unless there are blocks.
-            factors: shape (G, B), float64; a sample with a factor of 0 adds 0, even if its gradient is NaN.
-            block: samples of a float32 block, or None for float64 (`trainables.engine.sums`).
+            total: shape (d,), float64 if `block` is None.
+            factors: shape (G, B), float64. A sample with a factor of 0 adds 0, even if its gradient is NaN.
+            block: number of samples in a float32 block, or None for float64 (`trainables.engine.sums`).
         """
         of_group = dict(zip(dict.fromkeys(self.layout.groups), factors, strict=True))
         usable = factors > 0
@@ -96,20 +96,20 @@ class PerSampleSource(Protocol):
     def chunks(
         self, points: Points, inputs: Tensor, targets: Tensor, *, copies: int = 1
     ) -> Iterator[PerSampleGradients]:
-        """Yield the gradients of the batch, a chunk of samples at a time; nothing for an empty batch.
+        """Yield the gradients of the batch, a chunk of samples at a time. An empty batch yields nothing.
 
         Args:
             points: parameters at which the loss is evaluated.
-            inputs: shape (B·copies, *input_shape), the copies of a sample next to each other. A sample's gradient is
-                the sum over its copies divided by `copies`, even if some are IGNORED.
+            inputs: shape (B·copies, *input_shape), with the copies of a sample next to each other. A sample's gradient
+                is the sum over its copies divided by `copies`, even if some labels are IGNORED.
             targets: shape (B·copies, ...), in the same order.
-            copies: number of augmented views of a record times the number of records of a user.
+            copies: number of copies of a sample: views of a record times records of a user.
         """
 
 
 @dataclass(frozen=True)
 class TorchFuncSource:
-    """Source by vmap(grad) over samples, for any model that computes each sample alone.
+    """Source that uses vmap(grad) over samples, for any model that computes each sample alone.
 
     The attributes are those of `BookkeepingSource`.
     """
@@ -123,7 +123,7 @@ class TorchFuncSource:
         self, points: Points, inputs: Tensor, targets: Tensor, *, copies: int = 1
     ) -> Iterator[PerSampleGradients]:
         """Yield the gradients of the batch, a chunk of samples at a time."""
-        # A chunk is in memory three times: the sum, the next point, and the backward pass.
+        # A chunk's gradients are in memory three times: the sum, those at the next point, and those being computed.
         size = even_chunk(max(1, self.chunk_bytes // (3 * self.layout.dimension * points.centre.element_size())))
         per_sample = vmap(grad(self._loss_of_one), in_dims=(None, 0, 0))
         decay = self.layout.views(points.decay * points.centre) if points.decay else {}
@@ -139,7 +139,7 @@ class TorchFuncSource:
                 for name, part in found.items():
                     if name in total:
                         total[name].add_(part)
-                    else:  # copy, because autograd may return one tensor for two parameters (a + b), or an expanded one
+                    else:  # copy, because autograd may return an expanded tensor, or one tensor for two parameters
                         total[name] = part.clone(memory_format=torch.contiguous_format)
             for name, part in total.items():
                 part.mul_(points.scale / copies)

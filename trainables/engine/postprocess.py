@@ -1,4 +1,4 @@
-"""Stage 5, post-processing of the noised gradient: Laplacian smoothing (DP-LSSGD). It costs no privacy."""
+"""Stage 5, post-processing of the noised gradient by Laplacian smoothing (DP-LSSGD). This stage costs no privacy."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ class LaplacianSmoothing:
     """Laplacian smoothing g̃ ← A_σ⁻¹ g̃ within each segment (DP-LSSGD, Algorithm 1).
 
     Attributes:
-        sigma: strength σ; 0 is off.
-        sizes: lengths of the consecutive segments: each parameter tensor (the authors' code), or d (the paper).
+        sigma: strength σ; 0 is no smoothing.
+        sizes: lengths of the consecutive segments. A segment is a parameter tensor (the authors' code), or the whole
+            vector (the paper).
     """
 
     sigma: float

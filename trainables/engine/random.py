@@ -1,7 +1,7 @@
-"""Generators for noise and Poisson sampling: a secret one keyed by the operating system, and a seeded one.
+"""Generators for noise and Poisson sampling: a secret generator, and a seeded generator for tests.
 
-The secret generator is AES-256 in counter mode with fast key erasure (Bernstein 2017). Every request first replaces the
-key, so a checkpoint reveals nothing about earlier noise.
+The secret generator is AES-256 in counter mode with fast key erasure (Bernstein 2017). Its first key comes from the
+operating system. Every request first replaces the key, so a checkpoint reveals nothing about earlier noise.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _ZEROS = memoryview(bytes(2**18))  # encrypted zeros are the key stream of AES i
 
 
 class Generator(ABC):
-    """Randomness of the private step: uniform and Gaussian numbers from the random 64-bit words of a subclass.
+    """Base class of generators. It turns the random 64-bit words of a subclass into uniform and Gaussian numbers.
 
-    Not thread-safe, because two threads would share the scratch memory, and so their noise.
+    A generator is not thread-safe: two threads would share its memory, and might use the same noise.
     """
 
     def __init__(self) -> None:
@@ -37,10 +37,10 @@ class Generator(ABC):
 
     @abstractmethod
     def _request(self) -> Callable[[Words], None]:
-        """Begin a request. Return a function that fills an array with the next independent uniform words."""
+        """Begin a request. Return a function that fills an array with the next random words."""
 
     def uniform(self, size: int) -> Tensor:
-        """Return `size` numbers of [0, 1) as multiples of 2⁻⁵³, float64, on the CPU."""
+        """Return `size` random numbers in [0, 1), multiples of 2⁻⁵³, float64, on the CPU."""
         numbers = np.empty(size)
         words = numbers.view("<u8")
         self._request()(words)
@@ -49,10 +49,10 @@ class Generator(ABC):
         return torch.from_numpy(numbers)
 
     def add_normal(self, total: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
-        """Return `total`, shape (d,), plus Gaussians: a new tensor of `dtype` on the same device.
+        """Return `total`, shape (d,), plus N(0, scale²) noise, as a new tensor of `dtype` on the same device.
 
-        The sum is computed in float64 and rounded once, to `dtype`. Words for an accelerator are drawn on the CPU, and
-        the Gaussians are computed on the accelerator. A standard deviation `scale` of 0 draws the same number of words.
+        The sum is computed in float64 and rounded once, to `dtype`. For an accelerator, the random words are drawn on
+        the CPU, and the noise is computed on the accelerator. A `scale` of 0 draws the same number of words.
         """
         size = total.numel()
         if total.device.type != "cpu":
@@ -83,7 +83,8 @@ class SecureGenerator(Generator):
     """Secret generator of private runs. Its key comes from the operating system.
 
     Args:
-        key: 32 secret bytes from the operating system, to repeat a stream whose results nobody saw; None draws them.
+        key: 32 secret bytes from the operating system, which repeat an earlier stream. Nobody may have seen a result of
+            that stream. None draws a new key.
     """
 
     def __init__(self, key: bytes | None = None) -> None:
@@ -114,7 +115,7 @@ class SecureGenerator(Generator):
         self._process = os.getpid()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the key of the NEXT request, which is secret: it determines later noise, but no earlier noise."""
+        """Return the secret key of the NEXT request. It determines later noise, but reveals no earlier noise."""
         return {"key": torch.frombuffer(bytearray(self._key), dtype=torch.uint8)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -128,7 +129,7 @@ class SecureGenerator(Generator):
 
 
 class SeededGenerator(Generator):
-    """Repeatable generator (Philox) for tests and studies. A run with it is not private."""
+    """Repeatable generator (Philox) for tests and studies. A run with a seeded generator is not private."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Learning-rate schedules: the factor of the rate at each step. A schedule costs no privacy. No torch."""
+"""Learning-rate schedules: the factor of the learning rate at each step. A schedule costs no privacy."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ SCHEDULE_KEYS: Final[Mapping[str, tuple[str | None, str]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleSettings:
-    """Schedule with its parameters. The parameters of other kinds are not used.
+    """Kind of schedule, and its parameters. The parameters of other kinds have no effect.
 
     Attributes:
         kind: one of `search_spaces.schedules.KINDS`.
         warmup: fraction of all steps, in [0, 1), over which the rate first rises linearly to its full value.
         step_factor: factor of the rate at every drop, in (0, 1].
-        step_every: fraction of the steps after warm-up between two drops, in (0, 1].
+        step_every: steps between two drops, as a fraction of the steps after warm-up, in (0, 1].
         inverse_time_decay: a, at least 0; the rate is divided by 1 + a at the end.
-        exponential_final: factor at the end, in (0, 1].
-        cosine_final: factor at the end, in [0, 1].
+        exponential_final: factor of the rate at the end, in (0, 1].
+        cosine_final: factor of the rate at the end, in [0, 1].
     """
 
     kind: str = "constant"
@@ -52,10 +52,10 @@ class ScheduleSettings:
 
 
 def rate_factor(settings: ScheduleSettings, step: int, total_steps: int) -> float:
-    """Return the factor of the learning rate, in [0, 1], at a step, which counts from 0.
+    """Return the factor of the learning rate at `step`, in [0, 1]. Steps are counted from 0.
 
-    Warm-up takes the first w = ceil(warmup · total_steps) steps, with the factor (step + 1) / (w + 1). The schedule
-    starts after it, with the factor 1.
+    Warm-up takes the first w = ceil(warmup · total_steps) steps, with the factor (step + 1) / (w + 1). After the
+    warm-up, the schedule starts with the factor 1.
     """
     warmup_steps = math.ceil(settings.warmup * total_steps)
     if step < warmup_steps:

@@ -1,4 +1,4 @@
-"""Choice of the source of per-sample gradients: the fastest exact one, checked on public inputs."""
+"""Choice of the source of per-sample gradients: the fastest source that is exact on public inputs."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def per_sample_source(
     loss: Loss = cross_entropy,
     autocast: torch.dtype | None = None,
 ) -> PerSampleSource:
-    """Return the first source that works for a model: stacked linear layers, book-keeping, or torch.func.
+    """Return the fastest source that works for a model: stacked linear layers, book-keeping, or torch.func.
 
-    `example` is a few PUBLIC inputs, shape (N, *input_shape), on which the source must agree with autograd, one sample
-    at a time. None skips this check, for known models. `autocast` is the dtype of mixed precision, or None.
+    `example` has a few PUBLIC inputs, shape (N, *input_shape). On these inputs, the source must agree with autograd for
+    each sample. None skips this check, for known models. `autocast` is the dtype of mixed precision, or None.
 
     Raises:
         GateError: no source agrees with autograd on the example.
@@ -55,14 +55,14 @@ def per_sample_source(
                 if example is None or _holds(replace(source, loss=_probe, autocast=None), module, layout, example):
                     return source
             except (UnknownLayerError, RuntimeError, ValueError, IndexError) as error:
-                # torch raises these for changes in place, and if the first axis is not the samples
+                # torch raises these errors if a tensor is changed in place, or if the first axis is not the samples
                 reason = str(error).partition("\n")[0]
     except UnknownLayerError as error:
         reason = str(error)
     if autocast is not None:
         raise GateError(
             "mixed-precision-unsupported",
-            f"{name} cannot use mixed precision, which needs known layers ({reason}). Use precision: float32.",
+            f"{name} does not support mixed precision ({reason}). Use precision: float32.",
         )
     fallback = TorchFuncSource(unrolled(module), layout, loss)
     try:
@@ -72,15 +72,18 @@ def per_sample_source(
     if not right:
         raise GateError(
             "gradients-not-per-sample",
-            f"The per-sample gradients of {name} cannot be computed, in one pass or one by one ({reason}). A model "
-            "must compute every sample alone, and in the same way at every call.",
+            f"The per-sample gradients of {name} cannot be computed ({reason}). A model must compute every sample "
+            "alone, and in the same way at every call.",
         )
     _LOG.warning("%s is trained one sample at a time by torch.func, which is slower: %s", name, reason)
     return fallback
 
 
 def _refuse_decisions(module: nn.Module, example: Tensor) -> None:
-    """Refuse a model that branches on the content of a batch (`if x.max() > 1`), so that one record decides for all."""
+    """Refuse a model that branches on the content of a batch (`if x.max() > 1`).
+
+    In such a model, one record can change the outputs for all other records.
+    """
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # operations without a batching rule are slower but correct
@@ -90,12 +93,12 @@ def _refuse_decisions(module: nn.Module, example: Tensor) -> None:
 
 
 def _probe(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return a loss for outputs of any shape."""
+    """Return a loss that is defined for outputs of any shape."""
     return (outputs * targets).sum()
 
 
 def _holds(source: BookkeepingSource | TorchFuncSource, module: nn.Module, layout: Layout, example: Tensor) -> bool:
-    """Return whether the source's norms and sums agree with autograd, with two points and with one."""
+    """Return whether the source's norms and sums agree with autograd, with two evaluation points and with one."""
     theta = layout.flatten(module)
     two = Points(centre=theta, scale=0.5, seeds=(1, 2), spread=1e-3, decay=0.5)
     return all(_holds_at(points, source, module, layout, example) for points in (two, Points(centre=theta, decay=0.5)))

@@ -1,4 +1,4 @@
-"""Private step: five stages in order. The immutable `Mechanism` holds everything that privacy depends on."""
+"""Private step, with five stages. The immutable `Mechanism` contains every setting on which privacy depends."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ class Mechanism:
     """Poisson-subsampled Gaussian mechanism of a step.
 
     Formal guarantee: under add/remove-one adjacency of samples, a step is a Gaussian mechanism with sensitivity
-    max_grad_norm and noise of noise_multiplier times that, subsampled at sample_rate. The noised sum is divided by a
-    public number. If rounding may increase the sensitivity, the noise is increased by the same factor
-    (`trainables.engine.sums`). A sample is one record, or all records of one user that are used for training.
+    max_grad_norm and noise of standard deviation noise_multiplier · max_grad_norm, Poisson-subsampled at sample_rate.
+    The noised sum is divided by a public number. If rounding may increase the sensitivity, the noise is increased by
+    the same factor (`trainables.engine.sums`). A sample is one record, or all training records of one user.
 
     Attributes:
         sample_rate: probability with which each sample independently enters a batch, in (0, 1].
         noise_multiplier: standard deviation of the noise divided by max_grad_norm; 0 is not private.
         max_grad_norm: clipping norm C.
-        expected_batch_size: b, by which the noised sum of every batch is divided.
-        clipping: way to clip each sample to length C, one of CLIPPINGS; the sensitivity is C in each.
+        expected_batch_size: b. The noised sum of every batch is divided by b.
+        clipping: how each sample is clipped to length C, one of CLIPPINGS. All of them have the sensitivity C.
 
     Raises:
         HyperparameterError: a value is illegal.
@@ -77,11 +77,12 @@ class Mechanism:
 
 @dataclass(frozen=True, kw_only=True)
 class Stages:
-    """Changes of a method, stage by stage. The defaults are DP-SGD. No change costs privacy.
+    """Changes that a method makes to the stages. The defaults are DP-SGD. No change costs privacy.
 
     Attributes:
-        objective: points of the loss, from public randomness; before the clip.
-        later: (step, objective) pairs with rising steps, fixed in advance: each objective is used from its step on.
+        objective: points at which the loss is evaluated, from public randomness; before the clip.
+        later: (step, objective) pairs with rising steps, fixed in advance. From its step on, an objective replaces the
+            previous one.
         augmentation: random views of the inputs, from SECRET randomness (`trainables.engine.augmentation`); before the
             clip. None for no augmentation.
         weight_decay_before_clipping: λ of g_i ← g_i + λθ.
@@ -97,7 +98,7 @@ class Stages:
     decoupled_weight_decay: float = 0.0
 
     def objective_at(self, step: int) -> Objective:
-        """Return the objective after `step` steps."""
+        """Return the objective for the next step after `step` steps."""
         return next((objective for start, objective in reversed(self.later) if start <= step), self.objective)
 
 
@@ -105,7 +106,7 @@ class PrivateStep:
     """Private steps of a training. The caller must charge for each step before it is taken.
 
     Attributes:
-        noise_draws: number of times that noise was added, which is the number of steps taken.
+        noise_draws: number of times that noise was added, equal to the number of steps taken.
     """
 
     def __init__(
@@ -139,10 +140,10 @@ class PrivateStep:
         Args:
             theta: θ, shape (d,).
             inputs: ALL training inputs, shape (n, *input_shape).
-            targets: labels, shape (n, ...); int64 of shape (n,) with users.
+            targets: labels, shape (n, ...). With `users`, they must be int64 of shape (n,).
             learning_rate: η of this step.
-            users: indices of each user's records, shape (U, m), -1 if a user has fewer than m; then a sample is a user.
-                None if a sample is a record.
+            users: indices of each user's records, shape (U, m), with -1 if a user has fewer than m records. A sample is
+                then a user. None if a sample is a record.
         """
         samples = inputs if users is None else users
         batch = poisson_batch(self._secret, len(samples), self.mechanism.sample_rate).to(inputs.device)
@@ -160,13 +161,14 @@ class PrivateStep:
     def private_gradient(
         self, theta: Tensor, inputs: Tensor, targets: Tensor, *, learning_rate: float, records_per_sample: int = 1
     ) -> Tensor:
-        """Return g̃ = (1/b)(Σ_i ḡ_i + N(0, noise_multiplier²·C²·I)), shape (d,), of a given batch of EXPECTED size b.
+        """Return g̃ = (1/b)(Σ_i ḡ_i + N(0, noise_multiplier²·C²·I)), shape (d,), for a given batch of EXPECTED size b.
 
-        A given batch may be shuffled or of fixed size, so it may not claim amplification: sample_rate must be 1.
+        A given batch may be shuffled or of fixed size, so its privacy is not amplified by sampling. Therefore
+        sample_rate must be 1.
 
         Args:
             theta: θ, shape (d,).
-            inputs: batch, shape (B·m, *input_shape), a sample's records next to each other; B may be 0.
+            inputs: batch, shape (B·m, *input_shape), with a sample's records next to each other. B may be 0.
             targets: labels, shape (B·m, ...).
             learning_rate: η, which scales DPLIS' perturbations.
             records_per_sample: m, public. A sample's gradient is the sum over its records divided by m, even if some
@@ -201,7 +203,7 @@ class PrivateStep:
             inputs, views = stages.augmentation(inputs, self._secret), stages.augmentation.copies
             targets, copies = targets.repeat_interleave(views, 0), copies * views
         counted, fill = samples, -samples % ROWS if samples else 0
-        if fill:  # the passes with copies of the first sample, because another input might be invalid for the model
+        if fill:  # pad with copies of the first sample, because other inputs might be invalid for the model
             inputs, targets = (
                 torch.cat([each, each[:copies].repeat(fill, *[1] * (each.ndim - 1))]) for each in (inputs, targets)
             )

@@ -1,17 +1,17 @@
-"""Sums over samples with bounded rounding: in float64, or in blocks of float32 with a proven bound.
+"""Sums over samples with bounded rounding errors: in float64, or in blocks of float32 with a proven bound.
 
-The noise must cover the change of the COMPUTED sum by one record. In plain float32 this change can be many times C:
-once the sum is large, small terms are rounded away, and one record decides whether this happens to the others
-(Casacuberta et al. 2022). In float64 the same effect is below 1e-6 C for a million records.
+The noise must cover the effect of one record on the COMPUTED sum. In plain float32, this effect can be many times C. If
+the sum is large, small terms are lost by rounding, and one record can decide whether the terms of other records are
+lost (Casacuberta et al. 2022). In float64, the additional effect is below 1e-6 C for a million records.
 
-float64 costs twice the time, so small batches are summed in float32, in blocks of m samples. The blocks are added one
-after the other. Let u = 2⁻²⁴ and every term of the sum be at most C long. In any order of the additions within a block,
-a term passes at most m - 1 additions, three products (the factor is rounded, then two), and the additions of the ⌈B/m⌉
-blocks. Each operation errs by at most a part u of its result. Five more operations are counted for the weight decay,
-which is added separately. So B records err by at most u·(m + B/m + 8)·B·C (Higham 2002, section 4.2), and the sums of
-two neighbouring batches differ by at most C + u·(m + B/m + 8)·(2B + 1)·C. m is chosen so that this is below
-(1 + slack)·C, and the noise is larger by the factor 1 + slack. The bound needs ONE term per sample. float64 is used for
-several terms per sample, which may be longer than their sum.
+float64 takes twice the time, so small batches are summed in float32, in blocks of m samples. The blocks are added one
+after the other. Let u = 2⁻²⁴, and let every term of the sum be at most C long. A term takes part in at most m - 1
+additions within its block, in any order, then in the additions of the ⌈B/m⌉ blocks. Three more operations round the
+factor and multiply by it, and five are counted for the weight decay, which is added separately. The error of each
+operation is at most u times its result. So the error for B records is at most u·(m + B/m + 8)·B·C (Higham 2002, section
+4.2), and the sums of two neighbouring batches differ by at most C + u·(m + B/m + 8)·(2B + 1)·C. m is chosen such that
+this is below (1 + slack)·C, and the noise is increased by the factor 1 + slack. The bound requires ONE term per sample.
+Several terms of a sample may be longer than their sum, so they are added in float64.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 
 _LEAST_ROWS: Final = 64
 _LARGE_DIMENSION: Final = 2**16
-_CACHED_ENTRIES: Final = 2**18  # numbers that fit in a cache together
+_CACHED_ENTRIES: Final = 2**18  # numbers that fit in a CPU's cache
 _GPU_ENTRIES: Final = 2**27
 _UNIT: Final = 2.0**-24
 _NORM_BLOCK: Final = 64
@@ -51,19 +51,20 @@ _LOST_SQUARE: Final = 2.0**-126
 
 @dataclass(frozen=True)
 class Blocks:
-    """Settings of a sum in blocks of float32, which are faster than float64 up to the expected size `largest_batch`.
+    """Settings of a sum in blocks of float32.
 
-    `slack` is the fraction of C that rounding may add to the sensitivity.
+    `slack` is the fraction of C that rounding may add to the sensitivity. Up to the expected batch size
+    `largest_batch`, blocks are faster than float64.
     """
 
     slack: float
     largest_batch: int
 
     def rows(self, batch_size: int, *, stretch: float = 1.0) -> int | None:
-        """Return m, the samples of a block for a drawn batch size B, or None if float64 must be used.
+        """Return m, the number of samples in a block, for a drawn batch of B samples; None if float64 must be used.
 
-        `stretch` is the largest length of a term of the sum in units of C, at least 1 and independent of the records.
-        Neighbouring batches may get different m, because the bound holds for each.
+        `stretch` is a bound of the length of each term of the sum, in units of C. It is at least 1 and independent of
+        the records. Neighbouring batches may get different m, because the bound holds for any m returned here.
         """
         if not 1.0 <= stretch < inf:
             return None
@@ -73,37 +74,39 @@ class Blocks:
 
 
 LARGE: Final = Blocks(slack=2.0**-7, largest_batch=800)
-"""Blocks of large models: long blocks, because each block is a pass over all parameters."""
+"""Settings for large models: long blocks, because adding a block takes a pass over all parameters."""
 
 SMALL: Final = Blocks(slack=2.0**-8, largest_batch=400)
-"""Blocks of small models: short blocks, which cost little and halve the slack."""
+"""Settings for small models: short blocks, which cost little time and halve the slack."""
 
 
 def blocks_for(dtype: torch.dtype, *, dimension: int, expected_batch_size: float) -> Blocks | None:
-    """Return the blocks for a model with d parameters of `dtype`, or None for float64.
+    """Return the block settings for a model with d = `dimension` parameters of `dtype`; None to sum in float64.
 
-    The result sets the noise, so it must depend on public values only: `dtype`, d and the EXPECTED batch size b.
+    The noise depends on the result. So the result must depend on public values only: `dtype`, d and the EXPECTED batch
+    size.
     """
     blocks = LARGE if dimension >= _LARGE_DIMENSION else SMALL
     return blocks if dtype == torch.float32 and expected_batch_size <= blocks.largest_batch else None
 
 
 def full_float32() -> None:
-    """Switch off short products of float32 on a GPU (TF32), for which the rounding bounds do not hold."""
+    """Switch off TF32, a GPU's less precise float32 products. The rounding bounds do not hold for TF32."""
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
 
 
 def in_cache(rows: int, width: int, device: torch.device) -> Iterator[slice]:
-    """Return slices of `rows` rows of `width` numbers, each small enough for a CPU's cache; larger slices on a GPU."""
+    """Yield slices of `rows` rows of `width` numbers. On a CPU, a slice fits the cache. On a GPU, slices are larger."""
     at_once = max(1, (_CACHED_ENTRIES if device.type == "cpu" else _GPU_ENTRIES) // max(1, width))
     return (slice(start, min(start + at_once, rows)) for start in range(0, rows, at_once))
 
 
 def add_weighted_rows(total: Tensor, weights: Tensor, rows: Tensor, *, block: int | None) -> None:
-    """Add Σ_i weights_i · rows_i to `total`, shape (p,); weights have the shape (B,) and rows (B, p).
+    """Add Σ_i weights_i · rows_i to `total`, shape (p,). `weights` has the shape (B,), and `rows` the shape (B, p).
 
-    `block` is the samples of a float32 block, for which a row must be the ONE term of its sample; None uses float64.
+    `block` is the number of samples in a float32 block, and None uses float64. With blocks, each row must be the ONLY
+    term of its sample.
     """
     if block is None or rows.dtype == torch.float64:
         exact = _exact(total)
@@ -117,9 +120,9 @@ def add_weighted_rows(total: Tensor, weights: Tensor, rows: Tensor, *, block: in
 
 
 def add_weighted_outer(total: Tensor, weights: Tensor, left: Tensor, right: Tensor, *, block: int | None) -> None:
-    """Add Σ_i weights_i Σ_p left_ip right_ipᵀ to `total`, shape (a, b); left has the shape (B, P, a), right (B, P, b).
+    """Add Σ_i weights_i Σ_p left_ip right_ipᵀ to `total`, shape (a, b), for left (B, P, a) and right (B, P, b).
 
-    `block` is the samples of a float32 block; None, and several positions P, use float64.
+    `block` is the number of samples in a float32 block. None uses float64, and so does a sum over several positions P.
     """
     if block is None or left.shape[1] != 1 or left.dtype == torch.float64:
         exact = _exact(total)
@@ -129,7 +132,7 @@ def add_weighted_outer(total: Tensor, weights: Tensor, left: Tensor, right: Tens
         _put(exact, total)
         return
     scaled, rows = weights.to(left.dtype)[:, None] * left[:, 0], right[:, 0]
-    # A denormal number may be rounded up by half, and is then multiplied by entries of up to 10³⁸.
+    # Denormal numbers become 0. Rounding may increase them by half, and a factor of up to 10³⁸ would make this large.
     scaled = torch.nn.functional.hardshrink(scaled, torch.finfo(scaled.dtype).tiny)
     for start in range(0, len(rows), block):
         lefts, rights = scaled[start : start + block], rows[start : start + block]
@@ -148,7 +151,7 @@ def add_looked_up(total: Tensor, weights: Tensor, rows: Tensor, values: Tensor) 
 
 
 def _exact(total: Tensor) -> Tensor:
-    """Return a float64 tensor to add to: the total itself, or zeros that `_put` adds to the total."""
+    """Return the float64 tensor to add to: `total` itself, or zeros that `_put` adds to `total` later."""
     return total if total.dtype == torch.float64 else torch.zeros_like(total, dtype=torch.float64)
 
 
@@ -160,9 +163,9 @@ def _put(exact: Tensor, total: Tensor) -> None:
 def row_squares(rows: Tensor) -> Tensor:
     """Return ‖row‖² of each row of shape (B, ...) as float64 of shape (B,), never smaller than the true value.
 
-    A norm that is too small would weaken the clip. Blocks of 64 entries are summed in float32, with an error of at most
-    64·2⁻²⁴ of the sum, and of 2⁻¹²⁶ for each square that is denormal or lost. Both bounds are added to the result. The
-    blocks are summed in float64, because one float32 sum of millions of entries loses the small ones.
+    A norm that is too small would weaken the clip. Blocks of at most 64 entries are summed in float32, with a relative
+    error of at most 64·2⁻²⁴. A square that is denormal or rounds to 0 adds an error of at most 2⁻¹²⁶. Bounds of both
+    errors are added to the result. The blocks are summed in float64, because float32 would lose small entries.
     """
     rows = rows.reshape(len(rows), -1)
     width = rows.shape[1]
@@ -177,13 +180,13 @@ def row_squares(rows: Tensor) -> Tensor:
 
 
 def not_negative(squares: Tensor) -> Tensor:
-    """Return the squares, with 0 instead of negative ones (from rounding) and NaN instead of infinite ones."""
+    """Return the squares. Negative values, which come from rounding, become 0, and infinite values become NaN."""
     return torch.where(squares.isfinite(), squares.clamp(min=0.0), torch.nan)
 
 
 @cache
 def _partition(width: int) -> tuple[int, int]:
-    """Return (number of entries in blocks, length of a block). Blocks have all entries if a divisor is suitable."""
+    """Return (number of entries in blocks, length of a block). If possible, the blocks contain all entries."""
     for block in range(_NORM_BLOCK, _NORM_BLOCK // 4, -1):
         if width % block == 0:
             return width, block

@@ -23,15 +23,17 @@ _REWRITTEN: dict[type[nn.Module], type[nn.Module]] = {
 
 
 def unrolled(module: nn.Module) -> nn.Module:
-    """Return a copy in which every LSTM, GRU, RNN and MultiheadAttention is rewritten; the model itself without them.
+    """Return a copy in which every LSTM, GRU, RNN and MultiheadAttention is rewritten.
+
+    A model without such layers is returned as it is.
 
     The copy computes the same outputs from the same parameters and buffers, with the same names in the same order. Each
     product with a parameter is a LinearTap, or an nn.Linear of the original (`out_proj` of attention). Subclasses of
-    these layers, and layers with rewritten parameters (weight_norm), are not changed. So the caller must still look for
+    these layers, and layers with computed parameters (weight_norm), are not changed. So the caller must still check for
     parameters that no tap uses.
 
     Raises:
-        GateError: a rewritten layer has dropout; the message names all of them.
+        GateError: a rewritten layer has dropout. The message names all such layers.
     """
     layers = {name: layer for name, layer in module.named_modules() if _taps(layer)}
     problems = [problem for name, layer in layers.items() if (problem := dropout_problem(name, layer))]
@@ -53,8 +55,8 @@ def _rewrite(layer: nn.Module) -> None:
         layer.use_nested_tensor = False
     if not (taps := _taps(layer)):
         return
-    # The class of the object is changed, as in torch's parametrizations, so that every reference to the layer gets the
-    # rewritten one.
+    # The class of the object is changed, as in torch's parametrizations, so that every reference to the layer is to the
+    # rewritten layer.
     layer.__class__ = _REWRITTEN[type(layer)]
     for name, tap in taps.items():
         layer.add_module(name, tap)
@@ -64,7 +66,7 @@ def _rewrite(layer: nn.Module) -> None:
 
 
 def _taps(layer: nn.Module) -> dict[str, LinearTap]:
-    """Return the taps by name, one for each product with a parameter; none for a layer that is not rewritten."""
+    """Return the taps by name, one for each product with a parameter. A layer that is not rewritten has no taps."""
     if type(layer) not in _REWRITTEN:
         return {}
     taps: dict[str, LinearTap] = {}
@@ -77,9 +79,9 @@ def _taps(layer: nn.Module) -> dict[str, LinearTap]:
 
 
 def dropout_problem(name: str, layer: nn.Module) -> tuple[str, str] | None:
-    """Return the code and message for a layer with dropout above 0; None for any other."""
+    """Return the error code and message for a layer with dropout above 0; None for any other layer."""
     if isinstance(layer, nn.RNNBase):
-        # Dropout is between the layers of a stack, so a single layer has none.
+        # torch applies dropout between stacked layers, so a single layer has no dropout.
         option, probability = "dropout", layer.dropout if layer.num_layers > 1 else 0.0
     elif isinstance(layer, nn.MultiheadAttention):
         option, probability = "dropout", layer.dropout

@@ -1,4 +1,4 @@
-"""Multi-head attention with taps. The samples are the first axis at every tap."""
+"""Multi-head attention with a LinearTap for each product with a parameter. Samples are the first axis at every tap."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _Three = tuple[Tensor, Tensor, Tensor]
 
 
 def attention_taps(layer: nn.MultiheadAttention) -> dict[str, LinearTap]:
-    """Return the taps for the projections into the heads; `out_proj` is an nn.Linear already.
+    """Return the taps for the projections of query, key and value. `out_proj` needs no tap, as it is an nn.Linear.
 
-    Separate weights for query, key and value share one bias vector. This bias, and the learned extra key and value, are
-    weights of one column with the input 1.
+    If query, key and value have separate weights, they still share one bias vector. Then this bias is used as a weight
+    of one column with the input 1. The learned extra key and the learned extra value are used in the same way.
     """
     bias_name = None if layer.in_proj_bias is None else "in_proj_bias"
     taps = {}
@@ -59,9 +59,9 @@ class UnrolledMultiheadAttention(nn.MultiheadAttention):
         """Return (output, attention weights or None), with the shapes and arguments of torch."""
         if is_causal and attn_mask is None:
             raise GateError(
-                "attention-mask-missing", "is_causal needs attn_mask, which it only describes (got None). Pass both."
+                "attention-mask-missing", "`attn_mask` must be given if is_causal is true (got None). Pass the mask."
             )
-        # By identity, so that one tensor is projected once.
+        # Tensors are compared by identity, so that a tensor that is passed twice is projected once.
         batch_first = {id(x): x if self.batch_first else x.transpose(0, 1) for x in (query, key, value)}
         inputs = batch_first[id(query)], batch_first[id(key)], batch_first[id(value)]
         _check_batch(*inputs)
@@ -98,7 +98,7 @@ class UnrolledMultiheadAttention(nn.MultiheadAttention):
         return query + shifts[0], key + shifts[1], value + shifts[2]
 
     def _with_extra_keys(self, query: Tensor, key: Tensor, value: Tensor) -> _Three:
-        """Append the learned key and value, then zeros."""
+        """Append the learned extra key and value, then a key and a value of zeros, if the layer has them."""
         if self.bias_k is not None and self.bias_v is not None:
             key = torch.cat([key, self.tap_bias_k(_ones(query), self.bias_k.view(-1, 1))], dim=1)
             value = torch.cat([value, self.tap_bias_v(_ones(query), self.bias_v.view(-1, 1))], dim=1)
@@ -107,7 +107,7 @@ class UnrolledMultiheadAttention(nn.MultiheadAttention):
         return query, key, value
 
     def _by_head(self, x: Tensor) -> Tensor:
-        """Return shape (B, length, embed_dim) as (B, heads, length, head_dim)."""
+        """Reshape values from (B, length, embed_dim) to (B, heads, length, head_dim)."""
         return x.view(*x.shape[:2], self.num_heads, self.head_dim).transpose(1, 2)
 
     def _mask(self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor) -> Tensor | None:
@@ -126,12 +126,12 @@ class UnrolledMultiheadAttention(nn.MultiheadAttention):
 
 
 def _ones(like: Tensor) -> Tensor:
-    """Return 1 for each sample, shape (B, 1, 1), the input of a bias that is a weight of one column."""
+    """Return ones of shape (B, 1, 1), the input for a bias that is a weight of one column."""
     return like.new_ones((len(like), 1, 1))
 
 
 def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a mask as numbers to add: a Boolean mask becomes −∞ for true and 0 for false."""
+    """Return the mask to add to the scores. A Boolean mask becomes −∞ for true and 0 for false."""
     if mask.dtype != torch.bool:
         return mask
     return torch.zeros_like(mask, dtype=dtype).masked_fill(mask, float("-inf"))
@@ -143,16 +143,16 @@ def _attention_weights(query: Tensor, key: Tensor, mask: Tensor | None) -> Tenso
 
 
 def _check_batch(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Refuse inputs without an axis of samples."""
+    """Raise GateError for inputs that do not have one row for each sample."""
     shapes = [tuple(x.shape) if not x.is_nested else "nested" for x in (query, key, value)]
     if any(len(shape) != 3 or shape == "nested" for shape in shapes):
         problem = "three axes"
     elif key.shape[:2] != value.shape[:2] or len(query) != len(key):
-        problem = "the same batch, and key and value the same length"
+        problem = "the same batch size, and key and value the same length"
     else:
         return
     raise GateError(
         "samples-axis-missing",
-        f"Query, key and value must have {problem}, so that each sample can be clipped (got the shapes "
-        f"{', '.join(map(str, shapes))} for (batch, length, features)). Give every sample its own row of each.",
+        f"Query, key and value must have {problem} (got the shapes {', '.join(map(str, shapes))} for (batch, length, "
+        "features)). Give every sample its own row in each of them, so that its gradient can be clipped.",
     )

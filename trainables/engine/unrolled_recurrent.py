@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN with taps, one time step after the other. The samples are the first axis at every tap."""
+"""LSTM, GRU and RNN with a LinearTap for each product with a parameter. Samples are the first axis at every tap."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from trainables.errors import GateError
 __all__ = ["UnrolledGRU", "UnrolledLSTM", "UnrolledRNN", "recurrent_taps"]
 
 _Products = Mapping[str, Callable[[Tensor], Tensor]]
-"""Kind of weight → product with that weight of one layer and direction, through its tap."""
+"""Kind of weight → function that multiplies by this weight of one layer and direction, with its tap."""
 
 _State = tuple[Tensor, ...]
-"""Hidden state and, in an LSTM, the cell, each of shape (B, ·)."""
+"""Hidden state and, in an LSTM, the cell state, each of shape (B, ·)."""
 
 
 def recurrent_taps(layer: nn.RNNBase) -> dict[str, LinearTap]:
@@ -62,7 +62,7 @@ class UnrolledGRU(nn.GRU):
     def _step(self, products: _Products, gates: Tensor, state: _State) -> _State:
         (hidden,) = state
         reset, update, candidate = gates.chunk(3, dim=1)
-        # As in torch, the reset gate multiplies the bias of the candidate's hidden part too.
+        # As in torch, the reset gate also multiplies the bias of the candidate's hidden part.
         reset_h, update_h, candidate_h = products["hh"](hidden).chunk(3, dim=1)
         candidate = torch.tanh(candidate + torch.sigmoid(reset + reset_h) * candidate_h)
         return (candidate + torch.sigmoid(update + update_h) * (hidden - candidate),)
@@ -81,7 +81,7 @@ class UnrolledRNN(nn.RNN):
 
 
 _Step = Callable[[_Products, Tensor, _State], _State]
-"""(products, input's part of the gates at one time step, state before) → state after."""
+"""(products, part of the gates that comes from the input at one time step, state before) → state after."""
 
 
 def _forward_of_one_state(layer: nn.RNNBase, inputs: Tensor, hx: Tensor | None, step: _Step) -> tuple[Tensor, Tensor]:
@@ -94,9 +94,9 @@ def _forward_of_one_state(layer: nn.RNNBase, inputs: Tensor, hx: Tensor | None, 
 
 
 def _unroll(layer: nn.RNNBase, inputs: Tensor, states: _State, step: _Step) -> tuple[Tensor, _State]:
-    """Run every layer in every direction over the sequence; return the last layer's outputs and the last states.
+    """Run every layer in every direction over the sequence. Return the last layer's outputs, and the last states.
 
-    Inputs and outputs have the shape (B, T, ·), or (T, B, ·) if the layer is not batch_first, and the states
+    Inputs and outputs have the shape (B, T, ·), or (T, B, ·) if the layer is not batch_first. States have the shape
     (layers · directions, B, ·).
     """
     sequence = inputs if layer.batch_first else inputs.transpose(0, 1)
@@ -117,7 +117,7 @@ def _one_direction(
 ) -> tuple[Tensor, _State]:
     products = {kind: _product(layer, kind, place) for kind in _kinds(layer)}
     order = -1 if place.endswith("_reverse") else 1
-    # unbind, because the gradient of an index per step would be T tensors of the whole sequence.
+    # unbind, because the backward pass of T indexing operations would create T tensors of the whole sequence's size.
     gates = products["ih"](sequence).unbind(1)
     outputs = []
     for gate in gates[::order]:
@@ -146,13 +146,13 @@ def _product(layer: nn.RNNBase, kind: str, place: str) -> Callable[[Tensor], Ten
 
 
 def _check_batch(layer: nn.RNNBase, inputs: object) -> None:
-    """Refuse inputs without an axis of samples."""
+    """Raise GateError for inputs without an axis of samples."""
     if isinstance(inputs, Tensor) and inputs.dim() == 3:
         return
     what = f"shape {tuple(inputs.shape)}" if isinstance(inputs, Tensor) else type(inputs).__name__
     axes = "(batch, time, features)" if layer.batch_first else "(time, batch, features)"
     raise GateError(
         "samples-axis-missing",
-        f"A recurrent layer takes one tensor of shape {axes}, so that each sample can be clipped (got {what}). Pad the "
-        "sequences, and give a single sequence a batch axis of length 1.",
+        f"A recurrent layer must get one tensor of shape {axes} (got {what}). Pad the sequences to one length. Give a "
+        "single sequence a batch axis of length 1.",
     )

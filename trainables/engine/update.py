@@ -1,4 +1,4 @@
-"""Updates of the parameters by the noised gradient: SGD with momentum, Adam, and decoupled weight decay."""
+"""Updates of the parameters from the noised gradient: SGD with momentum, Adam, and decoupled weight decay."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Update(Protocol):
     """Optimizer over one flat vector."""
 
     def direction(self, gradient: Tensor) -> Tensor:
-        """Return the direction, shape (d,): η times the direction is subtracted from θ."""
+        """Return the direction, shape (d,). The caller subtracts η times the direction from θ."""
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the state for a checkpoint."""
@@ -25,7 +25,7 @@ class Update(Protocol):
 
 
 class Sgd:
-    """SGD with momentum, v ← m·v + g̃, where v is the direction (as torch.optim.SGD, without dampening)."""
+    """SGD with momentum m. The direction is v ← m·v + g̃, as in torch.optim.SGD without dampening."""
 
     def __init__(self, like: Tensor, *, momentum: float = 0.0) -> None:
         self._momentum = momentum
@@ -61,7 +61,7 @@ class Adam:
         self._count = 0
 
     def direction(self, gradient: Tensor) -> Tensor:
-        """Return the bias-corrected mean over the root of the bias-corrected mean square."""
+        """Return the bias-corrected mean divided by the root of the bias-corrected mean square."""
         self._count += 1
         self._mean = self.MEAN_DECAY * self._mean + (1 - self.MEAN_DECAY) * gradient
         self._square = self.SQUARE_DECAY * self._square + (1 - self.SQUARE_DECAY) * gradient**2

@@ -1,7 +1,7 @@
-"""Loss landscape around a model: (C_ε, A)-sharpness, and slices along random directions. PUBLIC records only.
+"""Loss landscape around a model: (C_ε, A)-sharpness, and slices along random directions. For PUBLIC records only.
 
-Formal guarantee: none. The results are exact functions of the records, without noise. `tuner.runner.landscape` ensures
-that the records are public.
+Formal guarantee: none, because the results are computed from the records without noise. `tuner.runner.landscape`
+ensures that the records are public.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ __all__ = ["PublicLoss", "Score"]
 
 @dataclass(frozen=True)
 class Score:
-    """Mean cross-entropy and accuracy over the records at one θ; the accuracy is NaN if the loss is NaN."""
+    """Mean cross-entropy and accuracy over the records at one θ. The accuracy is NaN if the loss is NaN."""
 
     loss: float
     accuracy: float
@@ -29,28 +29,29 @@ class Score:
 class PublicLoss:
     """Mean cross-entropy L(θ) over PUBLIC records, and its gradient, without noise.
 
-    The model is copied in double precision and stays on its device. Records have the shape (n, *shape) and labels the
-    shape (n,). `chunk` records share a forward pass, which bounds the memory.
+    The model is copied in double precision and stays on its device. `inputs` has the shape (n, *shape), and `targets`
+    has the labels, shape (n,). A forward pass has at most `chunk` records, which limits the memory.
     """
 
     def __init__(self, module: nn.Module, inputs: Tensor, targets: Tensor, *, chunk: int = 2048) -> None:
         if not (len(inputs) == len(targets) and len(inputs) > 0):
             raise DatasetError(
                 "records-empty",
-                f"The loss needs records with a label each (got {len(inputs)} records and {len(targets)} labels).",
+                "The loss needs at least one record, and a label for each record (got "
+                f"{len(inputs)} records and {len(targets)} labels).",
             )
         self._module = copy.deepcopy(module).double().eval()
         self.layout = Layout.of(self._module)
         self.theta = self.layout.flatten(self._module)
         if not bool(self.theta.isfinite().all()):
-            raise TrainableError("parameters-not-finite", "The model has a parameter that is not finite.")
+            raise TrainableError("parameters-not-finite", "The parameters of the model must be finite.")
         device = self.theta.device
         self._inputs = (inputs.double() if inputs.is_floating_point() else inputs).to(device)
         self._targets = targets.to(device)
         self._chunk = chunk
 
     def __len__(self) -> int:
-        """Number of records."""
+        """Return the number of records."""
         return len(self._targets)
 
     def score(self, theta: Tensor) -> Score:

@@ -1,4 +1,4 @@
-"""(C_ε, A)-sharpness: the rise of the loss over PUBLIC records within a small box around the parameters."""
+"""(C_ε, A)-sharpness: the largest rise of the loss over PUBLIC records in a small box around the parameters."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from trainables.landscape.loss import PublicLoss
 __all__ = ["Sharpness", "check_box", "sharpness"]
 
 _HALVINGS = 12  # the shortest step is 1/4096 of the box
-_SUFFICIENT = 1e-4  # a step is halved if the loss rises by less than this part of the prediction (Armijo)
+_SUFFICIENT = 1e-4  # a step is halved if the loss rises by less than this fraction of the predicted rise
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sharpness:
-    """Result of the search in the box around θ.
+    """Sharpness at θ, as found by a search for the largest loss in a box around θ.
 
     Attributes:
         value: (highest − loss) / (1 + loss) · 100, a LOWER bound of the sharpness.
         loss: L(θ).
         highest: largest loss found in the box, a lower bound of the maximum.
-        by_start: sharpness found from each start, θ first; large differences show a hard search.
-        radius: ε_s of the box.
-        iterations: gradient steps from each start.
+        by_start: sharpness found from each start, θ first. If the values differ much, the search may have missed the
+            maximum.
+        radius: ε_s, the relative size of the box.
+        iterations: largest number of gradient steps from each start.
         seed: public seed of the random starts.
     """
 
@@ -56,11 +57,12 @@ def sharpness(
     """Return the (C_ε, A)-sharpness with A = I (Keskar et al. 2017; DPLIS, definition 5) of the mean cross-entropy.
 
     It is 100 · (max L(θ+z) − L(θ)) / (1 + L(θ)) over the box |z_i| ≤ ε_s (|θ_i| + 1). The maximum is searched by
-    conditional gradient ascent (Frank-Wolfe): steps go towards the corner with the gradient's signs, and are halved
-    until the loss rises. So the result is at most the true sharpness, at least 0, and the same in every run.
+    conditional gradient ascent (Frank-Wolfe). A step goes towards the corner of the box that has the gradient's signs,
+    and is halved until the loss rises. The result is at least 0 and at most the true sharpness, and the same in every
+    run.
 
-    The records are those of `PublicLoss`. The search starts at θ and, because the gradient may vanish there, at
-    `restarts` random corners of the box; it takes `iterations` gradient steps from each start.
+    The first arguments are those of `PublicLoss`. The search starts at θ and at `restarts` random corners of the box,
+    because the gradient may vanish at θ. It takes at most `iterations` gradient steps from each start.
     """
     check_box(radius, iterations=iterations, restarts=restarts)
     loss = PublicLoss(module, inputs, targets, chunk=chunk)
@@ -102,7 +104,7 @@ def _random_signs(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _climb(loss: PublicLoss, theta: Tensor, start: Tensor, reach: Tensor, *, iterations: int) -> float:
-    """Return the largest loss found while climbing from θ + start within the box."""
+    """Return the largest loss that gradient ascent in the box finds from θ + start."""
     z, height = start, loss.loss(theta + start)
     for _ in range(iterations):
         gradient = loss.gradient(theta + z)
@@ -116,7 +118,7 @@ def _climb(loss: PublicLoss, theta: Tensor, start: Tensor, reach: Tensor, *, ite
                 break
         else:
             break
-        if not there > height:  # the rise is smaller than the last digit
+        if not there > height:  # the rise is below the rounding error
             break
         z, height = z + step * towards, there
     return height

@@ -21,7 +21,7 @@ class LossSurface:
     """Loss on a grid around θ.
 
     Attributes:
-        coordinates: rising α of the grid points, shape (points,); the middle one is 0, which is θ.
+        coordinates: rising coordinates α of the grid along a direction, shape (points,). The middle one is 0, at θ.
         losses: L(θ + Σ_k α_k d_k), shape (points,) for one direction, (points, points) for two.
         accuracies: accuracy at the same points.
         seed: public seed of the directions.
@@ -46,9 +46,9 @@ def loss_surface(
 ) -> LossSurface:
     """Return loss and accuracy along one or two filter-normalised random directions (Li et al. 2018; DPLIS, 5.4).
 
-    The records are those of `PublicLoss`. The grid has `points` values of α from −extent to extent along each
-    direction; `points` is odd, so that θ is on the grid. `dimensions` is 1 for a line or 2 for a plane. Models of one
-    shape get the same directions before scaling.
+    The first arguments are those of `PublicLoss`. The grid has `points` values of α from −extent to extent along each
+    direction. `points` must be odd, so that θ is on the grid. `dimensions` is 1 for a line or 2 for a plane. With the
+    same seed, models of the same shape get the same directions before scaling.
     """
     check_grid(extent, points=points, dimensions=dimensions)
     loss = PublicLoss(module, inputs, targets, chunk=chunk)
@@ -60,10 +60,10 @@ def loss_surface(
     if not all(bool(direction.any()) for direction in directions):
         raise HyperparameterError(
             "filters-missing",
-            "The directions need a weight of the model with two or more dimensions that is not zero everywhere.",
+            "The model must have a weight of two or more dimensions that is not zero everywhere.",
         )
     half = points // 2
-    coordinates = torch.arange(-half, half + 1, dtype=torch.float64) * (extent / half)  # 0 is exactly 0
+    coordinates = torch.arange(-half, half + 1, dtype=torch.float64) * (extent / half)  # the middle one is exactly 0
     grid = torch.cartesian_prod(*[coordinates] * dimensions).reshape(-1, dimensions)
     scores = [
         loss.score(loss.theta + sum(float(a) * d for a, d in zip(place, directions, strict=True))) for place in grid
@@ -84,14 +84,14 @@ def check_grid(extent: float, *, points: int, dimensions: int) -> None:
     refuse_illegal("dimensions", dimensions, Limits(low=1, high=2, integer=True))
     if points % 2 == 0:
         raise HyperparameterError(
-            "value-illegal", f"`points` must be odd, so that the model itself is one of them (got {points})."
+            "value-illegal", f"`points` must be odd (got {points}). Then the model itself is one of the points."
         )
 
 
 def filter_normalised(direction: Tensor, theta: Tensor, layout: Layout) -> Tensor:
-    """Return the direction with every filter scaled to the norm of the model's filter: d_f ‖θ_f‖ / ‖d_f‖, shape (d,).
+    """Return the direction with each filter scaled to the norm of the model's filter: d_f ‖θ_f‖ / ‖d_f‖, shape (d,).
 
-    A filter is the weights of one output: a row of a linear layer, a channel of a convolution. Biases and weights of
+    A filter has the weights of one output: a row of a linear layer or a channel of a convolution. Biases and weights of
     normalisation layers have the direction 0, as in the plots of Li et al. The DPLIS paper prints the inverse factor,
     but its text asks for "the same norm as the corresponding filter".
     """

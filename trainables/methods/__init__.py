@@ -1,4 +1,4 @@
-"""Registry of the methods. Every module of this folder declares a method as `METHOD`. No torch."""
+"""Registry of the methods. Every module of this folder declares a method as `METHOD`. None of them imports torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["METHODS", "from_parameters"]
 METHODS: Final[Mapping[str, type[Hyperparameters]]] = {
     module.name: import_module(f"{__name__}.{module.name}").METHOD for module in pkgutil.iter_modules(__path__)
 }
-"""Method name → class of its hyper-parameters, which has its stages."""
+"""Method name → class of its hyper-parameters. The class also creates the stages of the method."""
 
 
 def from_parameters(
@@ -35,11 +35,12 @@ def from_parameters(
 ) -> Hyperparameters:
     """Return the hyper-parameters of one trial from its flat dictionary.
 
-    `parameters` has values by field name or SCHEDULE_KEYS: `schedule` is a kind, and a promoted parameter is a mapping
-    for `Promotion.of`. Its `optimizer` and `momentum` override the arguments of these names.
+    The keys of `parameters` are names of fields and keys of SCHEDULE_KEYS. The value of `schedule` is a kind of
+    schedule. The value of a promoted parameter is a mapping for `Promotion.of`. If `parameters` has `optimizer` or
+    `momentum`, the argument of that name is ignored.
 
     Raises:
-        HyperparameterError: the method or a name is unknown, a name is priced, or a value is illegal.
+        HyperparameterError: the method or a name is unknown, a name is in PRICED, or a value is illegal.
     """
     if method not in METHODS:
         hint = near_name_hint(method, METHODS) or f" The methods are {', '.join(METHODS)}."
@@ -65,10 +66,10 @@ def _is_promotable(name: str) -> bool:
 
 def _problem_of_name(name: str, method: str, known: list[str]) -> tuple[str, str]:
     if name in PRICED:
-        return "parameter-priced", f"`{name}` is priced, so a trial cannot choose it. Set it in the experiment file."
+        return "parameter-priced", f"ε depends on `{name}`, so a trial cannot choose it. Set it in the experiment file."
     names = [*known, *SCHEDULE_KEYS]
     hint = near_name_hint(name, names)
-    return "parameter-unknown", f"{method} has no parameter {name!r}.{hint} It has {', '.join(names)}."
+    return "parameter-unknown", f"{method} has no parameter {name!r}.{hint} Its parameters are {', '.join(names)}."
 
 
 def _schedule(parameters: Mapping[str, object]) -> ScheduleSettings:
@@ -81,7 +82,7 @@ def _schedule(parameters: Mapping[str, object]) -> ScheduleSettings:
             continue
         if owner not in (None, kind):
             raise HyperparameterError(
-                "schedule-mismatch", f"`{key}` belongs to the schedule {owner!r}, but the schedule is {kind!r}."
+                "schedule-mismatch", f"`{key}` must not be set unless the schedule is {owner!r} (got {kind!r})."
             )
         settings[name] = parameters[key]
     return ScheduleSettings(**settings)

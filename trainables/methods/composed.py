@@ -12,7 +12,7 @@ from trainables.promotion import Promotion
 
 @dataclass(frozen=True, kw_only=True)
 class DPComposed(DPLSSGD, DPLIS, DPWeightDecay):
-    """Hyper-parameters of all methods. Each method is off by default, so that the defaults are DP-SGD."""
+    """Hyper-parameters of all methods. Every method is off by default, so the defaults are DP-SGD."""
 
     laplacian_sigma: float = 0.0
     smoothing_radius: float = 0.0

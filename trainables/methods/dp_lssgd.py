@@ -18,8 +18,8 @@ class DPLSSGD(Hyperparameters):
 
     Attributes:
         laplacian_sigma: σ; 0 is no smoothing.
-        laplacian_scope: 'layer' smooths each parameter tensor alone (the authors' code), 'model' the whole vector
-            (Algorithm 1).
+        laplacian_scope: 'layer' smooths each parameter tensor separately (the authors' code). 'model' smooths the
+            gradient of all parameters as one vector (Algorithm 1).
     """
 
     laplacian_sigma: float = 1.0

@@ -1,4 +1,4 @@
-"""Weight decay before the clip, or decoupled in the update, which is the baseline."""
+"""Weight decay before the clip (the method), or decoupled in the update (the baseline)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DPLIS (Wang et al. 2021): the loss is smoothed by public weight perturbations."""
+"""DPLIS (Wang et al. 2021): the loss is averaged over public random perturbations of the weights."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DPLIS(Hyperparameters):
-    """Hyper-parameters of DPLIS: the loss is smoothed over K weight perturbations of strength R.
+    """Hyper-parameters of DPLIS, which averages the loss over K weight perturbations of strength R.
 
     Attributes:
         smoothing_radius: R; 0 is no perturbation.
-        smoothing_samples: K, one number or rising levels.
+        smoothing_samples: K, as one number or as levels that rise within the trial.
         smoothing_reduction: 'mean' is the paper's equation 6; 'sum' is the authors' code, which does not divide by K.
     """
 
@@ -39,7 +39,7 @@ class DPLIS(Hyperparameters):
         return replace(super().stages(layout), objective=first[1], later=tuple(later))
 
     def _objective(self, samples: int) -> Objective:
-        """Return the smoothed loss; for R = 0 with the mean or K = 1, the equal plain loss, which needs one pass."""
+        """Return the objective with K `samples`. If smoothing has no effect, return the plain loss, which is faster."""
         from trainables.engine.objective import Plain, Smoothed
 
         if self.smoothing_radius == 0 and (self.smoothing_reduction == "mean" or samples == 1):

@@ -29,10 +29,13 @@ RULES: Final[Mapping[type[nn.Module], tuple[MakeCollector, Callable[[Any], bool]
     nn.RMSNorm: (rms_norm, None),
     nn.GroupNorm: (group_norm, None),
 }
-"""Layer type → (collector, condition or None). Subclasses have no rule, because they may compute something else."""
+"""Layer type → (collector, condition that a layer must meet, or None).
+
+A subclass of these types has no rule, because it may compute something else.
+"""
 
 
 def rule_for(layer: nn.Module) -> MakeCollector | None:
-    """Return the collector for a layer; None if its exact type has no rule."""
+    """Return the function that makes the collector of a layer; None if no rule applies to the layer."""
     make, applies = RULES.get(type(layer), (None, None))
     return make if applies is None or applies(layer) else None

@@ -1,4 +1,4 @@
-"""Collector for layers whose gradient is a sum of outer products: it keeps the factors or sums the products."""
+"""Collector for layers whose gradient is a sum of outer products. It stores the factors, or sums the products."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["OuterCollector", "factored_decay"]
 
 
 class OuterCollector:
-    """Collector for one layer and one chunk. If `factored` is None, the shapes decide whether it keeps factors."""
+    """Collector for one layer and one chunk. The shapes decide whether it stores factors."""
 
-    def __init__(self, geometry: Geometry, work: Work, *, factored: bool | None = None) -> None:
+    def __init__(self, geometry: Geometry, work: Work) -> None:
         self._geometry = geometry
         self._work = work
-        self._factored = factored
+        self._factored: bool | None = None
         self._fixed: dict[int, tuple[Tensor, Tensor]] = {}
         self._lefts: list[Tensor] = []
         self._rights: list[Tensor] = []
@@ -31,7 +31,7 @@ class OuterCollector:
         self._bias: Tensor | None = None
 
     def add(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> None:
-        """Keep or multiply the factors of the calls. For fixed calls, first add the gradients of all points."""
+        """Store or multiply the factors of the calls. If an input is fixed, first sum its output gradients."""
         weight = parameters[self._geometry.weight]
         self._shape = self._geometry.columns(weight).shape
         if self._factored is None:
@@ -60,7 +60,7 @@ class OuterCollector:
         return replace(factored, decay=factored_decay(factored, decay, outputs))
 
     def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
-        """Return the size of all factors and their copies for a norm, or the size of explicit gradients."""
+        """Return the number of values in the factors and their copies for a norm, or in the explicit gradients."""
         weight = parameters[self._geometry.weight]
         positions, factored = self._positions(calls, weight), self._choose(calls, parameters)
         width, inputs = self._geometry.columns(weight).shape
@@ -92,7 +92,7 @@ class OuterCollector:
             self._weight = left.new_empty(samples * groups, width // groups, columns)
             self._bias = left.new_zeros(samples, width)
         self._bias += left.sum(1)
-        # A few samples at a time, because the patches of all samples do not fit in a cache.
+        # A few samples at a time, because the patches of all samples do not fit in the cache.
         copies = len(inputs) // samples
         for part in in_cache(samples, left.shape[1] * self._shape[1] * groups, left.device):
             right = self._geometry.right(prepared[part.start * copies : part.stop * copies], part.stop - part.start)
@@ -109,9 +109,9 @@ class OuterCollector:
 
 
 def factored_decay(factored: Factored, decay: Decay, outputs: Tensor | None) -> FactoredDecay:
-    """Return the weight decay of factored gradients, with ⟨g_i, θ⟩ = Σ_p dz_ip · (W a_ip + b).
+    """Return the weight decay of factored gradients. It needs ⟨g_i, θ⟩ = Σ_p dz_ip · (W a_ip + b).
 
-    `outputs` is W a + b at θ, shape (B, P, out); None computes them.
+    `outputs` is W a + b at θ, shape (B, P, out). If it is None, this function computes W a + b.
     """
     geometry, (left, right) = factored.geometry, (factored.left, factored.right)
     columns = geometry.columns(decay.centre[geometry.weight])
@@ -133,7 +133,7 @@ def factored_decay(factored: Factored, decay: Decay, outputs: Tensor | None) -> 
 
 
 def _squares(values: Tensor) -> Tensor:
-    """Return ‖·‖² of each position, shape (B, P), float64."""
+    """Return the squared norm at each position, shape (B, P), float64."""
     return row_squares(values.flatten(0, 1)).view(values.shape[:2])
 
 
@@ -142,7 +142,7 @@ def _joined(parts: list[Tensor]) -> Tensor:
 
 
 def _split(values: Tensor, groups: int) -> Tensor:
-    """Return (B, P, groups · width) as (B · groups, P, width)."""
+    """Reshape values from (B, P, groups · width) to (B · groups, P, width)."""
     if groups == 1:
         return values
     samples, positions, width = values.shape

@@ -1,4 +1,4 @@
-"""Protocols of the layers' rules: from inputs and output gradients to norms and sums of per-sample gradients."""
+"""Protocols of the layer rules, which turn inputs and output gradients into norms and sums of per-sample gradients."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["Call", "Collector", "Decay", "Explicit", "LayerGradients", "Work", "
 
 @dataclass(frozen=True)
 class Call:
-    """Use of a layer in a pass.
+    """One call of a layer in a forward pass, and its output gradients.
 
     Attributes:
-        inputs: shape (B·copies, ...), the copies of a sample next to each other.
+        inputs: shape (B·copies, ...), with the copies of a sample next to each other.
         outputs: shape (B·copies, ...).
-        deltas: gradient of the scaled loss by the outputs, in their shape.
-        fixed: whether the input is the same at all points, so that the K gradients by the output add up to one.
+        deltas: gradient of the scaled loss with respect to the outputs, in the shape of the outputs.
+        fixed: whether the inputs are the same at all K points. Then only the sum of the K output gradients is needed.
     """
 
     inputs: Tensor
@@ -43,7 +43,8 @@ class Work:
 class Decay:
     """Weight decay of a layer: `strength` · `centre` is added to each sample's gradient.
 
-    `centre` is the layer's unperturbed θ by name in the layer. `at_centre` is true if the loss was evaluated at θ only.
+    `centre` has the layer's unperturbed parameters, by name in the layer. `at_centre` is true if the loss was evaluated
+    at these parameters only.
     """
 
     strength: float
@@ -52,32 +53,33 @@ class Decay:
 
 
 class LayerGradients(Protocol):
-    """Gradients g_i of B samples by the parameters of one layer."""
+    """Gradients g_i of B samples with respect to the parameters of one layer."""
 
     def squared_norms(self) -> Tensor:
         """Return ‖g_i‖², shape (B,), float64, never smaller than the true value."""
 
     def add_weighted_sum(self, totals: Mapping[str, Tensor], weights: Tensor, *, block: int | None) -> None:
-        """Add Σ_i weights_i · g_i to `totals`, one tensor for each parameter by its name in the layer.
+        """Add Σ_i weights_i · g_i to `totals`, which has a tensor for each parameter, by name in the layer.
 
-        Weights have the shape (B,). `block` is the samples of a float32 block, or None (`trainables.engine.sums`).
+        `weights` has the shape (B,). `block` is the number of samples in a float32 block (`trainables.engine.sums`).
+        None sums in float64.
         """
 
     def masked(self, kept: Tensor) -> LayerGradients:
-        """Return these gradients, with 0 even for NaN for the samples that are False in `kept`, shape (B,)."""
+        """Return these gradients, with 0 (even instead of NaN) for each sample that is False in `kept`, shape (B,)."""
 
 
 class Collector(Protocol):
-    """Collector of the calls of a layer in a chunk, point by point."""
+    """Collector of one layer's calls for a chunk. It gets the calls of one evaluation point at a time."""
 
     def add(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> None:
-        """Add the calls of the pass at one point, with the layer's parameters at this point by name in the layer."""
+        """Add the calls at one point. `parameters` has the layer's parameters at this point, by name in the layer."""
 
     def finish(self, decay: Decay | None) -> LayerGradients:
-        """Return the gradients of all calls."""
+        """Return the per-sample gradients, summed over all calls, with weight decay unless `decay` is None."""
 
     def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
-        """Return an estimate of the numbers in memory, if such calls come at every point."""
+        """Return an estimate of the number of values in memory if every point has calls like these."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class Explicit:
         return torch.stack([row_squares(part) for part in self.parts.values()]).sum(0)
 
     def add_weighted_sum(self, totals: Mapping[str, Tensor], weights: Tensor, *, block: int | None) -> None:
-        """Add the weighted sum."""
+        """Add Σ_i weights_i · g_i to `totals`."""
         for name, part in self.parts.items():
             add_weighted_rows(totals[name].view(-1), weights, part.reshape(len(part), -1), block=block)
 
@@ -106,6 +108,6 @@ def zeroed(rows: Tensor, kept: Tensor) -> Tensor:
 
 
 def by_sample(values: Tensor, samples: int) -> Tensor:
-    """Return (B·copies, ..., width) as (B, positions, width), where copies are positions too."""
+    """Reshape values from (B·copies, ..., width) to (B, positions, width). Copies count as positions too."""
     positions = values.shape[:-1].numel() // samples if samples else 0
     return values.reshape(samples, positions, values.shape[-1])

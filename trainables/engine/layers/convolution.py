@@ -1,4 +1,4 @@
-"""nn.Conv1d and nn.Conv2d as linear maps of patches, for any stride, padding, dilation and groups."""
+"""Rule for nn.Conv1d and nn.Conv2d as linear maps of patches, for any stride, zero padding, dilation and groups."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["convolution", "is_plain_convolution"]
 
 @dataclass(frozen=True, kw_only=True)
 class ConvolutionGeometry(Geometry):
-    """Geometry of a convolution: a position is a place of the output, and a patch has the channels last.
+    """Geometry of a convolution. A position is a pixel of the output. The channels are the last axis of a patch.
 
     Attributes:
         kernel: (height, width); a one-dimensional convolution has height 1.
-        stride: (down, across).
-        dilation: (down, across).
-        padding: zeros on the (left, right, top, bottom).
+        stride: (vertical, horizontal).
+        dilation: (vertical, horizontal).
+        padding: number of zeros at the (left, right, top, bottom).
     """
 
     kernel: tuple[int, int]
@@ -30,18 +30,18 @@ class ConvolutionGeometry(Geometry):
     padding: tuple[int, int, int, int]
 
     def left(self, values: Tensor, samples: int) -> Tensor:
-        """Return (B, positions, out) from (B·copies, out, ...)."""
+        """Reshape values from (B·copies, out, ...) to (B, positions, out)."""
         return by_sample(values.movedim(1, -1), samples)
 
     def prepared(self, inputs: Tensor) -> Tensor:
-        """Return the padded inputs, (B·copies, height, width, channels), of which patches are contiguous views."""
+        """Return the padded inputs, (B·copies, height, width, channels), contiguous for the views of `right`."""
         images = inputs if inputs.dim() == 4 else inputs[:, :, None]
         if any(self.padding):
             images = nn.functional.pad(images, self.padding)
         return images.movedim(1, -1).contiguous()
 
     def right(self, prepared: Tensor, samples: int) -> Tensor:
-        """Return the patches, (B, positions, groups · height · width · channels of a group)."""
+        """Return the patches, shape (B, positions, groups · height · width · channels of a group)."""
         images = prepared
         batch, height, width, channels = images.shape
         (rows, columns), (down, across), (far, wide) = self.kernel, self.stride, self.dilation
@@ -56,16 +56,16 @@ class ConvolutionGeometry(Geometry):
         return by_sample(patches.reshape(batch, places[0] * places[1], -1), samples)
 
     def columns(self, weight: Tensor) -> Tensor:
-        """Return the weight as (out, height · width · channels of a group)."""
+        """Reshape the weight to (out, height · width · channels of a group)."""
         return weight.movedim(1, -1).reshape(len(weight), -1)
 
     def add_columns(self, total: Tensor, columns: Tensor) -> None:
-        """Add the columns in the order (out, channels of a group, height, width)."""
+        """Add `columns` to `total`, which has the shape (out, channels of a group, height, width)."""
         total += columns.view(len(columns), *self.kernel, -1).movedim(-1, 1).reshape(total.shape)
 
 
 def is_plain_convolution(layer: nn.Conv1d | nn.Conv2d) -> bool:
-    """Return whether the layer pads with zeros."""
+    """Return whether the layer pads with zeros, as the rule requires."""
     return layer.padding_mode == "zeros"
 
 
@@ -93,7 +93,7 @@ def _padding(
     if isinstance(layer.padding, str):
         if layer.padding == "valid":
             return 0, 0, 0, 0
-        # As in torch, the odd zero is at the end.
+        # As in torch, an odd number of zeros has one more zero at the end.
         total = [wide * (size - 1) for size, wide in zip(kernel, dilation, strict=True)]
         top, left = (each // 2 for each in total)
         return left, total[1] - left, top, total[0] - top

@@ -1,4 +1,4 @@
-"""Rule for nn.Embedding: the gradient of a sample is zero except in the rows that it looked up."""
+"""Rule for nn.Embedding. The gradient of a sample is zero except in the rows that the sample looked up."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["EmbeddingCollector", "is_plain_embedding"]
 
 @dataclass(frozen=True)
 class LookedUp:
-    """Gradients of the looked-up rows.
+    """Per-sample gradients of an embedding, stored for the P looked-up rows of each sample.
 
     Attributes:
         rows: indices of the rows, shape (B, P).
-        deltas: gradients by the looked-up values, shape (B, P, width); zero for padding rows.
+        deltas: gradients with respect to the looked-up vectors, shape (B, P, width); zero for padding rows.
         size: V, the number of rows of the embedding.
         decay: weight decay before the clip, or None.
     """
@@ -49,7 +49,7 @@ class LookedUp:
         return not_negative(squares + self.decay.strength * (2.0 * products + self.decay.strength * theta))
 
     def _squares_of_sums(self, deltas: Tensor) -> Tensor:
-        """Return ‖g_i‖² from the sum of each row, plus a bound of its rounding error."""
+        """Return ‖g_i‖², increased by a bound of the rounding error. The gradients of each row are summed first."""
         samples, positions, width = deltas.shape
         squares = deltas.new_empty(samples)
         for part in in_cache(samples, self.size * width, deltas.device):
@@ -61,7 +61,7 @@ class LookedUp:
         return not_negative(squares.sqrt_().add_(longest, alpha=terms * torch.finfo(torch.float64).eps).square_())
 
     def add_weighted_sum(self, totals: Mapping[str, Tensor], weights: Tensor, *, block: int | None) -> None:
-        """Add the weighted sum, row by row."""
+        """Add Σ_i weights_i · g_i to `totals`, row by row."""
         del block  # one sample may look up a row several times, so float64 is needed
         add_looked_up(totals["weight"], weights, self.rows, self.deltas)
         if self.decay is not None:
@@ -83,7 +83,7 @@ class EmbeddingCollector:
         self._deltas: list[Tensor] = []
 
     def add(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> None:
-        """Add the looked-up rows and the gradients by their values."""
+        """Store the looked-up rows, and the gradients with respect to their vectors."""
         del parameters
         for index, call in enumerate(calls):
             rows = call.inputs.reshape(self._work.samples, -1)
@@ -105,7 +105,7 @@ class EmbeddingCollector:
         return LookedUp(rows, deltas, self._layer.num_embeddings, decay)
 
     def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
-        """Return the size of the looked-up gradients, their copies for a norm, and the terms of the norm."""
+        """Return the number of values in the gradients, in their copies for a norm, and in the terms of the norm."""
         width = parameters["weight"].shape[1]
         points = [1 if call.fixed else self._work.points for call in calls]
         positions = sum(call.inputs.numel() * k for call, k in zip(calls, points, strict=True)) // self._work.samples
@@ -115,7 +115,7 @@ class EmbeddingCollector:
 
 
 def prefer_pairs(positions: int, size: int) -> bool:
-    """Return whether comparing all pairs of `positions` lookups is cheaper than a sum for each of `size` rows."""
+    """Return whether computing a norm from all pairs of lookups is cheaper than from the sum of each of `size` rows."""
     return positions**2 <= size + positions
 
 

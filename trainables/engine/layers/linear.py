@@ -1,4 +1,4 @@
-"""Rules for nn.Linear and LinearTap: the factors are the inputs and output gradients themselves."""
+"""Rules for nn.Linear and LinearTap. Their gradients are outer products of output gradients and inputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["LinearTap", "linear", "linear_tap"]
 class LinearTap(nn.Module):
     """Product x Wᵀ + b with the parameters `weight_name` and `bias_name` of the parent module.
 
-    A pass may call it many times.
+    It makes a product with parameters visible to hooks. A forward pass may call it many times.
     """
 
     def __init__(self, weight_name: str, bias_name: str | None = None) -> None:
@@ -28,18 +28,18 @@ class LinearTap(nn.Module):
 
 
 class LinearGeometry(Geometry):
-    """Geometry of z = W a + b at every position. A parameter that is not a matrix is a column with the input 1."""
+    """Geometry of z = W a + b at every position. A weight that is not a matrix becomes one column with the input 1."""
 
     def right(self, prepared: Tensor, samples: int) -> Tensor:
-        """Return the inputs as (B, positions, in)."""
+        """Reshape the inputs to (B, positions, in)."""
         return by_sample(prepared, samples)
 
     def columns(self, weight: Tensor) -> Tensor:
-        """Return the weight as (out, in)."""
+        """Reshape the weight to (out, in)."""
         return weight if weight.dim() == 2 else weight.reshape(-1, 1)
 
     def add_columns(self, total: Tensor, columns: Tensor) -> None:
-        """Add the columns in the weight's shape."""
+        """Add `columns` to `total`, which has the shape of the weight."""
         total += columns.view(total.shape)
 
 
@@ -49,5 +49,5 @@ def linear(layer: nn.Linear, work: Work) -> OuterCollector:
 
 
 def linear_tap(layer: LinearTap, work: Work) -> OuterCollector:
-    """Return a collector for a LinearTap, with the parameters' names in the parent module."""
+    """Return a collector for a LinearTap. It uses the names of the parameters in the parent module."""
     return OuterCollector(LinearGeometry(weight=layer.weight_name, bias=layer.bias_name), work)

@@ -1,9 +1,10 @@
-"""Gradients that are sums of outer products: of linear maps and, on patches of the input, of convolutions.
+"""Per-sample gradients that are sums of outer products, for linear layers and convolutions.
 
-The gradient of sample i by the weight is Σ_p dz_ip a_ipᵀ. Positions p are places of a sequence or an image, copies of
-the sample, and the K points of a smoothed loss. The squared norm is Σ_{p,q} (dz_ip·dz_iq)(a_ip·a_iq + 1), with the 1
-only for a bias (Gram form, or ghost norm: Goodfellow 2015, Li et al. 2022). A weighted sum over samples is one matrix
-product (book-keeping: Bu et al. 2023). The alternative is to compute each sample's gradient explicitly.
+The gradient of sample i with respect to the weight is Σ_p dz_ip a_ipᵀ, with the inputs a and the output gradients dz.
+The sum is over positions p: elements of a sequence or an image, copies of the sample, and the K points of a smoothed
+loss. The squared norm is Σ_{p,q} (dz_ip·dz_iq)(a_ip·a_iq + 1), without the 1 if there is no bias (Gram form, or ghost
+norm: Goodfellow 2015, Li et al. 2022). A weighted sum over samples is one matrix product (book-keeping: Bu et al.
+2023). The alternative is to compute each sample's gradient explicitly.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from trainables.engine.sums import add_weighted_outer, in_cache, not_negative, r
 __all__ = ["Factored", "FactoredDecay", "Geometry", "WrittenOut", "gram_squares", "prefer_factors", "written_out"]
 
 # `python -m benchmarks.engine` shows whether these costs lead to the right choices.
-_ENTRY_COST = 60  # of an entry of an explicit gradient, in multiply-adds of a matrix product
-_DOUBLE_COST = 2  # of a product in float64, in products in float32
+_ENTRY_COST = 60  # cost of one entry of an explicit gradient, in multiply-adds of a matrix product
+_DOUBLE_COST = 2  # cost of a product in float64, in products in float32
 
 
 def prefer_factors(positions: int, inputs: int, outputs: int) -> bool:
-    """Return whether the Gram form is likely to be cheaper than explicit gradients, from the lengths of a and dz."""
+    """Return whether the Gram form is likely to be cheaper than explicit gradients, for this length of a and of dz."""
     entries = inputs * outputs
     if positions == 1:
         return True
@@ -37,7 +38,8 @@ def prefer_factors(positions: int, inputs: int, outputs: int) -> bool:
 def gram_squares(left: Tensor, right: Tensor, width: int) -> Tensor:
     """Return Σ_{p,q} left_pq · right_pq plus a bound of its rounding error, shape (B,), from Gram matrices in float64.
 
-    `width` is the number of products in an entry of `left` plus those in an entry of `right`.
+    Each entry of `left` and `right` is a sum of products. `width` is the number of products in an entry of `left` plus
+    the number of products in an entry of `right`.
     """
     longest = (left.diagonal(dim1=1, dim2=2) * right.diagonal(dim1=1, dim2=2)).sqrt().sum(1).square()
     terms = left.shape[1] ** 2 + width + 4
@@ -46,12 +48,12 @@ def gram_squares(left: Tensor, right: Tensor, width: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Geometry(ABC):
-    """Conversion of a layer's inputs, outputs and parameters to factors.
+    """Conversion of a layer's inputs, output gradients and parameters to the matrices of a linear map.
 
     Attributes:
         weight: name of the weight in the layer.
         bias: name of the bias in the layer, or None.
-        groups: groups of channels of a convolution.
+        groups: number of channel groups of a convolution; else 1.
     """
 
     weight: str = "weight"
@@ -59,24 +61,24 @@ class Geometry(ABC):
     groups: int = 1
 
     def left(self, values: Tensor, samples: int) -> Tensor:
-        """Return outputs, or gradients by them, as (B, positions, out)."""
+        """Reshape outputs, or output gradients, to (B, positions, out)."""
         return by_sample(values, samples)
 
     def prepared(self, inputs: Tensor) -> Tensor:
-        """Return the inputs in the form for `right`, padded if necessary."""
+        """Return the inputs in the form that `right` needs, padded if necessary."""
         return inputs
 
     @abstractmethod
     def right(self, prepared: Tensor, samples: int) -> Tensor:
-        """Return prepared inputs as (B, positions, groups · in)."""
+        """Reshape prepared inputs to (B, positions, groups · in)."""
 
     @abstractmethod
     def columns(self, weight: Tensor) -> Tensor:
-        """Return the weight as (out, in), with the inputs in the order of `right`."""
+        """Reshape the weight to (out, in), with the inputs in the order of `right`."""
 
     @abstractmethod
     def add_columns(self, total: Tensor, columns: Tensor) -> None:
-        """Add a gradient of shape (out, in) to a total in the weight's shape."""
+        """Add a gradient of shape (out, in) to `total`, which has the shape of the weight."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,8 @@ class FactoredDecay:
         strength: λ.
         centre: θ of the layer, by name.
         squares: ‖g_i‖², shape (B,), float64.
-        products: ⟨g_i, θ⟩ plus a bound of its rounding error, so that cancellation makes no norm too small; shape (B,),
-            float64.
+        products: ⟨g_i, θ⟩ plus a bound of its rounding error, shape (B,), float64. With this bound, cancellation never
+            makes a norm too small.
     """
 
     strength: float
@@ -104,7 +106,7 @@ class FactoredDecay:
 
 @dataclass(frozen=True)
 class Factored:
-    """Per-sample gradients as factors: dz, shape (B, P, out), and a, shape (B, P, in)."""
+    """Per-sample gradients as factors: `left` is dz, shape (B, P, out), and `right` is a, shape (B, P, in)."""
 
     left: Tensor
     right: Tensor
@@ -112,7 +114,7 @@ class Factored:
     decay: FactoredDecay | None = None
 
     def squared_norms(self) -> Tensor:
-        """Return ‖g_i‖², shape (B,), in float64, because the terms of a Gram form may cancel."""
+        """Return ‖g_i‖², shape (B,). It is computed in float64, because the terms of a Gram form may cancel."""
         if self.decay is not None:
             return self.decay.squared_norms()
         bias = float(self.geometry.bias is not None)
@@ -126,7 +128,7 @@ class Factored:
         return squares
 
     def add_weighted_sum(self, totals: Mapping[str, Tensor], weights: Tensor, *, block: int | None) -> None:
-        """Add the weighted sum, with one matrix product for the weight."""
+        """Add Σ_i weights_i · g_i to `totals`. The sum for the weight is one matrix product."""
         geometry, total = self.geometry, totals[self.geometry.weight]
         columns = geometry.columns(total)
         if columns is total:
@@ -150,14 +152,14 @@ class Factored:
 
 @dataclass(frozen=True)
 class WrittenOut:
-    """Explicit gradients of a layer: by the weight as (B, out, in), by the bias as (B, out)."""
+    """Explicit per-sample gradients of a linear map: of shape (B, out, in) for the weight, (B, out) for the bias."""
 
     gradients: Explicit
     geometry: Geometry
 
     @classmethod
     def of(cls, parts: dict[str, Tensor], geometry: Geometry, decay: Decay | None) -> WrittenOut:
-        """Return the gradients, with the weight decay added in place."""
+        """Return these gradients. The weight decay is added to `parts` in place."""
         if decay is not None:
             for name, part in parts.items():
                 centre = decay.centre[name]
@@ -169,7 +171,7 @@ class WrittenOut:
         return self.gradients.squared_norms()
 
     def add_weighted_sum(self, totals: Mapping[str, Tensor], weights: Tensor, *, block: int | None) -> None:
-        """Add the weighted sum, in the weight's shape."""
+        """Add Σ_i weights_i · g_i to `totals`."""
         name = self.geometry.weight
         columns = torch.zeros_like(self.geometry.columns(totals[name]))
         self.gradients.add_weighted_sum({**totals, name: columns}, weights, block=block)
@@ -181,7 +183,7 @@ class WrittenOut:
 
 
 def written_out(factored: Factored, decay: Decay | None) -> WrittenOut:
-    """Return explicit gradients from the factors of a linear map and its weight decay."""
+    """Return the explicit gradients for the factors of a linear map, with weight decay added."""
     geometry, left = factored.geometry, factored.left
     parts = {geometry.weight: left.mT @ factored.right}
     if geometry.bias is not None:

@@ -12,11 +12,11 @@ from trainables.engine.layers.common import Call, Decay, Explicit, LayerGradient
 __all__ = ["any_layer", "group_norm", "layer_norm", "rms_norm"]
 
 PerSample = Callable[[Call, Mapping[str, Tensor]], dict[str, Tensor]]
-"""(call, the layer's parameters) → gradient by each parameter, shape (B·copies, *shape)."""
+"""(call, the layer's parameters) → the gradients of each parameter by name, shape (B·copies, *parameter_shape)."""
 
 
 class ExplicitCollector:
-    """Collector that adds explicit per-sample gradients over calls, copies and points."""
+    """Collector that sums explicit per-sample gradients over calls, copies and points."""
 
     def __init__(self, per_sample: PerSample, work: Work) -> None:
         self._per_sample = per_sample
@@ -31,20 +31,20 @@ class ExplicitCollector:
                 self._parts[name] = self._parts[name].add_(part) if name in self._parts else part
 
     def finish(self, decay: Decay | None) -> LayerGradients:
-        """Return the sums, with weight decay."""
+        """Return the sums, with weight decay unless `decay` is None."""
         if decay is not None:
             for name, part in self._parts.items():
                 part.add_(decay.centre[name], alpha=decay.strength)
         return Explicit(self._parts)
 
     def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
-        """Return the size of the gradients of a call with a copy, and of the sums over calls."""
+        """Return the number of values in the gradients of one call, in a copy of them, and in the sums over calls."""
         copies = max((len(call.inputs) for call in calls), default=0)
         return sum(value.numel() for value in parameters.values()) * (2 * copies + self._work.samples)
 
 
 def layer_norm(layer: nn.LayerNorm, work: Work) -> ExplicitCollector:
-    """Return a collector for z = weight · x̂ + bias, x̂ normalised over the last axes."""
+    """Return a collector for z = weight · x̂ + bias, in which x̂ is x normalised over the last axes."""
     axes = len(layer.normalized_shape)
 
     def per_sample(call: Call, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -55,7 +55,7 @@ def layer_norm(layer: nn.LayerNorm, work: Work) -> ExplicitCollector:
 
 
 def rms_norm(layer: nn.RMSNorm, work: Work) -> ExplicitCollector:
-    """Return a collector for z = weight · x̂, x̂ divided by its root mean square over the last axes."""
+    """Return a collector for z = weight · x̂, in which x̂ is x divided by its root mean square over the last axes."""
     axes = len(layer.normalized_shape)
 
     def per_sample(call: Call, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -66,7 +66,7 @@ def rms_norm(layer: nn.RMSNorm, work: Work) -> ExplicitCollector:
 
 
 def group_norm(layer: nn.GroupNorm, work: Work) -> ExplicitCollector:
-    """Return a collector for z = weight · x̂ + bias, x̂ normalised within groups of channels of a sample."""
+    """Return a collector for z = weight · x̂ + bias, in which x̂ is x normalised within each group of channels."""
 
     def per_sample(call: Call, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
         normal = nn.functional.group_norm(call.inputs, layer.num_groups, eps=layer.eps)
@@ -76,7 +76,7 @@ def group_norm(layer: nn.GroupNorm, work: Work) -> ExplicitCollector:
 
 
 def any_layer(layer: nn.Module, work: Work) -> ExplicitCollector:
-    """Return a collector by torch.func for any layer with one input and one output."""
+    """Return a collector that uses torch.func, for any layer with one input and one output."""
 
     def per_sample(call: Call, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
         def inner(parameters: dict[str, Tensor], x: Tensor, delta: Tensor) -> Tensor:
@@ -94,7 +94,10 @@ def any_layer(layer: nn.Module, work: Work) -> ExplicitCollector:
 def _scale_and_shift(
     normal: Tensor, deltas: Tensor, parameters: Mapping[str, Tensor], *, keep: int
 ) -> dict[str, Tensor]:
-    """Return the gradients of z = weight · x̂ + bias over the last `keep` axes, shape (B·copies, *those axes)."""
+    """Return the gradients of the weight and bias in z = weight · x̂ + bias, which apply to the last `keep` axes.
+
+    All other axes, except the first, are summed.
+    """
     between = tuple(range(1, deltas.dim() - keep))
     found = {"weight": normal * deltas, "bias": deltas}
     return {name: found[name].sum(between) if between else found[name].clone() for name in parameters if name in found}
