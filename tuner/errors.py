@@ -54,13 +54,11 @@ class InputError(TunerError):
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One problem of an experiment file.
+    """One problem of an experiment file: the value of a key breaks a rule.
 
     Attributes:
-        code: stable code of the rule.
         where: ``file:line`` if known, else the file or the ``--set`` option.
         key: dotted path in the file, for example ``privacy.epsilon``.
-        rule: the rule that the value breaks.
         value: the value as the user wrote it.
         fix: what to write instead; empty if the rule is enough.
     """

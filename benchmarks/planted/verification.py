@@ -93,7 +93,7 @@ FAULTS: tuple[Fault, ...] = (
         breaks="a sweep whose files were changed resumes and is exported under its old claim",
         file="tuner/sweep/registration.py",
         old="        if now != charged:\n",
-        new="        if now is None:\n",
+        new="        if not what:\n",
         test="tests/cli/test_held_to_ledger.py::test_a_sweep_whose_files_are_others_neither_goes_on_nor_is_exported",
     ),
     Fault(

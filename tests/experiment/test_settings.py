@@ -10,8 +10,7 @@ from errors_helper import raises_code
 from trainables.training import TrainingSpec
 from tuner.errors import InputError
 from tuner.experiment import Experiment, parse_experiment
-from tuner.sweep.resume import check_same
-from tuner.sweep.settings import settings_hash
+from tuner.sweep.settings import check_same, settings_hash
 
 FILE = """\
 name: a-search

@@ -31,7 +31,7 @@ class FakeBudget:
     def trial_epsilon(self, _trial: str, steps: int) -> float:
         return self.epsilon(steps)
 
-    def charged(self, trial: str) -> int:
+    def charged_steps(self, trial: str) -> int:
         return self.steps.get(trial, 0)
 
     def view(self) -> SimpleNamespace:
@@ -61,14 +61,7 @@ def sweep(uri: str, **changes: object) -> SweepInfo:
 
 def recorder(folder: Path, uri: str, budget: FakeBudget, **changes: object) -> MLflowRecorder:
     send = bool(changes.pop("send", True))
-    return MLflowRecorder(
-        folder,
-        sweep(uri, **changes),
-        budget_view=budget.view,
-        trial_epsilon=budget.trial_epsilon,
-        charged_steps=budget.charged,
-        send=send,
-    )
+    return MLflowRecorder(folder, sweep(uri, **changes), budget=budget, send=send)
 
 
 def trial(number: int, state: TrialStatus = TrialStatus.RUNNING, **changes: object) -> TrialView:

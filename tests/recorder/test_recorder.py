@@ -69,7 +69,7 @@ def test_metrics_that_depend_on_private_records_are_withheld(tmp_path: Path) -> 
 
 
 def test_a_sweep_that_is_not_private_has_no_epsilon(tmp_path: Path) -> None:
-    with MLflowRecorder(tmp_path, sweep(URI), budget_view=None, trial_epsilon=None, send=False) as observer:
+    with MLflowRecorder(tmp_path, sweep(URI), budget=None, send=False) as observer:
         run_trial(observer, FakeBudget(), 0)
     server = sent(tmp_path)
     assert "`private: false`" in server.state()["-"][2]["mlflow.note.content"]

@@ -17,9 +17,9 @@ __all__ = ["tune_plan", "tune_validate"]
 @set_option
 def tune_validate(files: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     """Check experiment files and report all problems at once. Nothing is run."""
-    from tuner.runner.planning import check_files
+    from tuner.runner.planning import check_file
 
-    checked = check_files(files, overrides)
+    checked = [check_file(name, overrides) for name in files]
     for file in checked:
         click.echo(file.text, err=not file.valid)
         for warning in file.warnings:
@@ -37,8 +37,10 @@ def tune_plan(file: str, overrides: tuple[str, ...], data_dir: str | None, as_js
     """Show what a search will cost: trials, steps, ε of one trial and of all, noise, hours. Nothing is run."""
     from tuner.runner.planning import plan_command
 
-    answer = plan_command(file, overrides, data_dir=data_dir, timing=timing, say=None if as_json else click.echo)
+    values, refusal = plan_command(
+        file, overrides, data_dir=data_dir, timing=timing, say=None if as_json else click.echo
+    )
     if as_json:
-        print_json(answer.values)
-    if answer.refusal is not None:
-        raise answer.refusal
+        print_json(values)
+    if refusal is not None:
+        raise refusal

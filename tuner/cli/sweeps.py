@@ -83,7 +83,7 @@ def tune_show(name: str, trial: str | None, storage: str, as_json: bool) -> None
 @click.option("--uri", default=None, help="Upload all records to this tracking address instead of the sweep's own.")
 def tune_sync(name: str, storage: str, uri: str | None) -> None:
     """Upload the records of a sweep that the tracking server has not acknowledged yet."""
-    from tuner.runner.tracking import sync_tracking
+    from tuner.runner.commands import sync_tracking
     from tuner.sweep.folder import find_sweep
 
     click.echo(sync_tracking(find_sweep(Path(storage), name), uri))

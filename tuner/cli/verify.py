@@ -25,6 +25,6 @@ def tune_verify(card: Path, ledger: str | None, as_json: bool) -> None:
     """Recompute a privacy card from its ledger with independent accountants, answer yes or no, and say why."""
     from tuner.export.verification import verify_card
 
-    report = verify_card(card, ledger)
-    print_json(report.values) if as_json else click.echo(report.text)
-    sys.exit(0 if report.ok else 1)
+    values, text = verify_card(card, ledger)
+    print_json(values) if as_json else click.echo(text)
+    sys.exit(0 if values["ok"] else 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tuner.errors import TunerError
+from tuner.plan.plan import mechanism_of
 from tuner.study.promotion import rungs_of_levels
 
 if TYPE_CHECKING:
@@ -19,20 +19,15 @@ __all__ = ["standalone_yaml"]
 def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial) -> str:
     """Return an experiment file of one trial with the best configuration, for `tune train`.
 
-    Training it again is a new charge. The cap is the cost of that one run, rounded up in the seventh digit. The file is
-    an ordinary search of one trial, whatever the mode of the search that found the configuration.
+    To train the configuration again is a new charge. The file's cap is the cost of that one run, rounded up in the
+    seventh digit. Its mode is composition, also after a search of another mode.
     """
     from tuner.experiment.yamlfile import dump
-    from tuner.privacy.accountant.mechanism import SampledGaussian
     from tuner.privacy.accountant.pld import epsilon
 
     shape = plan.shape_of(best.parameters)
-    if shape.sample_rate is None or shape.noise_multiplier is None:
-        raise TunerError(
-            "internal-error",
-            f"The private trial {best.id} has no sample rate or no noise multiplier. Please report this.",
-        )
-    cost = epsilon(SampledGaussian(shape.sample_rate, shape.noise_multiplier), shape.steps, plan.delta)
+    mechanism = mechanism_of(shape)
+    cost = epsilon(mechanism, shape.steps, plan.delta)
     values = experiment.model_dump(mode="json", by_alias=True)
     values["name"] = f"{experiment.name[:57]}-best"
     values["seed"] = best.seed
@@ -40,7 +35,7 @@ def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial) -> 
     values["trainable"]["batch_size"] = shape.batch_size
     if "epochs" in plan.priced:
         values["trainable"]["epochs"] = best.parameters["epochs"]
-    privacy = {"epsilon": _round_up(cost), "noise_multiplier": shape.noise_multiplier, "accounting": "composition"}
+    privacy = {"epsilon": _round_up(cost), "noise_multiplier": mechanism.noise_multiplier, "accounting": "composition"}
     values["privacy"] |= {**privacy, "cap": "auto", "order": "auto"}
     values["privacy"].pop("runs")
     if experiment.dataset.validation.protected:

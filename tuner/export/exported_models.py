@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from trainables.errors import DatasetError, TrainableError
 from tuner.errors import InputError, TunerError
 from tuner.experiment import load_experiment
 from tuner.sweep import folder as sweeps
+from tuner.sweep.preflight import build_model
 from tuner.sweep.registration import split_of
 
 if TYPE_CHECKING:
@@ -27,13 +27,7 @@ _MODEL, _EXPERIMENT, _CARD = "model.safetensors", "experiment.yaml", "privacy_ca
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """A folder of `tune export`.
-
-    Attributes:
-        folder: the folder.
-        experiment: the model's configuration.
-        card: the model's privacy card.
-    """
+    """A folder of `tune export`: a model, its configuration and its privacy card."""
 
     folder: Path
     experiment: Experiment
@@ -46,11 +40,11 @@ class Exported:
 
     @property
     def protected(self) -> bool:
-        """Whether the guarantee covers the validation records, by the card or by the file."""
+        """Whether the card or the experiment file says that the guarantee covers the validation records."""
         return bool(self.card["validation"].get("protected")) or self.experiment.dataset.validation.protected
 
     def facts(self) -> dict[str, Any]:
-        """Return facts about the model, for the table and the file."""
+        """Return facts about the model as plain values."""
         return {
             "folder": str(self.folder),
             "model": self.experiment.trainable.model,
@@ -60,11 +54,7 @@ class Exported:
         }
 
     def module(self, *, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-        """Return the model with its exported parameters.
-
-        Raises:
-            InputError: the model cannot be built for these inputs, or the file has other parameters.
-        """
+        """Return the model with its exported parameters; raise an InputError if they do not fit these inputs."""
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
@@ -82,21 +72,9 @@ class Exported:
         return module
 
     def _fresh(self, *, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-        from trainables.models import build
-
         trainable = self.experiment.trainable
-        here = str(Path.cwd())
-        if self.own_model and here not in sys.path:
-            sys.path.append(here)
         try:
-            return build(
-                trainable.model,
-                input_shape=input_shape,
-                classes=classes,
-                activation=trainable.activation,
-                normalization=trainable.normalization,
-                seed=self.experiment.seed,
-            )
+            return build_model(self.experiment, input_shape=input_shape, classes=classes)
         except Exception as error:
             if not (self.own_model or isinstance(error, TrainableError)):
                 raise
@@ -110,11 +88,11 @@ class Exported:
 
 
 def read_export(folder: Path) -> Exported:
-    """Read an export's configuration and card, and compare them.
+    """Read an export's configuration and card.
 
     Raises:
-        InputError: the folder is not an export, or its file splits the records in another way than its card says; then
-            its validation records may be training records.
+        InputError: the folder is not an export, or its file and its card name different validation splits. Then its
+            validation records may be training records.
     """
     missing = [name for name in (_MODEL, _EXPERIMENT, _CARD) if not (folder / name).is_file()]
     if missing:
@@ -142,12 +120,7 @@ def read_export(folder: Path) -> Exported:
 
 
 def require_same_records(exports: Sequence[Exported], *, dataset: str | None, split: str) -> None:
-    """Refuse records that a model may have been trained on, or that are not the same for all models.
-
-    Raises:
-        InputError: the records must not be used.
-        trainables.errors.DatasetError: there is no data set of this name.
-    """
+    """Raise an InputError for records that a model may have been trained on, or that differ between the models."""
     if split not in ("validation", "test"):
         raise InputError(
             "split-invalid",
@@ -190,11 +163,7 @@ def require_same_records(exports: Sequence[Exported], *, dataset: str | None, sp
 
 
 def require_same_shape(exports: Sequence[Exported], about: DatasetInfo, *, data_dir: str | None) -> None:
-    """Refuse records with another shape or other classes than a model was trained on.
-
-    Raises:
-        InputError: the shape or the number of classes differs.
-    """
+    """Raise an InputError if a model was trained on records with another shape or number of classes."""
     for export in exports:
         try:
             own = info(export.experiment.dataset_request(data_dir))
@@ -210,7 +179,7 @@ def require_same_shape(exports: Sequence[Exported], about: DatasetInfo, *, data_
 
 
 def records_to_measure(export: Exported, *, dataset: str | None, data_dir: str | None) -> DatasetRequest:
-    """Return the records to read: those of the models, with the split of their experiment, or another data set."""
+    """Return the request for the models' own records with their split, or for another data set."""
     own = export.experiment.dataset_request(data_dir)
     if dataset is None or dataset == own.name:
         return own

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainables.charge import NoCharge
 from trainables.rungs import checkpoint_path
 from tuner.errors import InputError, TunerError
 from tuner.sweep.sealed import WINNER, read_winner
+from tuner.sweep.trial_spec import seed_of
 from tuner.sweep.winner import By, choose_winner
 
 if TYPE_CHECKING:
@@ -29,12 +31,9 @@ class ExportedTrial:
     Attributes:
         id: id of the trial in the ledger; a fixed word for a sealed search.
         number: number of the trial; None for a sealed search, where it would reveal something about the other runs.
-        parameters: flat parameters.
-        score: the last score.
-        seed: seed of the initialisation.
         checkpoint: the trial's state, only for the operator.
-        by: what chose the trial; None for a sealed search.
-        why: the reason as text when another trial has an equal or better score.
+        by: the rule that chose the trial; None for a sealed search.
+        why: the reason as text if another trial has an equal or better score.
     """
 
     id: str
@@ -50,27 +49,14 @@ class ExportedTrial:
 def trial_to_export(
     sweep: SweepFolder, experiment: Experiment, plan: Plan, charged: SearchState, by: By | None
 ) -> ExportedTrial:
-    """Return the trial of an ended sweep that is exported.
-
-    Args:
-        sweep: the sweep.
-        experiment: its stored experiment file.
-        plan: its stored plan.
-        charged: the search in the ledger.
-        by: what chooses the trial; None for the default.
+    """Return the winning trial of an ended sweep, chosen by `by` or by the default rule.
 
     Raises:
         InputError: no trial is complete, or there is no curve to choose by.
-        TunerError: the trial's checkpoint is missing, or the ledger was not charged for it.
+        TunerError: the trial's checkpoint is missing, or the ledger was not charged for the trial.
     """
     if charged.charged_whole:
         return _released_run(sweep, charged, by)
-    return _chosen_trial(sweep, experiment, plan, charged, by)
-
-
-def _chosen_trial(
-    sweep: SweepFolder, experiment: Experiment, plan: Plan, charged: SearchState, by: By | None
-) -> ExportedTrial:
     from tuner.study.views import read_trials
     from tuner.sweep.sweep_study import open_sweep_study
 
@@ -95,7 +81,7 @@ def _chosen_trial(
         number=best.number,
         parameters=dict(best.parameters),
         score=best.last_score,
-        seed=(experiment.seed + best.number) % 2**32,  # the seed that `training_spec` gave the trial
+        seed=seed_of(experiment, best.number),
         checkpoint=path,
         by=chosen.by,
         why=chosen.why,
@@ -142,11 +128,7 @@ def _released_run(sweep: SweepFolder, charged: SearchState, by: By | None) -> Ex
 
 
 def require_charged(charged: SearchState, trial: str, number: int | None, steps: int) -> None:
-    """Refuse a trial with more steps than the ledger has charged.
-
-    Raises:
-        TunerError: the trial has more steps.
-    """
+    """Raise a TunerError for a trial with more steps than the ledger was charged for."""
     leased = charged.trials[trial].leased if trial in charged.trials else 0
     if leased < steps:
         raise TunerError(
@@ -156,27 +138,15 @@ def require_charged(charged: SearchState, trial: str, number: int | None, steps:
         )
 
 
-class NoFurtherCharge:
+class NoFurtherCharge(NoCharge):
     """Charge of an exported trial. Its steps are charged already, so every further step or score is refused."""
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
-        """Refuse, because nothing is trained here."""
+        """Refuse the steps."""
         raise TunerError("internal-error", f"An export takes no private step (asked for {steps}). Please report this.")
 
-    def leased(self) -> int:
-        """Return 0: nothing is leased here."""
-        return 0
-
-    def restarts(self) -> int:
-        """Return 0: an export is never interrupted and resumed."""
-        return 0
-
     def release(self, count: int = 1, *, noise: float) -> None:
-        """Refuse, because no validation score is released here."""
+        """Refuse the scores."""
         raise TunerError(
             "internal-error", f"An export releases no validation score (asked for {count}). Please report this."
         )
-
-    def released(self) -> int:
-        """Return 0: nothing is released here."""
-        return 0

@@ -14,7 +14,7 @@ from tuner.experiment import load_experiment
 from tuner.export.configuration import standalone_yaml
 from tuner.export.exported_trial import ExportedTrial, NoFurtherCharge, require_charged, trial_to_export
 from tuner.files import write_json, write_text
-from tuner.plan.plan import Plan, plan_from
+from tuner.plan.plan import Plan, mechanism_of, plan_from
 from tuner.sweep import folder as sweeps
 from tuner.sweep.registration import hold_to_ledger, refuse_if_charged
 from tuner.sweep.sealed import require_trained
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from trainables.data import DatasetInfo, DatasetRequest
     from trainables.training import PrivateTraining
     from tuner.experiment import Experiment
-    from tuner.privacy.card.own_words import CardFacts
     from tuner.sweep.folder import SweepFolder
 
 __all__ = ["export_sweep", "export_text"]
@@ -40,28 +39,22 @@ _CARD, _CARD_PAGE = "privacy_card.json", "privacy_card.md"
 def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By | None = None) -> dict[str, Any]:
     """Write the winning trial of an ended sweep into a folder, and issue its privacy card.
 
-    The test set is scored here and nowhere else, once a sweep. The score is kept in the sweep's folder and reused.
-
-    Args:
-        sweep: the sweep.
-        out: output folder; files with the same names are replaced.
-        data_dir: folder with the data sets.
-        by: what chooses the trial; by default the score. The curve needs an open unimodal search whose assumption of a
-            single maximum was not rejected.
+    Files with the same names in the folder are replaced. The test set is scored here and nowhere else, once a sweep.
+    The score is kept in the sweep's folder and reused. `tuner.sweep.winner` explains the rule `by`.
 
     Returns:
-        What was written: ``folder``, ``trial``, ``files``, ``scores``, ``claim``; ``protected`` has (ε, δ) of noised
-        validation scores, or None; ``chosen`` says by what and why, and is missing for a sealed search.
+        The values of `tune export --json`: ``protected`` has (ε, δ) of noised validation scores, or None; ``chosen``
+        has the rule and its reason, and is missing for a sealed search.
 
     Raises:
-        InputError: the sweep was not private, is still running or has no complete trial, or there is no curve to choose
-            by.
+        InputError: the sweep was not private, has not ended or has no complete trial, or there is no curve.
         TunerError: the winner's checkpoint is missing, or the sweep's files, study or data are not those that the
             ledger was charged for. Nothing was written.
     """
     from trainables.data import check_present, info
     from tuner.privacy.card.card import build_card, card_text, file_hash, issue_card
     from tuner.privacy.card.curve import render_svg
+    from tuner.privacy.card.own_words import CardFacts
     from tuner.privacy.card.page import CURVE_FILE, render_markdown
     from tuner.privacy.ledger.ledger import Ledger
 
@@ -82,7 +75,8 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         )
     # The ledger comes first: without it there is no claim, and nothing is written.
     ledger = Ledger.open(experiment.ledger, create=False)
-    if ledger.search_state(sweep.id).status == "open":
+    charged = ledger.search_state(sweep.id)
+    if charged.status == "open":
         state = sweep.read_status().get("state")
         fix = (
             ""
@@ -96,15 +90,30 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         )
     request = experiment.dataset_request(data_dir)
     check_present(request)
-    hold_to_ledger(ledger.search_state(sweep.id), experiment, plan, request=request)
-    charged = ledger.search_state(sweep.id)
+    hold_to_ledger(charged, experiment, plan, request=request)
     best = trial_to_export(sweep, experiment, plan, charged, by)
     about = info(request)
     training = _load(experiment, request, plan, best)
     if not charged.charged_whole:
         require_charged(charged, best.id, best.number, training.step)
     validation = {} if best.score is None else {experiment.search.metric.name: best.score}
-    facts = _facts(sweep, experiment, plan, best, about=about, max_grad_norm=training.max_grad_norm, scores=validation)
+    shape = plan.shape_of(best.parameters)
+    facts = CardFacts(
+        search=sweep.id,
+        winner=best.id,
+        winner_run=(mechanism_of(shape), shape.steps) if plan.mode.runs_hidden else None,
+        parameters=dict(best.parameters),
+        max_grad_norm=training.max_grad_norm,
+        public_size=plan.train_size,
+        public_size_is_public=about.path is None,
+        records_per_user=experiment.dataset.records_per_user if plan.unit == "user" else None,
+        sampler=experiment.search.sampler.name,
+        pruner=experiment.search.pruner.name,
+        versions=_versions(),
+        private=plan.private,
+        scores=validation,
+        preprocessing=_preprocessing(about),
+    )
     # Build the card before anything is written, so that a refusal leaves no file and the test set unused.
     build_card(facts, state=ledger.dataset_state(charged.dataset))
     try:
@@ -136,45 +145,6 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     }
 
 
-def _facts(
-    sweep: SweepFolder,
-    experiment: Experiment,
-    plan: Plan,
-    best: ExportedTrial,
-    *,
-    about: DatasetInfo,
-    max_grad_norm: float,
-    scores: dict[str, float],
-) -> CardFacts:
-    """Return the facts of the card that the ledger does not have."""
-    from tuner.privacy.accountant.mechanism import SampledGaussian
-    from tuner.privacy.card.own_words import CardFacts
-
-    shape = plan.shape_of(best.parameters)
-    if shape.sample_rate is None or shape.noise_multiplier is None:
-        raise TunerError(
-            "internal-error",
-            f"The private trial {best.id} has no sample rate or no noise multiplier. Please report this.",
-        )
-    run = (SampledGaussian(shape.sample_rate, shape.noise_multiplier), shape.steps)
-    return CardFacts(
-        search=sweep.id,
-        winner=best.id,
-        winner_run=run if plan.mode.runs_hidden else None,
-        parameters=dict(best.parameters),
-        max_grad_norm=max_grad_norm,
-        public_size=plan.train_size,
-        public_size_is_public=about.path is None,
-        records_per_user=experiment.dataset.records_per_user if plan.unit == "user" else None,
-        sampler=experiment.search.sampler.name,
-        pruner=experiment.search.pruner.name,
-        versions=_versions(),
-        private=plan.private,
-        scores=scores,
-        preprocessing=_preprocessing(about),
-    )
-
-
 def export_text(values: dict[str, Any]) -> str:
     """Return what `export_sweep` did as text."""
     number = values["trial"].get("number")
@@ -193,7 +163,7 @@ def export_text(values: dict[str, Any]) -> str:
 
 
 def _how_scored(name: str, protected: Mapping[str, float] | None) -> str:
-    """Return whether the guarantee covers a score: it covers protected scores, but none of the test set."""
+    """Return as text whether the guarantee covers a score. It covers no score of the test set."""
     if name.startswith("test_"):
         return "outside the guarantee; the test set is scored once a sweep, here"
     if protected is None:
@@ -214,14 +184,14 @@ def _load(experiment: Experiment, request: DatasetRequest, plan: Plan, best: Exp
         experiment, request, plan, parameters=dict(best.parameters), number=best.number or 0, seed=best.seed
     )
     if plan.mode.runs_hidden:
-        require_trained(best.checkpoint, spec)  # the file with its settings is outside `sealed/` and can be edited
+        require_trained(best.checkpoint, spec)
     training = PrivateTraining(spec, NoFurtherCharge())
     training.load(best.checkpoint)
     return training
 
 
 def _test_score(sweep: SweepFolder, best: ExportedTrial, training: PrivateTraining) -> dict[str, float]:
-    """Return the test scores, computed once: scoring a second trial would be a search over the test set."""
+    """Return the test scores, computed once a sweep. To score a second trial would be a search over the test set."""
     path = sweep.root / "test_scores.json"
     if path.exists():
         known = sweeps.read_json(path)
@@ -244,7 +214,7 @@ def _test_score(sweep: SweepFolder, best: ExportedTrial, training: PrivateTraini
 
 
 def _write_model(training: PrivateTraining, path: Path) -> None:
-    """Write only the model's parameters: the checkpoint's random generator is only for the operator."""
+    """Write the model's parameters without the checkpoint's random generator, which is only for the operator."""
     from safetensors.torch import save_file
 
     state = {name: value.detach().cpu().contiguous() for name, value in training.model.state_dict().items()}

@@ -4,43 +4,26 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tuner.errors import InputError, TunerError
 
-__all__ = ["CardReport", "verify_card"]
+__all__ = ["verify_card"]
 
 
-@dataclass(frozen=True)
-class CardReport:
-    """Answer of `tune verify`.
+def verify_card(path: Path, ledger_url: str | None) -> tuple[dict[str, Any], str]:
+    """Check a card file, its page of the same name, and the exported files in its folder.
 
-    Attributes:
-        ok: whether the card follows from its ledger, with every number confirmed.
-        text: every check, and the answer.
-        values: the same as plain values.
-    """
-
-    ok: bool
-    text: str
-    values: dict[str, Any]
-
-
-def verify_card(path: Path, ledger_url: str | None) -> CardReport:
-    """Check a card file against its ledger.
-
-    Args:
-        path: the card's JSON file; the page of the same name and the exported files in its folder are checked too.
-        ledger_url: its ledger; None takes the one named by the experiment file in that folder, else the default.
+    Without a URL, the ledger is that of the experiment file in the folder, or the default.
 
     Returns:
-        The report. A ledger, a card or a page that cannot be read is a no, with the reason.
+        The values of `tune verify --json`, and the report as text. If the ledger, the card or the page cannot be read,
+        the answer is no.
 
     Raises:
         InputError: the file is not a card, or the experiment file that names the ledger cannot be read.
-        OSError: the file cannot be read.
     """
     from tuner.privacy.card.card import file_hash
     from tuner.privacy.card.own_words import EXPORTED
@@ -48,7 +31,7 @@ def verify_card(path: Path, ledger_url: str | None) -> CardReport:
     from tuner.privacy.verify.checks import check_card
     from tuner.privacy.verify.report import Check, Report
 
-    # An RDP accountant of dp_accounting logs every order that it leaves out; the bound of the others holds.
+    # The RDP accountant of dp_accounting logs every order that it leaves out; the bound of the others holds.
     logging.getLogger("absl").setLevel(logging.ERROR)
     _require_card(path)
     url = ledger_url or _ledger_of(path)
@@ -66,12 +49,9 @@ def verify_card(path: Path, ledger_url: str | None) -> CardReport:
         "answer": report.answer,
         "card": str(path),
         "ledger": url,
-        "checks": [
-            {"name": check.name, "ok": check.ok, "detail": check.detail, "exact": check.exact}
-            for check in report.checks
-        ],
+        "checks": [asdict(check) for check in report.checks],
     }
-    return CardReport(ok=report.ok, text=f"{path} against {url}\n{report}", values=values)
+    return values, f"{path} against {url}\n{report}"
 
 
 def _require_card(path: Path) -> None:
@@ -94,11 +74,7 @@ def _require_card(path: Path) -> None:
 
 
 def _ledger_of(path: Path) -> str:
-    """Return the ledger that the exported experiment file names; the default when there is no such file.
-
-    Raises:
-        InputError: the file cannot be read, which says nothing about the card.
-    """
+    """Return the ledger that the exported experiment file names, or the default if there is no such file."""
     experiment = path.with_name("experiment.yaml")
     if not experiment.exists():
         return "sqlite:///runs/ledger.db"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trainables.data import DatasetRequest
     from tuner.experiment import Experiment
 
-__all__ = ["Plan", "PromotedLevels", "make_plan", "plan_from", "rung_steps", "steps_per_trial"]
+__all__ = ["Plan", "PromotedLevels", "make_plan", "mechanism_of", "plan_from", "rung_steps", "steps_per_trial"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +195,7 @@ class Plan:
         if not self.priced:
             return ()
         ends = self.choices.ends(rungs=self.rungs, released=self.validation is not None)
-        shapes = {(_mechanism(shape), shape.steps): shape for shape in ends}
+        shapes = {(mechanism_of(shape), shape.steps): shape for shape in ends}
         return tuple(shapes[trial] for trial in self.training_filter.cheapest(list(shapes)))
 
     @property
@@ -272,7 +272,8 @@ def _unreadable(why: str) -> TunerError:
     return TunerError("plan-unreadable", f"The stored plan cannot be used: {why}. Restore plan.json from a copy.")
 
 
-def _mechanism(shape: TrialShape) -> SampledGaussian:
+def mechanism_of(shape: TrialShape) -> SampledGaussian:
+    """Return the mechanism of the steps of a planned trial, whose shape always names it."""
     return SampledGaussian(shape.sample_rate, shape.noise_multiplier)  # type: ignore[arg-type]  # it refuses None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -36,7 +36,7 @@ from tuner.recorder.shipper import SPOOL
 from tuner.recorder.spool import Spool
 
 if TYPE_CHECKING:
-    from tuner.privacy.ledger.search_budget import BudgetView
+    from tuner.privacy.ledger.search_budget import SearchBudget
     from tuner.study.types import TrialView
 
 __all__ = ["MLflowRecorder", "SweepInfo"]
@@ -112,10 +112,8 @@ class MLflowRecorder:
     Args:
         folder: the sweep's folder, which may already have a spool.
         sweep: facts about the sweep.
-        budget_view: returns the search's budget now, from the ledger; None, like the next two, without privacy.
-        trial_epsilon: returns ε of a trial for a number of its charged steps, from the ledger's accountant.
-        charged_steps: returns the steps charged to a trial so far, from the ledger. They exceed the trial's own step
-            after a restart, which charges repeated steps again.
+        budget: the search's budget in the ledger; None without privacy. The steps charged to a trial exceed the trial's
+            own step after a restart, which charges repeated steps again.
         send: False to write only the spool.
 
     Raises:
@@ -127,15 +125,11 @@ class MLflowRecorder:
         folder: Path,
         sweep: SweepInfo,
         *,
-        budget_view: Callable[[], BudgetView] | None,
-        trial_epsilon: Callable[[str, int], float] | None,
-        charged_steps: Callable[[str], int] | None = None,
+        budget: SearchBudget | None,
         send: bool = True,
     ) -> None:
         self._sweep = sweep
-        self._budget_view = budget_view
-        self._trial_epsilon = trial_epsilon
-        self._charged_steps = charged_steps
+        self._budget = budget
         self.withheld: set[str] = set()
         self.finished = False
         self._sender: Sender | None = None
@@ -303,15 +297,15 @@ class MLflowRecorder:
         return {f"{_RATE}_now" if name == _RATE else name: value for name, value in allowed.items()}
 
     def _trial_budget(self, trial: TrialView) -> dict[str, float]:
-        if self._trial_epsilon is None:
+        if self._budget is None:
             return {}
-        steps = trial.step if self._charged_steps is None else self._charged_steps(trial.id)
-        return {"epsilon_trial": self._trial_epsilon(trial.id, steps), "steps_charged": float(steps)}
+        steps = self._budget.charged_steps(trial.id)
+        return {"epsilon_trial": self._budget.trial_epsilon(trial.id, steps), "steps_charged": float(steps)}
 
     def _budget_metrics(self) -> dict[str, float]:
-        if self._budget_view is None:
+        if self._budget is None:
             return {}
-        view = self._budget_view()
+        view = self._budget.view()
         scores = view.validation
         return {
             "epsilon_spent": view.epsilon_spent,
@@ -326,9 +320,9 @@ class MLflowRecorder:
     def _budget_note(self) -> str:
         if self._sweep.claim:
             return self._sweep.claim
-        if self._budget_view is None:
+        if self._budget is None:
             return "**Not private.** This sweep was run with `private: false`; nothing in it carries a guarantee."
-        view = self._budget_view()
+        view = self._budget.view()
         steps = "" if view.step_cap is None else f"The search may take {view.step_cap} steps in all. "
         return (
             f"**Privacy budget.** {budget_sentence(view, unit=privacy_unit(self._sweep.settings))} {steps}"

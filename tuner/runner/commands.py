@@ -1,4 +1,4 @@
-"""Commands that train or export: from their arguments to an exit code. `start` runs the sweep itself."""
+"""The commands `run`, `train`, `resume`, `export` and `sync`, from their arguments to an exit code or a text."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ from typing import TYPE_CHECKING
 import click
 
 from tuner.errors import InputError, TrackingError
-from tuner.experiment import load_experiment
+from tuner.experiment import find_file, load_experiment
 from tuner.privacy.modes import COMPOSITION
-from tuner.report.plan_facts import plan_text, search_facts
-from tuner.report.text import console, plan_panel
-from tuner.runner.options import RunOptions, RunResult
-from tuner.runner.planning import all_warnings
+from tuner.runner.planning import show_plan
 from tuner.runner.public import charged_run, resume_public, run_public
+from tuner.runner.run import RunOptions, RunResult
 from tuner.runner.start import continue_sweep, start_sweep
 from tuner.sweep import folder as sweeps
-from tuner.sweep.preflight import ReadySearch, check_startable, prepare
+from tuner.sweep.preflight import check_startable, check_tracking, prepare
 from tuner.sweep.registration import ledger_state
-from tuner.sweep.resume import is_finished
+from tuner.sweep.sealed import read_winner
+from tuner.sweep.status import is_finished
 
 if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.sweep.folder import SweepFolder
     from tuner.sweep.winner import By
 
-__all__ = ["RunOptions", "export_command", "resume_sweep", "run_file", "train_file"]
+__all__ = ["RunOptions", "export_command", "resume_sweep", "run_file", "sync_tracking", "train_file"]
 
 
 def run_file(
@@ -41,19 +40,19 @@ def run_file(
             "options-conflict",
             "`--dry-run` cannot be combined with `--resume`. To see the state of a sweep use: tune status",
         )
+    if resume:  # the sweep has its own plan
+        wanted = load_experiment(find_file(file)[0], overrides)
+        return _resume(sweeps.find_sweep(Path(wanted.storage), wanted.name), wanted, options)
     prepared = prepare(file, overrides, data_dir=options.data_dir)
-    if resume:
-        sweep = sweeps.find_sweep(Path(prepared.experiment.storage), prepared.experiment.name)
-        return _resume(sweep, prepared.experiment, options)
     check_startable(prepared)
-    _show_plan(prepared, options)
+    if not options.as_json:
+        show_plan(prepared, ledger_state(prepared))
     if dry_run:
         if options.as_json:
             click.echo(json.dumps(prepared.plan.as_dict(), indent=2))
         return 0
-    if prepared.plan.mode.searches_public:
-        return _answer(run_public(prepared, options), options)
-    return _answer(start_sweep(prepared, options)[1], options)
+    public = prepared.plan.mode.searches_public
+    return _answer(run_public(prepared, options) if public else start_sweep(prepared, options)[1], options)
 
 
 def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out: Path | None) -> int:
@@ -65,26 +64,23 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
             f"`tune train` needs a private experiment, but {prepared.path} sets `privacy.private: false`. Use "
             "`tune run` for a study without privacy; its model cannot be exported.",
         )
-    searched, mode = prepared.experiment.space.searched, prepared.plan.mode
-    if searched or prepared.experiment.search.trials != 1 or mode is not COMPOSITION:
+    searched, mode, trials = prepared.experiment.space.searched, prepared.plan.mode, prepared.experiment.search.trials
+    if searched or trials != 1 or mode is not COMPOSITION:
         raise InputError(
             "train-not-single",
-            f"`tune train` trains one configuration, but {prepared.path} has {prepared.experiment.search.trials} "
+            f"`tune train` trains one configuration, but {prepared.path} has {trials} "
             f"trials{' over ' + ', '.join(searched) if searched else ''} and accounting {mode.name}. Use `tune "
             "run` to search, then `tune export`.",
         )
     check_startable(prepared)
-    _show_plan(prepared, options)
+    if not options.as_json:
+        show_plan(prepared, ledger_state(prepared))
     sweep, ended = start_sweep(prepared, replace(options, summary=not options.as_json, next_commands=False))
     return export_command(sweep, out, options) if ended.code == 0 else ended.code
 
 
 def export_command(sweep: SweepFolder, out: Path | None, options: RunOptions, *, by: By | None = None) -> int:
-    """Run `tune export` and return its exit code. It also works while the tracking server is down.
-
-    Raises:
-        InputError: the sweep cannot be exported, or `by` is given for a public search whose charged run has started.
-    """
+    """Run `tune export` and return its exit code. MLflow may be down."""
     from tuner.export.package import export_sweep, export_text
     from tuner.recorder.sync import attach, send_unsent
 
@@ -121,26 +117,33 @@ def resume_sweep(sweep: SweepFolder, overrides: Sequence[str], options: RunOptio
 
 
 def _resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> int:
-    public = sweep.plan.exists() and sweep.mode.searches_public
-    ended = resume_public(sweep, wanted, options) if public else continue_sweep(sweep, wanted, options)
-    return _answer(ended, options)
+    sweep.require_whole()
+    return _answer((resume_public if sweep.mode.searches_public else continue_sweep)(sweep, wanted, options), options)
 
 
 def _answer(ended: RunResult, options: RunOptions) -> int:
-    """Print the result as JSON if asked to, and return the exit code."""
+    """Print the result if the output is JSON, and return the exit code."""
     if options.as_json and options.summary:
         click.echo(json.dumps(ended.values, indent=2))
     return ended.code
 
 
-def _show_plan(prepared: ReadySearch, options: RunOptions) -> None:
-    if not options.as_json:
-        dataset = ledger_state(prepared)
-        words = plan_text(
-            prepared.plan,
-            source=prepared.source,
-            dataset=dataset,
-            warnings=all_warnings(prepared, dataset),
-            search=search_facts(prepared.experiment),
+def sync_tracking(sweep: SweepFolder, uri: str | None) -> str:
+    """Upload the records that MLflow has not acknowledged, or all of them to another address.
+
+    Raises:
+        InputError: the address is malformed, or the sweep is sealed and has not ended.
+        TrackingError: the server does not answer; no record is lost.
+    """
+    from tuner.recorder.mlflow_store import absolute_uri
+    from tuner.recorder.sync import send_unsent
+
+    if sweep.hides_runs and read_winner(sweep) is None:
+        raise InputError(
+            "sweep-not-finished",
+            f"MLflow receives the records of a sealed sweep when it has ended, and {sweep.id} has not. Resume it.",
         )
-        console().print(plan_panel(words))
+    if uri is not None:
+        check_tracking(uri)
+        uri = absolute_uri(uri)
+    return f"{sweep.id}, MLflow: {send_unsent(sweep.root, uri=uri)}"

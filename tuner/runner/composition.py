@@ -15,10 +15,8 @@ from tuner.report.curve_watch import CurveWatch, curves_of_sweep
 from tuner.report.facts import not_started, sweep_report, unique_name
 from tuner.report.text import console, summary
 from tuner.report.wording import plural
-from tuner.runner.options import RunOptions, RunResult
-from tuner.runner.tracking import sweep_info
-from tuner.runner.trials import StopOnRequest, run_trials
-from tuner.study.types import Stop, StopReason, Suggestion, TrialStatus
+from tuner.runner.run import RunOptions, RunResult, run_trials, sweep_info
+from tuner.study.types import Stop, StopReason, Suggestion, TrialStatus, TrialView
 from tuner.study.views import read_trials
 from tuner.sweep.registration import leave
 from tuner.sweep.status import RESUMABLE, SweepState, resume_command, storage_option
@@ -29,60 +27,45 @@ from tuner.sweep.winner import Chosen, choose_winner
 if TYPE_CHECKING:
     from optuna.study import Study
 
-    from tuner.experiment import Experiment
-    from tuner.plan.plan import Plan
+    from trainables.spec import TrainingSpec
     from tuner.privacy.ledger.ledger import Ledger
     from tuner.privacy.ledger.search_budget import SearchBudget
-    from tuner.recorder.recorder import SweepInfo
     from tuner.recorder.sender import SendStatus
-    from tuner.study.driver import StudyDriver
     from tuner.sweep.folder import SweepFolder
     from tuner.sweep.preflight import ReadySearch
 
 __all__ = ["run_open"]
 
+# Fields of the report that `--json` does not print.
 _FOR_PAGES = {"accounting", "card", "card_picture", "experiment", "facts", "scales", "spending", "why"}
 
 
 def run_open(
     sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger | None, options: RunOptions, *, claim: str = ""
 ) -> RunResult:
-    """Run or resume a sweep until it ends.
+    """Run or resume a sweep until it ends. This process must hold the sweep's folder.
 
-    Args:
-        sweep: the sweep's folder, held by this process.
-        prepared: the search.
-        ledger: the ledger in which the search is open; None when nothing is charged.
-        options: options of this run.
-        claim: the sentence about the guarantee when nothing is charged; empty when there is none.
+    The search must be open in the ledger. Without a ledger nothing is charged, and `claim` is the sentence about the
+    guarantee.
 
     Raises:
         SweepInterrupted: Ctrl-C; the sweep can be resumed.
-        TunerError: the sweep failed; it can be resumed when the cause is fixed.
+        TunerError: the sweep failed; it can be resumed after the cause is fixed.
     """
     from tuner.privacy.ledger.search_budget import SearchBudget
     from tuner.recorder.recorder import MLflowRecorder
     from tuner.report.live import LiveView
-    from tuner.study.driver import StudyDriver
 
     experiment, plan, metric = prepared.experiment, prepared.plan, prepared.experiment.search.metric
     budget = SearchBudget(ledger, sweep.id) if ledger is not None else None
-    control = StopOnRequest(sweep)
     sweep.write_status(state=SweepState.RUNNING, pid=os.getpid(), started=time.time())
     state, detail = SweepState.FAILED.value, ""
     study: Study | None = None
     try:
         study = open_sweep_study(sweep, experiment, plan)
-        earlier = read_trials(study, mode=metric.mode, steps_planned=plan.steps_per_trial)
         with ExitStack() as stack:
             recorder = stack.enter_context(
-                MLflowRecorder(
-                    sweep.root,
-                    _info(sweep, prepared, claim=claim),
-                    budget_view=budget.view if budget else None,
-                    trial_epsilon=budget.trial_epsilon if budget else None,
-                    charged_steps=budget.charged_steps if budget else None,
-                )
+                MLflowRecorder(sweep.root, sweep_info(sweep, prepared, claim=claim), budget=budget)
             )
             recorder.artifact(sweep.experiment)
             recorder.artifact(sweep.plan)
@@ -92,7 +75,7 @@ def run_open(
                     sweep,
                     metric=metric.name,
                     recorder=recorder,
-                    choose=partial(_chosen, study, experiment, plan),
+                    choose=partial(_chosen, study, prepared),
                 )
             )
             live = stack.enter_context(
@@ -104,7 +87,7 @@ def run_open(
                     mode=metric.mode,
                     budget_view=budget.view if budget else None,
                     searched=plan.searched,
-                    earlier=earlier,
+                    earlier=_trials(study, prepared),
                     note=lambda: f"MLflow: {recorder.status()}",
                     console=console(quiet=True) if options.as_json else None,
                     quiet=options.quiet,
@@ -114,22 +97,17 @@ def run_open(
                     finding=lambda: curve.line,
                 )
             )
-            driver = StudyDriver(
+            stop = run_trials(
+                sweep,
                 study,
-                experiment.space,
+                prepared,
+                options,
                 trials=plan.trials,
-                steps_per_trial=plan.steps_per_trial,
-                rung_steps=plan.rungs,
-                metric=metric.name,
-                mode=metric.mode,
+                spec_for=partial(_spec, prepared, budget),
                 budget=budget,
-                observers=(recorder, curve, live, control),
-                shape_of=plan.shape_of,
-                cheapest=plan.cheapest(),
-                when_sure=experiment.search.when_sure,
+                observers=(recorder, curve, live),
             )
-            control.driver = driver
-            stop = _kept(_execute(driver, sweep, prepared, budget, options), budget)
+            stop = _with_kept_budget(stop, budget)
             recorder.finish(stop.reason.value, reason=stop.detail)
             state, detail = stop.reason.value, stop.detail
     except (SweepInterrupted, KeyboardInterrupt) as error:
@@ -148,29 +126,34 @@ def run_open(
     return _conclude(sweep, prepared, ledger, options, study=study, stop=stop, sent=recorder.status(), claim=claim)
 
 
-def _chosen(study: Study, experiment: Experiment, plan: Plan) -> Chosen | None:
-    trials = read_trials(study, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
-    return choose_winner(study, trials, experiment)
+def _trials(study: Study, prepared: ReadySearch) -> tuple[TrialView, ...]:
+    mode = prepared.experiment.search.metric.mode
+    return read_trials(study, mode=mode, steps_planned=prepared.plan.steps_per_trial)
 
 
-def _info(sweep: SweepFolder, prepared: ReadySearch, *, claim: str) -> SweepInfo:
-    """Return what MLflow receives. A public search reports the public records, not the private ones of the file."""
-    info, declared = sweep_info(sweep, prepared, claim=claim), prepared.experiment.search.public
-    if declared is None or not prepared.plan.mode.searches_public:
-        return info
-    charged = info.settings["dataset"]
-    return replace(
-        info,
-        settings={
-            **info.settings,
-            "dataset": {**declared.model_dump(mode="json", by_alias=True), "declared": "public"},
-            "charged_run": {"dataset": charged},
-        },
+def _chosen(study: Study, prepared: ReadySearch) -> Chosen | None:
+    return choose_winner(study, _trials(study, prepared), prepared.experiment)
+
+
+def _spec(prepared: ReadySearch, budget: SearchBudget | None, suggestion: Suggestion) -> TrainingSpec:
+    """Return the specification of a trial, and check that the ledger has reserved what it trains with."""
+    from tuner.privacy.accountant.mechanism import SampledGaussian
+
+    spec = training_spec(
+        prepared.experiment,
+        prepared.request,
+        prepared.plan,
+        parameters=dict(suggestion.parameters),
+        number=suggestion.number,
     )
+    if budget is not None:
+        budget.check_mechanism(suggestion.trial_id, SampledGaussian(spec.sample_rate, spec.noise_multiplier))
+        budget.check_scores(protected=spec.score_noise is not None)
+    return spec
 
 
 def _what_it_costs(sweep: SweepFolder, prepared: ReadySearch, study: Study | None, budget: SearchBudget | None) -> str:
-    """Return what resuming costs. Charged steps and protected scores that are in no checkpoint are charged again."""
+    """Return the cost of a resume as text. Charged steps and scores that are in no checkpoint are charged again."""
     if budget is None:
         return "nothing is charged here; trials continue from their last checkpoints."
     if study is None:
@@ -185,9 +168,8 @@ def _what_it_costs(sweep: SweepFolder, prepared: ReadySearch, study: Study | Non
 
 def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget: SearchBudget) -> str:
     plan = prepared.plan
-    trials = read_trials(study, mode=prepared.experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
     promised, again, more, scores = budget.outstanding(), 0, 0, 0
-    for trial in trials:
+    for trial in _trials(study, prepared):
         if trial.state is not TrialStatus.RUNNING or trial.id not in promised:
             continue
         checkpoint = checkpoint_path(sweep.root, trial.id)
@@ -199,14 +181,12 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
     if not more and not scores:
         return "Every charged step is in a checkpoint: resuming repeats none."
     view = budget.view()
-    needs, left = [], []
+    needs, left, short = [], [], False
     for number, what, part in ((more, "step", view), (scores, "protected score", view.validation)):
         if number and part is not None:
             needs.append(plural(number, what))
             left.append(plural(part.left_steps, what) if part.left_steps is not None else f"{part.left:.1%}")
-    short = more > (view.left_steps or 0) if view.left_steps is not None else False
-    if scores and view.validation is not None and view.validation.left_steps is not None:
-        short = short or scores > view.validation.left_steps
+            short = short or (part.left_steps is not None and number > part.left_steps)
     return (
         f"{plural(again, 'charged step')} {'is' if again == 1 else 'are'} in no checkpoint, and resuming trains and "
         f"charges them again. That needs {' and '.join(needs)} more than is reserved; {' and '.join(left)} "
@@ -215,33 +195,8 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
     )
 
 
-def _execute(
-    driver: StudyDriver, sweep: SweepFolder, prepared: ReadySearch, budget: SearchBudget | None, options: RunOptions
-) -> Stop:
-    from trainables.charge import Charge, NoCharge
-    from tuner.privacy.accountant.mechanism import SampledGaussian
-
-    def spec_for(suggestion: Suggestion) -> object:
-        spec = training_spec(
-            prepared.experiment,
-            prepared.request,
-            prepared.plan,
-            parameters=dict(suggestion.parameters),
-            number=suggestion.number,
-        )
-        if budget is not None:
-            budget.check_mechanism(suggestion.trial_id, SampledGaussian(spec.sample_rate, spec.noise_multiplier))
-            budget.check_scores(protected=spec.score_noise is not None)
-        return spec
-
-    def charge_for(trial_id: str) -> Charge:
-        return NoCharge() if budget is None else budget.charge_for(trial_id)
-
-    return run_trials(driver, prepared, options, folder=sweep.root, spec_for=spec_for, charge_for=charge_for)
-
-
-def _kept(stop: Stop, budget: SearchBudget | None) -> Stop:
-    """Add the unspent budget to the reason, if the best was found early. The claim is still the cap."""
+def _with_kept_budget(stop: Stop, budget: SearchBudget | None) -> Stop:
+    """Add the unspent budget to the reason if the search found the best early. The claim is still the cap."""
     if stop.reason is not StopReason.FOUND or budget is None:
         return stop
     view = budget.view()
@@ -266,8 +221,7 @@ def _conclude(
     from tuner.privacy.ledger.search_budget import SearchBudget
 
     experiment, plan = prepared.experiment, prepared.plan
-    trials = read_trials(study, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
-    chosen = choose_winner(study, trials, experiment)
+    trials, chosen = _trials(study, prepared), _chosen(study, prepared)
     report = sweep_report(
         sweep,
         experiment,

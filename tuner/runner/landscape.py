@@ -1,4 +1,4 @@
-"""The command `landscape`: the flatness of the loss of exported models on PUBLIC records, in numbers and pictures."""
+"""The command `landscape`: flatness of the loss of exported models on PUBLIC records, in numbers and pictures."""
 
 from __future__ import annotations
 
@@ -33,23 +33,7 @@ __all__ = ["LandscapeOptions", "landscape_command"]
 
 @dataclass(frozen=True, kw_only=True)
 class LandscapeOptions:
-    """What to measure, and where to write it.
-
-    Attributes:
-        public_data: the user's confirmation that the records are public; without it nothing is read.
-        data_dir: folder with the data sets.
-        dataset: a shipped data set to use instead of the models' own.
-        split: 'validation' or 'test'.
-        records: maximum number of records, spread evenly over the split.
-        radius: ε_s of the sharpness.
-        iterations: gradient steps of each start of the search for the sharpness.
-        restarts: random starts, in addition to the one at the model.
-        extent: slices cover α in [−extent, extent].
-        points: points of the line.
-        plane: points along each side of a plane; None draws none.
-        seed: public seed of directions and starts.
-        out: folder to write; None is `landscape` in the first model's folder.
-    """
+    """Options of `tune landscape`, as its help describes them. `split` is 'validation' or 'test'."""
 
     public_data: bool
     data_dir: str | None = None
@@ -67,26 +51,17 @@ class LandscapeOptions:
 
 
 def landscape_command(
-    folders: Sequence[Path], options: LandscapeOptions, say: Callable[[str], None] | None = None
+    folders: Sequence[Path], options: LandscapeOptions, say: Callable[[str], None] | None
 ) -> dict[str, Any]:
-    """Measure exported models on public records, and write the numbers and the pictures.
+    """Measure exported models on public records, write the numbers and the pictures, and return the numbers.
 
     Formal guarantee: for the TRAINING records the result is post-processing of released models and costs nothing. The
-    records on which it is computed are not protected, so they must be public.
-
-    Args:
-        folders: folders of `tune export`, one a model.
-        options: what to measure.
-        say: receives a line for each model before it is measured.
-
-    Returns:
-        Everything measured, as written to `landscape.json`.
+    records on which the models are measured are not protected, so they must be public.
 
     Raises:
         InputError: the records were not confirmed to be public, the models cannot be compared, or a folder is not an
-            export.
-        trainables.errors.TrainableError: the data are missing, or a number is out of its range.
-        In both cases nothing is written.
+            export. Nothing was written.
+        trainables.errors.TrainableError: the data are missing, or a number is out of its range. Nothing was written.
     """
     from tuner.figures import svg_text
     from tuner.report.landscape_pictures import line_chart, plane_chart
@@ -150,7 +125,7 @@ def _require_public(options: LandscapeOptions) -> None:
 
 
 def _require_numbers(options: LandscapeOptions) -> None:
-    """Refuse invalid numbers before the first model is measured."""
+    """Refuse invalid numbers before a model is measured."""
     from trainables.landscape import check_box, check_grid
 
     check_box(options.radius, iterations=options.iterations, restarts=options.restarts)
@@ -167,7 +142,7 @@ def _require_numbers(options: LandscapeOptions) -> None:
 
 
 def _require_writable(out: Path) -> None:
-    """Refuse a folder that cannot be created, before hours of measuring. Nothing is created yet."""
+    """Refuse a folder that cannot be created, before hours of measuring. Nothing is created here."""
     there = next(path for path in (out, *out.absolute().parents) if path.exists())
     if not (there.is_dir() and os.access(there, os.W_OK)):
         raise InputError("output-unwritable", f"The folder {out} of `--out` cannot be written. Choose another folder.")
@@ -198,27 +173,20 @@ def _spread(rows: torch.Tensor, count: int) -> torch.Tensor:
 def _measured(
     export: Exported, module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, options: LandscapeOptions
 ) -> dict[str, Any]:
-    """Return the sharpness and the slices of one model, measured on a GPU if there is one."""
+    """Return the sharpness and the slices of one model, measured on a GPU if one is available."""
     import torch
 
     from trainables.landscape import loss_surface, sharpness
 
-    module = module.to("cuda" if torch.cuda.is_available() else "cpu")
+    measured = (module.to("cuda" if torch.cuda.is_available() else "cpu"), inputs, targets)
     seed, extent = options.seed, options.extent
+    steps, starts = options.iterations, options.restarts
     try:
-        found = sharpness(
-            module,
-            inputs,
-            targets,
-            radius=options.radius,
-            iterations=options.iterations,
-            restarts=options.restarts,
-            seed=seed,
-        )
-        line = loss_surface(module, inputs, targets, extent=extent, points=options.points, dimensions=1, seed=seed)
+        found = sharpness(*measured, radius=options.radius, iterations=steps, restarts=starts, seed=seed)
+        line = loss_surface(*measured, extent=extent, points=options.points, dimensions=1, seed=seed)
         plane = None
         if options.plane is not None:
-            plane = loss_surface(module, inputs, targets, extent=extent, points=options.plane, dimensions=2, seed=seed)
+            plane = loss_surface(*measured, extent=extent, points=options.plane, dimensions=2, seed=seed)
     except RuntimeError as error:
         if not export.own_model:
             raise

@@ -10,7 +10,7 @@ import shlex
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from search_spaces.errors import DomainError
 from trainables.errors import TrainableError
@@ -31,44 +31,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CheckedFile",
-    "PlanAnswer",
-    "all_warnings",
-    "check_files",
+    "check_file",
     "guess_wall_time",
     "plan_command",
     "seconds_in_words",
+    "show_plan",
 ]
 
-_MANY_STEPS = 1000  # length of a trial, where only the order of its reports matters
+_MANY_STEPS = 1000  # length of a trial when only the order of its reports matters
 _LEDGER = "sqlite:///runs/ledger.db"  # default of the commands
 _TIMED_STEPS = 3
 _TIMED_SECONDS = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanAnswer:
-    """Result of `tune plan`.
-
-    Attributes:
-        values: the plan, what the same budget buys in each mode (``comparison``), what the data set has committed, its
-            cap, why that cap would refuse the search (``refused``, or None), the warnings, and ``wall_time_seconds``
-            (None when not estimated).
-        refusal: the error with which the data set's cap would refuse the search, or None.
-    """
-
-    values: dict[str, object]
-    refusal: BudgetRefusedError | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class CheckedFile:
-    """Result of `tune validate` for one experiment file.
-
-    Attributes:
-        valid: whether the file has no problem.
-        text: one line, or all problems.
-        warnings: one line each.
-    """
+    """Result of `tune validate` for one experiment file. The text is one line, or all problems."""
 
     valid: bool
     text: str
@@ -77,43 +55,31 @@ class CheckedFile:
 
 def plan_command(
     file: str, overrides: Sequence[str], *, data_dir: str | None, timing: bool, say: Callable[[str], None] | None
-) -> PlanAnswer:
-    """Plan a search, and print the plan unless the output is JSON.
+) -> tuple[dict[str, object], BudgetRefusedError | None]:
+    """Plan a search, and print the plan unless `say` is None.
 
-    Args:
-        file: a path, or the name of a shipped file.
-        overrides: ``key=value`` each.
-        data_dir: folder with the data sets; a plan does not need them.
-        timing: time a few steps on random numbers, which takes a few seconds. The model is tried in any case.
-        say: prints a line; None when the output is JSON.
+    With `timing`, a few steps are timed on random numbers, which takes a few seconds. The model is tried in any case.
 
     Returns:
-        The plan's values and the error with which the data set's cap would refuse the search.
+        The values of `tune plan --json`, and the error with which the data set's cap would refuse the search, or None.
     """
     prepared = prepare(file, overrides, data_dir=data_dir, need_data=False)
     check_search(prepared.experiment, prepared.plan.rungs)
     check_model(prepared)
     dataset = ledger_state(prepared)
     refusal = dataset_refusal(prepared, dataset)
-    warnings = all_warnings(prepared, dataset)
     modes = comparison(prepared.plan) if prepared.plan.private else ()
     seconds = guess_wall_time(prepared) if timing else None
     if say is not None:
-        words = f"training alone {seconds_in_words(seconds)}, by a few steps on random numbers" if seconds else ""
-        console().print(
-            plan_panel(
-                plan_text(
-                    prepared.plan,
-                    source=prepared.source,
-                    dataset=dataset,
-                    warnings=warnings,
-                    wall_time=words,
-                    comparison=modes,
-                    user=ledger_user(prepared) if dataset is not None else "",
-                    set_cap=_set_cap(prepared),
-                    search=search_facts(prepared.experiment),
-                )
-            )
+        show_plan(
+            prepared,
+            dataset,
+            wall_time=f"training alone {seconds_in_words(seconds)}, by a few steps on random numbers"
+            if seconds
+            else "",
+            comparison=modes,
+            user=ledger_user(prepared) if dataset is not None else "",
+            set_cap=_set_cap(prepared),
         )
         if refusal is None:
             say(f"next: tune run {file}{''.join(f' --set {shlex.quote(each)}' for each in overrides)}")
@@ -125,18 +91,27 @@ def plan_command(
         "dataset_committed": committed,
         "dataset_cap": cap,
         "refused": None if refusal is None else str(refusal),
-        "warnings": list(warnings),
+        "warnings": list(_warnings(prepared, dataset)),
         "wall_time_seconds": seconds,
     }
-    return PlanAnswer(values=values, refusal=refusal)
+    return values, refusal
 
 
-def check_files(names: Sequence[str], overrides: Sequence[str]) -> list[CheckedFile]:
-    """Check experiment files completely. Problems of one file do not hide those of the others."""
-    return [_checked(name, overrides) for name in names]
+def show_plan(prepared: ReadySearch, dataset: DatasetState | None, **more: Any) -> None:  # noqa: ANN401 - of `plan_text`
+    """Print the plan of a search and its warnings. `more` goes to `tuner.report.plan_facts.plan_text`."""
+    words = plan_text(
+        prepared.plan,
+        source=prepared.source,
+        dataset=dataset,
+        warnings=_warnings(prepared, dataset),
+        search=search_facts(prepared.experiment),
+        **more,
+    )
+    console().print(plan_panel(words))
 
 
-def _checked(name: str, overrides: Sequence[str]) -> CheckedFile:
+def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
+    """Check an experiment file without its data."""
     try:
         path, _ = find_file(name)
         experiment = load_experiment(path, overrides)
@@ -154,19 +129,15 @@ def _set_cap(prepared: ReadySearch) -> str:
     return f"tune budget set {shlex.quote(prepared.owner)} --epsilon E --delta D{where}"
 
 
-def all_warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tuple[str, ...]:
+def _warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tuple[str, ...]:
     """Return warnings to read before the budget is spent, one sentence each."""
-    return (
-        *prepared.experiment.warnings(),
-        *plan_warnings(prepared.plan),
-        *split_warnings(prepared, dataset),
-    )
+    return (*prepared.experiment.warnings(), *plan_warnings(prepared.plan), *_split_warnings(prepared, dataset))
 
 
-def split_warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tuple[str, ...]:
-    """Warn if an earlier search on these records used another validation split: then no single claim covers both.
+def _split_warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tuple[str, ...]:
+    """Warn if an earlier search on these records used another validation split, so that no single claim covers both.
 
-    If both searches protect their scores, both charge every record, and there is no warning.
+    There is no warning if both searches protect their scores, because then both charge every record.
     """
     here, protected = split_of(prepared.experiment), prepared.plan.validation is not None
     earlier = () if dataset is None else (each for each in dataset.searches if each.counts)
@@ -184,8 +155,8 @@ def split_warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tuple
 def guess_wall_time(prepared: ReadySearch) -> float:
     """Estimate the seconds that the search takes on this machine, from a few steps on random numbers.
 
-    The most expensive parameters of the space are timed (most smoothing samples and views; when the number of samples
-    grows within a trial, each level for its share of the steps). Pruning, scoring, start-up (about ten seconds) and the
+    The steps have the most expensive parameters of the space. If the number of smoothing samples grows within a trial,
+    each level is timed and weighted by its share of the steps. Pruning, scoring, start-up (about ten seconds) and the
     slowdown by concurrent trials are not included.
     """
     from trainables.timing import seconds_per_step
@@ -196,8 +167,7 @@ def guess_wall_time(prepared: ReadySearch) -> float:
     for share, parameters in each_level(costly, rungs=plan.rungs):
         spec = training_spec(experiment, prepared.request, plan, parameters=parameters, number=0)
         with running_own_model(prepared):
-            taken = statistics.median(seconds_per_step(spec, steps=_TIMED_STEPS, at_most=_TIMED_SECONDS))
-        seconds += share * taken
+            seconds += share * statistics.median(seconds_per_step(spec, steps=_TIMED_STEPS, at_most=_TIMED_SECONDS))
     trials = plan.trials_at_most or plan.trials_that_fit
     rounds = math.ceil(trials / experiment.resources.concurrent_trials) + (1 if plan.mode.searches_public else 0)
     return seconds * plan.shape_of(costly).steps * rounds

@@ -1,7 +1,8 @@
 """Public mode: a search on public records, then one charged run of the best configuration on the private records.
 
-These are two sweeps: the search, which is charged nowhere, and the charged run, an ordinary search of one trial with
-its own entry in the ledger. The status of the first says which one to resume after an interruption.
+These are two sweeps. The search is charged nowhere. The charged run is an ordinary search of one trial with its own
+entry in the ledger. The status of the search names the charged run before the charged run's folder is created, so that
+a resume continues the right one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tuner.files import write_text
 from tuner.privacy.modes import COMPOSITION
 from tuner.report.facts import PUBLIC_CLAIM, on_public
 from tuner.runner.composition import run_open
-from tuner.runner.options import RunOptions, RunResult
+from tuner.runner.run import RunOptions, RunResult
 from tuner.runner.start import (
     continue_sweep,
     ready_to_resume,
@@ -32,6 +33,7 @@ from tuner.sweep.preflight import ReadySearch, prepare
 from tuner.sweep.registration import dataset_refusal, ledger_state
 from tuner.sweep.status import FINISHED, resume_command
 from tuner.sweep.sweep_study import open_sweep_study
+from tuner.sweep.trial_spec import seed_of
 from tuner.sweep.winner import choose_winner
 
 if TYPE_CHECKING:
@@ -40,15 +42,12 @@ if TYPE_CHECKING:
 
 __all__ = ["charged_run", "resume_public", "run_public"]
 
-_CHARGED = "charged_run"  # key of the status: id of the charged run, written before its folder is created
-
 
 def run_public(prepared: ReadySearch, options: RunOptions) -> RunResult:
     """Search on the public records, then train the best configuration on the private records.
 
     Raises:
         BudgetRefusedError: the charged run does not fit the data set's cap; nothing was started.
-        InputError: the public records are the private ones, or have another shape.
     """
     prepared = resolved(prepared)
     refusal = dataset_refusal(prepared, ledger_state(prepared))
@@ -62,18 +61,10 @@ def run_public(prepared: ReadySearch, options: RunOptions) -> RunResult:
 
 
 def resume_public(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> RunResult:
-    """Resume a public search, or its charged run when that has started.
-
-    Raises:
-        InputError: a setting was changed that must stay.
-    """
-    sweep.require_whole()
+    """Resume a public search or its charged run. Raise an InputError if a fixed setting was changed."""
     with sweeps.hold(sweep):
         prepared = ready_to_resume(sweep, wanted, options)
-        if (
-            sweep.read_status().get(_CHARGED)
-            and wanted.search.trials != load_experiment(sweep.experiment).search.trials
-        ):
+        if sweep.charged_run and wanted.search.trials != load_experiment(sweep.experiment).search.trials:
             raise InputError(
                 "resume-changes-setting",
                 f"`search.trials` of {sweep.id} cannot be changed to {wanted.search.trials}: its best "
@@ -87,14 +78,14 @@ def resume_public(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -
 
 
 def charged_run(sweep: SweepFolder) -> SweepFolder:
-    """Return the charged run of a public search; for every other sweep, the sweep itself.
+    """Return the charged run of a public search, and any other sweep itself.
 
     Raises:
-        InputError: the charged run has not started yet.
+        InputError: the charged run has not started.
     """
     if not (sweep.plan.exists() and sweep.mode.searches_public):
         return sweep
-    charged = _charged(sweep)
+    charged = sweep.charged_run
     if charged is None or not charged.whole:
         raise InputError(
             "charged-run-missing",
@@ -104,16 +95,10 @@ def charged_run(sweep: SweepFolder) -> SweepFolder:
     return charged
 
 
-def _charged(sweep: SweepFolder) -> SweepFolder | None:
-    known = sweep.read_status().get(_CHARGED)
-    return SweepFolder(sweep.root.parent / known) if isinstance(known, str) else None
-
-
 def _on_public_records(prepared: ReadySearch, options: RunOptions) -> ReadySearch:
     """Return the search on the public records, with the steps, noise and batch size of the charged run.
 
-    Raises:
-        InputError: the public records are the private ones, or have another shape.
+    Public records that are the private ones, or that have another shape, are refused.
     """
     request = prepared.experiment.public_request(options.data_dir or prepared.request.data_dir)
     check_present(request)
@@ -136,19 +121,17 @@ def _on_public_records(prepared: ReadySearch, options: RunOptions) -> ReadySearc
 
 def _run_both(sweep: SweepFolder, prepared: ReadySearch, search: ReadySearch, options: RunOptions) -> RunResult:
     searched: dict[str, Any] = {"sweep": sweep.id}
-    if _charged(sweep) is None:
+    charged = sweep.charged_run
+    if charged is None:
         ended = run_open(sweep, search, None, options, claim=PUBLIC_CLAIM)
         searched |= {key: ended.values[key] for key in ("state", "best", "chosen", "trials")}
         if ended.state not in FINISHED:
             options.say(f"The charged run has not started. Resume with: {resume_command(sweep)}")
         if ended.code or ended.state not in FINISHED:
             return replace(ended, values=ended.values | {"charged_run": None})
-        sweep.write_status(**{_CHARGED: sweeps.new_sweep_id(_charged_name(prepared.experiment), after=sweep.id)})
-    charged = _charged(sweep)
-    if charged is None:
-        raise TunerError(
-            "sweep-files-changed", f"{sweep.status} does not name the charged run. Restore the file from a copy."
-        )
+        name = sweeps.new_sweep_id(_charged_name(prepared.experiment), after=sweep.id)
+        sweep.write_status(charged_run=name)
+        charged = SweepFolder(sweep.root.parent / name)
     if charged.whole:
         ended = continue_sweep(charged, load_experiment(charged.experiment), options)
     else:
@@ -194,8 +177,7 @@ def _start_charged(
         "pruner": experiment.search.pruner.name,
         "declared_by": "the experiment file",
     }
-    _, ended = start_sweep(one, options, sweep_id=charged.id, public_search=facts)
-    return ended
+    return start_sweep(one, options, sweep_id=charged.id, public_search=facts)[1]
 
 
 def _charged_name(experiment: Experiment) -> str:
@@ -209,17 +191,11 @@ def _charged_file(prepared: ReadySearch, best: TrialView) -> str:
     experiment, plan = prepared.experiment, prepared.plan
     values = experiment.model_dump(mode="json", by_alias=True)
     values["name"] = _charged_name(experiment)
-    values["seed"] = (experiment.seed + best.number) % 2**32  # the trial's seed
+    values["seed"] = seed_of(experiment, best.number)
     values["privacy"]["accounting"] = COMPOSITION.name
     if plan.noise_source == "calibrated":
         values["privacy"]["noise_multiplier"] = "auto"
-    values["search"] |= {
-        "trials": 1,
-        "sampler": "random",
-        "pruner": "none",
-        "space": dict(best.parameters),
-        "public": None,
-        "when_sure": "go_on",
-    }
+    one: dict[str, object] = {"trials": 1, "sampler": "random", "pruner": "none", "when_sure": "go_on"}
+    values["search"] |= one | {"space": dict(best.parameters), "public": None}
     values["resources"]["concurrent_trials"] = 1
     return f"# The charged run of {experiment.name}: its best configuration on the public records.\n{dump(values)}"

@@ -19,9 +19,7 @@ from trainables.rungs import log_for_operator
 from tuner.errors import SweepInterrupted, TrackingError, TunerError
 from tuner.report.facts import sealed_report
 from tuner.report.text import console, summary
-from tuner.runner.options import RunOptions, RunResult
-from tuner.runner.tracking import sweep_info
-from tuner.runner.trials import StopOnRequest, run_trials
+from tuner.runner.run import RunOptions, RunResult, run_trials, sweep_info
 from tuner.study.types import StopReason, Suggestion, TrialStatus, TrialView
 from tuner.sweep.registration import leave
 from tuner.sweep.sealed import SealedRuns, SealedWinner, private_files, read_winner, release
@@ -47,17 +45,11 @@ _ON_A_CLUSTER = "The pages and logs of a Ray cluster show the number of runs: on
 
 
 def run_sealed(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger | None, options: RunOptions) -> RunResult:
-    """Run or resume a sealed sweep until its winner is released.
-
-    Args:
-        sweep: the sweep's folder, held by this process.
-        prepared: the search.
-        ledger: the ledger in which the search is open; a sealed search cannot run without one.
-        options: options of this run.
+    """Run or resume a sealed sweep until its winner is released. This process must hold the sweep's folder.
 
     Raises:
         SweepInterrupted: Ctrl-C or `tune stop`; nothing was released, and the sweep can be resumed.
-        TunerError: the sweep failed; nothing was released, and it can be resumed when the cause is fixed.
+        TunerError: the sweep failed or has no ledger; nothing was released, and it can be resumed after a fix.
     """
     from tuner.privacy.ledger.search_budget import SearchBudget
 
@@ -108,7 +100,7 @@ def _search(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger, options: 
 
 
 def _draw_and_charge(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger) -> SealedRuns:
-    """Draw the number of runs before a record is read, and charge all of them."""
+    """Draw the number of runs, and charge all of them, before any record is read."""
     hidden = prepared.plan.training_filter.hidden_runs
     if hidden is None:
         raise TunerError(
@@ -125,31 +117,11 @@ def _draw_and_charge(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger) 
 
 
 def _train(sweep: SweepFolder, prepared: ReadySearch, runs: SealedRuns, options: RunOptions) -> tuple[TrialView, ...]:
-    """Train the runs that are missing, and return all of them.
-
-    Raises:
-        SweepInterrupted: the sweep was stopped before all runs ended.
-        TunerError: a run has not ended.
-    """
-    from trainables.charge import NoCharge
-    from tuner.study.driver import StudyDriver
+    """Train the runs that have not ended, and return all runs; raise a SweepInterrupted if the sweep was stopped."""
     from tuner.study.views import read_trials
 
-    experiment, plan, metric = prepared.experiment, prepared.plan, prepared.experiment.search.metric
-    control = StopOnRequest(sweep)
+    experiment, plan = prepared.experiment, prepared.plan
     study = open_sweep_study(sweep, experiment, plan)
-    control.driver = driver = StudyDriver(
-        study,
-        experiment.space,
-        trials=runs.count,
-        steps_per_trial=plan.steps_per_trial,
-        rung_steps=plan.rungs,
-        metric=metric.name,
-        mode=metric.mode,
-        observers=(control,),
-        max_first_failures=sys.maxsize,  # a failed run counts as the worst score and is not reported
-        shape_of=plan.shape_of,
-    )
 
     def spec_for(suggestion: Suggestion) -> object:
         spec = training_spec(
@@ -163,17 +135,17 @@ def _train(sweep: SweepFolder, prepared: ReadySearch, runs: SealedRuns, options:
         return replace(spec, replay_key=runs.noise_key(suggestion.trial_id))
 
     stop = run_trials(
-        driver,
+        sweep,
+        study,
         prepared,
         options,
-        folder=sweep.sealed,
+        trials=runs.count,
         spec_for=spec_for,
-        charge_for=lambda _trial_id: NoCharge(),  # the whole search was charged at its start
-        hide_logs=True,
+        max_first_failures=sys.maxsize,  # a failed run counts as the worst score and is not reported
     )
     if stop.reason is not StopReason.DONE:
         raise SweepInterrupted("interrupted", stop.detail)
-    trials = read_trials(study, mode=metric.mode, steps_planned=plan.steps_per_trial)
+    trials = read_trials(study, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
     if len(trials) != runs.count or any(trial.state is TrialStatus.RUNNING for trial in trials):
         raise TunerError(
             "internal-error",
@@ -183,7 +155,7 @@ def _train(sweep: SweepFolder, prepared: ReadySearch, runs: SealedRuns, options:
 
 
 def _track(sweep: SweepFolder, prepared: ReadySearch, winner: SealedWinner) -> str:
-    """Upload the winner to MLflow, which has received nothing before. Return the problem, or an empty string."""
+    """Upload the winner to MLflow, and return the problem, or an empty string. Nothing was uploaded before."""
     from tuner.recorder.released_winner import record_winner
     from tuner.recorder.sync import send_unsent
 
@@ -244,12 +216,12 @@ def _conclude(
 
 
 def _day(sweep: SweepFolder) -> datetime:
-    """Return midnight of the day on which the sweep started, the only time that may be shown."""
+    """Return midnight of the day on which the sweep started. No finer time may be shown."""
     return datetime.strptime(sweep.id[-22:-14], "%Y%m%d").replace(tzinfo=UTC)
 
 
 def _forget_the_hour(sweep: SweepFolder) -> None:
-    """Set the times of the files outside `sealed/` to midnight. The hour would reveal how many runs there were."""
+    """Set the times of the files outside `sealed/` to midnight. The hour would reveal the number of runs."""
     day = _day(sweep).timestamp()
     for path in (*sweep.root.iterdir(), sweep.root):
         os.utime(path, (day, day))
@@ -257,7 +229,7 @@ def _forget_the_hour(sweep: SweepFolder) -> None:
 
 @contextmanager
 def _hidden_output(log: Path) -> Iterator[None]:
-    """Redirect the output of models, libraries and workers to the operator's log. Its lines would reveal the runs."""
+    """Redirect all output of models, libraries and workers to the operator's log, as it reveals the runs."""
     sys.stdout.flush()
     sys.stderr.flush()
     with open(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as hidden:

@@ -1,4 +1,4 @@
-"""Start and resumption of a sweep: its folder, its entry in the ledger, and the mode that runs it."""
+"""Start and resumption of a sweep: its folder, its entry in the ledger, and the function that runs it."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tuner
+from trainables.data import check_present, info
 from tuner.errors import BudgetRefusedError, InputError
 from tuner.experiment import load_experiment
 from tuner.files import write_json, write_text
 from tuner.plan.plan import plan_from
 from tuner.privacy.modes import COMPOSITION, SELECTION
 from tuner.runner.composition import run_open
-from tuner.runner.options import RunOptions, RunResult
+from tuner.runner.run import RunOptions, RunResult
 from tuner.runner.selection import run_sealed
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import SweepFolder
-from tuner.sweep.preflight import ReadySearch, check_startable, prepare_again
+from tuner.sweep.preflight import ReadySearch, check_startable
 from tuner.sweep.registration import enter, open_ledger, return_to
-from tuner.sweep.resume import check_same, located
 from tuner.sweep.sealed import read_winner
+from tuner.sweep.settings import check_same, located
 from tuner.sweep.status import SweepState
 
 if TYPE_CHECKING:
@@ -45,11 +46,11 @@ RUNNERS: Mapping[str, Callable[[SweepFolder, ReadySearch, Ledger | None, RunOpti
     COMPOSITION.name: run_open,
     SELECTION.name: run_sealed,
 }
-"""The function that runs a sweep, by the mode of its plan. A search of public mode is two sweeps (`public`)."""
+"""Functions that run a sweep, by the mode of its plan. A search of public mode is two sweeps."""
 
 
 def resolved(prepared: ReadySearch) -> ReadySearch:
-    """Return the search with its noise as a number and absolute paths, so that it can be resumed from any folder."""
+    """Return the search with a number as its noise and with absolute paths, so that any folder can resume it."""
     return replace(prepared, experiment=located(prepared.experiment.with_noise(prepared.plan.nominal.noise_multiplier)))
 
 
@@ -69,23 +70,18 @@ def write_new_sweep(sweep: SweepFolder, prepared: ReadySearch) -> None:
 def start_sweep(
     prepared: ReadySearch, options: RunOptions, *, sweep_id: str = "", public_search: Mapping[str, object] | None = None
 ) -> tuple[SweepFolder, RunResult]:
-    """Create the sweep's folder and its entry in the ledger, then run it.
+    """Create the sweep's folder and its entry in the ledger, then run the sweep.
 
-    Args:
-        prepared: the search.
-        options: options of this run.
-        sweep_id: id of the sweep; a new one when empty.
-        public_search: facts about the public search that chose the configuration; None for every other sweep.
+    A charged run has an id already, and the facts about the `public_search` that chose its configuration.
 
     Raises:
-        BudgetRefusedError: the search does not fit the data set's cap; its folder is removed.
+        BudgetRefusedError: the search does not fit the data set's cap. The folder is removed.
     """
     prepared = resolved(prepared)
     experiment, mode = prepared.experiment, prepared.plan.mode
     ledger = open_ledger(prepared)
-    sweep = sweeps.create_as(
-        Path(experiment.storage), sweep_id or sweeps.new_sweep_id(experiment.name, mode=mode), mode=mode
-    )
+    sweep_id = sweep_id or sweeps.new_sweep_id(experiment.name, mode=mode)
+    sweep = sweeps.create_as(Path(experiment.storage), sweep_id, mode=mode)
     with sweeps.hold(sweep):
         try:
             if public_search is not None:
@@ -100,12 +96,7 @@ def start_sweep(
 
 
 def continue_sweep(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> RunResult:
-    """Resume a sweep with its own noise, data and cap.
-
-    Raises:
-        InputError: a setting was changed that must stay.
-    """
-    sweep.require_whole()
+    """Resume a sweep with its own noise, data and cap. Raise an InputError if a fixed setting was changed."""
     with sweeps.hold(sweep):
         prepared = ready_to_resume(sweep, wanted, options)
         ledger = return_to(sweep, prepared, reopen=read_winner(sweep) is None)
@@ -115,11 +106,7 @@ def continue_sweep(sweep: SweepFolder, wanted: Experiment, options: RunOptions) 
 
 
 def ready_to_resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> ReadySearch:
-    """Check that a sweep may be resumed with these settings, and return it ready to run. Nothing is written.
-
-    Raises:
-        InputError: a setting was changed that must stay.
-    """
+    """Return a stored search with the wanted settings. Raise an InputError if a fixed setting was changed."""
     stored = load_experiment(sweep.experiment)
     check_same(stored, wanted)
     if stored.mode.runs_hidden and wanted.search.trials != stored.search.trials:
@@ -130,13 +117,16 @@ def ready_to_resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions)
         )
     plan = plan_from(sweeps.read_json(sweep.plan), trials=wanted.search.trials)
     experiment = located(wanted.with_noise(plan.nominal.noise_multiplier))
-    prepared = prepare_again(sweep.experiment, experiment, plan, data_dir=options.data_dir or sweep.data_dir)
+    request = experiment.dataset_request(options.data_dir or sweep.data_dir)
+    check_present(request)
+    about = info(request)
+    prepared = ReadySearch(path=sweep.experiment, experiment=experiment, request=request, about=about, plan=plan)
     check_startable(prepared)
     return prepared
 
 
 def write_resumed_sweep(sweep: SweepFolder, prepared: ReadySearch) -> None:
-    """Write what may have changed since the sweep started, and remove a request to stop."""
+    """Write the experiment file and plan of a resumed sweep, and remove a request to stop."""
     write_text(sweep.experiment, prepared.experiment.to_yaml())
     write_json(sweep.plan, prepared.plan.as_dict())
     sweep.stop_request.unlink(missing_ok=True)

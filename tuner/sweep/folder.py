@@ -1,4 +1,4 @@
-"""Folder of a sweep: its name, its files, its lock, and finding it again."""
+"""Folder of a sweep: its id, its files, its lock, and the search for it by name."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ __all__ = [
     "list_sweeps",
     "new_sweep_id",
     "read_json",
+    "storage_unwritable",
 ]
 
 CHARGED = "-charged"
 """Suffix of a charged run's name, after the name of its public search."""
 
 _LOCK = "sweep.lock"
-_BEGAN = "began"  # in sealed/, so that only its operator can tell which one is the newest
+_BEGAN = "began"  # in `sealed/`, so that only the operator can tell which sealed sweep is the newest
 _TIME = "%Y%m%d-%H%M%S"
 _ID = re.compile(r"^(?P<name>.+)-(?P<time>\d{8}-\d{6})-(?P<tail>[0-9a-f]{6})$")
 
 
 @dataclass(frozen=True)
 class SweepFolder:
-    """Folder of one sweep. Its name is the sweep's id, unique among all users of a ledger.
+    """Folder of one sweep, given by its absolute path.
 
-    Attributes:
-        root: absolute path; the last part is the id, ``name-date-time-random``.
+    The last part of the path is the sweep's id, ``name-date-time-random``, unique among all users of a ledger.
     """
 
     root: Path
@@ -70,12 +70,12 @@ class SweepFolder:
 
     @property
     def status(self) -> Path:
-        """The state of the sweep; replaced as a whole, never half written."""
+        """The status file, always replaced as a whole."""
         return self.root / "status.json"
 
     @property
     def sealed(self) -> Path:
-        """The part of a sealed search that only the operator may see: the number of its runs, and all runs."""
+        """Folder of a sealed search that only the operator may read: the number of its runs, and all runs."""
         return self.root / "sealed"
 
     @property
@@ -90,12 +90,12 @@ class SweepFolder:
 
     @property
     def journal(self) -> Path:
-        """The Optuna storage, unless another one is given by URL."""
+        """The Optuna storage."""
         return self.work / "study.journal"
 
     @property
     def trials(self) -> Path:
-        """One folder a trial, with its checkpoints."""
+        """Folder of the trials, one folder each with its checkpoints."""
         return self.work / "trials"
 
     @property
@@ -105,12 +105,12 @@ class SweepFolder:
 
     @property
     def public_search(self) -> Path:
-        """Facts about the public search that chose this sweep's configuration; no file for other sweeps."""
+        """File about the public search that chose this sweep's configuration; missing for other sweeps."""
         return self.root / "public_search.json"
 
     @property
     def whole(self) -> bool:
-        """Whether the folder is complete; otherwise the sweep never entered the ledger and nothing was charged."""
+        """Whether the folder is complete. A sweep with an incomplete folder is not in the ledger and not charged."""
         return self.experiment.exists() and self.plan.exists()
 
     @property
@@ -120,11 +120,7 @@ class SweepFolder:
 
     @property
     def mode(self) -> Mode:
-        """The accounting mode of the sweep's plan.
-
-        Raises:
-            TunerError: the plan cannot be read, or its mode is unknown.
-        """
+        """The accounting mode of the sweep's plan. An unreadable plan or an unknown mode is a TunerError."""
         name = read_json(self.plan).get("accounting")
         if name not in MODES:
             raise TunerError(
@@ -133,11 +129,7 @@ class SweepFolder:
         return MODES[str(name)]
 
     def require_whole(self) -> None:
-        """Refuse a sweep that stopped while its folder was being created.
-
-        Raises:
-            InputError: the folder is incomplete.
-        """
+        """Raise an InputError if the sweep stopped while its folder was being created."""
         if not self.whole:
             raise InputError(
                 "sweep-incomplete",
@@ -147,29 +139,27 @@ class SweepFolder:
 
     @property
     def data_dir(self) -> str | None:
-        """The folder with the data sets at the start; no claim depends on it."""
+        """The folder with the data sets at the sweep's start. No claim depends on it."""
         known = self.read_status().get("data_dir")
         return known if isinstance(known, str) else None
+
+    @property
+    def charged_run(self) -> SweepFolder | None:
+        """The charged run of a public search, which may not exist yet; None before the search has named it."""
+        known = self.read_status().get("charged_run")
+        return SweepFolder(self.root.parent / known) if isinstance(known, str) else None
 
     def write_status(self, **values: object) -> None:
         """Update the status with these values."""
         write_json(self.status, {**self.read_status(), **values})
 
     def read_status(self) -> dict[str, object]:
-        """Return the status, or an empty dictionary when there is none yet.
-
-        Raises:
-            TunerError: the file cannot be read as JSON.
-        """
+        """Return the status; empty before it is first written."""
         return read_json(self.status) if self.status.exists() else {}
 
 
 def read_json(path: Path) -> dict[str, object]:
-    """Read a JSON object.
-
-    Raises:
-        TunerError: the file is missing, or not a JSON object.
-    """
+    """Read a JSON object. Raise a TunerError if the file is missing or has other content."""
     try:
         values = json.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -186,11 +176,7 @@ def read_json(path: Path) -> dict[str, object]:
 
 @contextlib.contextmanager
 def hold(sweep: SweepFolder) -> Iterator[None]:
-    """Hold a sweep for this process alone, from its start to its end.
-
-    Raises:
-        TunerError: another process holds it.
-    """
+    """Hold a sweep for this process alone; raise a TunerError if another process holds the sweep."""
     lock = take_lock(sweep.root / _LOCK)
     if lock is None:
         raise TunerError(
@@ -210,12 +196,9 @@ def is_held(sweep: SweepFolder) -> bool:
 
 
 def new_sweep_id(name: str, *, mode: Mode = COMPOSITION, after: str = "") -> str:
-    """Return a new id, ``name-date-time-random``.
+    """Return a new id, ``name-date-time-random``, that is listed after the sweep with the id `after`.
 
-    Args:
-        name: name of the experiment.
-        mode: accounting mode. The id of a sealed search has no time of day, which would reveal the number of runs.
-        after: id of the sweep after which this one is listed; empty for none.
+    The id of a sealed search has no time of day, which would reveal the number of runs.
     """
     now = datetime.now(UTC)
     earlier = _ID.match(after)
@@ -226,20 +209,12 @@ def new_sweep_id(name: str, *, mode: Mode = COMPOSITION, after: str = "") -> str
 
 
 def create(storage: Path, name: str, *, mode: Mode = COMPOSITION) -> SweepFolder:
-    """Create the folder of a new sweep under `storage`.
-
-    Raises:
-        InputError: the folder cannot be created.
-    """
+    """Create the folder of a new sweep under `storage`; raise an InputError if this fails."""
     return create_as(storage, new_sweep_id(name, mode=mode), mode=mode)
 
 
-def create_as(storage: Path, sweep: str, *, mode: Mode = COMPOSITION) -> SweepFolder:
-    """Create the folder of a sweep with this id, or complete it when it was interrupted before.
-
-    Raises:
-        InputError: the folder cannot be created.
-    """
+def create_as(storage: Path, sweep: str, *, mode: Mode) -> SweepFolder:
+    """Create the folder of the sweep with this id, or complete it; raise an InputError if this fails."""
     folder = SweepFolder(storage.resolve() / sweep)
     try:
         folder.root.mkdir(parents=True, exist_ok=True)
@@ -251,11 +226,16 @@ def create_as(storage: Path, sweep: str, *, mode: Mode = COMPOSITION) -> SweepFo
             (folder.sealed / _BEGAN).chmod(0o600)
         folder.trials.mkdir(mode=0o700 if mode.runs_hidden else 0o777, exist_ok=True)
     except OSError as error:
-        raise InputError(
-            "storage-unwritable",
-            f"The folder {storage} of `storage` cannot be written ({error.strerror}). Choose another folder.",
-        ) from error
+        raise storage_unwritable(storage, error) from error
     return folder
+
+
+def storage_unwritable(storage: Path, error: OSError) -> InputError:
+    """Return the error for a folder of sweeps that cannot be written."""
+    return InputError(
+        "storage-unwritable",
+        f"The folder {storage} of `storage` cannot be written ({error.strerror}). Choose another folder.",
+    )
 
 
 def list_sweeps(storage: Path) -> list[SweepFolder]:
@@ -267,18 +247,14 @@ def list_sweeps(storage: Path) -> list[SweepFolder]:
 
 
 def _began(sweep: SweepFolder) -> str:
-    """Return the time of the start; for a sealed search only its operator can read more than the day."""
+    """Return the time of the sweep's start. Only the operator of a sealed search can read more than its day."""
     with contextlib.suppress(OSError):
         return (sweep.sealed / _BEGAN).read_text()
     return sweep.id[-22:-7]
 
 
 def find_sweep(storage: Path, name: str) -> SweepFolder:
-    """Return the sweep with this id, path or name; of several with one name, the newest that was started.
-
-    Raises:
-        InputError: there is none; the message lists the known sweeps.
-    """
+    """Return the sweep with this id, path or name; of several with one name, the newest that was started."""
     direct = Path(name)
     if direct.is_dir() and (direct / "experiment.yaml").exists():
         return SweepFolder(direct.resolve())

@@ -1,7 +1,4 @@
-"""Preflight: read, check and plan a search, and refuse what could only fail after it was charged.
-
-No private record is read here.
-"""
+"""Preflight: read, check and plan a search, and refuse what would fail after the charge. It reads no private record."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from trainables.data import DatasetInfo, DatasetRequest, budget_owner, check_present, info
@@ -20,20 +18,23 @@ from trainables.hyperparameters import check_augmentation
 from tuner.errors import InputError
 from tuner.experiment import Experiment, find_file, load_experiment, yamlfile
 from tuner.plan.plan import Plan, make_plan
+from tuner.sweep.folder import storage_unwritable
 from tuner.sweep.sweep_study import check_search
+
+if TYPE_CHECKING:
+    from torch import nn
 
 __all__ = [
     "ReadySearch",
+    "build_model",
     "check_model",
     "check_startable",
     "check_tracking",
     "prepare",
-    "prepare_again",
     "running_own_model",
 ]
 
-_SERVERS = ("http", "https")
-_DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
+_TRACKING_KINDS = ("http", "https", "sqlite", "postgresql", "mysql", "mssql")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,45 +43,35 @@ class ReadySearch:
 
     Attributes:
         path: the experiment file.
-        shipped: whether the file comes with the program.
         experiment: the resolved file.
-        request: the records to train on.
-        about: public facts about the records.
-        plan: the plan, with the cost of the search.
+        about: public facts about the requested records.
         overrides: values given with `--set`.
+        source: path and origin of the file as text; empty for a resumed sweep.
     """
 
     path: Path
-    shipped: bool
     experiment: Experiment
     request: DatasetRequest
     about: DatasetInfo
     plan: Plan
     overrides: tuple[str, ...] = ()
+    source: str = ""
 
     @cached_property
     def owner(self) -> str:
-        """The name of the records in the ledger; a copy of a shipped data set has the name of that set."""
+        """Name of the records in the ledger. A copy of a shipped data set has the name of that data set."""
         return budget_owner(self.request)
-
-    @property
-    def source(self) -> str:
-        """Where the file was found, as text."""
-        return f"{self.path} ({'shipped with the program' if self.shipped else 'a local file'})"
 
 
 def prepare(file: str, overrides: Sequence[str], *, data_dir: str | None, need_data: bool = True) -> ReadySearch:
-    """Find, read, check and plan an experiment.
+    """Find, read, check and plan an experiment, given by a path or the name of a shipped file.
 
-    Args:
-        file: a path, or the name of a shipped file.
-        overrides: ``key=value`` each.
-        data_dir: folder with the data sets.
-        need_data: False to plan without the data; a plan only needs public facts about them.
+    With `need_data=False` the data may be missing: public facts about them are enough for a plan.
 
     Raises:
-        InputError: the file has problems (all are reported at once).
-        trainables.errors.TrainableError: the data are missing or changed, or would be augmented and are not images.
+        InputError: the file has problems; the error lists all of them.
+        trainables.errors.TrainableError: the data are missing or changed, or the search would augment data that are
+            not images.
         BudgetRefusedError: not one trial fits the search's own ε.
     """
     path, where = find_file(file)
@@ -93,7 +84,7 @@ def prepare(file: str, overrides: Sequence[str], *, data_dir: str | None, need_d
         check_augmentation(str(augmentation), about.input_shape)
     return ReadySearch(
         path=path,
-        shipped=where == "shipped",
+        source=f"{path} ({'shipped with the program' if where == 'shipped' else 'a local file'})",
         experiment=experiment,
         request=request,
         about=about,
@@ -102,23 +93,8 @@ def prepare(file: str, overrides: Sequence[str], *, data_dir: str | None, need_d
     )
 
 
-def prepare_again(path: Path, experiment: Experiment, plan: Plan, *, data_dir: str | None) -> ReadySearch:
-    """Return a sweep to resume: its file and plan are fixed, and its data must be available.
-
-    Raises:
-        trainables.errors.TrainableError: the data are missing or changed.
-    """
-    request = experiment.dataset_request(data_dir)
-    check_present(request)
-    return ReadySearch(path=path, shipped=False, experiment=experiment, request=request, about=info(request), plan=plan)
-
-
 def check_startable(prepared: ReadySearch) -> None:
-    """Refuse what would otherwise fail after the search was charged.
-
-    Raises:
-        InputError: an option, an address or a folder cannot be used, or the model cannot be trained privately.
-    """
+    """Raise an InputError if an option, an address, a folder or the model would fail after the charge."""
     from tuner.privacy.ledger.ledger import Ledger
 
     experiment = prepared.experiment
@@ -126,95 +102,84 @@ def check_startable(prepared: ReadySearch) -> None:
     Ledger.exists(experiment.ledger)  # refuses what is not the address of a ledger
     check_search(experiment, prepared.plan.rungs)
     check_model(prepared)
-    _check_storage(Path(experiment.storage))
+    storage = Path(experiment.storage)
+    try:
+        storage.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=storage):
+            pass
+    except OSError as error:
+        raise storage_unwritable(storage, error) from error
 
 
 def check_tracking(uri: str) -> None:
-    """Refuse an address at which MLflow can never answer. A server that is down is no error: records wait on disk.
+    """Raise an InputError for an address at which MLflow can never answer.
 
-    Raises:
-        InputError: the address is malformed, or of a kind that MLflow does not support.
+    A server that is down is no error: records wait on disk.
     """
     from tuner.recorder.mlflow_store import absolute_uri, hide_password
 
-    kind = absolute_uri(uri).partition("://")[0].partition("+")[0]
-    fix = "Write sqlite:///runs/mlflow.db or http://HOST:5000."
-    if kind not in (*_SERVERS, *_DATABASES):
+    kind, problem = absolute_uri(uri).partition("://")[0].partition("+")[0], ""
+    if kind not in _TRACKING_KINDS:
+        problem = f"must begin with one of {', '.join(_TRACKING_KINDS)} (got {hide_password(uri)})"
+    elif kind != "sqlite" and not _has_host(uri):
+        problem = f"must name a host and a port in 1..65535 (got {hide_password(uri)})"
+    elif kind == "sqlite" and not uri.startswith("sqlite:///"):
+        problem = f"of an SQLite file must begin with sqlite:/// (got {uri})"
+    if problem:
         raise InputError(
             "tracking-uri-invalid",
-            f"`tracking.uri` must begin with one of {', '.join((*_SERVERS, *_DATABASES))} (got "
-            f"{hide_password(uri)}). {fix}",
+            f"`tracking.uri` {problem}. Write sqlite:///runs/mlflow.db or http://HOST:5000.",
         )
+
+
+def _has_host(uri: str) -> bool:
     try:
         parts = urlsplit(uri)
-        host = parts.hostname if parts.port != 0 else None
+        return bool(parts.hostname) and parts.port != 0
     except ValueError:
-        host = None
-    if kind != "sqlite" and not host:
-        raise InputError(
-            "tracking-uri-invalid",
-            f"`tracking.uri` must name a host and a port in 1..65535 (got {hide_password(uri)}). {fix}",
-        )
-    if kind == "sqlite" and not uri.startswith("sqlite:///"):
-        raise InputError(
-            "tracking-uri-invalid", f"`tracking.uri` of an SQLite file must begin with sqlite:/// (got {uri}). {fix}"
-        )
-
-
-def _check_storage(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise InputError(
-            "storage-unwritable",
-            f"The folder {folder} of `storage` cannot be written ({error.strerror}). Choose another folder.",
-        ) from error
+        return False
 
 
 def check_model(prepared: ReadySearch) -> None:
-    """Build the model once, and refuse one that cannot be trained privately.
+    """Build the model, and raise an InputError if it cannot be trained privately, with its place in the file.
 
-    It must return one finite number for each class, must not mix the samples of a batch, and must have gradients. This
-    is tried on public random inputs.
-
-    Raises:
-        InputError: the model fails, with the place of trainable.model in the file.
+    On public random inputs it must return one finite number for each class, must not mix the samples of a batch, and
+    must have gradients.
     """
     from trainables.engine.layout import Layout
-    from trainables.models import build
     from trainables.training import gradient_source
 
-    trainable = prepared.experiment.trainable
-    here = str(Path.cwd())
-    if ":" in trainable.model and here not in sys.path:
-        sys.path.append(
-            here
-        )  # like `python -m`, but last, so that no file there hides a library; Ray's workers get it too
+    about, precision = prepared.about, prepared.experiment.trainable.precision
     try:
         with running_own_model(prepared):
-            module = build(
-                trainable.model,
-                input_shape=prepared.about.input_shape,
-                classes=prepared.about.classes,
-                activation=trainable.activation,
-                normalization=trainable.normalization,
-                seed=prepared.experiment.seed,
-            )
-            gradient_source(module, Layout.of(module), prepared.about.input_shape, precision=trainable.precision)
+            module = build_model(prepared.experiment, input_shape=about.input_shape, classes=about.classes)
+            gradient_source(module, Layout.of(module), about.input_shape, precision=precision)
     except TrainableError as error:
         where = _place_of_model(prepared)
         raise InputError(error.code, "\n".join(f"{where}: {line}" for line in error.message.splitlines())) from error
 
 
+def build_model(experiment: Experiment, *, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Build the experiment's model. The user's own code may be in the current folder."""
+    from trainables.models import build
+
+    trainable, here = experiment.trainable, str(Path.cwd())
+    if ":" in trainable.model and here not in sys.path:
+        # Like `python -m`, but last, so that no file there hides a library. Ray's workers get the path too.
+        sys.path.append(here)
+    return build(
+        trainable.model,
+        input_shape=input_shape,
+        classes=classes,
+        activation=trainable.activation,
+        normalization=trainable.normalization,
+        seed=experiment.seed,
+    )
+
+
 @contextmanager
 def running_own_model(prepared: ReadySearch) -> Iterator[None]:
-    """Run the user's model code on public inputs, and report its errors at their place in the experiment file.
-
-    Raises:
-        InputError: the code raised an error that is not one of ours.
-    """
+    """Turn an error of the user's model code into an InputError with the model's place in the experiment file."""
     try:
         yield
     except TrainableError:

@@ -1,4 +1,4 @@
-"""Registration of a sweep in the ledger of its data set, at its start, when it is resumed and at its end."""
+"""Registration of a sweep in the ledger (its data set's durable record of charges): at its start, resume and end."""
 
 from __future__ import annotations
 
@@ -35,21 +35,17 @@ __all__ = [
 
 
 def open_ledger(prepared: ReadySearch, *, create: bool = True) -> Ledger | None:
-    """Open the ledger of the sweep's data; None when the sweep is not private.
-
-    Raises:
-        LedgerError: the ledger cannot be opened, or does not exist and must not be created.
-    """
+    """Open the ledger of the search's data; return None if the search is not private."""
     from tuner.privacy.ledger.ledger import Ledger
 
     return Ledger.open(prepared.experiment.ledger, create=create) if prepared.plan.private else None
 
 
 def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
-    """Open the search in the ledger: from here on its cap counts against the data set.
+    """Open the search in the ledger. From now on the search's cap counts against the data set.
 
     Raises:
-        BudgetRefusedError: the search does not fit; nothing was written.
+        BudgetRefusedError: the search does not fit the data set's cap; nothing was written.
     """
     plan, users = prepared.plan, users_fingerprint(prepared.request)
     chosen = {"public_search": read_json(sweep.public_search)} if sweep.public_search.exists() else {}
@@ -78,7 +74,7 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
 
 
 def ledger_state(prepared: ReadySearch) -> DatasetState | None:
-    """Return the state of the data set in its ledger; None when the search is not private or no ledger exists."""
+    """Return the state of the data set in its ledger; None if the search is not private or no ledger exists."""
     from tuner.privacy.ledger.ledger import Ledger
 
     url = prepared.experiment.ledger
@@ -88,9 +84,9 @@ def ledger_state(prepared: ReadySearch) -> DatasetState | None:
 
 
 def dataset_refusal(prepared: ReadySearch, dataset: DatasetState | None) -> BudgetRefusedError | None:
-    """Return the error with which the data set's cap would refuse this search now, or None.
+    """Return the error with which the data set's cap would refuse this search now; None if the search fits.
 
-    It is a preview: the ledger decides when the search is opened.
+    This is a preview. The ledger decides when the search is opened.
     """
     from tuner.privacy.ledger.admission import admit_search, units_at
 
@@ -114,52 +110,37 @@ def dataset_refusal(prepared: ReadySearch, dataset: DatasetState | None) -> Budg
 
 
 def ledger_user(prepared: ReadySearch) -> str:
-    """Return the user who would open the search, as the ledger identifies them."""
+    """Return the ledger's name for the user who would open the search."""
     from tuner.privacy.ledger.ledger import Ledger
 
     return Ledger.open(prepared.experiment.ledger, create=False).user()
 
 
 def split_of(experiment: Experiment) -> dict[str, object]:
-    """Return what determines the validation records. Two searches that differ here train on each other's."""
+    """Return the settings of the validation split.
+
+    Of two searches with different splits, each may train on the validation records of the other.
+    """
     validation = experiment.dataset.validation
     return {"set": experiment.dataset.name, "fraction": validation.fraction, "seed": validation.split_seed}
 
 
 def hold_to_ledger(state: SearchState, experiment: Experiment, plan: Plan, *, request: DatasetRequest) -> None:
-    """Compare a sweep's files with its ledger, because no claim may rest on files that can be edited.
+    """Raise a TunerError if a sweep's settings, plan or records are not those that its ledger was charged for.
 
-    Args:
-        state: the search in the ledger.
-        experiment: the stored experiment file.
-        plan: the stored plan.
-        request: the records.
-
-    Raises:
-        TunerError: the settings, the plan or the records are not those that were charged.
+    No claim may depend on files that anyone can edit.
     """
-    held = {
-        "the settings": (settings_hash(experiment), state.details.get("settings")),
-        "the plan": (
-            (
-                (plan.training_filter, plan.epsilon, plan.delta, plan.unit, plan.private),
-                (plan.validation_filter, plan.validation_claim, plan_hash(plan)),
-            ),
-            (
-                (state.filter, state.epsilon, state.delta, state.unit, True),
-                (
-                    None if state.validation is None else state.validation.filter,
-                    state.validation_claim,
-                    state.details.get("plan"),
-                ),
-            ),
-        ),
-        "the records": (
-            (records_fingerprint(request), users_fingerprint(request)),
-            (state.fingerprint, state.details.get("users")),
-        ),
-    }
-    for what, (now, charged) in held.items():
+    details, scores = state.details, None if state.validation is None else state.validation.filter
+    compared = (
+        ("the settings", settings_hash(experiment), details.get("settings")),
+        ("the plan", (plan.training_filter, plan.unit, plan.private), (state.filter, state.unit, True)),
+        ("the plan", (plan.epsilon, plan.delta), (state.epsilon, state.delta)),
+        ("the plan", (plan.validation_filter, plan.validation_claim), (scores, state.validation_claim)),
+        ("the plan", plan_hash(plan), details.get("plan")),
+        ("the records", records_fingerprint(request), state.fingerprint),
+        ("the records", users_fingerprint(request), details.get("users")),
+    )
+    for what, now, charged in compared:
         if now != charged:
             raise TunerError(
                 "ledger-mismatch",
@@ -168,16 +149,11 @@ def hold_to_ledger(state: SearchState, experiment: Experiment, plan: Plan, *, re
             )
 
 
-def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool = True) -> Ledger | None:
-    """Return the ledger of a resumed sweep, with the search open in it.
-
-    Args:
-        sweep: the sweep.
-        prepared: the search.
-        reopen: False when all runs have ended and only the end is left to be recorded.
+def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Ledger | None:
+    """Return the ledger of a resumed sweep, and open the search in it again if `reopen`.
 
     Raises:
-        BudgetRefusedError: the search was closed without a step, and its cap no longer fits the data set's.
+        BudgetRefusedError: the search was closed without a step, and its cap no longer fits the data set's cap.
         LedgerError: the ledger is not the one in which the sweep was charged.
         TunerError: the stored files or the data are not those that the ledger was charged for.
     """
@@ -201,7 +177,7 @@ def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool = True)
             )
         enter(ledger, sweep, prepared)  # the sweep died after its folder was created and before it entered the ledger
     state = ledger.search_state(sweep.id)
-    # The stored file, not the requested one, whose noise was copied from the plan.
+    # The stored file, because the noise of the requested one was copied from the plan.
     hold_to_ledger(state, load_experiment(sweep.experiment), prepared.plan, request=prepared.request)
     if reopen:
         ledger.reopen_search(sweep.id)
@@ -213,20 +189,13 @@ def _searches(ledger: Ledger) -> set[str]:
 
 
 def _never_entered(sweep: SweepFolder) -> bool:
-    """Return whether the sweep died before it entered the ledger. A lost or edited status file is no proof of it."""
-    made = sweep.trials.is_dir() and not any(sweep.trials.iterdir()) and not sweep.journal.exists()
-    return (
-        sweep.read_status().get("state") == SweepState.STARTING and made
-    )  # reads the status first: an unreadable one is refused
+    """Return whether the sweep died before it entered the ledger. The status alone is no proof: it can be edited."""
+    starting = sweep.read_status().get("state") == SweepState.STARTING
+    return starting and sweep.trials.is_dir() and not any(sweep.trials.iterdir()) and not sweep.journal.exists()
 
 
 def refuse_if_charged(sweep: SweepFolder, url: str) -> None:
-    """Refuse a sweep whose files say that it is not private, but which the ledger was charged for.
-
-    Raises:
-        LedgerError: the ledger cannot be read.
-        TunerError: the ledger knows the sweep.
-    """
+    """Raise a TunerError for a sweep that its files call not private, but that the ledger was charged for."""
     from tuner.privacy.ledger.ledger import Ledger
 
     if Ledger.exists(url) and sweep.id in _searches(Ledger.open(url, create=False)):
@@ -238,12 +207,9 @@ def refuse_if_charged(sweep: SweepFolder, url: str) -> None:
 
 
 def leave(ledger: Ledger | None, sweep: SweepFolder, *, over: bool) -> None:
-    """Close the search if it has ended or never took a step. A search that can be resumed keeps its cap committed.
+    """Close the search in the ledger if the search is over or has never taken a step.
 
-    Args:
-        ledger: the ledger of the data; None when the sweep is not private.
-        sweep: the sweep.
-        over: whether the search has ended, by itself or because the user stopped it.
+    A search that can be resumed keeps its cap committed. Without a ledger, nothing happens.
     """
     if ledger is None:
         return

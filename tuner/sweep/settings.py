@@ -1,37 +1,83 @@
-"""Settings of a sweep as plain values: which of them may change on resume, and the hash of all others."""
+"""Settings of a sweep: which may change when it is resumed, absolute paths, and hashes for the ledger."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tuner.errors import InputError
 
 if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.plan.plan import Plan
 
-__all__ = ["MAY_CHANGE", "file_values", "flat_values", "plan_hash", "settings_hash"]
+__all__ = ["check_same", "located", "plan_hash", "settings_hash"]
 
 # Any other change would alter the claim, or make the new trials incomparable with the old ones. The records may move to
-# another folder: the ledger identifies them by their content. A search that ended because its best was found may use
-# the rest of its budget.
-MAY_CHANGE = ("search.trials", "search.when_sure", "resources.", "tracking.", "storage", "dataset.path")
+# another folder, because the ledger identifies them by their content. A search that ended because it found the best
+# configuration may use the rest of its budget.
+_MAY_CHANGE = ("search.trials", "search.when_sure", "resources.", "tracking.", "storage", "dataset.path")
 _BY_TRIALS = ("trials", "trials_that_fit", "trials_at_most", "epsilon_planned")
 # Text and figures about the cap. No claim depends on them.
 _BESIDE = ("cap_reason", "alternatives")
 
 
-def settings_hash(experiment: Experiment) -> str:
-    """Return the SHA-256 of all settings that must not change, for the ledger: the claim holds for these.
+def check_same(stored: Experiment, wanted: Experiment) -> None:
+    """Raise an InputError that lists every setting of a resumed sweep that differs and must not change."""
+    before, after = _values(located(stored)), _values(located(wanted))
+    if after.get("privacy.noise_multiplier") == "auto":  # the sweep has calibrated it already
+        after["privacy.noise_multiplier"] = before["privacy.noise_multiplier"]
+    changed = [
+        f"{key} was {before.get(key)!r} and is {after.get(key)!r}"
+        for key in sorted(before.keys() | after.keys())
+        if before.get(key) != after.get(key) and not key.startswith(_MAY_CHANGE)
+    ]
+    if changed:
+        raise InputError(
+            "resume-changes-setting",
+            "A resumed sweep may only change search.trials, search.when_sure, resources, tracking, storage and "
+            f"where the data are (got: {'; '.join(changed)}). Start a new sweep without `--resume`; it is "
+            "charged in addition.",
+        )
 
-    Paths are left out: the data are identified by their fingerprint, and the ledger by its own searches.
+
+def located(experiment: Experiment) -> Experiment:
+    """Return the experiment with absolute paths, so that the sweep can be resumed from any folder."""
+    from tuner.privacy.ledger.stores import absolute_url
+    from tuner.recorder.mlflow_store import absolute_uri
+
+    dataset = experiment.dataset.model_copy(update={"path": _absolute(experiment.dataset.path)})
+    search, declared = experiment.search, experiment.search.public
+    if declared is not None:
+        search = search.model_copy(update={"public": declared.model_copy(update={"path": _absolute(declared.path)})})
+    return experiment.model_copy(
+        update={
+            "dataset": dataset,
+            "search": search,
+            "tracking": experiment.tracking.model_copy(update={"uri": absolute_uri(experiment.tracking.uri)}),
+            "storage": str(Path(experiment.storage).resolve()),
+            "ledger": absolute_url(experiment.ledger),
+        }
+    )
+
+
+def _absolute(path: str | None) -> str | None:
+    return None if path is None else str(Path(path).expanduser().absolute())
+
+
+def settings_hash(experiment: Experiment) -> str:
+    """Return the SHA-256 of all settings that must not change. The ledger stores it with the claim.
+
+    Paths are left out. Fingerprints identify the data, and the recorded searches identify the ledger.
     """
-    elsewhere = (*MAY_CHANGE, "ledger")
-    return _sha256({key: value for key, value in flat_values(experiment).items() if not key.startswith(elsewhere)})
+    elsewhere = (*_MAY_CHANGE, "ledger")
+    return _sha256({key: value for key, value in _values(experiment).items() if not key.startswith(elsewhere)})
 
 
 def plan_hash(plan: Plan) -> str:
-    """SHA-256 of all of a plan but what follows from the number of trials, for the ledger: a card quotes the rest."""
+    """Return the SHA-256 of a plan without the values that depend on the number of trials. The ledger stores it."""
     return _sha256({key: value for key, value in plan.as_dict().items() if key not in (*_BY_TRIALS, *_BESIDE)})
 
 
@@ -39,14 +85,9 @@ def _sha256(values: dict[str, object]) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
-def file_values(experiment: Experiment) -> dict[str, object]:
-    """Return the resolved file as plain values."""
-    return experiment.model_dump(mode="json", by_alias=True)
-
-
-def flat_values(experiment: Experiment) -> dict[str, object]:
+def _values(experiment: Experiment) -> dict[str, object]:
     """Return the resolved file with dotted keys."""
-    return _flat(file_values(experiment))
+    return _flat(experiment.model_dump(mode="json", by_alias=True))
 
 
 def _flat(values: dict[str, object], prefix: str = "") -> dict[str, object]:

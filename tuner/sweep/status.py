@@ -1,13 +1,15 @@
-"""State of a sweep: its names, reading it, asking the sweep to stop, and the command that resumes it."""
+"""Status of a sweep: its state, whether it is finished, the request to stop, and the command that resumes it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tuner.experiment import load_experiment
 from tuner.study.types import StopReason
-from tuner.sweep.folder import is_held
+from tuner.sweep.folder import is_held, read_json
 
 if TYPE_CHECKING:
     from tuner.sweep.folder import SweepFolder
@@ -17,6 +19,7 @@ __all__ = [
     "RESUMABLE",
     "RUNNING",
     "SweepState",
+    "is_finished",
     "request_stop",
     "resume_command",
     "state_of",
@@ -33,7 +36,7 @@ class SweepState(StrEnum):
     INTERRUPTED = "interrupted"
     FAILED = "failed"
     CRASHED = "crashed"
-    """The status says that the sweep runs, but no process holds it. Never written, only read."""
+    """The status file says that the sweep runs, but no process holds the sweep. Never written to the file."""
 
 
 RUNNING = (SweepState.RUNNING, SweepState.STARTING)
@@ -43,15 +46,44 @@ RESUMABLE = (SweepState.INTERRUPTED, SweepState.CRASHED, SweepState.FAILED)
 """States of a sweep that has to be resumed before it can be exported."""
 
 FINISHED = (StopReason.DONE, StopReason.GRID, StopReason.FOUND)
-"""Ends after which no trial is left to run."""
+"""Reasons of an end after which no trial remains to be run."""
 
 
 def state_of(sweep: SweepFolder) -> str:
-    """Return the state in the sweep's status file, or ``crashed`` when it claims to run and no process holds it."""
+    """Return the state in the sweep's status file, or ``crashed`` if it says running and no process holds the sweep."""
     state = str(sweep.read_status().get("state", SweepState.STARTING))
-    if state in RUNNING and not is_held(sweep):
-        return SweepState.CRASHED
-    return state
+    return SweepState.CRASHED if state in RUNNING and not is_held(sweep) else state
+
+
+def is_finished(sweep: SweepFolder, overrides: Sequence[str]) -> bool:
+    """Return whether a sweep has nothing left to do; a public search is finished when its charged run is.
+
+    With `overrides` (``key=value`` each) there may be more to do.
+    """
+    if overrides or not sweep.whole or not _is_over(sweep):
+        return False
+    if not sweep.mode.searches_public:
+        return True
+    charged = sweep.charged_run
+    return charged is not None and charged.whole and _is_over(charged)
+
+
+def _is_over(sweep: SweepFolder) -> bool:
+    """Return whether the sweep has ended both by its status and by its ledger. It may have died between the two writes.
+
+    A resume with more trials that died early has changed the experiment file but not the status.
+    """
+    from tuner.privacy.ledger.ledger import Ledger
+
+    status, experiment = sweep.read_status(), load_experiment(sweep.experiment)
+    asked = experiment.search.trials
+    if status.get("state") not in FINISHED or status.get("trials", asked) != asked:
+        return False
+    if not read_json(sweep.plan).get("private") or sweep.mode.searches_public:
+        return True
+    if not Ledger.exists(experiment.ledger):
+        return False  # resuming reports the missing ledger
+    return Ledger.open(experiment.ledger, create=False).search_state(sweep.id).status != "open"
 
 
 def request_stop(sweep: SweepFolder) -> str:
@@ -66,7 +98,7 @@ def request_stop(sweep: SweepFolder) -> str:
 
 
 def storage_option(sweep: SweepFolder) -> str:
-    """Return `` --storage FOLDER`` when the sweep is not in the commands' default folder, else nothing."""
+    """Return `` --storage FOLDER`` if the sweep is not in the commands' default folder, else an empty string."""
     return "" if sweep.root.parent == Path("runs").resolve() else f" --storage {sweep.root.parent}"
 
 

@@ -22,11 +22,11 @@ __all__ = ["check_search", "open_sweep_study"]
 
 
 def open_sweep_study(sweep: SweepFolder, experiment: Experiment, plan: Plan) -> Study:
-    """Open the sweep's study, or create it. A sealed search draws every candidate secretly.
+    """Open the sweep's study, or create it. A sealed search draws every candidate in secret.
 
     Raises:
-        tuner.errors.InputError: Optuna refuses an option of the sampler or the pruner.
-        tuner.errors.TunerError: the storage exists and cannot be read.
+        InputError: Optuna refuses an option of the sampler or the pruner.
+        TunerError: the storage exists and cannot be read.
     """
     from tuner.study.storage import open_storage, open_study
 
@@ -40,14 +40,9 @@ def open_sweep_study(sweep: SweepFolder, experiment: Experiment, plan: Plan) -> 
 
 
 def check_search(experiment: Experiment, rungs: Sequence[int]) -> None:
-    """Try the sampler and the pruner on a study in memory, because Optuna checks some options only when used.
+    """Raise an InputError if Optuna refuses an option of the sampler or the pruner.
 
-    Args:
-        experiment: the search.
-        rungs: steps at which trials report.
-
-    Raises:
-        tuner.errors.InputError: Optuna refuses an option of the sampler or the pruner.
+    Optuna checks some options only when it uses them, so both are tried on a study in memory that reports at `rungs`.
     """
     import optuna
 
@@ -94,21 +89,20 @@ def _pruner(experiment: Experiment, rungs: Sequence[int], plan: Plan | None = No
 
 
 def _unimodality(experiment: Experiment, rungs: Sequence[int], plan: Plan | None) -> Unimodality:
-    """Return what is unimodal in a search. A tolerance given for the sampler or the pruner holds for both."""
+    """Return the unimodality assumption of a search. A tolerance of the sampler or the pruner applies to both."""
     from tuner.study.promotion import full_fidelity_from
     from tuner.study.unimodal.options import Unimodality, unimodal_parameters, usual_tolerance
 
     search = experiment.search
     tolerances = (part.options.get("tolerance") for part in (search.sampler, search.pruner))
-    usual, share = search.metric.name, experiment.dataset.validation.fraction
+    share = experiment.dataset.validation.fraction
     size, blurred = (None, 0.0) if plan is None else _scored_on(plan)
     scored = None if size is None else size * share / (1 - share)
+    usual = usual_tolerance(search.metric.name, scored, blurred)
     return Unimodality(
         parameters=unimodal_parameters(experiment.space),
         last_step=rungs[-1],
-        tolerance=next(
-            (float(each) for each in tolerances if each is not None), usual_tolerance(usual, scored, blurred)
-        ),
+        tolerance=next((float(each) for each in tolerances if each is not None), usual),
         full_from=full_fidelity_from(experiment.space, rungs),
     )
 
@@ -116,10 +110,9 @@ def _unimodality(experiment: Experiment, rungs: Sequence[int], plan: Plan | None
 def _scored_on(plan: Plan) -> tuple[int, float]:
     """Return the number of training records, and the standard error of the noise of a score.
 
-    A public search scores on public records without noise. This holds for both of its plans: the one of its file, which
-    is shown, and the one by which it runs.
+    A public search scores on public records, without noise. Both the plan of its file and the plan that it runs with
+    name these records.
     """
-    scored_on = plan.public
-    if scored_on is not None:
-        return scored_on.train_size, 0.0
+    if plan.public is not None:
+        return plan.public.train_size, 0.0
     return plan.train_size, 0.0 if plan.validation is None else plan.validation.standard_error

@@ -1,10 +1,11 @@
-"""From a suggested configuration to what a worker trains."""
+"""Specification of a trial for the worker that trains it."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from tuner.errors import TunerError
+from tuner.plan.plan import mechanism_of
 from tuner.study.promotion import with_steps
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.plan.plan import Plan
 
-__all__ = ["training_spec"]
+__all__ = ["seed_of", "training_spec"]
 
 
 def training_spec(
@@ -25,16 +26,11 @@ def training_spec(
     number: int,
     seed: int | None = None,
 ) -> TrainingSpec:
-    """Return what a worker needs to train one trial.
+    """Return the specification of a trial with these parameters.
 
-    Args:
-        experiment: the search.
-        request: which records.
-        plan: what a trial with these parameters takes.
-        parameters: the trial's configuration, including the priced parameters.
-        number: the trial's number, added to the public seed, so that trials differ in initialisation too.
-        seed: the public seed itself, instead of the experiment's seed plus the number. A sealed search draws it
-            (`tuner.sweep.sealed.SealedRuns.seed_of`): a seed that counts up would reveal which of its runs won.
+    Without a `seed`, the trial's number is added to the experiment's seed, so that trials also differ in their
+    initialisation. A sealed search draws the seed (`tuner.sweep.sealed.SealedRuns.seed_of`), because a seed that counts
+    up would reveal which of its runs won.
     """
     from trainables.training import TrainingSpec
 
@@ -51,15 +47,13 @@ def training_spec(
         dataset=request,
         batch_size=shape.batch_size,
         steps=shape.steps,
-        noise_multiplier=_given(shape.noise_multiplier),
-        sample_rate=_given(shape.sample_rate),
+        **asdict(mechanism_of(shape)),
         parameters=with_steps(
             {name: value for name, value in parameters.items() if name not in plan.priced},
             rungs=plan.rungs,
             steps=shape.steps,
         ),
-        # No larger than an experiment file allows, so that an export of the trial can be loaded and trained again.
-        seed=(experiment.seed + number) % 2**32 if seed is None else seed,
+        seed=seed_of(experiment, number) if seed is None else seed,
         private=privacy.private,
         noise_seed=None if privacy.noise_seed is None else (privacy.noise_seed + number) % 2**32,
         threads=max(1, int(resources.cpus_per_trial)),
@@ -68,9 +62,6 @@ def training_spec(
     )
 
 
-def _given(value: float | None) -> float:
-    if value is None:
-        raise TunerError(
-            "internal-error", "A private trial has no sample rate or no noise multiplier. Please report this."
-        )
-    return value
+def seed_of(experiment: Experiment, number: int) -> int:
+    """Return the seed of an open search's trial, in the range of the seed of an experiment file."""
+    return (experiment.seed + number) % 2**32

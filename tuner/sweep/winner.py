@@ -1,9 +1,8 @@
-"""Choice of the winning trial: the best score when the model is the result, the curve when the configuration is.
+"""Choice of the winning trial: by its score if its model is the result, by the curve if its configuration is.
 
-The trial with the best score of many is often the luckiest one, and training its configuration again does not repeat
-the luck. A public search trains its winner again, so the curve decides there, if the search is unimodal. When the model
-itself is the result, its luck stays in the model (docs/unimodal.md, "On real data"), so the score decides. This is the
-only place that chooses ONE trial as the result.
+The best score of many is often luck, which training the same configuration again does not repeat. A public search
+trains its winner again, so its curve decides if the search is unimodal. If the model itself is the result, it keeps its
+luck (docs/unimodal.md, "On real data"), so the score decides. Only this module chooses ONE trial as the result.
 """
 
 from __future__ import annotations
@@ -25,18 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["By", "Chosen", "choose_winner", "is_unimodal"]
 
 By = Literal["curve", "score"]
-"""What decides which trial wins."""
+"""Rule that chooses the winning trial."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """Winner of a search.
-
-    Attributes:
-        trial: the trial.
-        by: what decided.
-        why: the reason as text when the curve and the scores prefer different trials; else empty.
-    """
+    """Winner of a search, and the rule that chose it. `why` is empty if the curve and the scores prefer one trial."""
 
     trial: TrialView
     by: By
@@ -57,15 +50,11 @@ def is_unimodal(experiment: Experiment) -> bool:
 def choose_winner(
     study: Study, trials: Sequence[TrialView], experiment: Experiment, *, by: By | None = None
 ) -> Chosen | None:
-    """Return the winning trial, or None when no trial is complete. The result depends on the study only.
+    """Return the study's winning trial, or None if no trial is complete.
 
-    Args:
-        study: the study, with its sampler and pruner.
-        trials: the trials of the study.
-        experiment: the search.
-        by: what decides. The default is the curve in a public search, whose models are discarded, and else the score.
-            The score always decides when the search is not unimodal, when the assumption of a single maximum was
-            rejected, and when there is no estimate of the maximum yet.
+    By default the curve decides in a public search, whose models are discarded, and the score in every other search.
+    The score always decides if the search is not unimodal, if its assumption of a single maximum was rejected, and if
+    there is no estimate of the maximum yet.
     """
     mode = experiment.search.metric.mode
     best = best_trial(trials, mode=mode)

@@ -1,0 +1,155 @@
+"""One run of a sweep: its options, its result, its trials, and its description for MLflow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import tuner
+from tuner.study.types import NullObserver, Stop, TrialView
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+    from trainables.charge import Charge
+    from tuner.executors.base import SpecFor
+    from tuner.privacy.ledger.search_budget import SearchBudget
+    from tuner.recorder.recorder import SweepInfo
+    from tuner.study.driver import StudyDriver
+    from tuner.study.types import Observer
+    from tuner.sweep.folder import SweepFolder
+    from tuner.sweep.preflight import ReadySearch
+
+__all__ = ["RunOptions", "RunResult", "run_trials", "sweep_info"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Options of one run, as `tune run --help` describes them. They do not change what the sweep computes.
+
+    At the end, `summary` prints a summary, and `next_commands` adds the commands to run next.
+    """
+
+    data_dir: str | None = None
+    local: bool = False
+    address: str | None = None
+    quiet: bool = False
+    as_json: bool = False
+    summary: bool = True
+    next_commands: bool = True
+
+    def say(self, text: str) -> None:
+        """Print a line, unless the output is JSON."""
+        if not self.as_json:
+            click.echo(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """Result of one run of a sweep: the exit code, the sweep's state, and the values that ``--json`` prints."""
+
+    code: int
+    state: str
+    values: dict[str, Any]
+
+
+class _StopOnRequest(NullObserver):
+    """Observer that stops the driver if `tune stop` has put a file into the sweep's folder."""
+
+    driver: StudyDriver
+
+    def __init__(self, sweep: SweepFolder) -> None:
+        self._sweep = sweep
+
+    def trial_reported(self, trial: TrialView, step: int, metrics: dict[str, float]) -> None:
+        self.trial_finished(trial)
+
+    def trial_finished(self, trial: TrialView) -> None:
+        if self._sweep.stop_request.exists():
+            self.driver.stop("asked by `tune stop`")
+
+
+def run_trials(
+    sweep: SweepFolder,
+    study: Study,
+    prepared: ReadySearch,
+    options: RunOptions,
+    *,
+    trials: int,
+    spec_for: SpecFor,
+    budget: SearchBudget | None = None,
+    observers: Sequence[Observer] = (),
+    max_first_failures: int = 3,
+) -> Stop:
+    """Run a sweep's trials, in this process or on Ray, until they end or `tune stop` asks them to.
+
+    The budget pays for each trial. Without a budget nothing is charged here; a sealed search is charged as a whole
+    before its first trial. The sweep fails after `max_first_failures` failures if no trial has ended otherwise.
+    """
+    from trainables.charge import NoCharge
+    from tuner.executors.base import ExecutorSettings, TrialSetup
+    from tuner.executors.registry import make_executor
+    from tuner.study.driver import StudyDriver
+
+    experiment, plan = prepared.experiment, prepared.plan
+    control = _StopOnRequest(sweep)
+    control.driver = driver = StudyDriver(
+        study,
+        experiment.space,
+        trials=trials,
+        steps_per_trial=plan.steps_per_trial,
+        rung_steps=plan.rungs,
+        metric=experiment.search.metric.name,
+        mode=experiment.search.metric.mode,
+        budget=budget,
+        observers=(*observers, control),
+        max_first_failures=max_first_failures,
+        shape_of=plan.shape_of,
+        cheapest=() if budget is None else plan.cheapest(),
+        when_sure=experiment.search.when_sure,
+    )
+
+    def charge_for(trial_id: str) -> Charge:
+        return NoCharge() if budget is None else budget.charge_for(trial_id)
+
+    resources = experiment.resources
+    settings = ExecutorSettings(
+        concurrent_trials=resources.concurrent_trials,
+        cpus_per_trial=resources.cpus_per_trial,
+        gpus_per_trial=resources.gpus_per_trial,
+        address=options.address,
+        hide_logs=plan.mode.runs_hidden,
+    )
+    setup = TrialSetup(spec_for=spec_for, charge_for=charge_for, folder=sweep.work)
+    return make_executor("local" if options.local else "ray", settings).run(driver, setup)
+
+
+def sweep_info(sweep: SweepFolder, prepared: ReadySearch, *, claim: str = "") -> SweepInfo:
+    """Return the description of a sweep for MLflow. A `claim` replaces the sentence about the search's budget.
+
+    A public search reports the public records that it searches on, and the private ones as those of its charged run.
+    """
+    from tuner.recorder.mlflow_store import absolute_uri
+    from tuner.recorder.recorder import SweepInfo
+
+    experiment, about, declared = prepared.experiment, prepared.about, prepared.experiment.search.public
+    tags = {"code_version": tuner.__version__, "dataset": about.name, "method": experiment.trainable.method}
+    if about.content_sha256:  # published data only: a checksum of private records would help to guess who is in them
+        tags["dataset_checksum"] = about.content_sha256
+    settings = experiment.model_dump(mode="json", by_alias=True)
+    if declared is not None and prepared.plan.mode.searches_public:
+        settings["charged_run"] = {"dataset": settings["dataset"]}
+        settings["dataset"] = {**declared.model_dump(mode="json", by_alias=True), "declared": "public"}
+    return SweepInfo(
+        id=sweep.id,
+        uri=absolute_uri(experiment.tracking.uri),
+        experiment=experiment.tracking.experiment or experiment.name,
+        metric=experiment.search.metric.name,
+        mode=experiment.search.metric.mode,
+        settings=settings,
+        tags=tags,
+        claim=claim,
+    )
