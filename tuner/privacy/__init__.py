@@ -1,6 +1,6 @@
-"""The privacy budget: what one step costs, what a search may spend, the ledger that says what was spent, and the card.
+"""The privacy budget: the accountant, the accounting modes, the ledger of all charges, and the privacy card.
 
-Nothing here imports Ray, Optuna, MLflow or torch, and nothing here imports dp_accounting before a number is asked for.
+Nothing here imports Ray, Optuna, MLflow or torch. dp_accounting is imported only when ε is computed.
 """
 
 from __future__ import annotations

@@ -288,4 +288,4 @@ def test_a_search_that_may_cost_more_than_it_claims_is_found_by_verify(ledger: L
     assert Ledger.open(ledger.url).dataset_state("digits").seq == 3
     with raises_code(LedgerCorruptError, "ledger-claim-too-low") as caught:
         ledger.verify_chain()
-    assert f"pool {pool}" in str(caught.value)
+    assert pool in str(caught.value)

@@ -152,7 +152,7 @@ def test_a_sealed_claim_of_the_other_accountant_is_confirmed(body: dict[str, Any
     [
         (sealed(ratio=[1.1, 2.0]), "0 < c <= 1"),
         (sealed(ratio=[0.5, nan]), "0 < c <= 1"),
-        (sealed("poisson", 4.0, ratio=[0.5, 2.0]), "no proof"),
+        (sealed("poisson", 4.0, ratio=[0.5, 2.0]), "no privacy proof"),
     ],
 )
 def test_a_sampler_without_a_proof_is_refused(body: dict[str, Any], said: str) -> None:

@@ -1,4 +1,4 @@
-"""Noise calibration: the least noise with which planned trials fit the cap of a search, and the best Rényi order."""
+"""Calibration of a search: the least noise for its planned trials, and the best Rényi order for its filter."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from tuner.privacy.accountant.rdp import ORDER_RANGE, ORDERS, divergence
 
 __all__ = ["best_order", "calibrate_at_order", "calibrate_composed"]
 
-# With less noise the divergence of a step is in the hundreds, and its distribution on a common grid is useless.
+# With less noise, a step's Rényi divergence is in the hundreds. No grid of losses would then suit all steps.
 _LEAST_NOISE = 0.2
 
 
 def calibrate_composed(menu: Sequence[tuple[float, int]], *, epsilon: float, delta: float) -> float:
-    """Return the least common noise multiplier with which all planned steps, composed once, fit (ε, δ).
+    """Return the least noise multiplier with which the composition of all planned steps is (ε, δ)-DP.
 
-    The noise is rounded UP to 5 significant digits. One less in the fifth digit does not fit, unless the result is the
-    least noise (0.2; 0.05 for only one sample rate).
+    All steps get the same noise multiplier. It is rounded UP to 5 significant digits. It is never below 0.2, or below
+    0.05 if all steps have the same sample rate.
 
     Args:
-        menu: (sample_rate, steps) of all planned steps; steps of equal rates are added up.
+        menu: planned steps, as pairs (sample_rate, steps). A sample rate may occur more than once.
         epsilon: ε of the search's claim.
         delta: δ of the search's claim.
 
     Raises:
         BudgetRefusedError: no noise multiplier up to 100 000 fits.
-        InputError: a value is out of range or NaN, or the menu is empty.
+        InputError: a value is out of range or NaN, or `menu` is empty.
     """
     totals = _totals(menu, epsilon, delta)
     if len(totals) == 1:
@@ -52,10 +52,10 @@ def calibrate_composed(menu: Sequence[tuple[float, int]], *, epsilon: float, del
 def calibrate_at_order(
     menu: Sequence[tuple[float, int]], *, epsilon: float, delta: float, order: float | None = None
 ) -> float:
-    """Return the least common noise multiplier with which all planned steps fit the Rényi filter of (ε, δ).
+    """Return the least noise multiplier with which a Rényi filter of (ε, δ) admits all planned steps.
 
-    Arguments, rounding and errors are those of `calibrate_composed`; the least noise is 0.2. The filter has the order
-    `order`, or if that is None the order of `rdp.ORDERS` that needs the least noise.
+    Rounding, errors and the other arguments are as in `calibrate_composed`. The result is at least 0.2. `order` is the
+    order of the Rényi filter. If it is None, the order in `rdp.ORDERS` that needs the least noise is used.
     """
     totals = _totals(menu, epsilon, delta)
     cost = _FixedOrderCost(totals, delta, order)
@@ -64,12 +64,12 @@ def calibrate_at_order(
 
 
 def best_order(parts: Sequence[Part], *, epsilon: float, delta: float) -> float:
-    """Return the order in `rdp.ORDERS` at which the filter of (ε, δ) admits the most multiples of `parts`.
+    """Return the order in `rdp.ORDERS` at which the planned steps `parts` need the smallest share of a Rényi filter.
 
-    Any order is sound; this one wastes least.
+    The filter has the claim (ε, δ). Every order gives a valid guarantee.
 
     Raises:
-        BudgetRefusedError: no order has a filter for this (ε, δ).
+        BudgetRefusedError: (ε, δ) is too small for a filter of any order.
         InputError: a value is out of range, or there are no parts.
     """
     require_epsilon(epsilon)
@@ -77,7 +77,7 @@ def best_order(parts: Sequence[Part], *, epsilon: float, delta: float) -> float:
     for _, steps in parts:
         require_steps(steps, minimum=1)
     if not parts:
-        raise InputError("menu-empty", "The best order depends on the planned steps. Plan at least one step.")
+        raise InputError("menu-empty", "No Rényi order can be chosen without planned steps. Plan at least one step.")
     multiples = {}
     for order in ORDERS:
         filter = FixedOrder.of(order=order, epsilon=epsilon, delta=delta)
@@ -86,14 +86,14 @@ def best_order(parts: Sequence[Part], *, epsilon: float, delta: float) -> float:
     if not multiples:
         raise BudgetRefusedError(
             "no-order-fits",
-            f"No Rényi order up to {ORDER_RANGE[1]:g} has a filter for ε = {epsilon!r} at δ = {delta!r}. Raise epsilon "
-            "or delta.",
+            f"ε = {epsilon!r} at δ = {delta!r} is too small for a Rényi filter of any order up to {ORDER_RANGE[1]:g}. "
+            "Raise epsilon or delta.",
         )
     return max(multiples, key=lambda order: multiples[order])
 
 
 class _FixedOrderCost:
-    """Function from the noise to ε of the smallest filter that admits the planned steps."""
+    """Function: noise multiplier → ε of the smallest Rényi filter that admits the planned steps."""
 
     def __init__(self, totals: Counter[float], delta: float, order: float | None) -> None:
         self._totals, self._delta = totals, delta
@@ -101,7 +101,7 @@ class _FixedOrderCost:
         self._place = len(self._orders) // 2
 
     def __call__(self, noise: float) -> float:
-        # ε is nearly convex in the order. Starting at the best order of the last noise tries few of the 126 orders.
+        # ε is nearly convex in the order. A search from the previous call's best order tries few of the 126 orders.
         place, value = self._place, self._at(self._place, noise)
         for step in (-8, 8, -1, 1):
             while 0 <= place + step < len(self._orders) and (found := self._at(place + step, noise)) < value:
@@ -116,7 +116,7 @@ class _FixedOrderCost:
             return inf
         units = sum(steps * ceil(price * UNITS) for price, steps in prices)
         found = FixedOrder(order, units).claim(self._delta) * (1 + 1e-9)
-        # The filter's budget is rounded down, so check that it still holds these units.
+        # The filter's budget is rounded down, so check that it still admits these units.
         filter = FixedOrder.of(order=order, epsilon=found, delta=self._delta)
         return found if filter is not None and filter.budget >= units else inf
 
@@ -127,10 +127,10 @@ def _totals(menu: Sequence[tuple[float, int]], epsilon: float, delta: float) -> 
     totals: Counter[float] = Counter()
     for rate, steps in menu:
         require_steps(steps, minimum=1)
-        SampledGaussian(rate, 1.0)  # refuses a sample rate out of range
+        SampledGaussian(rate, 1.0)  # raises InputError for a sample rate out of range
         totals[float(rate)] += steps
     if not totals:
-        raise InputError("menu-empty", "Noise is calibrated for the planned steps. Plan at least one step.")
+        raise InputError("menu-empty", "The noise cannot be calibrated without planned steps. Plan at least one step.")
     return totals
 
 

@@ -1,4 +1,4 @@
-"""Initial guesses for noise calibration, and the search for the least noise. Every result is checked again."""
+"""Initial guesses for noise calibration, and the search for the least noise. A bad guess only costs time."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = [
 ]
 
 NOISE_RANGE = (0.05, 1e5)
-"""The least and the largest noise multiplier that `least_noise` tries."""
+"""Smallest and largest noise multiplier that `least_noise` tries."""
 
 _DIGITS = 5
 
 _CoarseCost: TypeAlias = Callable[..., float]
-"""Noise multiplier → ε on a grid `coarser` (a keyword) times as coarse as a claim's; may be `math.inf`."""
+"""Function: noise multiplier → ε, which may be `math.inf`. The keyword `coarser` multiplies the grid's interval."""
 
 
 def secant(seen: list[tuple[float, float]], target: float) -> float | None:
-    """Return the x at which the line through two (x, y) points reaches y = `target`; None if there is no such line."""
+    """Return the x at which the line through the two (x, y) points `seen` has y = `target`; None if x is not unique."""
     if len(seen) < 2 or seen[0][0] == seen[1][0] or seen[0][1] == seen[1][1]:
         return None
     (x0, y0), (x1, y1) = seen
@@ -36,7 +36,7 @@ def secant(seen: list[tuple[float, float]], target: float) -> float | None:
 
 
 def guess_gdp(epsilon: float, delta: float) -> float:
-    """Return a guess of μ for the Gaussian mechanism that is (ε, δ)-DP (Balle & Wang 2018, Theorem 8)."""
+    """Return a guess of the μ at which the Gaussian mechanism is (ε, δ)-DP (Balle & Wang 2018, Theorem 8)."""
 
     def delta_of(mu: float) -> float:
         tail = 0.5 * erfc((epsilon / mu + mu / 2) / sqrt(2))
@@ -50,15 +50,18 @@ def guess_gdp(epsilon: float, delta: float) -> float:
 
 
 def guess_noise(spread: float, mu: float) -> float:
-    """Return a guess of the noise with which steps of `spread` = √Σ(sample_rate²) are `mu`-GDP (Bu et al. 2020)."""
+    """Return a guess of the noise multiplier with which all steps together are `mu`-GDP (Bu et al. 2020).
+
+    `spread` is √Σ(sample_rate²) over all steps.
+    """
     return min(max(1 / sqrt(log1p((mu / spread) ** 2)), NOISE_RANGE[0] * 2), NOISE_RANGE[1] / 2)
 
 
 def guess_on_coarse_grid(cost: _CoarseCost, epsilon: float, noise: float) -> tuple[float, float]:
-    """Return a guess of the noise that costs `epsilon`, and of d log ε / d log noise at that noise.
+    """Return guesses of the noise multiplier whose cost is `epsilon`, and of d log ε / d log noise at that noise.
 
-    A grid eight times as coarse takes an eighth of the time. The error is quadratic in the interval, so the costs at
-    factors 8 and 4 predict the cost at factor 1.
+    On a grid that is eight times as coarse, one cost takes an eighth of the time. The error of a cost is quadratic in
+    the grid's interval. So the costs for `coarser` = 8 and 4 predict the cost for `coarser` = 1.
     """
     slope = -1.0
     seen: list[tuple[float, float]] = []
@@ -72,7 +75,7 @@ def guess_on_coarse_grid(cost: _CoarseCost, epsilon: float, noise: float) -> tup
             slope = min((seen[1][1] - seen[0][1]) / (seen[1][0] - seen[0][0]), -0.1)
         if len(seen) == 2 and abs(log(epsilon) - log(value)) < 1e-3:
             break
-        # At least half a percent, so that the next slope is measured on the curve and not on its rounding.
+        # Change the noise by at least half a percent. A smaller change would measure rounding and not the slope.
         step = min(max((log(epsilon) - log(value)) / slope, -1.0), 1.0)
         noise *= exp(step if abs(step) > 5e-3 or len(seen) == 2 else 5e-3)
         noise = min(max(noise, NOISE_RANGE[0]), NOISE_RANGE[1])
@@ -80,24 +83,25 @@ def guess_on_coarse_grid(cost: _CoarseCost, epsilon: float, noise: float) -> tup
     fine = finer - (coarse - finer) * (4**2 - 1) / (8**2 - 4**2)
     if not (isfinite(fine) and fine > 0):
         return noise, slope
-    # If even the most noise costs far more than epsilon, the line would lead beyond the largest double.
+    # Without the limits, exp would overflow if even the largest noise costs far more than epsilon.
     return noise * exp(min(max((log(epsilon) - log(fine)) / slope, -20.0), 20.0)), slope
 
 
 def least_noise(
     cost: Callable[[float], float], epsilon: float, *, guess: float, slope: float = -1.0, low: float = NOISE_RANGE[0]
 ) -> float | None:
-    """Return the least noise multiplier of five significant digits whose cost is at most `epsilon`; None if none fits.
+    """Return the least noise multiplier, to five significant digits, whose cost is at most `epsilon`, or None.
 
-    The cost must fall with the noise. Then the result fits, and one less in the fifth digit does not, unless the
-    result is `low`: both were computed. `guess` and `slope` are only the starting point.
+    The cost must decrease as the noise grows. The function has computed the cost of the result, which is at most
+    `epsilon`. Unless the result is `low`, it has also computed the cost of the next smaller number, which is above
+    `epsilon`. `guess` and `slope` change only the time that this takes.
 
     Args:
-        cost: noise multiplier → ε; may be `math.inf`.
-        epsilon: the limit, above 0.
+        cost: function from the noise multiplier to ε, which may be `math.inf`.
+        epsilon: the limit of the cost, above 0.
         guess: first noise to try.
         slope: estimate of d log cost / d log noise, below 0.
-        low: least noise to try; the largest is 100 000.
+        low: smallest noise to try. The largest is 100 000.
     """
     least, high = (Decimal(repr(bound)) for bound in (low, NOISE_RANGE[1]))
     below, known_high, turn = least, False, 0
@@ -117,7 +121,7 @@ def least_noise(
             if len(seen) == 2 and abs(seen[0][0] - seen[1][0]) > 1e-3:
                 slope = min((seen[1][1] - seen[0][1]) / (seen[1][0] - seen[0][0]), -0.05)
         step = (log(epsilon) - log(value)) / slope if isfinite(value) else inf
-        # The slope is good only near the last point. Otherwise, and every fourth time, halve the range.
+        # The slope is reliable only near the last point. Elsewhere, and every fourth turn, halve the range.
         trusted = abs(step) < 1 and turn % 4
         guess = float(noise) * exp(step) if trusted else sqrt(float(below) * float(high))
     return float(least) if below == least and cost(float(least)) <= epsilon else float(high)

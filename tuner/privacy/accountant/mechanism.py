@@ -1,4 +1,4 @@
-"""The mechanism of one private step, its privacy event, and the checks of ε, δ and counts."""
+"""The mechanism of one private step, and checks of ε, δ and counts."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = ["SampledGaussian", "is_real_number", "require_delta", "require_epsilo
 
 @dataclass(frozen=True, order=True)
 class SampledGaussian:
-    """The Poisson-sampled Gaussian mechanism: one step of DP-SGD from its sampling to its noise.
+    """The Poisson-sampled Gaussian mechanism: the sampling and the noise of one step of DP-SGD.
 
     Formal guarantees:
         Adjacency is add-or-remove-one. Every record enters the batch independently with probability `sample_rate`. The
         sum of vectors of norm at most C gets Gaussian noise of standard deviation `noise_multiplier` · C per
-        coordinate. The normaliser is public. Nothing is claimed for shuffled or fixed-size batches.
+        coordinate. The sum is divided by a public number. Nothing is claimed for shuffled or fixed-size batches.
 
     Args:
         sample_rate: expected batch size / public number of training records, in (0, 1].
         noise_multiplier: noise standard deviation / clipping norm, positive and finite.
 
     Raises:
-        InputError: a value is out of range, NaN or infinite. For NaN an accountant may return ε = 0.
+        InputError: a value is out of range, NaN or infinite. Accounting libraries may return ε = 0 for NaN.
     """
 
     sample_rate: float
@@ -55,7 +55,7 @@ class SampledGaussian:
         object.__setattr__(self, "noise_multiplier", float(self.noise_multiplier))
 
     def event(self, steps: int) -> DpEvent:
-        """Return dp_accounting's event of `steps` (at least 1) adaptively composed steps."""
+        """Return the dp_accounting event of `steps` adaptively composed steps; `steps` must be at least 1."""
         require_steps(steps, minimum=1)
         import dp_accounting
 

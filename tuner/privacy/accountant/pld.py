@@ -1,22 +1,23 @@
-"""ε of a number of steps by a pessimistic privacy loss distribution, its inverses, and the error of its grid.
+"""ε of composed steps by pessimistic privacy loss distributions, and the steps or the noise for a given ε.
 
-The returned ε is an upper bound under add-or-remove-one and Poisson sampling, for four reasons:
+The returned ε is an upper bound under add-or-remove-one adjacency and Poisson sampling, for four reasons:
 
 1. One step. dp_accounting (connect-the-dots) replaces the hockey-stick curve of the step by chords between the grid
    points of the loss. The curve is convex in e^ε, so the chords are on or above it, and the discrete step dominates
    the true one (Doroshenko et al. 2022). Composition preserves domination.
 2. Truncation. The mass that is cut from the tails (e^-50 per step, 1e-15 per composition) counts as infinite loss.
-3. Grid. The interval is a power of two. It never gets finer for more steps, more sampling or less noise. Grids are
-   nested, and the chords of a coarser grid are above those of a finer one, so ε is monotone in all three.
-4. Floating point. The margin `_ROUNDING_ONCE` + T · `_ROUNDING` is subtracted from δ before ε of T steps is read. The
-   margin was measured and is NOT proved; the privacy card says so. It covers two errors:
-   - Rounding of the FFT, compared with an 80-bit FFT over hundreds of random settings. This error grows as T up to
-     `MAX_STEPS` and faster above, so more steps are refused. The margin is at least 2.4 times the measured L1 error,
-     and 4.8 times the half of that error that raises ε. For coupon books, whose mechanisms are convolved one after
-     another, it is at least 10 times.
+3. Grid. The interval of the grid is a power of two, so all grids are nested. The chords of a coarser grid are on or
+   above the chords of a finer grid. More steps, more sampling or less noise never make the grid finer. So ε does not
+   decrease with steps or sampling, and does not increase with noise.
+4. Floating point. The margin `_ROUNDING_ONCE` + T · `_ROUNDING` is subtracted from δ before ε of T steps is computed.
+   The margin was measured and is NOT proved; the privacy card says so. It covers two errors:
+   - Rounding of the FFT, compared with an 80-bit FFT over hundreds of random settings. This error grows linearly in T
+     up to `MAX_STEPS` and faster beyond, so more steps are refused. The margin is at least 2.4 times the measured L1
+     error. Only half of that error can raise ε, and the margin is at least 4.8 times this half. The mechanisms of a
+     coupon book are convolved one after another. There the margin is at least 10 times the L1 error.
    - Rounding of the step's hockey-stick values, compared with 40 digits: up to 1.6e-16 each at losses above zero.
-   The mass that the rounded step lacks is subtracted from δ too. The library clamps a negative mass to zero; that adds
-   mass, which is pessimistic.
+   Rounding may also make the masses of one step sum to less than 1. The missing mass is subtracted from δ too. The
+   library replaces negative masses by zero. This adds mass, so it can only raise ε.
 """
 
 from __future__ import annotations
@@ -54,27 +55,30 @@ __all__ = [
 ]
 
 EPSILON_FLOOR = 1e-6
-"""Smallest ε claimed for one or more steps. It applies if δ alone covers the loss."""
+"""Smallest ε that is claimed for one or more steps, even if the computed ε is 0."""
 
 MAX_STEPS = 2_000_000
-"""Largest number of steps accepted. The margin for rounding was measured up to this number."""
+"""Largest accepted number of steps. The margin for rounding was not measured for more."""
 
 _ROUNDING, _ROUNDING_ONCE = 5e-15, 1e-13
 _STEP_POINTS, _COMPOSED_POINTS = 2**17, 2**20
 _FINEST, _COARSEST, _USELESS = 2.0**-24, 2.0**-10, 2.0**-3
 _LITTLE_NOISE, _MUCH_NOISE = 1e-3, 1e100
-"""Below `_LITTLE_NOISE` no grid is useful; above `_MUCH_NOISE` the finest is used. Both squares fit in doubles."""
+"""Below `_LITTLE_NOISE` no grid is useful. Noise above `_MUCH_NOISE` is treated as `_MUCH_NOISE`.
+
+The squares of both values fit in a double.
+"""
 
 
 def interval(mechanism: SampledGaussian, steps: int) -> float:
-    """Return the interval of the grid of losses on which `steps` steps are composed: a power of two.
+    """Return the interval of the grid of losses for the composition of `steps` steps. It is a power of two.
 
     The interval scales with the spread of one step's loss, because the relative error of ε is about
-    (interval / spread)² / 12. Many steps or a long tail make the interval coarser, so that one value takes a second
-    and not an hour. Every term grows with sample_rate and steps, and falls with noise.
+    (interval / spread)² / 12. Many steps or a long tail make the interval larger, so that computing ε takes a second
+    and not an hour. The interval never decreases when sample_rate or steps grow, or when the noise gets smaller.
 
     Returns:
-        The interval; `math.inf` if no grid that fits in memory is useful, because ε would be in the hundreds.
+        The interval; `math.inf` if no grid that fits in memory is useful. ε would then be in the hundreds.
     """
     rate, noise = mechanism.sample_rate, min(mechanism.noise_multiplier, _MUCH_NOISE)
     if noise < _LITTLE_NOISE:
@@ -84,7 +88,7 @@ def interval(mechanism: SampledGaussian, steps: int) -> float:
     spread = min(rate * sqrt(expm1(min(noise**-2, 40.0))), longest)
     drift = min(spread**2, rate / (2 * noise**2)) * steps
     composed = (20 * spread * sqrt(steps) + drift) / _COMPOSED_POINTS
-    # The library's Chernoff bound keeps steps · spread / (56 · interval) points even of a narrow composition.
+    # The library's Chernoff bound keeps at least steps · spread / (56 · interval) points of a composition.
     bound = steps * spread / (64 * _COMPOSED_POINTS)
     wanted = max(min(spread / 32, _COARSEST), longest / _STEP_POINTS, composed, bound, _FINEST)
     return float(2.0 ** floor(log2(wanted))) if wanted < _USELESS else inf
@@ -95,11 +99,11 @@ def epsilon(mechanism: SampledGaussian, steps: int, delta: float) -> float:
 
     Formal guarantees:
         `steps` steps of `mechanism` are (ε, `delta`)-DP under add-or-remove-one; the module's docstring gives the
-        reasons. Apart from rounding, below one part in a million, ε does not decrease when steps or sample_rate grow
-        or noise_multiplier falls.
+        reasons. ε does not decrease when steps or sample_rate grow or noise_multiplier gets smaller, apart from
+        rounding errors below one part in a million.
 
     Returns:
-        ε; 0.0 only for 0 steps, and `math.inf` if double precision is too coarse.
+        ε. It is 0.0 only for 0 steps, and `math.inf` if double precision is not enough.
 
     Raises:
         InputError: a value is out of range or NaN, or there are more than `MAX_STEPS` steps.
@@ -114,7 +118,7 @@ def epsilon(mechanism: SampledGaussian, steps: int, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def epsilon_on_grid(mechanism: SampledGaussian, steps: int, delta: float, *, grid: float) -> float:
-    """Return an upper bound of ε for at least one step, on a grid of losses with the interval `grid`."""
+    """Return an upper bound of ε, computed on a grid of losses with the interval `grid`; `steps` must be at least 1."""
     if not isfinite(grid):
         return inf
     margin = _ROUNDING_ONCE + _ROUNDING * steps + _missing_mass(mechanism, grid) * steps
@@ -122,17 +126,17 @@ def epsilon_on_grid(mechanism: SampledGaussian, steps: int, delta: float, *, gri
 
 
 def epsilon_composed(parts: Iterable[tuple[SampledGaussian, int]], delta: float, *, coarser: int = 1) -> float:
-    """Return an upper bound of ε for several mechanisms composed, each with a number of steps FIXED in advance.
+    """Return an upper bound of ε for the composition of `parts`, with numbers of steps that are FIXED in advance.
 
-    If the steps were chosen adaptively, this ε is an odometer, not a guarantee, and must be labelled as one.
+    If the steps were chosen adaptively, this ε is an odometer, not a guarantee, and must be labelled as an odometer.
 
     Args:
-        parts: (mechanism, steps); steps of equal mechanisms are added up.
+        parts: pairs (mechanism, steps). A mechanism may occur more than once.
         delta: in (0, 1).
-        coarser: interval of the grid, as a multiple of a claim's; above 1 is faster and gives a larger ε.
+        coarser: factor for the interval of the grid; 1 for a claim. A larger factor is faster and gives a larger ε.
 
     Returns:
-        ε; 0.0 only for 0 steps.
+        ε. It is 0.0 only for 0 steps.
     """
     require_delta(delta)
     steps_of = _added_up(parts)
@@ -142,20 +146,20 @@ def epsilon_composed(parts: Iterable[tuple[SampledGaussian, int]], delta: float,
 
 
 def composed(parts: Iterable[tuple[SampledGaussian, int]], *, coarser: int = 1) -> tuple[Any, float]:
-    """Return dp_accounting's distribution of all `parts` composed, and the margin of δ for its rounding.
+    """Return dp_accounting's distribution for the composition of `parts`, and the margin of δ for rounding.
 
     Args:
-        parts: (mechanism, steps), at least one; each mechanism once and with at least one step.
-        coarser: interval of the grid, as a multiple of a claim's.
+        parts: at least one pair (mechanism, steps). Each mechanism occurs once and has at least one step.
+        coarser: factor for the interval of the grid; 1 for a claim.
 
     Returns:
         The pessimistic distribution, or None if no grid that fits in memory is useful. The margin must be added to any
-        δ that is read from the distribution.
+        δ that is computed from the distribution.
     """
     steps_of = dict(parts)
     total = sum(steps_of.values())
     _refuse_too_many(total)
-    # All distributions are convolved on the coarsest grid, which is pessimistic for the others.
+    # All mechanisms share the coarsest of their grids. A coarser grid can only raise ε.
     grid = coarser * max(interval(mechanism, steps) for mechanism, steps in steps_of.items())
     if not isfinite(grid):
         return None, 1.0
@@ -164,7 +168,7 @@ def composed(parts: Iterable[tuple[SampledGaussian, int]], *, coarser: int = 1) 
         part = _composed(mechanism, steps, grid)
         whole = part if whole is None else whole.compose(part)
     missing = sum(_missing_mass(mechanism, grid) * steps for mechanism, steps in steps_of.items())
-    # Missing mass may belong to any loss, so all of it counts as infinite loss.
+    # The missing mass may belong to any loss, so it counts as infinite loss.
     return whole, _ROUNDING_ONCE + _ROUNDING * total + missing
 
 
@@ -188,10 +192,10 @@ def epsilon_curve(parts: Iterable[tuple[SampledGaussian, int]], deltas: Sequence
 
 
 def discretisation_error(mechanism: SampledGaussian, steps: int, delta: float) -> float:
-    """Return an estimate, erring upwards, of how far `epsilon` is above the true ε because of its grid.
+    """Return an upper estimate of how much the grid of losses raises `epsilon` above the true ε.
 
-    The error of a grid h is between linear and quadratic in h, so a change from h to 2h adds at least the error of h.
-    1e-9 is added for rounding.
+    The error of a grid with interval h is between linear and quadratic in h. So a change from h to 2h raises ε by at
+    least the error at h. The estimate is that rise plus 1e-9 for rounding.
     """
     grid = interval(mechanism, steps)
     here = epsilon(mechanism, steps, delta)
@@ -201,7 +205,7 @@ def discretisation_error(mechanism: SampledGaussian, steps: int, delta: float) -
 def max_steps(mechanism: SampledGaussian, *, epsilon: float, delta: float) -> int:
     """Return the largest number of steps whose ε at `delta` is at most `epsilon`.
 
-    The result is 0 if not even one step fits, and at most `MAX_STEPS`.
+    The result is 0 if not even one step fits, and is never above `MAX_STEPS`.
     """
     require_epsilon(epsilon)
     require_delta(delta)
@@ -224,9 +228,9 @@ def max_steps(mechanism: SampledGaussian, *, epsilon: float, delta: float) -> in
 
 
 def calibrate_noise(*, sample_rate: float, steps: int, epsilon: float, delta: float) -> float:
-    """Return the least noise multiplier, rounded UP to 5 significant digits, with which the steps fit (ε, δ).
+    """Return the least noise multiplier, rounded UP to 5 significant digits, with which the steps are (ε, δ)-DP.
 
-    One less in the fifth digit does not fit, unless the result is the least noise, 0.05.
+    With one less in the fifth digit they would not be (ε, δ)-DP, unless the result is 0.05, the smallest noise tried.
 
     Raises:
         BudgetRefusedError: no noise multiplier up to 100 000 fits.
@@ -236,7 +240,7 @@ def calibrate_noise(*, sample_rate: float, steps: int, epsilon: float, delta: fl
     _refuse_too_many(steps)
     require_epsilon(epsilon)
     require_delta(delta)
-    SampledGaussian(sample_rate, 1.0)  # refuses a sample rate out of range
+    SampledGaussian(sample_rate, 1.0)  # raises InputError for a sample rate out of range
 
     def cost(noise: float, coarser: int = 1) -> float:
         mechanism = SampledGaussian(sample_rate, noise)
@@ -260,7 +264,7 @@ def _step_distribution(mechanism: SampledGaussian, grid: float) -> Any:  # noqa:
 
     step = mechanism.event(1).event
     return privacy_loss_distribution.from_gaussian_mechanism(
-        min(step.event.noise_multiplier, _MUCH_NOISE),  # less noise is an upper bound
+        min(step.event.noise_multiplier, _MUCH_NOISE),  # ε for less noise is an upper bound
         sampling_prob=step.sampling_probability,
         value_discretization_interval=grid,
         pessimistic_estimate=True,
@@ -274,20 +278,20 @@ def _composed(mechanism: SampledGaussian, steps: int, grid: float) -> Any:  # no
 
 @lru_cache(maxsize=64)
 def _missing_mass(mechanism: SampledGaussian, grid: float) -> float:
-    """Return 1 minus the mass of one rounded step, at least 0; the larger for removing and adding a record."""
+    """Return 1 minus the sum of the masses of one step, at least 0: the larger value of both adjacency directions."""
     step = _step_distribution(mechanism, grid)
     dense = [part.to_dense_pmf() for part in (step._pmf_remove, step._pmf_add)]
     return max(0.0, *(1 - (float(part._probs.sum()) + float(part._infinity_mass)) for part in dense))
 
 
 def read_epsilon(distribution: Any, margin: float, delta: float) -> float:  # noqa: ANN401 - the library is untyped
-    """Return ε of a distribution of `composed` at δ = `delta` − `margin`; `math.inf` if there is no bound."""
+    """Return ε at `delta` − `margin` of a distribution from `composed`; `math.inf` if there is no bound."""
     sure = delta - margin
     if distribution is None or not sure > delta / 2:
         return inf
     try:
         value = float(distribution.get_epsilon_for_delta(sure))
-    except OverflowError:  # a loss above 709 exceeds the doubles: nothing can be claimed
+    except OverflowError:  # e^loss overflows for a loss above 709, so nothing can be claimed
         return inf
     if not value >= 0:
         return inf
@@ -298,8 +302,8 @@ def _refuse_too_many(steps: int) -> None:
     if steps > MAX_STEPS:
         raise InputError(
             "too-many-steps",
-            f"The accountant covers at most {MAX_STEPS} steps in all (got {steps}), because its rounding was not "
-            "measured for more. Plan fewer trials or epochs, or larger batches.",
+            f"The accountant accepts at most {MAX_STEPS} steps in all (got {steps}), because its rounding error was "
+            "not measured for more. Plan fewer trials or epochs, or larger batches.",
         )
 
 

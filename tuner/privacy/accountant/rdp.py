@@ -12,17 +12,17 @@ from tuner.privacy.accountant.mechanism import SampledGaussian, is_real_number, 
 __all__ = ["ORDERS", "ORDER_RANGE", "divergence", "epsilon_of_divergence", "require_order"]
 
 ORDER_RANGE = (1.05, 1024.0)
-"""Least and largest order. Between them `divergence` was compared with a reference of 40 digits."""
+"""Smallest and largest allowed order. In this range `divergence` was compared with a 40-digit reference."""
 
 _MARGIN = 1e-9
 _LEAST_NOISE = 0.05
-# If order · |u| is below `_SERIES`, the binomial series is summed, because the direct form would cancel. The omitted
-# terms sum to less than 1e-20.
+# If order · |u| is below `_SERIES`, the binomial series is summed, because the direct formula would lose digits. The
+# omitted terms of the series sum to less than 1e-20.
 _SERIES, _SERIES_TERMS = 0.1, 16
 
 
 def _orders() -> tuple[float, ...]:
-    """Return rounded orders from 1.05 to 1024, each about 8 % further from 1 than the one before."""
+    """Return rounded orders from 1.05 to 1024. The distance from 1 grows by about 8 % from each to the next."""
     found, above = {ORDER_RANGE[0], ORDER_RANGE[1]}, ORDER_RANGE[0] - 1
     while 1 + above < ORDER_RANGE[1]:
         found.add(round(1 + above, 2) if above < 9 else float(round(1 + above)))
@@ -31,21 +31,21 @@ def _orders() -> tuple[float, ...]:
 
 
 ORDERS = _orders()
-"""The orders among which `calibration.best_order` chooses."""
+"""Rényi orders from which `calibration.best_order` chooses."""
 
 
 def divergence(mechanism: SampledGaussian, order: float) -> float:
-    """Return an upper bound of the Rényi divergence of one step, add-or-remove-one, Poisson sampling.
+    """Return an upper bound of the Rényi divergence of one Poisson-sampled step, for add-or-remove-one adjacency.
 
     Formal guarantees:
-        Let P = (1−q)·N(0, σ²) + q·N(1, σ²) and Q = N(0, σ²). The divergence of P from Q is the larger of the two
-        directions and the worst case over all pairs of neighbours (Mironov, Talwar & Zhang 2019, Theorems 4 and 5).
-        It is log(A)/(order − 1) with A = E_Q[(P/Q)^order]. A − 1 is computed as a sum or an integral of non-negative
-        terms, so that nothing cancels if A is near 1. (E_Q[P/Q] = 1, so (P/Q)^a − 1 − a·(P/Q − 1) has the same
-        integral as (P/Q)^a − 1.) The result is raised by one part in 10⁹. The measured error was below one part in
-        10¹¹, compared with 40 digits over hundreds of random settings. This margin is not proved.
+        Let P = (1−q)·N(0, σ²) + q·N(1, σ²) and Q = N(0, σ²). The divergence of P from Q is at least that of Q from P,
+        and is the worst case over all pairs of neighbours (Mironov, Talwar & Zhang 2019, Theorems 4 and 5). At order
+        a, it is log(A)/(a − 1) with A = E_Q[(P/Q)^a]. A − 1 is computed as a sum or an integral of non-negative terms,
+        so that nothing cancels if A is near 1. (E_Q[P/Q] = 1, so (P/Q)^a − 1 − a·(P/Q − 1) has the same integral as
+        (P/Q)^a − 1.) The result is then raised by a margin of one part in 10⁹. In a comparison with 40-digit values
+        over hundreds of random settings, the error was below one part in 10¹¹. The margin is not proved.
 
-    For noise below 0.05 the bound is the divergence of the step without sampling.
+    For noise below 0.05, the bound is the divergence of the step without sampling.
 
     Args:
         mechanism: mechanism of the step.
@@ -94,8 +94,9 @@ def _log_sum(rate: float, noise: float, order: int) -> float:
 def _log_integral(rate: float, noise: float, order: float) -> float:
     """Return log(A − 1) at any order, by the trapezoidal rule.
 
-    The rule converges exponentially: the integrand decays as a Gaussian and is analytic in a strip of half width πσ
-    about the real line (P/Q vanishes on its border). The error is about e^−59 for a step of σ/3, and less for 1/6.
+    The rule converges exponentially, because the integrand decays like a Gaussian and is analytic in a strip around
+    the real line. The strip ends where P/Q vanishes, and its half width is πσ. The error is about e^−59 if the step of
+    the rule is σ/3, and smaller if the step is 1/6.
     """
     import numpy as np
 
@@ -138,7 +139,7 @@ def _log_total(terms: Any) -> float:  # noqa: ANN401 - an array
 
 
 def epsilon_of_divergence(order: float, divergence: float, delta: float) -> float:
-    """Return ε at `delta` that a Rényi divergence implies (Canonne, Kamath & Steinke 2020, Proposition 12).
+    """Return the ε at `delta` that a Rényi divergence implies (Canonne, Kamath & Steinke 2020, Proposition 12).
 
     Args:
         order: Rényi order, above 1.
@@ -152,7 +153,7 @@ def epsilon_of_divergence(order: float, divergence: float, delta: float) -> floa
     if not (isfinite(order) and order > 1 and divergence >= 0):
         raise InputError(
             "order-out-of-range",
-            f"The order must be above 1 and the divergence at least 0 (got {order!r} and {divergence!r}).",
+            f"The Rényi order must be above 1 (got {order!r}), and the divergence at least 0 (got {divergence!r}).",
         )
     parts = (divergence, log1p(-1 / order), -(log(delta) + log(order)) / (order - 1))
     return max(sum(parts) + 1e-12 * sum(abs(part) for part in parts), 1e-6)

@@ -1,4 +1,4 @@
-"""Laws of K, the number of runs of a sealed search: probabilities, tail, quantiles, and a secret draw."""
+"""Probability laws of K, the number of runs of a sealed search, and the secret draw of K."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["LAWS", "POISSON_MEAN", "RunLaw"]
 LAWS = ("geometric", "logarithmic", "negative_binomial", "poisson")
 
 POISSON_MEAN = 10.0
-"""Largest mean of a Poisson number of runs. A larger one costs several times as much as the other laws."""
+"""Largest allowed mean of a Poisson number of runs. For larger means, the other laws give a several times smaller ε."""
 
 _LEAST_GAMMA = 1e-6
-_SHAPE_RANGE = (1e-9, 1e6)  # least |η| other than 0, and largest η: between them 1 − γ and γ^−η − 1 keep their digits
+_SHAPE_RANGE = (1e-9, 1e6)  # smallest |η| other than 0, and largest η; in this range 1 − γ and γ^−η − 1 are precise
 _LEAST_TAIL = 1e-300
 _SHAPES = {"geometric": 1.0, "logarithmic": 0.0, "poisson": None}
-_TERMS, _GROWTH, _MARGIN = 512, 1.002, 1e-6  # of the tail
-_BITS, _DIGITS = 256, 100  # of the draw
+_TERMS, _GROWTH, _MARGIN = 512, 1.002, 1e-6  # of `_tail`: number of single terms, growth of the blocks, relative margin
+_BITS, _DIGITS = 256, 100  # of the draw: random bits, decimal digits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,14 +34,14 @@ class RunLaw:
     """Distribution of the number of independent runs of a sealed search (Papernot & Steinke 2022, Definition 1).
 
     The truncated negative binomial of shape η and parameter γ has P[K = k] proportional to
-    (1−γ)^k Π_{0 ≤ l < k} (l+η)/(l+1) for k ≥ 1. It is geometric at η = 1 and logarithmic at η = 0. A Poisson number
-    may be 0; then there is no winner and nothing is released.
+    (1−γ)^k Π_{0 ≤ l < k} (l+η)/(l+1) for k ≥ 1. It is geometric at η = 1 and logarithmic at η = 0. A Poisson number of
+    runs may be 0. Then there is no winner, and nothing is released.
 
     Args:
         name: one of `LAWS`.
-        mean: E K; above 1, or for poisson above 0 and at most `POISSON_MEAN`.
-        shape: η of negative_binomial, above −1 and at most a million, and either 0 or at least 1e-9 in absolute value.
-            The other laws have a fixed shape, and it can be left out.
+        mean: the mean number of runs, E K. It is above 1; for `poisson`, above 0 and at most `POISSON_MEAN`.
+        shape: η of `negative_binomial`, from above −1 to a million, and either 0 or at least 1e-9 in absolute value.
+            It can be left out for the other laws, whose shape is fixed.
 
     Raises:
         InputError: a value is out of range or NaN, or the number of runs has no useful bound (γ below 1e-6).
@@ -73,7 +73,7 @@ class RunLaw:
         if not self.gamma >= _LEAST_GAMMA:
             raise InputError(
                 "run-law-unbounded",
-                f"{self.name} with mean {self.mean!r} and shape {self.shape!r} may need more than a million runs. "
+                f"The law {self.name} with mean {self.mean!r} and shape {self.shape!r} may need over a million runs. "
                 "Choose a smaller mean or a larger shape.",
             )
         if not self.gamma < 1:
@@ -88,7 +88,7 @@ class RunLaw:
             own = _SHAPES[self.name]
             if given is not None and not (is_real_number(given) and given == own):
                 raise InputError(
-                    "run-shape-out-of-range", f"The shape of {self.name} is {own!r} (got {given!r}). Leave it out."
+                    "run-shape-out-of-range", f"The shape of {self.name} must be {own!r} (got {given!r}). Leave it out."
                 )
             return own
         if not (is_real_number(given) and isfinite(given) and given > -1):
@@ -106,13 +106,13 @@ class RunLaw:
 
     @cached_property
     def gamma(self) -> float:
-        """Parameter γ of the truncated negative binomial, from E K = η(1−γ)/(γ(1−γ^η)) or its limit at η = 0."""
+        """Parameter γ of the truncated negative binomial. It solves E K = η(1−γ)/(γ(1−γ^η)), or its limit at η = 0."""
         if self.shape is None:
             raise InputError("run-law-without-gamma", "A poisson law has no gamma. Use its mean.")
         return _gamma(self.mean, self.shape)
 
     def log_pmf(self, runs: int) -> float:
-        """Return log P[K = runs]; −∞ if that number is impossible."""
+        """Return log P[K = runs]; −∞ if that number of runs is impossible."""
         if self.shape is None:
             return runs * log(self.mean) - self.mean - lgamma(runs + 1) if runs >= 0 else -inf
         if runs < 1:
@@ -135,10 +135,11 @@ class RunLaw:
         return exp(part - whole) * expm1(-part) / expm1(-whole) if whole > 1 else expm1(part) / expm1(whole)
 
     def tail(self, runs: int) -> float:
-        """Return an upper bound of P[K > runs], a sum of non-negative terms.
+        """Return an upper bound of P[K > runs], computed as a sum of non-negative terms.
 
-        For the truncated negative binomial the first 512 terms are summed one by one. After them P[K = k]/(1−γ)^k is
-        monotone in k, so each block of the geometric series is bounded by the larger of its two ends.
+        For the truncated negative binomial, the first 512 terms are summed one by one and the others in blocks. Within
+        a block, P[K = k]/(1−γ)^k is monotone in k. So its larger value at the two ends of the block, times the sum of
+        (1−γ)^k, bounds the sum of the block.
         """
         require_steps(runs, minimum=0, name="runs")
         # The sum may underflow to 0, but the true tail is above 0.
@@ -158,7 +159,7 @@ class RunLaw:
         if not tail > _LEAST_TAIL:
             raise InputError(
                 "probability-out-of-range",
-                f"The tail at which the number of runs is cut off must be above {_LEAST_TAIL:g} (got {tail!r}). "
+                f"The probability of runs beyond the cut-off must be above {_LEAST_TAIL:g} (got {tail!r}). "
                 "Lower privacy.epsilon.",
             )
         low, high = -1, 1
@@ -172,8 +173,9 @@ class RunLaw:
     def draw(self, at_most: int, *, bits: Callable[[int], int] = secrets.randbits) -> int:
         """Draw min(K, `at_most`) by inversion. The number is a secret that must never be logged or shown.
 
-        256 random bits are compared with the sums of P[K = k] in 100 digits, so the drawn number has the law of K to
-        within 10⁻⁷⁰. Outside tests `bits` is the operating system's generator: number of bits → random integer.
+        256 random bits are compared with the sums of P[K = k] in 100 digits. So the distribution of the drawn number
+        differs from the law of K by less than 10⁻⁷⁰. `bits` returns a random integer with a given number of bits.
+        Outside tests it is the operating system's generator.
         """
         require_steps(at_most, minimum=1, name="at_most")
         with localcontext() as context:
@@ -213,7 +215,7 @@ class RunLaw:
             runs += 1
 
     def log_weight(self, runs: int) -> float:
-        """Return log(P[K = runs]/(1−γ)^runs), which falls with `runs` if η < 1 and rises if η > 1."""
+        """Return log(P[K = runs]/(1−γ)^runs). This value falls as `runs` grows if η < 1, and rises if η > 1."""
         shape = self.shape or 0.0
         scale = -shape * log(self.gamma)  # γ^−η = e^scale
         if scale == 0:
@@ -241,7 +243,7 @@ def _tail(law: RunLaw, runs: int) -> float:
     start = runs + 1 + _TERMS
     total = fsum(law.pmf(k) for k in range(runs + 1, start))
     if law.shape is None:
-        return total + law.pmf(start - 1)  # from here on each term is less than half of the one before
+        return total + law.pmf(start - 1)  # every later term is less than half of the previous term
     keep = log1p(-law.gamma)
     while total < 1:
         # From `start` on, P[K = k + 1]/P[K = k] = (1−γ)(k+η)/(k+1) is at most this ratio.
@@ -258,7 +260,7 @@ def _tail(law: RunLaw, runs: int) -> float:
 
 @lru_cache(maxsize=4096)
 def _gamma(mean: float, shape: float) -> float:
-    """Return γ by bisection of log γ; the mean falls from ∞ to 1 as γ rises from 0 to 1."""
+    """Return γ by bisection of log γ. The mean of K falls from ∞ to 1 as γ rises from 0 to 1."""
 
     def mean_of(log_gamma: float) -> float:
         # η(1−γ)/(γ(1−γ^η)) = (1/γ − 1) · η/(1 − e^(η·log γ))

@@ -1,7 +1,8 @@
 """ε of a sealed search, which releases the best of a random, hidden number of runs.
 
-ε is the smaller of a bound by the privacy profile of one run and one by its Rényi divergence. `docs/guarantees.md`
-proves the bounds, and `tests/privacy/accountant/test_brute_force.py` compares them with enumeration.
+Two bounds of ε are computed: from the privacy profile of one run, and from its Rényi divergence. The smaller bound is
+returned. `docs/guarantees.md` proves both, and `tests/privacy/accountant/test_brute_force.py` compares them with exact
+values.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ __all__ = [
 ]
 
 Runs: TypeAlias = Sequence[tuple[SampledGaussian, int]]
-"""(mechanism, steps) of one run, for each configuration that the prior may choose."""
+"""(mechanism, steps) of a run, for each configuration that the prior may draw."""
 
 DeltaOf: TypeAlias = Callable[[float], float]
-"""Privacy profile of one run: ε → an upper bound of δ."""
+"""Privacy profile of one run: function from ε to an upper bound of δ."""
 
 _MARGIN = 1e-9
 _TRUNCATION_SHARE = 0.01
@@ -45,30 +46,31 @@ _GOLDEN = (5**0.5 - 1) / 2
 
 @dataclass(frozen=True)
 class Shift:
-    """The price of selection: δ of the winner at ε is at most `factor` · δ of one run at ε − `shift`."""
+    """Privacy price of selecting the best run: δ_winner(ε) ≤ `factor` · δ_run(ε − `shift`)."""
 
     factor: float
     shift: float
 
     def delta(self, delta_of: DeltaOf, epsilon: float) -> float:
-        """Return δ of the winner at `epsilon`, from the profile of one run."""
+        """Return an upper bound of the winner's δ at `epsilon`. `delta_of` is the privacy profile of one run."""
         return min(self.factor * delta_of(epsilon - self.shift), 1.0)
 
 
 def shift_of(law: RunLaw, delta_of: DeltaOf, *, ratio: tuple[float, float] = (1.0, 1.0)) -> Shift:
-    """Return the price of selection for a law of the number of runs (`docs/guarantees.md`).
+    """Return the price of selection for a law of the number of runs. `docs/guarantees.md` has the proof.
 
-    For the truncated negative binomial of shape η, δ_Q of one run and any ε₁ ≥ 0, δ_A of the winner satisfies
-    δ_A(ε) ≤ C·m·δ_Q(ε − log(C/c) − (η+1)·log r) with r = (C/c)·e^{ε₁} + ((1−γ)/γ)·C·δ_Q(ε₁). ε₁ is chosen to make r
-    least.
+    Let δ_Q be the privacy profile of one run, and δ_A the profile of the winner. For the truncated negative binomial
+    of mean m and shape η, and any ε₁ ≥ 0, δ_A(ε) ≤ C·m·δ_Q(ε − log(C/c) − (η+1)·log r) with
+    r = (C/c)·e^{ε₁} + ((1−γ)/γ)·C·δ_Q(ε₁). The ε₁ with the smallest r is used.
 
     Args:
-        law: law of the number of runs.
-        delta_of: profile of one run, for both directions of adjacency and every configuration of the prior.
-        ratio: (c, C), the bounds of an adaptive sampler's density over the prior's; (1, 1) if it does not adapt.
+        law: probability law of the number of runs.
+        delta_of: δ_Q, for both directions of adjacency and every configuration that the prior may draw.
+        ratio: (c, C), the bounds of an adaptive sampler's density divided by the prior's density; (1, 1) for a sampler
+            that does not adapt.
 
     Raises:
-        InputError: the sampler adapts and the law is poisson, for which there is no proof.
+        InputError: the sampler adapts and the law is `poisson`. This combination has no privacy proof.
     """
     low, high = ratio
     if not (isfinite(low) and isfinite(high) and 0 < low <= 1 <= high):
@@ -91,9 +93,9 @@ def shift_of(law: RunLaw, delta_of: DeltaOf, *, ratio: tuple[float, float] = (1.
 
 
 def poisson_shift(mean: float, delta_of: DeltaOf) -> Shift:
-    """Return the price of selection for a Poisson number of runs of any mean.
+    """Return the price of selection for a Poisson number of runs. Its mean m may have any value.
 
-    δ_A(ε) ≤ m·δ_Q(ε − m(e^{ε₁} − 1) − m·δ_Q(ε₁)) for any ε₁ ≥ 0.
+    For any ε₁ ≥ 0, δ_A(ε) ≤ m·δ_Q(ε − m(e^{ε₁} − 1) − m·δ_Q(ε₁)). `shift_of` explains the symbols.
     """
 
     def shift(first: float) -> float:
@@ -103,7 +105,10 @@ def poisson_shift(mean: float, delta_of: DeltaOf) -> Shift:
 
 
 def _least(price: DeltaOf) -> float:
-    """Return the ε₁ ≥ 0 of the least price, by golden section. The price is convex in e^{ε₁}; any ε₁ is valid."""
+    """Return the ε₁ ≥ 0 with the lowest price, by golden section. The price is convex in e^{ε₁}.
+
+    Every ε₁ gives a valid bound, so the result need not be exact.
+    """
     high = 1e-3
     while high < 500 and price(2 * high) < price(high):
         high *= 2
@@ -123,7 +128,10 @@ def _least(price: DeltaOf) -> float:
 
 
 class Profile:
-    """Privacy profile of one run, ε ↦ δ: an upper bound for both directions of adjacency, with the margins of `pld`."""
+    """Privacy profile of one run: for each ε an upper bound of δ. It covers both directions of adjacency.
+
+    The bound includes the rounding margin of `pld.composed`.
+    """
 
     def __init__(self, mechanism: SampledGaussian, steps: int, *, coarser: int = 1) -> None:
         require_steps(steps, minimum=1)
@@ -151,37 +159,37 @@ class Profile:
         return min(found + self._margin, 1.0)
 
     def epsilon(self, delta: float) -> float:
-        """Return the least ε ≥ 0 with δ(ε) at most `delta`; `math.inf` if there is none."""
+        """Return the smallest ε ≥ 0 at which δ is at most `delta`; `math.inf` if there is no such ε."""
         if self._distribution is None or not delta - self._margin > 0:
             return inf
         try:
             found = float(self._distribution.get_epsilon_for_delta(min(delta - self._margin, 1.0)))
-        except OverflowError:  # a loss above 709 exceeds the doubles: nothing can be claimed
+        except OverflowError:  # e^loss overflows for a loss above 709, so nothing can be claimed
             return inf
         return found if found >= 0 else inf
 
 
 @lru_cache(maxsize=8)
 def profile(mechanism: SampledGaussian, steps: int, *, coarser: int = 1) -> Profile:
-    """Return the cached profile of at least one step, on a grid `coarser` times as coarse as a claim's."""
+    """Return the profile from a cache. Its grid is `coarser` times as coarse as for a claim."""
     return Profile(mechanism, steps, coarser=coarser)
 
 
 def epsilon_selection(
     law: RunLaw, runs: Runs, delta: float, *, at_most: int, ratio: tuple[float, float] = (1.0, 1.0)
 ) -> float:
-    """Return the least proved ε at `delta` for the winner of a sealed search.
+    """Return the smallest ε at `delta` that is proved for the winner of a sealed search.
 
     Args:
-        law: law of the number of runs.
-        runs: (mechanism, steps) of one run, for each configuration that the prior may choose.
+        law: probability law of the number of runs.
+        runs: (mechanism, steps) of a run, for each configuration that the prior may draw.
         delta: in (0, 1).
-        at_most: largest number of runs. Cutting the law off adds (1 + e^ε)·P[K > at_most] to δ.
+        at_most: largest number of runs. Truncating the law there adds (1 + e^ε)·P[K > at_most] to δ.
         ratio: (c, C) of an adaptive sampler, as in `shift_of`.
 
     Returns:
-        ε, at least `EPSILON_FLOOR`; `math.inf` if there is no bound, for example because cutting off costs more than
-        `delta`.
+        ε, at least `EPSILON_FLOOR`; `math.inf` if there is no bound, for example because the truncation alone adds
+        more than `delta`.
 
     Raises:
         InputError: a value is out of range or NaN.
@@ -198,7 +206,7 @@ def _epsilon_selection(
 
 
 def _cut_epsilon(bounds: _Bounds, law: RunLaw, delta: float, at_most: int) -> float:
-    # The cut uses a δ that grows with ε, and the remaining δ needs a larger ε. Iterate from below until both agree.
+    # The truncation takes a part of δ that grows with ε, and the rest of δ needs a larger ε. Iterate from below.
     found = bounds.epsilon(delta)
     for _ in range(200):
         left = delta - _cut(law, found, at_most) if isfinite(found) else 0.0
@@ -216,9 +224,9 @@ def _cut(law: RunLaw, epsilon: float, at_most: int) -> float:
 
 
 def at_most_for(law: RunLaw, *, epsilon: float, delta: float) -> int:
-    """Return the least number of runs at which cutting off the law adds at most 1 % of `delta`.
+    """Return the smallest number of runs at which truncating the law adds at most 1 % of `delta` to δ.
 
-    `epsilon` is the largest ε that will be claimed with this cut.
+    `epsilon` is the largest ε that will be claimed with this truncation.
 
     Raises:
         InputError: a value is out of range or NaN, or ε is too large for double precision.
@@ -244,10 +252,10 @@ def calibrate_selection(
     at_most: int,
     ratio: tuple[float, float] = (1.0, 1.0),
 ) -> float:
-    """Return the least common noise multiplier, rounded UP to 5 significant digits, with which the winner is (ε, δ)-DP.
+    """Return the least noise multiplier, rounded UP to 5 significant digits, with which the winner is (ε, δ)-DP.
 
-    `menu` has (sample_rate, steps) of one run, for each configuration that the prior may choose. The other arguments
-    are those of `epsilon_selection`.
+    `menu` has (sample_rate, steps) of a run, for each configuration that the prior may draw. All configurations get
+    the same noise multiplier. The other arguments are as in `epsilon_selection`.
 
     Raises:
         BudgetRefusedError: no noise multiplier up to 100 000 fits.
@@ -256,7 +264,7 @@ def calibrate_selection(
     require_epsilon(epsilon)
     require_delta(delta)
     if not menu:
-        raise InputError("menu-empty", "No run is planned. Give at least one (sample_rate, steps).")
+        raise InputError("menu-empty", "A sealed search needs at least one planned run. Give its (sample_rate, steps).")
 
     def cost(noise: float, coarser: int = 1) -> float:
         runs = tuple((SampledGaussian(rate, noise), steps) for rate, steps in menu)
@@ -264,7 +272,7 @@ def calibrate_selection(
             return epsilon_selection(law, runs, delta, at_most=at_most, ratio=ratio)
         return _cut_epsilon(_bounds(law, runs, ratio, coarser=coarser), law, delta, at_most)
 
-    # One run costs about half of the winner. A bad guess only makes the search for the noise longer.
+    # The ε of one run is about half the winner's ε. A bad guess only makes the calibration slower.
     mu = guess_gdp(epsilon / 2, delta / law.mean)
     first = guess_noise(max(rate * steps**0.5 for rate, steps in menu), mu)
     guess, slope = guess_on_coarse_grid(cost, epsilon, first)
@@ -280,7 +288,7 @@ def calibrate_selection(
 
 @dataclass(frozen=True)
 class _Bounds:
-    """All bounds on the winner, without the cut; each method returns the least of them."""
+    """All bounds on the winner's privacy loss, without the truncation. Each method returns the smallest bound."""
 
     profiles: tuple[Profile, ...]
     shift: Shift
@@ -307,21 +315,23 @@ def _bounds(
     def delta_of(epsilon: float) -> float:
         return max(part.delta(epsilon) for part in profiles)
 
-    # A run's divergence is at most the largest of its configurations, because e^((a−1)·D) is the mean over them.
+    # A run's divergence is at most the largest one of any configuration: e^((a−1)·D) is a mean over configurations.
     single = {order: max(steps * divergence(mechanism, order) for mechanism, steps in runs) for order in ORDERS}
     renyi = winner_divergences(law, single, delta_of) if ratio == (1.0, 1.0) else {}
     return _Bounds(profiles, shift_of(law, delta_of, ratio=ratio), tuple(renyi.items()))
 
 
 def winner_divergences(law: RunLaw, single: Mapping[float, float], delta_of: DeltaOf) -> dict[float, float]:
-    """Return the Rényi divergences of the winner by order (Papernot & Steinke 2022).
+    """Return upper bounds of the winner's Rényi divergence, by order (Papernot & Steinke 2022).
 
+    Let D be the divergence of one run, D_A that of the winner, and m the mean number of runs.
     Theorem 2, truncated negative binomial of shape η: for any two orders a and b,
     D_A(a) ≤ D(a) + (1+η)·((1 − 1/b)·D(b) + log(1/γ)/b) + log(m)/(a − 1).
     Theorem 6, Poisson: D_A(a) ≤ D(a) + m·δ_Q(log(1 + 1/(a−1))) + log(m)/(a − 1).
-    dp_accounting computes the same for `RepeatAndSelectDpEvent`, with looser divergences at fractional orders.
+    dp_accounting computes the same bounds for `RepeatAndSelectDpEvent`, but uses looser divergences of one run at
+    fractional orders.
 
-    `single` has the divergences of one run by order. For a mean below 1 the theorems do not hold and the result is
+    `single` has the divergences of one run by order. For a mean below 1 the theorems do not hold, and the result is
     empty.
     """
     if law.mean < 1:
@@ -336,7 +346,7 @@ def winner_divergences(law: RunLaw, single: Mapping[float, float], delta_of: Del
 
 
 def _delta_of_divergence(order: float, divergence: float, epsilon: float) -> float:
-    """Return δ at `epsilon` (Canonne, Kamath & Steinke 2020, Proposition 12)."""
+    """Return the δ at `epsilon` that a Rényi divergence implies (Canonne, Kamath & Steinke 2020, Proposition 12)."""
     if not isfinite(divergence):
         return 1.0
     exponent = (order - 1) * (divergence - epsilon + log1p(-1 / order)) - log(order)

@@ -1,4 +1,4 @@
-"""Privacy card of an exported model, as JSON, with its reader and writer."""
+"""Building, writing and reading of the privacy card of an exported model, as JSON."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["build_card", "card_hash", "card_text", "file_hash", "issue_card", "p
 
 
 def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
-    """Return the card as plain JSON values; `verify` builds it again and compares.
+    """Return the card as plain JSON values. `tune verify` builds the card a second time and compares both.
 
     Raises:
         InputError: the run was not private, or a value is not plain, finite JSON.
-        VerificationError: the ledger has no such search or winner, or the facts contradict the ledger.
+        VerificationError: the search or the winner is not in the ledger, or the facts contradict the ledger.
     """
     if not facts.private:
         raise InputError(
@@ -34,13 +34,13 @@ def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
     require_own_words(facts)
     found = state.by_name.get(facts.search)
     if found is None:
-        message = f"The ledger has no search {facts.search!r} on {state.dataset!r}. Name the search's own ledger."
+        message = f"Data set {state.dataset!r} of the ledger has no search {facts.search!r}. Use the search's ledger."
         raise VerificationError("card-search-unknown", message)
     if (found.unit == "user") != (facts.records_per_user is not None):
         raise InputError(
             "card-contribution-bound",
-            f"`records_per_user` is {facts.records_per_user!r}, but the search protects one {found.unit}. Only a "
-            "search that protects users has this bound.",
+            f"`records_per_user` must be a number for a search that protects users, and None for other searches (got "
+            f"{facts.records_per_user!r} for a search that protects one {found.unit}).",
         )
     subject = Subject(state=state, search=found, facts=facts)
     card = {section.name: section.value(subject) for section in SECTIONS}
@@ -49,7 +49,7 @@ def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
 
 
 def issue_card(ledger: Ledger, facts: CardFacts) -> dict[str, Any]:
-    """Return the card of a search and record the card's hash in the ledger, where `verify` finds it."""
+    """Return the card of a search, and record the card's hash in the ledger for `tune verify`."""
     dataset = ledger.search_state(facts.search).dataset
     card = build_card(facts, state=ledger.dataset_state(dataset))
     ledger.record_card(facts.search, card_hash(card), "export")
@@ -73,7 +73,7 @@ def card_text(card: Mapping[str, Any]) -> str:
 
 
 def parse_card(text: str) -> dict[str, Any]:
-    """Return the values of a card file, which must be byte for byte as `card_text` writes it.
+    """Return the values of a card file. Its text must be exactly the text that `card_text` writes.
 
     Raises:
         VerificationError: the text is not JSON, or was edited or reformatted.
@@ -85,6 +85,6 @@ def parse_card(text: str) -> dict[str, Any]:
         message = f"The card is not the JSON that `tune export` wrote: {error}. Use the exported file."
         raise VerificationError("card-text-changed", message) from error
     if not same:
-        message = "The card was edited or reformatted. Use the exported file, byte for byte."
+        message = "The card was edited or reformatted. Use the unchanged file that `tune export` wrote."
         raise VerificationError("card-text-changed", message)
     return card

@@ -1,4 +1,4 @@
-"""The claim of a search in one sentence, for plans, reports and records."""
+"""The claim of a search in words, for plans, reports and MLflow."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["budget_sentence", "guarantee_words"]
 
 
 def budget_sentence(budget: BudgetView, *, mode: Mode = COMPOSITION, unit: str = "record") -> str:
-    """Return the claim of a search that has begun, and what is not claimed.
+    """Return the claim of a search that has begun, in words, and what is not claimed.
 
     Args:
-        budget: of the search; its scores are protected when it has some for them.
+        budget: budget of the search. If it has a budget for validation scores, the claim covers the scores.
         mode: accounting mode of the search.
-        unit: ``record`` or ``user``.
+        unit: unit of protection, ``record`` or ``user``.
     """
     words = guarantee_words(
         budget.epsilon_cap, budget.delta, mode=mode, unit=unit, protected=budget.validation is not None
     )
-    # A search with hidden runs shows no odometer: it is charged as a whole when it begins.
+    # A search with hidden runs has no odometer, because it is charged as a whole when it begins.
     return words if mode.runs_hidden else f"{words} What is spent so far is the odometer, not a guarantee."
 
 
@@ -36,15 +36,15 @@ def guarantee_words(
     protected: bool,
     planned: bool = False,
 ) -> str:
-    """Return the claim: its numbers, whom it protects, what it covers and what is outside it.
+    """Return the claim in words: ε and δ, whom the claim protects, what it covers and what it does not cover.
 
     Args:
-        epsilon: of the search.
-        delta: of the search.
+        epsilon: ε of the claim.
+        delta: δ of the claim.
         mode: accounting mode of the search.
-        unit: ``record`` or ``user``.
-        protected: whether validation scores have noise and are inside the guarantee.
-        planned: whether the search has not begun.
+        unit: unit of protection, ``record`` or ``user``.
+        protected: whether validation scores have noise, so that the guarantee covers them.
+        planned: whether the search has not begun yet.
     """
     one = "record, whether it trains or validates" if protected else "training record"
     outside = "Test scores are" if protected else "Validation and test scores are"

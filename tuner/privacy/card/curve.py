@@ -1,4 +1,4 @@
-"""Privacy curve of a cap, as (ε, δ) pairs and as a picture drawn from the card alone."""
+"""Privacy curve of a cap: its (ε, δ) pairs for the card, and a picture that is drawn from the card alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["claim_curve", "curve_figure", "render_svg"]
 
 _DELTAS = tuple(float(f"1e-{half // 2}" if half % 2 == 0 else f"3e-{half // 2 + 1}") for half in range(4, 19))
-"""δ of every curve: 1e-2, 3e-3, 1e-3, …, 1e-9."""
+"""The δ values of every curve: 1e-2, 3e-3, 1e-3, …, 1e-9."""
 
 _LINES: dict[str, dict[str, Any]] = {
     "training": {"color": BLUE, "marker": "o", "label": "records that train: each dot is a claim"},
@@ -24,10 +24,10 @@ _LINES: dict[str, dict[str, Any]] = {
 
 
 def claim_curve(filter: Filter, delta: float) -> list[dict[str, float]]:
-    """Return ε of everything that the filter admits, at the search's `delta` and at `_DELTAS`.
+    """Return the ε that a search with this filter never exceeds, at the search's `delta` and at each of `_DELTAS`.
 
     Returns:
-        Rows of ``delta`` and ``epsilon`` with falling δ, without those whose ε is infinite.
+        Rows of ``delta`` and ``epsilon``, from the largest δ to the smallest. Rows with infinite ε are left out.
     """
     deltas = sorted({*_DELTAS, delta}, reverse=True)
     pairs = zip(deltas, filter.claims(deltas), strict=True)
@@ -35,7 +35,7 @@ def claim_curve(filter: Filter, delta: float) -> list[dict[str, float]]:
 
 
 def render_svg(card: Mapping[str, Any]) -> str:
-    """Return `curve_figure` as an SVG picture with a title and a description."""
+    """Return the chart of `curve_figure` as SVG text with a title and a description."""
     claim = card["claim"]
     title = f"Privacy curve of {claim['search']}"
     said = f"claimed: ε = {claim['epsilon']!r}, δ = {claim['delta']!r}"
@@ -48,7 +48,7 @@ def render_svg(card: Mapping[str, Any]) -> str:
 
 @styled()
 def curve_figure(card: Mapping[str, Any]) -> Figure:
-    """Return the chart of a card's curves, with one line per pool of records and a mark at the claim.
+    """Return the chart of a card's curves: a line each for training and validation records, and a mark at the claim.
 
     Raises:
         KeyError: the card lacks a field.

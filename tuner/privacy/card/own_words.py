@@ -1,4 +1,4 @@
-"""The operator's own words: everything on a privacy card that its ledger cannot tell."""
+"""The operator's own words: everything on a privacy card that cannot be computed from the ledger."""
 
 from __future__ import annotations
 
@@ -14,32 +14,34 @@ from tuner.privacy.accountant.mechanism import SampledGaussian
 __all__ = ["EXPORTED", "LIBRARIES", "OWN_WORDS", "CardFacts", "OwnWord", "own_words_of", "require_own_words"]
 
 EXPORTED = ("model.safetensors", "experiment.yaml")
-"""Files that a card names by their hashes."""
+"""Files whose hashes a card contains."""
 _SCORES = ("validation_accuracy", "validation_loss", "test_accuracy", "test_loss")
 LIBRARIES = ("torch", "numpy", "opacus", "dp-accounting", "optuna", "ray", "cryptography", "scikit-learn")
-"""Libraries whose versions a card names."""
+"""Libraries whose versions a card contains."""
 _VERSIONS = ("dp-tuner", "python", *LIBRARIES)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CardFacts:
-    """What the exporter must say, because the ledger cannot know it.
+    """Facts for a card that the exporter must supply, because the ledger does not contain them.
 
     Attributes:
         search: name of the search in the ledger.
-        winner: id of the exported trial; not used for a sealed search, whose trials have no public ids.
-        winner_run: (mechanism, steps) of the exported run of a sealed search, whose ledger does not tell runs apart.
-        parameters: hyper-parameters of the winner, plain JSON.
+        winner: id of the exported trial. It is not used for a sealed search, whose trials have no public ids.
+        winner_run: (mechanism, steps) of the exported run of a sealed search; None for other searches. The ledger of a
+            sealed search contains no single runs.
+        parameters: hyper-parameters of the winner, as plain JSON.
         max_grad_norm: clipping norm C of the winner.
-        public_size: the n of the sample rate; in users where the unit is a user.
-        public_size_is_public: whether n is a public constant, as it is for shipped data sets.
-        sampler: of the search.
-        pruner: of the search.
-        private: False for a study with a seed, which gets no card.
-        records_per_user: the contribution bound; None for the unit record.
-        preprocessing: what was done to the data before training.
-        scores: of the winner, by name.
-        versions: library name to version.
+        public_size: number of records from which the sample rate was computed; the number of users if the search
+            protects users.
+        public_size_is_public: whether `public_size` is a public constant, as for the data sets of dp-tuner.
+        sampler: name of the search's sampler.
+        pruner: name of the search's pruner.
+        private: False for a run without a guarantee, such as a run with a seed. Such a run gets no card.
+        records_per_user: largest number of a user's records in a step; None if the search protects records.
+        preprocessing: description of what was done to the data before training.
+        scores: scores of the winner, by name.
+        versions: versions of the libraries, by name.
         files: SHA-256 of each file that is exported with the card, by name.
     """
 
@@ -62,14 +64,14 @@ class CardFacts:
 
 @dataclass(frozen=True)
 class OwnWord:
-    """One thing that the operator alone can say.
+    """One value of a card that only the operator can supply.
 
     Attributes:
-        fact: field of `CardFacts`.
-        path: its place on the card.
-        wanted: what it must be, in words.
-        fits: whether a value is that.
-        names: keys that it may have, where it is a mapping; None for any.
+        fact: name of the value's field in `CardFacts`.
+        path: keys that lead to the value on the card, joined by dots.
+        wanted: description of the allowed values.
+        fits: function that returns whether a value is allowed.
+        names: allowed keys of a value that is a mapping; None if all keys are allowed.
     """
 
     fact: str
@@ -79,10 +81,10 @@ class OwnWord:
     names: tuple[str, ...] | None = None
 
     def read(self, card: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON value
-        """Return the value on a card; keys that it may not have are left out.
+        """Return the value on a card. Keys that are not allowed are left out.
 
         Raises:
-            KeyError: the card lacks it.
+            KeyError: the card lacks the value.
         """
         value: Any = card
         for key in self.path.split("."):
@@ -109,7 +111,7 @@ def _is_word(value: object) -> bool:
 
 
 def _is_promotion(value: object) -> bool:
-    """Tell whether a value is a parameter that rises within a trial, such as {promote: [1, 3]}."""
+    """Return whether a value is a parameter that rises within a trial, such as {promote: [1, 3]}."""
     if not (isinstance(value, Mapping) and set(value) == {"promote"}):
         return False
     levels = value["promote"]
@@ -156,14 +158,17 @@ OWN_WORDS: tuple[OwnWord, ...] = (
     OwnWord("versions", "versions", "version numbers by library", _each(_is_version), _VERSIONS),
     OwnWord("files", "exported_files", "SHA-256 hashes by file", _each(_is_hash), EXPORTED),
 )
-"""Everything on a card that is the operator's word. A sealed search adds the mechanism and the steps of its winner."""
+"""All values of a card that only the operator can supply.
+
+For a sealed search, these are also the mechanism and the number of steps of its winner.
+"""
 
 
 def require_own_words(facts: CardFacts) -> None:
-    """Refuse words that a card cannot take.
+    """Check the operator's own words.
 
     Raises:
-        VerificationError: a value is not of its form, or a name is unknown.
+        VerificationError: a value is not allowed, or a name in a mapping is unknown.
     """
     for word in OWN_WORDS:
         value = getattr(facts, word.fact)
@@ -176,16 +181,17 @@ def require_own_words(facts: CardFacts) -> None:
 
 
 def own_words_of(card: Mapping[str, Any], *, charged_whole: bool) -> CardFacts:
-    """Return the operator's own words of an issued card.
+    """Return the values of an issued card that only the operator could supply.
 
     Args:
         card: the parsed card.
-        charged_whole: whether its search was charged as a whole. Then the ledger does not know the winner's run.
+        charged_whole: whether its search was charged as a whole. Then the winner's run is also read from the card,
+            because the ledger does not contain it.
 
     Raises:
         KeyError: the card lacks a field.
         TypeError: a section is not a mapping.
-        TunerError: a value is not of its form.
+        TunerError: a value is not allowed.
     """
     winner_run = None
     if charged_whole:

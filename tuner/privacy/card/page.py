@@ -1,4 +1,4 @@
-"""Page of the privacy card for data protection officers, with the details for a reviewer at its end."""
+"""Page of the privacy card for data protection officers. The details for a reviewer are at its end."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tuner.privacy.modes import MODES, Mode
 __all__ = ["CURVE_FILE", "render_markdown"]
 
 CURVE_FILE = "privacy_curve.svg"
-"""The picture that the page shows, in the same folder."""
+"""Name of the picture that the page shows. The picture is in the same folder as the page."""
 
 
 def render_markdown(card: Mapping[str, Any]) -> str:
-    """Return the card as Markdown; `verify` renders the page again from the card and compares.
+    """Return the page of a card as Markdown. `tune verify` renders the page a second time and compares both.
 
-    The Markdown consists of headings, paragraphs, flat lists, one table and one picture, which is all that
-    `tuner.report.card_html` can show.
+    The Markdown consists of headings, paragraphs, flat lists, one table and one picture. `tuner.report.card_html` can
+    show nothing else.
 
     Raises:
         KeyError: the card lacks a field.
@@ -66,7 +66,7 @@ def render_markdown(card: Mapping[str, Any]) -> str:
 
 
 def _statement(claim: Mapping[str, Any]) -> str:
-    """Return the sentence of the claim, with ε and δ named."""
+    """Return the sentence of the claim, with its numbers written as "ε = …, δ = …"."""
     exact = f"({claim['epsilon']!r}, {claim['delta']!r})-"
     return f"{epsilon_and_delta(claim['epsilon'], claim['delta'])}: {plain(claim['statement']).removeprefix(exact)}"
 
@@ -76,7 +76,7 @@ def _mode(card: Mapping[str, Any]) -> Mode:
 
 
 def _most(cap: Mapping[str, Any]) -> str:
-    """Return what a cap allows, in words."""
+    """Return in words what a cap allows."""
     return ALLOWED[cap["filter"]["kind"]](cap["filter"])
 
 
@@ -87,7 +87,7 @@ def _meaning(card: Mapping[str, Any]) -> list[str]:
     epsilon, delta = claim["epsilon"], claim["delta"]
     if not (0 < epsilon < math.inf and 0 < delta < 1):
         raise ValueError(f"a claim must have a finite ε > 0 and a δ in (0, 1) (got {epsilon!r} and {delta!r})")
-    # The sum of TPR <= e^ε FPR + δ and its mirror image bounds how often the best guess between two worlds is right.
+    # For any test, TPR <= e^ε FPR + δ, and TNR <= e^ε FNR + δ. The sum of both bounds how often a guess is right.
     right = percent((1.0 + delta * math.exp(-epsilon)) / (1.0 + math.exp(-epsilon)))
     one = "user" if user else "record"
     return [
@@ -113,7 +113,7 @@ def _meaning(card: Mapping[str, Any]) -> list[str]:
 
 
 def _extent(card: Mapping[str, Any]) -> str:
-    """Return the sentences on what the numbers cover."""
+    """Return the sentences that say what the card's numbers cover."""
     mode, spent = _mode(card), card["spent"]
     if mode.runs_hidden:
         return mode.extent
@@ -146,7 +146,7 @@ def _scored(card: Mapping[str, Any]) -> str:
 
 
 def _alarms(budget: Mapping[str, Any]) -> list[str]:
-    """Return warnings to the owner of the data set."""
+    """Return the warnings for the owner of the data set."""
     said = []
     if budget["within_cap"] is False:
         committed = epsilon_and_delta(budget["committed_epsilon"], budget["committed_delta"])
@@ -168,7 +168,7 @@ def _alarms(budget: Mapping[str, Any]) -> list[str]:
 
 
 def _numbers(card: Mapping[str, Any]) -> list[str]:
-    """Return the table of the page."""
+    """Return the page's table of ε and δ, as lines of Markdown."""
     claim, spent, winner, budget = card["claim"], card["spent"], card["winner"], card["dataset_budget"]
     training, validation, mode = card["training_cap"], card["validation_cap"], _mode(card)
     delta = number(claim["delta"])

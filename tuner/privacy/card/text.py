@@ -1,4 +1,4 @@
-"""Words and figures for the values of a privacy card."""
+"""Formatting of the values of a privacy card as text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _GREEK = {"epsilon": "ε", "delta": "δ"}
 
 
 def plain(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Return a value on one line, without markup."""
+    """Return a value as one line of text that Markdown shows unchanged."""
     if value is None or value in ([], {}):
         return "none"
     if isinstance(value, bool):
@@ -43,7 +43,7 @@ def plain(value: Any) -> str:  # noqa: ANN401 - any JSON value
 
 
 def words(name: str) -> str:
-    """Return a field's name as words."""
+    """Return the name of a field with spaces instead of underscores."""
     return name.replace("_", " ")
 
 
@@ -64,7 +64,7 @@ def rounded_up(value: float, digits: int = 4) -> str:
 
 def percent(share: float) -> str:
     """Return a share as a percentage, rounded up to two decimals."""
-    # 1e-9 is more than the rounding error of a double, which must not raise the last digit.
+    # 1e-9 is larger than the rounding error of a double. Without it, that error could raise the last digit.
     return f"{math.ceil(min(share, 1.0) * 10_000 - 1e-9) / 100:.2f} %"
 
 
@@ -77,7 +77,7 @@ def odds_factor(epsilon: float) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """Return a number with its noun, such as "1 step" or "2 steps"."""
+    """Return a number with the singular or plural of a noun, such as "1 step" or "2 steps"."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
@@ -87,7 +87,7 @@ def epsilon_and_delta(epsilon: float, delta: float) -> str:
 
 
 def detail(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Return a value on one line of the page's details, with all its digits."""
+    """Return a value as one line of text with all digits, for the details of the page."""
     if isinstance(value, Mapping) and value:
         return ", ".join(f"{_GREEK.get(key, words(key))} = {plain(value[key])}" for key in sorted(value))
     if isinstance(value, list) and value:
@@ -96,7 +96,7 @@ def detail(value: Any) -> str:  # noqa: ANN401 - any JSON value
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:
-    """Return settings as "name = value"; the names are the user's and stay unchanged."""
+    """Return settings as "name = value". The names are written as in the experiment file."""
     return ", ".join(f"{name} = {plain(settings[name])}" for name in sorted(settings)) or "none"
 
 

@@ -1,4 +1,4 @@
-"""What a privacy card says of each unit of protection, and how it states a cap."""
+"""Words of a privacy card for each unit of protection and for each kind of cap."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ ALLOWED: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "fixed_order": _most_divergence,
     "sealed": _most_runs,
 }
-"""What may be done under a cap, from the body of its filter, by the filter's kind."""
+"""Functions that say in words what a cap allows, by the kind of its filter. Each takes the filter's JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnitWords:
-    """What a card says of one unit of protection.
+    """Words of a card for one unit of protection.
 
     Attributes:
-        training: a unit whose records train.
-        validating: a unit whose records validate.
-        either: a unit, where both sides are protected.
+        training: name of one unit whose records train.
+        validating: name of one unit whose records validate.
+        either: name of one unit, for a search that protects training and validation records.
         adjacency: value of `claim.adjacency`.
-        adjacency_label: the same in words.
-        protected: who is protected, in the statement of the claim.
-        protected_too: who else is where scores are protected.
-        score: what a protected score is before its noise.
-        split: how validation records were set apart, where their index is published and where it is not.
+        adjacency_label: description of the adjacency, in words.
+        protected: who is protected, for the sentence of the claim.
+        protected_too: who else is protected if the scores are protected.
+        score: definition of a protected score before noise is added.
+        split: how validation records were set apart, if the records' index is published (True) or not (False).
     """
 
     training: str
@@ -94,4 +94,4 @@ UNITS: Mapping[str, UnitWords] = {
         split={True: _BY_USER, False: _BY_USER},
     ),
 }
-"""By the unit of a search."""
+"""Words of the card by unit of protection."""

@@ -1,4 +1,4 @@
-"""Admission rules: whether a data set allows one more search. Plans, writers and readers use the same rules."""
+"""Admission rules: whether a data set allows one more search. Planning, writing and reading use the same rules."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def admit_search(
     user: str | None,
     what: str,
 ) -> None:
-    """Raise `BudgetRefusedError` unless a search has the unit of the other searches and `admit` admits its claim.
+    """Raise `BudgetRefusedError` unless `admit` admits the search and it protects the same unit as the other searches.
 
-    `unit` is `record` or `user`. The other arguments are those of `admit`.
+    `unit` is `record` or `user`. The other arguments are as in `admit`.
     """
     if state is not None and state.committed.unit not in {None, unit}:
-        # Adding or removing a user moves a sum by at most C. Changing one record of a user may move it by 2C.
+        # Adding or removing a user changes a sum by at most C. Changing one record of a user may change it by 2C.
         raise BudgetRefusedError(
             "unit-differs",
             f"The searches on {state.dataset!r} protect each {state.committed.unit}, but {what} protects each {unit}. "
-            f"Such claims cannot be added. Write privacy.unit: {state.committed.unit}, or give the data set another "
-            "name.",
+            f"Claims for different units cannot be added. Write privacy.unit: {state.committed.unit}, or give the data "
+            "set another name.",
         )
     admit(state, epsilon, delta, units=units, user=user, what=what)
 
@@ -62,21 +62,22 @@ def admit(
     units: int | None = None,
     user: str | None = None,
 ) -> None:
-    """Refuse a charge that does not fit the data set's cap, or the user's share of the cap.
+    """Refuse a charge that exceeds the data set's cap or the user's share of the cap.
 
     Formal guarantees:
-        Searches may be chosen adaptively and run concurrently. Without an order their (ε, δ) sum to at most the cap's
-        (Rogers et al. 2016; Vadhan & Zhang 2023). With an order, every history ends in one of two ways: the (ε, δ) sum
-        to at most (ε, δ/2) of the cap, or the Rényi divergences of that order fit the filter of (ε, δ/2). The outcomes
-        of each kind contribute at most δ/2. If each rule had the whole δ, "either rule fits" would not be sound.
+        Searches may be chosen adaptively and run concurrently. If the cap has no Rényi order, the ε and δ of all
+        searches sum to at most the cap's (Rogers et al. 2016; Vadhan & Zhang 2023). If the cap has an order, a charge
+        must fit one of two rules: the sums are at most (ε, δ/2) of the cap, or the sum of the Rényi divergences at
+        that order fits a filter of (ε, δ/2). Each rule contributes at most δ/2 to the failure probability. If each rule
+        had the whole δ, admitting a charge that fits either of them would not be sound.
 
     Args:
         state: state of the data set; None if it has no entry.
         epsilon: ε to add.
         delta: δ to add.
-        what: name of the charge for the message.
+        what: name of the charge, for the message.
         units: Rényi units to add, at the order of the cap; None if they are not finite.
-        user: user whose share must fit too; None ignores the shares.
+        user: user whose share must not be exceeded; None ignores the shares.
 
     Raises:
         BudgetRefusedError: the charge does not fit.
@@ -95,7 +96,7 @@ def admit(
     if None not in {cap.units, units} and not held.unbounded and held.units + (units or 0) <= (cap.units or 0):
         return
     also = "" if cap.order is None else (
-        f" The Rényi divergences of order {cap.order:g} do not fit either; each of the two rules has half of δ."
+        f" The Rényi divergences of order {cap.order:g} do not fit either. Each of the two rules has half of δ."
     )  # fmt: skip
     lacking = unfit((total_epsilon, total_delta), (cap.epsilon, cap.delta), rules=rules)
     raise BudgetRefusedError(
@@ -108,9 +109,9 @@ def admit(
 
 
 def units_at(order: float | None, filter: Filter, validation: Filter | None = None) -> int | None:
-    """Return the Rényi units at `order` of everything that a search's filters allow, the larger of its two pools.
+    """Return the Rényi divergence at `order` that a search with these filters never exceeds, in units.
 
-    None if there is no order, or if the divergence is not finite.
+    This is the larger value of the two filters. The result is None if `order` is None or the divergence is infinite.
     """
     if order is None:
         return None
@@ -120,14 +121,14 @@ def units_at(order: float | None, filter: Filter, validation: Filter | None = No
 
 
 def order_filter(order: float, epsilon: float, delta: float) -> int | None:
-    """Return the Rényi units at `order` of a cap with half of δ; None if that admits nothing."""
+    """Return the budget of a Rényi filter with the claim (ε, δ/2), in units; None if the budget would be 0."""
     require_order(order)
     found = FixedOrder.of(order=order, epsilon=epsilon, delta=delta / 2)
     return found.budget if found else None
 
 
 def check_pools(training: Filter, validation: Filter | None) -> None:
-    """Raise `InputError` if only one filter is charged as a whole, or the validation filter samples records."""
+    """Raise `InputError` if only one of the filters is sealed, or if the validation filter samples records."""
     if validation is None:
         return
     if training.charged_whole != validation.charged_whole:
@@ -151,7 +152,7 @@ def require_unsampled(mechanism: SampledGaussian) -> None:
 
 
 def admit_name(states: Mapping[str, DatasetState], dataset: str, search: str, fingerprint: str | None) -> None:
-    """Refuse a search if its name is taken on any data set, or if its records have a budget under another name."""
+    """Refuse a search if its name exists on any data set, or if its records belong to a data set of another name."""
     for state in states.values():
         if search in state.by_name:
             raise LedgerError(
@@ -162,13 +163,13 @@ def admit_name(states: Mapping[str, DatasetState], dataset: str, search: str, fi
         if fingerprint in state.fingerprints and state.dataset != dataset:
             raise BudgetRefusedError(
                 "dataset-known-otherwise",
-                f"These records have a budget already, under the name {state.dataset!r}. Use this name instead of "
+                f"The ledger knows these records already, as data set {state.dataset!r}. Use this name instead of "
                 f"{dataset!r}.",
             )
 
 
 def require_search(states: Mapping[str, DatasetState], search: str) -> SearchState:
-    """Return the search of that name on any data set; raise `LedgerError` if there is none."""
+    """Return the search named `search` on any data set; raise `LedgerError` if no search has this name."""
     for state in states.values():
         if search in state.by_name:
             return state.by_name[search]
@@ -186,21 +187,21 @@ def require_name(value: object, what: str) -> None:
 
 
 def unfit(total: tuple[Decimal, Decimal], allowed: tuple[float, float], *, rules: int = 1) -> str:
-    """Return in words which of ε and δ does not fit: `total` (ε, δ) exceeds `allowed` (ε, δ) in at least one.
+    """Return in words whether ε, δ or both are too large in `total` (ε, δ), compared with `allowed` (ε, δ).
 
-    δ is divided among `rules` rules.
+    At least one must be too large. If there are two `rules`, each allows half of δ.
     """
     part = allowed[1] / rules
     over = {"ε": total[0] > exact_sum(allowed[0]), "δ": exact_sum(*[total[1]] * rules) > exact_sum(allowed[1])}
     figures = {"ε": (float(total[0]), allowed[0]), "δ": (float(total[1]), part)}
     said = {name: " > ".join(_apart(*figures[name])) for name in over if over[name]}
     if rules > 1 and over["δ"]:
-        said["δ"] += " (half of the cap's)"
+        said["δ"] += " (half of the cap's δ)"
     if len(said) == len(over):
-        return f"Neither fits: ε {said['ε']}, δ {said['δ']}"
+        return f"Both are too large: ε {said['ε']}, δ {said['δ']}"
     ((name, figure),) = said.items()
     other = "δ" if name == "ε" else "ε"
-    return f"{name} does not fit: {figure} ({other} would)"
+    return f"{name} is too large: {figure}; {other} would fit"
 
 
 def _apart(more: float, less: float) -> tuple[str, str]:

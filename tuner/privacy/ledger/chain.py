@@ -1,4 +1,4 @@
-"""Chains of a ledger's entries, with their states in memory: entries are read, verified and appended here."""
+"""Reading, verifying and appending of the ledger's entries, with the resulting states in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Chain", "Write"]
 
 
 class Chain:
-    """States of all data sets of one store. Every read verifies the entries that are new since the last one."""
+    """Entries of one store and the states of its data sets. Every read verifies the entries since the last read."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -40,17 +40,17 @@ class Chain:
 
     @contextmanager
     def write(self) -> Iterator[Write]:
-        """Begin the only write transaction of the store; commit it if the block ends without an error."""
+        """Begin a write transaction, which excludes all others; commit it if the block ends without an error."""
         with self._lock:
             with self.store.writing() as connection:
                 states, last = self._fold(connection, self._states, self._last)
                 write = Write(self.store, connection, states, last)
                 yield write
-            # Only after the commit: a failed transaction leaves the states in memory unchanged.
+            # This line runs only after the commit. A failed transaction leaves the states in memory unchanged.
             self._states, self._last = write.states, write.last
 
     def entries(self, dataset: str) -> list[tuple[Entry, DatasetState]]:
-        """Return all entries of a data set, read and verified again, each with the state after it."""
+        """Return all entries of a data set, read and verified again, each with the state of the data set after it."""
         with self._lock, self.store.reading() as connection:
             rows = self.store.after(connection, 0)
         states: dict[str, DatasetState] = {}
@@ -91,14 +91,14 @@ class Chain:
             if heads.get(name) != folded.get(name):
                 raise LedgerCorruptError(
                     "ledger-damaged",
-                    f"The chain of data set {name!r} ends at {folded.get(name)} instead of its head "
-                    f"{heads.get(name)}, so entries were lost or changed. Restore the ledger from a backup.",
+                    f"The last entry of data set {name!r} is {folded.get(name)}, but the ledger recorded "
+                    f"{heads.get(name)}. Entries were lost or changed. Restore the ledger from a backup.",
                 )
         return states, last
 
 
 class Write:
-    """One write transaction, which appends entries to the newest states.
+    """One write transaction. It appends entries and updates the states of their data sets.
 
     Attributes:
         states: states of all data sets, including the appended entries.
@@ -115,11 +115,11 @@ class Write:
         return state.cap.order if state and state.cap else None
 
     def __call__(self, dataset: str, kind: str, data: dict[str, Any]) -> None:
-        """Append one entry. After an error the transaction must end with that error, so that nothing is written.
+        """Append one entry. If this raises an error, the caller must let it end the transaction.
 
         Raises:
             BudgetRefusedError: the entry would exceed a cap.
-            LedgerError: the entries before do not allow it.
+            LedgerError: the earlier entries do not allow the entry.
         """
         before = self.states.get(dataset, DatasetState(dataset=dataset))
         body = canonical(data)
@@ -133,7 +133,10 @@ class Write:
 
 
 def _time_of(before: DatasetState, kind: str, data: dict[str, Any]) -> str:
-    """Return the time of a new entry. A sealed search shows only its first day, because its end reveals its runs."""
+    """Return the time of a new entry. All entries of a sealed search have the day of its opening as their time.
+
+    The time at which the search ended would reveal the number of its runs.
+    """
     now = datetime.now(UTC)
     search = before.by_name.get(str(data.get("search", "")))
     if search is not None and search.charged_whole:

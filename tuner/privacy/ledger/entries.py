@@ -1,4 +1,4 @@
-"""Entries of the ledger, and the hash that chains them."""
+"""Entries of the ledger, and the hash that links each entry to the previous one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GENESIS = "0" * 64
 
 
 def canonical(value: object) -> str:
-    """Return the canonical JSON of a value: sorted keys, no spaces, floats by `repr` so that they survive exactly.
+    """Return the canonical JSON of a value: sorted keys, no spaces, and floats with all digits.
 
     Raises:
         InputError: the value contains NaN, infinity, or a type that JSON lacks.
@@ -32,23 +32,23 @@ def canonical(value: object) -> str:
             "strings, whole numbers, finite floats, lists and mappings with string keys.",
         ) from error
     if not same and not _has_tuples(value):
-        raise InputError("not-plain-json", f"JSON would change this value: {value!r}. Use string keys.")
+        raise InputError("not-plain-json", f"JSON would change the value {value!r}. Use string keys in all mappings.")
     return text
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One line of a data set's chain. Its hash covers every other field.
+    """Entry in the ledger for one data set. Its hash covers all other fields.
 
     Attributes:
         dataset: name of the data set.
-        seq: 1, 2, 3, … within the data set, without a gap.
-        time: UTC, ISO 8601. For people; nothing is computed from it.
+        seq: number of the entry within the data set: 1, 2, 3, … without a gap.
+        time: time of writing, UTC, ISO 8601. It is for people only; no rule uses it.
         kind: `cap`, `grant`, `open_search`, `begin`, `reserve`, `lease`, `settle`, `close_search`, `reopen_search` or
             `card`.
-        body: canonical JSON.
+        body: content of the entry, as canonical JSON.
         previous: hash of the previous entry, or `GENESIS`.
-        hash: SHA-256, hexadecimal.
+        hash: SHA-256 of the other fields, hexadecimal.
     """
 
     dataset: str

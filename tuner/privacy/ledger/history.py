@@ -1,7 +1,7 @@
 """History of a data set for people: its ledger entries in words, its searches and its shares.
 
-A sealed search shows only its claim and the day on which it was opened. Its end would reveal its number of runs, which
-must stay secret.
+Of a sealed search, only the claim and the day of opening are shown. The time of its end would reveal the secret number
+of its runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 History = Sequence[tuple[Entry, DatasetState]]
-"""Every entry of a data set, with the state after it."""
+"""All entries of a data set, each with the state of the data set after the entry."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +38,12 @@ class Line:
     """One event of the history.
 
     Attributes:
-        time: `2026-11-21 19:09:29`, UTC, by the writer's clock; only the day for a sealed search.
+        time: UTC by the writer's clock, such as `2026-11-21 19:09:29`; only the day for a sealed search.
         what: `cap`, `share`, `opened`, `closed`, `reopened` or `card`.
         text: the event in words.
-        search: name of the search, or None.
-        user: user of the search or of the share, or None.
-        committed: (ε, δ) of all searches that count after the event.
+        search: name of the search; None if the event is not about a search.
+        user: user of the search or of the share; None if the event is about neither.
+        committed: sums of ε and δ of all searches that count against the cap, after the event.
     """
 
     time: str
@@ -56,12 +56,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Point:
-    """Total after one event, for a chart.
+    """Committed ε and cap after one event, for a chart.
 
     Attributes:
-        moment: time of the event; not before the previous point, even if a clock was set back.
-        committed: ε of all searches that count.
-        cap: ε of the cap.
+        moment: time of the event. If a clock was set back, it is the time of the previous point.
+        committed: sum of ε of all searches that count against the cap.
+        cap: ε of the cap; None without a cap.
     """
 
     moment: datetime
@@ -71,21 +71,21 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchLine:
-    """One search in a table. A value that a sealed search hides is None.
+    """One search in a table. Values that are hidden for a sealed search are None.
 
     Attributes:
         mode: `composition` or `sealed selection`.
         cap_kind: kind of the training filter.
         cap_text: summary of the training filter.
-        step_cap: total number of steps that the filter allows, or None.
-        sample_rate, noise_multiplier: of every step; None if there are several mechanisms.
-        validation: (ε, δ) of the protected validation records, or None.
+        step_cap: total number of steps that the filter allows; None if there is no fixed number.
+        sample_rate, noise_multiplier: parameters of every step; None if there are several mechanisms.
+        validation: (ε, δ) for the validation records; None if the guarantee does not cover the scores.
         status: `open`, `closed` or `sealed`.
         counts: whether the claim counts against the cap.
-        opened: time of opening, or the day.
+        opened: time of opening; only the day for a sealed search.
         steps_spent: charged training steps.
         steps_reserved: training steps that are reserved and not yet charged.
-        cards: SHA-256 of each issued privacy card.
+        cards: SHA-256 of each issued privacy card; empty for a sealed search.
     """
 
     search: str
@@ -115,8 +115,8 @@ class ShareLine:
 
     Attributes:
         granted: (ε, δ) of the share; None for a user who has searches but no share.
-        committed: (ε, δ) of the user's searches that count.
-        left: (ε, δ) of the share that is not committed, at least 0. The data set's cap may leave less.
+        committed: sums of ε and δ of the user's searches that count against the cap.
+        left: (ε, δ) of the share minus `committed`, at least 0; None without a share. The cap may allow less.
     """
 
     user: str
@@ -126,7 +126,7 @@ class ShareLine:
 
 
 def lines(history: History) -> list[Line]:
-    """Return the events for a data protection officer in their order, without single steps and trials."""
+    """Return the events for a data protection officer, oldest first, without single trials and steps."""
     return [
         Line(
             time=_shown(entry.time, day_only=search is not None and search.charged_whole),
@@ -161,7 +161,7 @@ def search_lines(state: DatasetState) -> list[SearchLine]:
 
 
 def share_lines(state: DatasetState) -> list[ShareLine]:
-    """Return the shares of all users with a share or a search, sorted by user."""
+    """Return a line for each user with a share or a search, sorted by user."""
     users = {*state.grants, *(search.user for search in state.searches)}
     found = []
     for user in sorted(users):
@@ -194,7 +194,10 @@ def rule(cap: DatasetCap | None) -> str:
 
 
 def within_cap(state: DatasetState) -> bool | None:
-    """Return whether the committed total fits the cap, which the owner may lower at any time; None without a cap."""
+    """Return whether the committed total is within the cap; None without a cap.
+
+    The owner may lower the cap at any time, also below the committed total.
+    """
     if state.cap is None:
         return None
     try:
@@ -205,7 +208,7 @@ def within_cap(state: DatasetState) -> bool | None:
 
 
 def _events(history: History) -> Iterator[tuple[Entry, DatasetState, str, str, SearchState | None]]:
-    """Yield (entry, state after it, what, text, search) of each entry that is shown."""
+    """Yield each shown entry with the state after the entry, and with the result of `_words`."""
     for entry, state in history:
         shown = _words(entry, state)
         if shown is not None:
@@ -213,13 +216,13 @@ def _events(history: History) -> Iterator[tuple[Entry, DatasetState, str, str, S
 
 
 def _words(entry: Entry, state: DatasetState) -> tuple[str, str, SearchState | None] | None:
-    """Return (what, text, search) of an entry; None if the entry is not shown."""
+    """Return the kind of event, the text and the search of an entry; None if the entry is not shown."""
     data = entry.data
     if entry.kind == "cap":
         return "cap", f"The cap was set to ε = {data['epsilon']:g}, δ = {data['delta']:g}: {rule(state.cap)}.", None
     if entry.kind == "grant":
         if not data["epsilon"]:
-            return "share", f"The share of {data['user']} was taken away.", None
+            return "share", f"The share of {data['user']} was revoked.", None
         return "share", f"{data['user']} was granted a share of ε = {data['epsilon']:g}, δ = {data['delta']:g}.", None
     search = state.by_name[data["search"]]
     if entry.kind == "open_search":
@@ -228,9 +231,13 @@ def _words(entry: Entry, state: DatasetState) -> tuple[str, str, SearchState | N
         return None
     match entry.kind:
         case "close_search":
-            return "closed", "Closed." if search.counts else "Closed before it touched a record: it counts 0.", search
+            return (
+                "closed",
+                "Closed." if search.counts else "Closed before any charge. Its claim does not count.",
+                search,
+            )
         case "reopen_search":
-            return "reopened", "Opened again, under its old claim.", search
+            return "reopened", "Reopened with its old claim.", search
         case "card":
             kind, digest = data["card_kind"], data["card_sha256"]
             return "card", f"A privacy card was issued ({kind}), SHA-256 {digest[:16]}…", search

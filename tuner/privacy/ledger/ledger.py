@@ -1,6 +1,7 @@
 """The ledger: the durable record of all caps and charges of a data set.
 
-A trial reserves steps before it starts, leases (durably charges) steps before it takes them, and is settled at its end.
+A trial reserves steps before it starts. It leases steps (charges them durably) before it takes them. At its end it is
+settled, and its unused reservation is freed.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Ledger:
-    """Ledger of the caps and charges of all searches on all of its data sets.
+    """Durable record of the caps of data sets and of the charges of all searches on them.
 
     Formal guarantees:
-        The filter of a search admits, at all times, the steps that its trials have leased and reserved. This holds
-        after any crash and with any number of writers, because each admission reads and writes in one immediate
-        transaction. The filter's claim is at most the search's (ε, δ); this is checked when the search is opened.
-        Searches on a data set may be chosen adaptively and run concurrently, and together stay within its cap
-        (`admission.admit`); searches of a user stay within the user's share. A failed write charges nothing, or too
-        much if only the confirmation of its commit was lost.
+        At all times, the filter of a search admits the steps that its trials have leased and reserved. This holds
+        after any crash and with any number of writers, because each admission reads and writes in one exclusive
+        transaction. The filter's claim is at most the search's (ε, δ), which is checked when the search is opened.
+        Searches on a data set may be chosen adaptively and run concurrently. Together they stay within the data set's
+        cap (`admission.admit`), and a user's searches stay within the user's share. A failed write charges nothing. If
+        only the confirmation of a commit is lost, the charge counts although the caller sees an error.
 
-    Use `Ledger.open`. Safe across threads and processes; each process opens the ledger by its URL.
+    Use `Ledger.open`. A ledger is safe across threads and processes. Each process opens the ledger by its URL.
     """
 
     def __init__(self, store: Store) -> None:
@@ -64,18 +65,18 @@ class Ledger:
 
     @property
     def url(self) -> str:
-        """Absolute URL, with which another process opens the ledger."""
+        """Absolute URL with which other processes open the ledger."""
         return self._chain.store.url
 
     @property
     def id(self) -> str:
-        """Random id of the ledger, set when it was created."""
+        """Random id that the ledger got when it was created."""
         return self._chain.store.ledger_id
 
     def user(self) -> str:
         """Return the current user: the account of the operating system, or the role of the database.
 
-        A database authenticates its roles. In a file, anyone who may write can write any name.
+        A database server authenticates its roles. Anyone who may write to an SQLite file can write any name.
         """
         return self._chain.store.user()
 
@@ -84,9 +85,10 @@ class Ledger:
     def set_cap(self, dataset: str, epsilon: float, delta: float, *, order: float | None = None) -> None:
         """Set the (ε, δ) that all searches on `dataset` may spend together.
 
-        The cap may be below what is committed. Then no search or step is admitted, but reserved steps may be taken.
-        With an `order`, a Rényi filter of that order may admit a search if the sum does not; each of the two rules has
-        half of δ. Raise `BudgetRefusedError` if the order would change while a search counts.
+        The cap may be below the committed total. Then no new search and no new reservation is admitted, but reserved
+        steps may still be taken. If `order` is given, there are two rules with half of δ each: the sum of the claims,
+        and a Rényi filter of that order. A search is admitted if it fits one of them. Raise `BudgetRefusedError` if the
+        order would change while any search counts against the cap.
         """
         require_name(dataset, "dataset")
         require_epsilon(epsilon)
@@ -98,10 +100,11 @@ class Ledger:
             write(dataset, "cap", body)
 
     def grant(self, dataset: str, user: str, epsilon: float, delta: float) -> None:
-        """Set one user's share of the data set's cap. After the first share, users without one cannot start a search.
+        """Set one user's share of the data set's cap.
 
-        The share may be below what the user's searches have committed. Then the user can start nothing more. Raise
-        `BudgetRefusedError` if there is no cap, or if the shares together would exceed it.
+        After the first grant, users without a share cannot start a search. A share may be below the committed total of
+        its user's searches. Then the user cannot start a new search or trial. Raise `BudgetRefusedError` if there is no
+        cap, or if the shares together would exceed the cap.
         """
         require_name(dataset, "dataset")
         require_name(user, "user")
@@ -116,7 +119,8 @@ class Ledger:
             state = write.states.get(dataset)
             if state is None or user not in state.grants:
                 raise LedgerError(
-                    "share-not-found", f"User {user!r} has no share of {dataset!r}, so none can be revoked."
+                    "share-not-found",
+                    f"User {user!r} has no share of data set {dataset!r} to revoke. Check both names.",
                 )
             write(dataset, "grant", {"user": user, "epsilon": 0.0, "delta": 0.0})
 
@@ -135,26 +139,27 @@ class Ledger:
         fingerprint: str | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        """Open a search. From now on its whole (ε, δ) counts against the data set.
+        """Open a search. Its whole (ε, δ) then counts against the data set.
 
         Args:
             dataset: name of the data set.
             search: name, unique in the ledger.
-            filter: limit for the training records; its claim must fit (`epsilon`, `delta`).
+            filter: filter for the training records. Its ε at `delta` must be at most `epsilon`.
             epsilon: ε of the claim, for each training record and each protected validation record.
             delta: δ of the claim.
-            validation: limit for the validation records; one step is one released score. None if the guarantee does
-                not cover the scores.
-            validation_claim: (ε, δ) of `validation`, each at most the search's, which is the default.
-            unit: `record` or `user`.
-            user: user whose share the search takes; `user()` by default.
-            fingerprint: checksum of the data; the same data under another name is refused.
-            details: plain JSON notes.
+            validation: filter for the validation records, where a step is one released score; None if the guarantee
+                does not cover the scores.
+            validation_claim: (ε, δ) of the claim for validation records. Neither may exceed that of the search. The
+                default is the search's (ε, δ).
+            unit: unit of protection, `record` or `user`.
+            user: user whose share the search uses; `user()` by default.
+            fingerprint: checksum of the data. Data that the ledger knows under another name are refused.
+            details: notes, as plain JSON.
 
         Raises:
-            BudgetRefusedError: the search does not fit the data set's cap or the user's share, a filter does not fit
-                its claim, the data set's searches protect another unit, or the data are known under another name.
-            LedgerError: the name is taken.
+            BudgetRefusedError: the claim exceeds the data set's cap or the user's share, a filter exceeds its claim,
+                the data set's searches protect another unit, or the ledger knows the data under another name.
+            LedgerError: the name of the search exists already.
         """
         require_name(dataset, "dataset")
         require_name(search, "search")
@@ -185,7 +190,7 @@ class Ledger:
             "delta": float(delta),
             "fingerprint": fingerprint,
             "details": dict(details or {}),
-            # Cards show the hash of the chain. Without a nonce the hash would reveal the checksum of private records.
+            # Cards show a hash that covers this entry. Without a nonce, one could test guesses of the checksum.
             "nonce": secrets.token_hex(16),
         }  # fmt: skip
         canonical(body)
@@ -197,8 +202,8 @@ class Ledger:
         """Charge a sealed search as a whole, before its first run, and close it to further entries.
 
         Raises:
-            BudgetRefusedError: the owner has lowered the cap or the share below what is committed.
-            LedgerError: the search is not sealed, not open, or has begun already.
+            BudgetRefusedError: the owner has lowered the cap or the share below the committed total.
+            LedgerError: the search is not sealed or not open, or has already begun.
         """
         with self._chain.write() as write:
             write(require_search(write.states, search).dataset, "begin", {"search": search})
@@ -206,26 +211,27 @@ class Ledger:
     def reserve(
         self, search: str, trial: str, steps: int, *, mechanism: SampledGaussian | None = None, pool: str = TRAINING
     ) -> None:
-        """Reserve `steps` (at least 1) more steps of one pool for a trial; see `reserve_together`."""
+        """Reserve `steps` more steps of one pool for a trial, at least 1; see `reserve_together`."""
         require_steps(steps, minimum=1)
         self.reserve_together(search, trial, {pool: steps}, mechanism=mechanism)
 
     def reserve_together(
         self, search: str, trial: str, steps: Mapping[str, int], *, mechanism: SampledGaussian | None = None
     ) -> None:
-        """Reserve steps of one or both pools for a new or running trial, all or nothing.
+        """Reserve steps of one or both pools for a new or running trial. Either all are reserved, or none.
 
         Args:
             search: name of an open search.
             trial: id of the trial.
             steps: number of steps by pool.
-            mechanism: mechanism of all training steps of the trial; None for the trial's own or the only one.
+            mechanism: mechanism of all training steps of the trial. None means the mechanism that the trial reserved
+                before, or else the search's only mechanism.
 
         Raises:
             BudgetRefusedError: the filter does not admit the steps, or the owner has lowered the data set's cap or the
-                user's share below what is committed.
-            InputError: the mechanism must be named.
-            LedgerError: the search is closed or sealed, or the trial is settled or has another mechanism.
+                user's share below the committed total.
+            InputError: `mechanism` is None, and the search has several mechanisms.
+            LedgerError: the search is closed or sealed, or the trial is settled or has reserved another mechanism.
         """
         require_name(trial, "trial")
         for pool, each in steps.items():
@@ -241,12 +247,12 @@ class Ledger:
                 write(state.dataset, "reserve", body)
 
     def lease(self, search: str, trial: str, steps: int, mechanism: SampledGaussian, *, pool: str = TRAINING) -> None:
-        """Charge `steps` (at least 1) steps of a pool durably. After this returns, the trial may take them.
+        """Charge `steps` steps of a pool durably, at least 1. After this method returns, the trial may take the steps.
 
         Raises:
             BudgetRefusedError: the trial has not reserved that many steps.
-            LedgerError: the trial reserved another mechanism or is settled, the search is closed or sealed, or the
-                ledger cannot be written.
+            LedgerError: the trial has reserved another mechanism or is settled, the search is closed or sealed, or
+                writing to the ledger failed.
         """
         require_steps(steps, minimum=1)
         with self._chain.write() as write:
@@ -255,12 +261,13 @@ class Ledger:
             write(dataset, "lease", body)
 
     def settle(self, search: str, trial: str, steps_taken: int) -> None:
-        """End a trial of an open or closed search, and free its steps of all pools that were never leased.
+        """End a trial of an open or closed search, and free the steps of all pools that it reserved but never leased.
 
-        Settling again with the same number of training steps does nothing, so it can be repeated after a crash.
+        A second call with the same number of training steps does nothing, so the call can be repeated after a crash.
 
         Raises:
-            LedgerError: the trial took more steps than it leased, is unknown, or was settled with another number.
+            LedgerError: the trial took more steps than it leased, is unknown, or was settled with another number of
+                steps.
         """
         require_steps(steps_taken, minimum=0, name="steps_taken")
         with self._chain.write() as write:
@@ -270,16 +277,17 @@ class Ledger:
                 write(state.dataset, "settle", {"search": search, "trial": trial, "steps_taken": steps_taken})
 
     def close_search(self, search: str) -> None:
-        """Close a search to further charges. A search that charged nothing then counts 0 against the data set."""
+        """Close a search to further charges. If nothing was charged, its claim no longer counts against the cap."""
         with self._chain.write() as write:
             state = require_search(write.states, search)
             if state.status == "open":
                 write(state.dataset, "close_search", {"search": search})
 
     def reopen_search(self, search: str) -> None:
-        """Reopen a closed search under its old claim. Do nothing for an open search or a sealed one that has begun.
+        """Reopen a closed search with its old claim. Do nothing if it is open, or if it is sealed and has begun.
 
-        Raise `BudgetRefusedError` if the search counted 0 and no longer fits the data set's cap or its user's share.
+        Raise `BudgetRefusedError` if the claim did not count while the search was closed, and now exceeds the data
+        set's cap or the user's share.
         """
         with self._chain.write() as write:
             state = require_search(write.states, search)
@@ -304,15 +312,15 @@ class Ledger:
     # Read by anyone.
 
     def cap(self, dataset: str) -> DatasetCap | None:
-        """Return the data set's latest cap, or None."""
+        """Return the data set's current cap; None without a cap."""
         return self.dataset_state(dataset).cap
 
     def search_state(self, search: str) -> SearchState:
-        """Return the current state of a search; raise `LedgerError` if there is no search of that name."""
+        """Return the current state of a search; raise `LedgerError` if no search has this name."""
         return require_search(self._chain.read(), search)
 
     def dataset_state(self, dataset: str) -> DatasetState:
-        """Return the current state of a data set; an empty state if it has no entry."""
+        """Return the current state of a data set; an empty state if the data set has no entry."""
         return self._chain.read().get(dataset, DatasetState(dataset=dataset))
 
     def datasets(self) -> tuple[str, ...]:
@@ -325,7 +333,7 @@ class Ledger:
         return before[-1] if before else DatasetState(dataset=dataset)
 
     def entries(self, dataset: str) -> list[tuple[Entry, DatasetState]]:
-        """Return all entries of a data set, read and verified again, each with the state after it."""
+        """Return all entries of a data set, read and verified again, each with the state of the data set after it."""
         return self._chain.entries(dataset)
 
     def verify_chain(self) -> None:
@@ -341,32 +349,33 @@ def _require_fit(filter: Filter, epsilon: float, delta: float, whose: str) -> No
     if not needed <= epsilon:
         raise BudgetRefusedError(
             "filter-exceeds-claim",
-            f"The filter ({filter.summary}) costs ε = {needed!r} at δ = {delta!r}, above {whose} own ε of {epsilon!r}. "
-            "Allow fewer steps, or raise epsilon.",
+            f"The filter ({filter.summary}) allows ε = {needed!r} at δ = {delta!r}, but {whose} claim is only "
+            f"ε = {epsilon!r}. Allow fewer steps, or raise epsilon.",
         )
 
 
 def _require_same_users(state: DatasetState | None, fingerprint: str | None, users: object, search: str) -> None:
-    """Refuse a search that divides the same records among other users, because no claim would cover both divisions."""
+    """Refuse a search that assigns the same records to other users. No claim would cover both assignments."""
     for other in state.searches if state and fingerprint is not None else ():
         known = other.details.get("users")
         if other.fingerprint == fingerprint and None not in {known, users} and known != users:
             raise BudgetRefusedError(
                 "users-differ",
-                f"Search {search!r} divides the records of {other.dataset!r} among other users than {other.search!r}, "
-                "so no claim covers both. Use the same user column.",
+                f"Search {search!r} assigns the records of data set {other.dataset!r} to other users than search "
+                f"{other.search!r}, so no claim covers both. Use the same user column.",
             )
 
 
 def _priced(pool: PoolState, trial: str, mechanism: SampledGaussian | None) -> dict[str, Any]:
-    """Return a reservation's mechanism and price. The entry states both, so that all machines compute equal totals."""
+    """Return a reservation's mechanism and price, for its entry. With stated prices all machines get equal totals."""
     before = pool.trials.get(trial)
     if mechanism is None:
         mechanism = before.mechanism if before else pool.filter.only_mechanism
     if mechanism is None:
         raise InputError(
             "mechanism-not-named",
-            f"Trial {trial!r} names no mechanism, but its search allows several. Give mechanism=SampledGaussian(...).",
+            f"Trial {trial!r} must name its mechanism, because its search allows several. Give "
+            "mechanism=SampledGaussian(...).",
         )
     price = before.price if before and before.mechanism == mechanism else pool.filter.price(mechanism)
     return {"mechanism": mechanism.body(), **({"price": price} if price else {})}

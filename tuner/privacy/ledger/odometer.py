@@ -1,6 +1,6 @@
 """Odometer: an estimate of the ε spent so far, for information.
 
-Each reading is an upper bound of ε of the leased steps, if they had been fixed in advance. A search chooses its steps
+Each reading would be an upper bound of ε if the leased steps had been fixed in advance. But a search chooses its steps
 adaptively, so a reading is not a guarantee. The guarantee is the cap.
 """
 
@@ -31,7 +31,7 @@ _DEFAULT_DELTA = 1e-5
 
 @dataclass(frozen=True)
 class Reading:
-    """ε at δ of the leased steps."""
+    """Odometer reading: the (ε, δ) of the leased steps."""
 
     epsilon: float
     delta: float
@@ -44,7 +44,7 @@ class Odometer:
     Attributes:
         training: reading for each training record.
         validation: reading for each validation record; None if the guarantee covers no score.
-        whole: reading for each record of either kind.
+        whole: reading for any record, whether it trains or validates.
     """
 
     training: Reading
@@ -53,17 +53,20 @@ class Odometer:
 
     @property
     def epsilon(self) -> float:
-        """ε for each training or validation record."""
+        """ε for any record, whether it trains or validates."""
         return self.whole.epsilon
 
     @property
     def delta(self) -> float:
-        """δ for each training or validation record."""
+        """δ for any record, whether it trains or validates."""
         return self.whole.delta
 
 
 def read_search(search: SearchState) -> Odometer:
-    """Return what one search has spent at its own δ. A record either trains or validates, so the larger ε counts."""
+    """Return the ε that one search has spent, at its own δ.
+
+    In one search a record either trains or validates, so `whole` has the larger ε of the two pools.
+    """
     training = _read([_Spent.of(search.training, begun=search.begun)], search.delta)
     if search.validation is None:
         return Odometer(training, None, training)
@@ -72,10 +75,11 @@ def read_search(search: SearchState) -> Odometer:
 
 
 def read_dataset(state: DatasetState) -> Odometer:
-    """Return what all searches on a data set have spent, at the δ of its cap or else at the committed δ.
+    """Return the ε that all searches on a data set have spent, at the δ of its cap; without a cap, at the committed δ.
 
-    If all searches state the same split, a record either trains or validates in all of them, so the larger ε counts.
-    Otherwise a record may train in one search and validate in another, so both are composed.
+    If all searches state the same split, a record either trains in all of them or validates in all of them. Then
+    `whole` has the larger ε of the two pools. Otherwise a record may train in one search and validate in another, so
+    `whole` is the composition of both pools.
     """
     delta = state.cap.delta if state.cap else state.committed_delta or _DEFAULT_DELTA
     touched = [search for search in state.searches if search.touched]
@@ -96,7 +100,7 @@ def read_dataset(state: DatasetState) -> Odometer:
 
 
 def read_steps(parts: Mapping[SampledGaussian, int], delta: float) -> Reading:
-    """Return ε of these steps of each mechanism, if they were fixed in advance; `math.inf` if there is no bound."""
+    """Return the reading for a number of steps of each mechanism; ε is `math.inf` if there is no bound."""
     counted = Counter({mechanism: steps for mechanism, steps in parts.items() if steps})
     found = _composed_epsilon(tuple(_fewer(counted)), (), delta) if counted else 0.0
     return Reading(found, delta)
@@ -107,10 +111,10 @@ class _Spent:
     """Charges of one pool.
 
     Attributes:
-        parts: leased steps.
+        parts: leased steps of each mechanism; empty if the search was charged as a whole.
         claim: claimed (ε, δ) of the pool.
         whole: whether the search was charged as a whole.
-        renyi: (order, leased Rényi units); None if steps are not priced.
+        renyi: (order, leased Rényi units); None if the filter does not price steps.
     """
 
     parts: tuple[Part, ...]
@@ -133,7 +137,10 @@ class _Spent:
 
 
 def _read(spent: list[_Spent], delta: float) -> Reading:
-    """Return the least of three bounds: composition of all charges, sum of the claims, a single Rényi divergence."""
+    """Return the smallest of three bounds: composition of all charges, sum of all claims, and Rényi divergence.
+
+    The third is available only for the charges of a single pool whose filter prices steps.
+    """
     spent = [each for each in spent if each.anything]
     if not spent:
         return Reading(0.0, delta)
@@ -149,7 +156,7 @@ def _read(spent: list[_Spent], delta: float) -> Reading:
     claimed_delta = exact_sum(*(each.claim[1] for each in spent))
     if claimed_delta <= exact_sum(delta):
         return Reading(min(found, claimed), delta)
-    # If there is no bound at this δ, the claims hold at the sum of theirs.
+    # Without a bound at `delta`, return the sum of the claims, which holds at the sum of their δ.
     return Reading(found, delta) if found < inf else Reading(claimed, float(claimed_delta))
 
 
@@ -176,10 +183,10 @@ def _claimed(claim: tuple[float, float], grid: float) -> Any:  # noqa: ANN401 - 
 
 
 def _fewer(parts: Counter[SampledGaussian]) -> Iterable[Part]:
-    """Merge similar mechanisms into one with their largest rate and least noise, until few are left.
+    """Merge similar mechanisms into one with their largest rate and least noise, until at most 4 remain.
 
-    The result is an upper bound. More noise is post-processing. The hockey-stick divergence of a sampled step is convex
-    in the rate and least at rate 0, so it does not fall with the rate.
+    This can only raise ε. Adding noise is post-processing. The hockey-stick divergence of a sampled step is convex in
+    the rate and smallest at rate 0, so it does not decrease with the rate.
     """
     if len(parts) <= _MOST_MECHANISMS:
         return sorted(parts.items())
@@ -194,7 +201,7 @@ def _fewer(parts: Counter[SampledGaussian]) -> Iterable[Part]:
 
 
 def _cells(mechanisms: Iterable[SampledGaussian], ratio: float) -> Collection[list[SampledGaussian]]:
-    """Return groups of mechanisms whose rates, and whose noises, differ by a factor of at most `ratio`."""
+    """Return groups of mechanisms whose sample rates and noise multipliers each differ by at most a factor `ratio`."""
     cells: dict[tuple[int, int], list[SampledGaussian]] = {}
     for mechanism in mechanisms:
         rate = floor(log(mechanism.sample_rate) / log(ratio))

@@ -1,4 +1,4 @@
-"""Immutable mapping with cheap changed copies, for the states of the ledger."""
+"""Immutable mapping that is cheap to copy with a change, for the states of the ledger."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ V = TypeVar("V")
 
 
 class Persistent(Mapping[K, V]):
-    """Immutable mapping made of a large part that copies share and a small part with the recent changes.
+    """Immutable mapping in two parts: a large one that copies share, and a small one with the recent changes.
 
-    The recent part is merged into a new large part once it has √n of the n keys, so a change copies about √n keys.
-    Keys keep the order in which they were first set.
+    When the small part has more than √n of the n keys, both are merged into a new large part. So a change copies about
+    √n keys on average. Iteration follows the order in which the keys were first set.
     """
 
     __slots__ = ("_recent", "_shared", "_size")
@@ -26,7 +26,7 @@ class Persistent(Mapping[K, V]):
         self._size = len(self._shared)
 
     def with_item(self, key: K, value: V) -> Persistent[K, V]:
-        """Return a copy in which `key` is `value`."""
+        """Return a copy in which `key` has the value `value`."""
         copy: Persistent[K, V] = Persistent.__new__(Persistent)
         recent = {**self._recent, key: value}
         if len(recent) ** 2 > len(self._shared):
@@ -44,11 +44,11 @@ class Persistent(Mapping[K, V]):
         yield from (key for key in self._recent if key not in self._shared)
 
     def items(self) -> ItemsView[K, V]:
-        """Return all pairs, at the speed of a dict."""
+        """Return all (key, value) pairs. This is faster than the method of `Mapping`."""
         return {**self._shared, **self._recent}.items()
 
     def values(self) -> ValuesView[V]:
-        """Return all values, at the speed of a dict."""
+        """Return all values. This is faster than the method of `Mapping`."""
         return {**self._shared, **self._recent}.values()
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Check of the Rényi prices and the claims that a ledger's entries state, against newly computed ones."""
+"""Check of a ledger's entries: their Rényi prices and claims are compared with newly computed values."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tuner.privacy.ledger.state import DatasetState, SearchState
 __all__ = ["check_prices"]
 
 _SLACK = 1e-8
-"""Relative difference allowed between a stated price and a new one, because machines round differently."""
+"""Allowed relative difference between a stated and a newly computed price, because machines round differently."""
 
 
 def check_prices(state: DatasetState) -> None:
-    """Raise `LedgerCorruptError` if a price is stated too low, or if a search may cost more than it claims."""
+    """Raise `LedgerCorruptError` if an entry states too low a price, or if a filter may exceed its search's claim."""
     where = f"data set {state.dataset!r}"
 
     def compare(what: str, stated: int | None, now: int | None) -> None:
@@ -40,7 +40,7 @@ def check_prices(state: DatasetState) -> None:
 
 
 def _check_claims(state: DatasetState, search: SearchState) -> None:
-    """Raise `LedgerCorruptError` if a filter costs more than its search claims."""
+    """Raise `LedgerCorruptError` if a filter allows a larger ε than its search claims."""
     for name, pool in search.pools.items():
         epsilon, delta = pool.claim
         needed = pool.filter.claim(delta)
@@ -48,5 +48,6 @@ def _check_claims(state: DatasetState, search: SearchState) -> None:
             raise contradiction(
                 "ledger-claim-too-low",
                 f"data set {state.dataset!r}",
-                f"search {search.search!r} claims {pool.claim!r} for its pool {name}, but may cost {needed!r}",
+                f"search {search.search!r} claims (ε, δ) = {pool.claim!r} for {name} records, but its filter allows "
+                f"ε = {needed!r}",
             )

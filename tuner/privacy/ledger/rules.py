@@ -1,4 +1,4 @@
-"""Rules of the ledger: which entries are allowed, and the state after each. Writers and readers use the same rules."""
+"""Rules of the ledger: which entries are allowed, and the state after each entry. Writers and readers apply them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ __all__ = ["checked_state_after", "contradiction", "state_after"]
 
 
 def checked_state_after(states: Mapping[str, DatasetState], entry: Entry) -> DatasetState:
-    """Return the state of a data set after an entry that was read, given the states of all data sets before.
+    """Return the state of a data set after an entry from the store. `states` has all data sets before the entry.
 
-    Raise `LedgerCorruptError` if the entry's place, hash or content contradicts the entries before it.
+    Raise `LedgerCorruptError` if the number, the hash or the content of the entry contradicts the earlier entries.
     """
     state = states.get(entry.dataset) or DatasetState(dataset=entry.dataset)
     where = f"entry {entry.seq} of data set {entry.dataset!r}"
@@ -59,10 +59,10 @@ def checked_state_after(states: Mapping[str, DatasetState], entry: Entry) -> Dat
 
 
 def state_after(states: Mapping[str, DatasetState], entry: Entry) -> DatasetState:
-    """Return the state of the data set after `entry`, if the rules allow the entry.
+    """Return the state of the entry's data set after `entry`, if the rules allow the entry.
 
-    Only integers and decimals are summed, and the entries contain their prices. So every machine computes the same
-    state from the same ledger.
+    Entries contain their prices, and only integers and decimals are summed. So every machine computes the same state
+    from the same ledger.
 
     Raises:
         BudgetRefusedError: the entry would exceed a cap.
@@ -94,13 +94,13 @@ def _cap(state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
     if units is not None:
         require_steps(units, minimum=1, name="units")
     if order is not None and not (isfinite(order) and order > 1):
-        raise ValueError("the order must be finite and above 1")
+        raise ValueError("the Rényi order must be finite and above 1")
     before = state.cap.order if state.cap else None
     if order != before and state.committed.searches:
         raise BudgetRefusedError(
             "cap-order-fixed",
             f"The Rényi order of the cap of {state.dataset!r} is {before!r} and cannot become {order!r}, because "
-            "searches have started. Keep the order.",
+            "searches count against the cap. Keep the order.",
         )
     return replace(state, cap=DatasetCap(data["epsilon"], data["delta"], order, units))
 
@@ -112,8 +112,8 @@ def _grant(state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
     if state.cap is None:
         raise BudgetRefusedError(
             "cap-not-set",
-            f"Data set {state.dataset!r} has no cap to share. Set one: tune budget set {state.dataset} --epsilon E "
-            "--delta D.",
+            f"Data set {state.dataset!r} has no cap, so there is nothing to share. Set a cap: tune budget set "
+            f"{state.dataset} --epsilon E --delta D.",
         )
     others = [other for name, other in state.grants.items() if name != user]
     total_epsilon = exact_sum(*(other.epsilon for other in others), share.epsilon)
@@ -135,7 +135,7 @@ def _open(state: DatasetState, data: Mapping[str, Any], entry: Entry) -> Dataset
     require_epsilon(data["epsilon"])
     require_delta(data["delta"])
     if data["unit"] not in {"record", "user"}:
-        raise InputError("unit-unknown", f"The unit must be record or user (got {data['unit']!r}).")
+        raise InputError("unit-unknown", f"The unit of protection must be record or user (got {data['unit']!r}).")
     whole = data["epsilon"], data["delta"]
     pools = {TRAINING: PoolState(filter=from_body(data["filter"]), claim=whole)}
     if (validation := data["validation"]) is not None:
@@ -147,8 +147,8 @@ def _open(state: DatasetState, data: Mapping[str, Any], entry: Entry) -> Dataset
         if not (claim[0] <= whole[0] and claim[1] <= whole[1]):
             raise InputError(
                 "validation-claim-too-large",
-                f"The (ε, δ) of validation, {claim!r}, must not exceed those of the search, {whole!r}. Lower the first "
-                "or raise the second.",
+                f"The (ε, δ) for validation records must not exceed the (ε, δ) of the search, {whole!r} (got "
+                f"{claim!r}). Lower the ε or δ for validation records, or raise the search's.",
             )
     search = SearchState(
         search=data["search"],
@@ -248,13 +248,13 @@ def _lease(search: SearchState, data: Mapping[str, Any]) -> SearchState:
         raise BudgetRefusedError(
             "not-reserved",
             f"Trial {name!r} of search {search.search!r} requests to lease {steps} {_unit(pool_name)} but has only "
-            f"{before.outstanding} reserved. Reserve before leasing, also for steps that are repeated.",
+            f"{before.outstanding} reserved. Reserve steps before leasing them, also if they are repeated.",
         )
     if mechanism != before.mechanism:
         raise LedgerError(
             "mechanism-not-reserved",
-            f"Trial {name!r} of {search.search!r} reserved {_unit(pool_name)} of {before.mechanism!r} but would use "
-            f"{mechanism!r}. Please report this as a bug.",
+            f"Trial {name!r} of {search.search!r} reserved {_unit(pool_name)} of {before.mechanism!r}, but requests "
+            f"to lease {_unit(pool_name)} of {mechanism!r}. Please report this as a bug.",
         )
     return _with_pool(search, pool_name, pool.with_trial(name, replace(before, leased=before.leased + steps)))
 
@@ -291,14 +291,14 @@ def _settle(search: SearchState, data: Mapping[str, Any]) -> SearchState:
 
 def _begin(state: DatasetState, search: SearchState) -> SearchState:
     if not search.charged_whole or search.status != "open" or search.begun:
-        found = "not sealed" if not search.charged_whole else "begun already" if search.begun else "closed"
+        found = "is not sealed" if not search.charged_whole else "has already begun" if search.begun else "is closed"
         raise LedgerError(
             "search-not-open",
-            f"Search {search.search!r} is {found}. Only an open sealed search can begin, and only once. Start a new "
+            f"Search {search.search!r} {found}. Only an open sealed search can begin, and only once. Start a new "
             "search.",
         )
     admit(state, 0.0, 0.0, units=0, user=search.user, what=f"search {search.search!r}")
-    # Closed now, because an entry at the end of the search would show when the search ended.
+    # Close the search now, because an entry at its end would show when the search ended.
     return replace(search, begun=True, status="closed")
 
 
@@ -311,7 +311,7 @@ def _reopen(state: DatasetState, search: SearchState, data: Mapping[str, Any]) -
 
 
 def _units(data: Mapping[str, Any]) -> int | None:
-    """Return the Rényi units of a search that begins to count; None if they are not finite."""
+    """Return the Rényi units that an entry states for a search; None if they are not finite."""
     units: int | None = data["units"]
     if units is not None:
         require_steps(units, minimum=0, name="units")
@@ -334,8 +334,8 @@ def _account(search: SearchState, data: Mapping[str, Any], what: str) -> tuple[s
     if name not in search.pools:
         raise LedgerError(
             "pool-unknown",
-            f"Search {search.search!r} has no pool {name!r}; it has {' and '.join(search.pools)}. To charge scores, "
-            "open the search with a filter for its validation records.",
+            f"Search {search.search!r} has no pool {name!r}. Its pools are: {', '.join(search.pools)}. To charge "
+            "scores, open the search with a filter for its validation records.",
         )
     if any(trial in other.trials and other.trials[trial].settled for other in search.pools.values()):
         raise LedgerError(
@@ -356,17 +356,16 @@ def _unit(pool: str) -> str:
 def _no_room(search: SearchState, pool_name: str, trial: str, mechanism: SampledGaussian, steps: int, left: int) -> str:
     pool, unit = search.pools[pool_name], _unit(pool_name)
     return (
-        f"The budget of search {search.search!r} is reached. Its cap for all trials is "
-        f"{pool.filter.limit(unit, mechanism)}. {pool.leased_steps} {unit} are leased, {pool.reserved_steps} are "
-        f"reserved and {left} are left, but trial {trial!r} requests {steps}. Plan fewer or shorter trials, or raise "
-        "privacy.epsilon in a new search."
+        f"Trial {trial!r} of search {search.search!r} requests {steps} {unit}, but only {left} are left. The cap for "
+        f"all trials is {pool.filter.limit(unit, mechanism)}; {pool.leased_steps} {unit} are leased and "
+        f"{pool.reserved_steps} are reserved. Plan fewer or shorter trials, or raise privacy.epsilon in a new search."
     )
 
 
 def contradiction(code: str, where: str, why: str) -> LedgerCorruptError:
-    """Return the error for a ledger that contradicts itself: where (entry or data set), and why."""
+    """Return the error for a ledger that contradicts itself. `where` names the entry or the data set."""
     return LedgerCorruptError(
         code,
-        f"The ledger contradicts itself at {where}: {why}. Restore it from a backup with all entries. Do not delete "
-        "it, because it is the only record of what was spent.",
+        f"The ledger contradicts itself at {where}: {why}. Restore the ledger from a backup with all entries. Do not "
+        "delete it, because it is the only record of all charges.",
     )

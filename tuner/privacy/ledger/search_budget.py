@@ -1,4 +1,4 @@
-"""Budget of one search in the ledger (the durable record of charges), for the search and its trials."""
+"""Budget of one search in the ledger (the durable record of charges): what the search and its trials may spend."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Asked", "BudgetView", "LedgerCharge", "Reserved", "SearchBudget"]
 
 
 class Asked(Protocol):
-    """Request of a trial that will start or resume."""
+    """Steps and scores that a trial requests before it starts or resumes."""
 
     @property
     def steps(self) -> int:
@@ -27,7 +27,7 @@ class Asked(Protocol):
 
     @property
     def sample_rate(self) -> float | None:
-        """Sample rate of the steps; None for the trial's own or the search's only mechanism."""
+        """Sample rate of the steps; None for the trial's reserved mechanism, or else the search's only mechanism."""
 
     @property
     def noise_multiplier(self) -> float | None:
@@ -50,20 +50,20 @@ class Reserved:
 class BudgetView:
     """Spent, reserved and remaining budget of a search, for the budget bar.
 
-    A sealed search has spent nothing before it begins, and everything afterwards.
+    A sealed search has spent nothing before it begins. From then on it has spent its whole budget.
 
     Attributes:
         spent: share of the filter that is leased, from 0 to 1 (`Filter.share`).
         reserved: share of the filter that is reserved and not yet leased.
         left: remaining share of the filter.
-        spent_steps: leased steps.
-        reserved_steps: steps that are reserved and not yet leased.
-        left_steps: remaining steps; None if their number depends on the mechanism.
-        step_cap: total number of steps that the filter allows; None if that depends on the mechanism.
-        epsilon_spent: ODOMETER at `delta`, not a guarantee. Finite.
-        epsilon_cap: the guarantee.
-        delta: δ of both.
-        validation: the same for released validation scores; None if the guarantee does not cover them.
+        spent_steps: number of leased steps.
+        reserved_steps: number of steps that are reserved and not yet leased.
+        left_steps: number of remaining steps; None if it depends on the mechanism.
+        step_cap: total number of steps that the filter allows; None if there is no fixed number.
+        epsilon_spent: ε of the odometer at `delta`. It is finite, and not a guarantee.
+        epsilon_cap: ε of the claim, which is the guarantee.
+        delta: δ of `epsilon_spent` and `epsilon_cap`.
+        validation: budget for released validation scores; None if the guarantee does not cover the scores.
     """
 
     spent: float
@@ -88,7 +88,7 @@ class SearchBudget:
         ledger.search_state(search)
 
     def fits(self, ask: Asked) -> bool:
-        """Return whether a new trial could reserve this now. Another process may still reserve it first."""
+        """Return whether a new trial can reserve `ask` now. Another process may still reserve the budget first."""
         state = self._ledger.search_state(self.search)
         return all(
             steps <= _left(state.pools.get(pool), mechanism)
@@ -97,18 +97,18 @@ class SearchBudget:
         )
 
     def reserve(self, trial: str, ask: Asked) -> None:
-        """Reserve steps and scores for a trial, all or nothing; raise `BudgetRefusedError` if they do not fit."""
+        """Reserve all requested steps and scores for a trial, or raise `BudgetRefusedError` if they do not fit."""
         asked = {TRAINING: ask.steps, VALIDATION: ask.releases}
         self._ledger.reserve_together(self.search, trial, asked, mechanism=_mechanism(ask))
 
     def settle(self, trial: str, steps_taken: int) -> None:
-        """End a trial, and free its steps and scores that were never leased."""
+        """End a trial, and free the steps and scores that it reserved but never leased."""
         self._ledger.settle(self.search, trial, steps_taken)
 
     def check_scores(self, *, protected: bool) -> None:
-        """Raise `LedgerError` if a trial and the ledger differ in whether the search's scores are protected.
+        """Raise `LedgerError` unless a trial protects its scores exactly if the ledger says that they are protected.
 
-        The ledger itself cannot notice a trial that releases scores without noise, because that trial leases no scores.
+        The ledger itself cannot notice a trial that releases scores without noise, because it leases no scores.
         """
         if (self._ledger.search_state(self.search).validation is not None) != protected:
             raise LedgerError(
@@ -120,7 +120,7 @@ class SearchBudget:
     def check_mechanism(self, trial: str, mechanism: SampledGaussian) -> None:
         """Raise `LedgerError` if a trial would train with a mechanism that it has not reserved.
 
-        The ledger refuses such a lease too, but then only the trial fails. Here the whole search stops.
+        The ledger also refuses the lease of such a trial, but then only the trial fails. This error stops the search.
         """
         known = self._ledger.search_state(self.search).trials.get(trial)
         reserved = None if known is None else known.mechanism
@@ -136,7 +136,10 @@ class SearchBudget:
         return LedgerCharge(self._ledger.url, self.search, trial)
 
     def outstanding(self) -> dict[str, Reserved]:
-        """Return the steps and scores that each unsettled trial has reserved and not yet leased; both may be 0."""
+        """Return the steps and scores that each unsettled trial has reserved and not yet leased.
+
+        A trial is listed even if both numbers are 0.
+        """
         state = self._ledger.search_state(self.search)
         found: dict[str, Reserved] = {}
         for name, trial in state.training.trials.items():
@@ -148,15 +151,15 @@ class SearchBudget:
         return found
 
     def charged_steps(self, trial: str) -> int:
-        """Return the training steps that all attempts of a trial have leased."""
+        """Return the number of training steps that all attempts of a trial together have leased."""
         known = self._ledger.search_state(self.search).trials.get(trial)
         return known.leased if known else 0
 
     def trial_epsilon(self, trial: str, steps: int) -> float:
-        """Return ε of `steps` steps of a trial at the search's δ, as if it were the only trial. It is not the claim.
+        """Return ε of a trial's first `steps` steps at the search's δ, as if it were the only trial. It is not a claim.
 
-        For leased steps it is at most the search's ε. It is `math.inf` if double precision is too coarse. Raise
-        `LedgerError` if the trial has reserved nothing and the search has several mechanisms.
+        If the steps are leased, the result is at most the search's ε. It is `math.inf` if double precision is not
+        enough. Raise `LedgerError` if the trial has reserved nothing and the search has several mechanisms.
         """
         require_steps(steps, minimum=0)
         state = self._ledger.search_state(self.search)
@@ -165,9 +168,9 @@ class SearchBudget:
         return min(found, state.epsilon) if known and steps <= known.leased else found
 
     def steps_epsilon(self, steps: Mapping[str, int]) -> float:
-        """Return ε at the search's δ of training steps by trial, if they were fixed in advance. It is not the claim.
+        """Return the odometer's ε at the search's δ, for numbers of training steps by trial. It is not a claim.
 
-        Errors and infinity are those of `trial_epsilon`.
+        Errors and infinite results are as in `trial_epsilon`.
         """
         state = self._ledger.search_state(self.search)
         parts: Counter[SampledGaussian] = Counter()
@@ -177,7 +180,7 @@ class SearchBudget:
         return read_steps(parts, state.delta).epsilon
 
     def view(self) -> BudgetView:
-        """Return the spent, reserved and remaining budget. Each new number of steps takes about a tenth of a second."""
+        """Return the spent, reserved and remaining budget. After each lease this takes about a tenth of a second."""
         state = self._ledger.search_state(self.search)
         read = read_search(state)
         validation = None
@@ -187,9 +190,10 @@ class SearchBudget:
 
 
 class LedgerCharge:
-    """Charges of one trial to a ledger, given by its absolute URL.
+    """Object with which one trial charges its steps and scores to a ledger.
 
-    Picklable, and safe after a fork: each process opens the ledger for itself, and never creates one.
+    It can be pickled and used after a fork, because each process opens the ledger by its absolute URL. No process
+    creates a ledger.
     """
 
     def __init__(self, url: str, search: str, trial: str) -> None:
@@ -197,28 +201,28 @@ class LedgerCharge:
         self._opened: tuple[int, Ledger] | None = None
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
-        """Charge `steps` durably before they are taken. After an error none of them may be taken.
+        """Charge `steps` steps durably, before the trial takes them. After an error it may not take any of them.
 
         Raises:
-            BudgetRefusedError: the steps are not reserved.
-            LedgerError: another mechanism is reserved, or the ledger cannot be written.
+            BudgetRefusedError: the trial has not reserved that many steps.
+            LedgerError: the trial has reserved another mechanism, or writing to the ledger failed.
         """
         self._ledger().lease(self.search, self.trial, steps, SampledGaussian(sample_rate, noise_multiplier))
 
     def leased(self) -> int:
-        """Return the steps that all attempts of this trial have leased."""
+        """Return the number of steps that all attempts of this trial together have leased."""
         return self._trial(TRAINING).leased
 
     def restarts(self) -> int:
-        """Return how often this trial was interrupted after a lease and reserved the repeated steps again."""
+        """Return how often this trial was interrupted after a lease and reserved steps again to repeat them."""
         return self._trial(TRAINING).restarts
 
     def release(self, count: int = 1, *, noise: float) -> None:
-        """Charge `count` scores durably before they are computed; errors are those of `lease`."""
+        """Charge `count` scores durably, before the trial computes them. Errors are as in `lease`."""
         self._ledger().lease(self.search, self.trial, count, SampledGaussian(1.0, noise), pool=VALIDATION)
 
     def released(self) -> int:
-        """Return the scores that all attempts of this trial have leased."""
+        """Return the number of scores that all attempts of this trial together have leased."""
         return self._trial(VALIDATION).leased
 
     def _trial(self, pool: str) -> TrialAccount:
@@ -242,7 +246,7 @@ def _mechanism(ask: Asked) -> SampledGaussian | None:
 
 
 def _mechanism_of(state: SearchState, trial: str) -> SampledGaussian:
-    """Return the mechanism that a trial has reserved, or the search's only one."""
+    """Return the mechanism that a trial has reserved, or else the search's only mechanism."""
     known = state.trials.get(trial)
     return known.mechanism if known and known.mechanism else state.mechanism
 

@@ -1,4 +1,4 @@
-"""State of a data set after its ledger entries: cap, shares, searches and the accounts of trials."""
+"""State of a data set that follows from its ledger entries: cap, shares, searches and the accounts of trials."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ __all__ = [
 ]
 
 TRAINING, VALIDATION = "training", "validation"
-"""Pools of a search. A pool is a filter and its charges: for training records, and for protected validation records."""
+"""Names of a search's pools. A pool is a filter and its charges, for training records or for validation records."""
 
 _EXACT = Context(prec=2000, traps=[Inexact])  # more digits than a sum of two doubles has
 
 
 def exact_sum(*values: float | Decimal) -> Decimal:
-    """Return the exact sum of the values as written in decimals: three times 0.1 is exactly 0.3."""
+    """Return the exact sum of the values as decimal numbers. For example, 0.1 + 0.1 + 0.1 is exactly 0.3."""
     total = Decimal(0)
     for value in values:
         total = _EXACT.add(total, value if isinstance(value, Decimal) else Decimal(repr(value)))
@@ -46,9 +46,9 @@ class DatasetCap:
     """The (ε, δ) that the owner of a data set allows for all searches together.
 
     Attributes:
-        order: order of a Rényi filter that may admit a search too; then the sum rule and the filter have half of δ
-            each. None for the sum rule alone.
-        units: budget of that filter, in `filters.UNITS`; None if it admits nothing.
+        order: order of a Rényi filter that may admit a search if the sum of the claims does not. The filter and the
+            sum then have half of δ each. None if there is no such filter.
+        units: budget of that filter in Rényi units; None if the filter admits nothing.
     """
 
     epsilon: float
@@ -59,7 +59,7 @@ class DatasetCap:
 
 @dataclass(frozen=True)
 class Share:
-    """The (ε, δ) that the searches of one user may commit; (0, 0) for a revoked share."""
+    """The (ε, δ) to which the claims of one user's searches may sum; (0, 0) for a revoked share."""
 
     epsilon: float
     delta: float
@@ -71,12 +71,12 @@ class TrialAccount:
 
     Attributes:
         mechanism: mechanism of every step; None before the first reservation.
-        reserved: steps that were ever reserved.
-        leased: steps charged by all attempts together.
-        settled: whether the trial ended. Its steps that were reserved and not leased are then free again.
-        taken: training steps that the trial reported when it was settled; None before.
-        price: Rényi units of one step, fixed by the first reservation; 0 if steps are not priced.
-        restarts: reservations after a lease; an interrupted trial reserves the steps that it repeats.
+        reserved: total of the steps of all reservations, including the leased steps.
+        leased: steps that all attempts together have charged.
+        settled: whether the trial has ended. Steps that it reserved and did not lease are then free again.
+        taken: training steps that the trial reported when it was settled; None until then.
+        price: Rényi units of one step, fixed by the first reservation; 0 if the filter does not price steps.
+        restarts: number of reservations after a lease. An interrupted trial reserves the steps that it repeats.
     """
 
     mechanism: SampledGaussian | None = None
@@ -95,18 +95,18 @@ class TrialAccount:
 
 @dataclass(frozen=True, kw_only=True)
 class PoolState:
-    """A filter and the trials' charges to it. In the pool `validation` one step is one released score.
+    """Pool of a search: a filter, and the trials' charges. In the pool `validation`, a step is one released score.
 
     Attributes:
-        filter: limit of the pool.
+        filter: limit on the charges.
         claim: (ε, δ) that the search claims for the pool.
         trials: accounts by trial id.
         leased: charged steps by mechanism.
         reserved: steps by mechanism that are reserved and not yet leased.
         leased_steps: sum of `leased`.
         reserved_steps: sum of `reserved`.
-        leased_units: Rényi units of `leased`; 0 if steps are not priced.
-        reserved_units: Rényi units of `reserved`; 0 if steps are not priced.
+        leased_units: Rényi units of `leased`; 0 if the filter does not price steps.
+        reserved_units: Rényi units of `reserved`; 0 if the filter does not price steps.
     """
 
     filter: Filter
@@ -120,7 +120,10 @@ class PoolState:
     reserved_units: int = 0
 
     def left(self, mechanism: SampledGaussian, *, price: int | None = None) -> int:
-        """Return how many more steps with `mechanism` can be reserved. `price` is the price of one step, if known."""
+        """Return how many more steps with `mechanism` can be reserved.
+
+        `price` is the price of one step in Rényi units. If it is None, it is computed.
+        """
         tally = Tally(
             steps=self.leased_steps + self.reserved_steps,
             same=self.leased.get(mechanism, 0) + self.reserved.get(mechanism, 0),
@@ -161,12 +164,12 @@ class SearchState:
         pools: `training`, and `validation` if the guarantee covers the scores.
         unit: `record` or `user`; neighbouring data sets differ by one record or one user.
         fingerprint: checksum of the data, or None.
-        details: notes of the caller that opened the search.
+        details: notes by the caller that opened the search.
         status: `open` or `closed`.
-        begun: whether the search was charged as a whole.
-        cards: (sha256, kind, number of the entry) of each recorded card.
-        units: Rényi units at the order of the data set's cap, computed when the search was opened or last began to
-            count; None if they are not finite.
+        begun: whether the search is sealed and was charged as a whole.
+        cards: (SHA-256, kind, number of the entry) of each recorded card.
+        units: Rényi units of the whole search at the order of the data set's cap, computed when the search was opened
+            or last reopened; None if there is no order or the units are not finite.
         opened_seq: number of the entry that opened the search.
     """
 
@@ -208,7 +211,7 @@ class SearchState:
 
     @property
     def charged_whole(self) -> bool:
-        """Whether the search is sealed, so that it is charged as a whole when it begins and its runs are hidden."""
+        """Whether the search is sealed: it is charged as a whole when it begins, and its runs are hidden."""
         return self.filter.charged_whole
 
     @property
@@ -218,12 +221,12 @@ class SearchState:
 
     @property
     def leased_steps(self) -> int:
-        """Charged training steps."""
+        """Number of charged training steps."""
         return self.training.leased_steps
 
     @property
     def reserved_steps(self) -> int:
-        """Training steps that are reserved and not yet leased."""
+        """Number of training steps that are reserved and not yet leased."""
         return self.training.reserved_steps
 
     @property
@@ -233,30 +236,30 @@ class SearchState:
         if only is None:
             raise LedgerError(
                 "mechanism-not-single",
-                f"The trials of search {self.search!r} choose among several mechanisms ({self.filter.summary}). "
-                "Name the mechanism.",
+                f"The trials of search {self.search!r} can choose among several mechanisms ({self.filter.summary}). "
+                "Name one of them.",
             )
         return only
 
     @property
     def touched(self) -> bool:
-        """Whether any output of the search may depend on a record."""
+        """Whether anything was charged, so that an output of the search may depend on a record."""
         return self.begun or any(pool.leased_steps > 0 for pool in self.pools.values())
 
     @property
     def counts(self) -> bool:
-        """Whether the claim counts against the data set: not if the search closed before it touched a record."""
+        """Whether the claim counts against the cap. It does not if the search was closed before any charge."""
         return self.status == "open" or self.touched
 
 
 @dataclass(frozen=True)
 class Committed:
-    """Exact sums over the searches that count against a data set.
+    """Exact sums over the searches whose claims count against a data set's cap.
 
     Attributes:
-        units: sum of the finite Rényi units.
+        units: sum of the Rényi units of the searches with finite units.
         unbounded: number of searches without finite Rényi units.
-        unit: `record` or `user`; None if no search counts.
+        unit: unit of protection, `record` or `user`; None if no search counts.
         searches: number of searches.
     """
 
@@ -268,7 +271,7 @@ class Committed:
     searches: int = 0
 
     def adding(self, search: SearchState, sign: int) -> Committed:
-        """Return the totals with `search` added (`sign` 1) or removed (−1)."""
+        """Return the sums with `search` added (if `sign` is 1) or removed (if `sign` is −1)."""
         searches = self.searches + sign
         return Committed(
             epsilon=exact_sum(self.epsilon, sign * search.epsilon),
@@ -285,10 +288,10 @@ class DatasetState:
     """State of one data set.
 
     Attributes:
-        grants: latest share of each user who ever had one.
+        grants: latest share of each user who ever had a share.
         by_name: searches by name, in the order in which they were opened.
         committed: sums over the searches that count.
-        committed_of: the same sums by user.
+        committed_of: sums over the searches of each user that count.
         fingerprints: checksums of the searches' data.
         seq: number of entries.
         head: hash of the last entry.
@@ -329,7 +332,8 @@ class DatasetState:
         before = self.by_name.get(after.search)
         committed, of = self.committed, self.committed_of
         for search, sign in ((before, -1), (after, 1)):
-            # A search is added when it begins to count and removed when it stops; its amount does not change between.
+            # A search is added when it begins to count, and removed when it no longer counts. In between its claim is
+            # constant.
             if search is not None and search.counts and not (before and after.counts and before.counts):
                 committed = committed.adding(search, sign)
                 of = of.with_item(search.user, of.get(search.user, Committed()).adding(search, sign))

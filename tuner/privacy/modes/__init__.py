@@ -12,15 +12,15 @@ from tuner.privacy.modes.selection import SELECTION
 __all__ = ["COMPOSITION", "MODES", "PUBLIC", "SELECTION", "Mode", "mode_of_charges"]
 
 MODES: Mapping[str, Mode] = {mode.name: mode for mode in (COMPOSITION, SELECTION, PUBLIC)}
-"""Every mode by its name."""
+"""All accounting modes by name."""
 
 
 def mode_of_charges(*, charged_whole: bool, searched_publicly: bool) -> Mode:
-    """Return the mode in which the charges of a search in the ledger were made.
+    """Return the accounting mode of a search in the ledger.
 
     Args:
         charged_whole: whether the search was charged as a whole when it began.
-        searched_publicly: whether its one configuration was searched on public records.
+        searched_publicly: whether the configuration of its one charged run was searched on public records.
     """
     facts = (charged_whole, searched_publicly and not charged_whole)
     return next(mode for mode in MODES.values() if (mode.runs_hidden, mode.searches_public) == facts)

@@ -1,4 +1,4 @@
-"""Accounting mode: what a search may show, what it is charged for, and how the privacy card words it."""
+"""Accounting mode: what a search may show, what it is charged for, and how the privacy card describes both."""
 
 from __future__ import annotations
 
@@ -7,38 +7,39 @@ from dataclasses import dataclass
 __all__ = ["KEPT", "KEY", "Mode"]
 
 KEY = "A checkpoint holds the key of noise still to be drawn: a model in it may be shown, the file may not"
-"""Why checkpoint files are for the operator only, on the card."""
+"""Sentence of the card: why checkpoint files are for the operator only."""
 
 KEPT = f"checkpoint files, raw logs, noise and records are for the operator only. {KEY}"
-"""What every mode keeps from analysts, on the card."""
+"""Sentence of the card: what every mode keeps from analysts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mode:
     """Accounting mode of a search (``privacy.accounting``).
 
-    A new mode is one module with an instance of this class, listed in `tuner.privacy.modes.MODES`, and three entries of
-    registries: how it is planned (`tuner.plan.modes.PLANNERS`), shown (`tuner.report.plan_modes.MODE_ROWS`) and run
+    To add a mode, write a module with an instance of this class and list the instance in `tuner.privacy.modes.MODES`.
+    Then add how the mode is planned (`tuner.plan.modes.PLANNERS`), shown (`tuner.report.plan_modes.MODE_ROWS`) and run
     (`tuner.runner.start.RUNNERS`).
 
     Attributes:
         name: stable name, in experiment files and on cards.
-        runs_hidden: whether only the winner is shown. Then the search is charged as a whole, and nothing that depends
-            on the number of its runs leaves the operator.
-        searches_public: whether the trials run on public records and are charged nowhere. Then one run of the best
+        runs_hidden: whether only the winner is shown. Then the search is charged as a whole, and only the operator may
+            see anything that depends on the number of its runs.
+        searches_public: whether the trials run on public records and are not charged. Then one run of the best
             configuration is trained on the private records and charged.
-        caps: kinds of filter among which the file may choose; empty if the mode has one of its own.
-        samplers: samplers that the mode allows; empty for all.
-        pruners: pruners that the mode allows; empty for all.
-        guarantee: what the guarantee covers, in the sentence of plans and reports.
+        caps: kinds of filter from which the experiment file may choose; empty if the mode fixes the kind.
+        samplers: samplers that the mode allows; empty if it allows all.
+        pruners: pruners that the mode allows; empty if it allows all.
+        guarantee: what the guarantee covers, for plans and reports.
         label: how trials are charged, on the card.
         covers: what the card's claim covers.
         access: how the search used the records.
         released: what may be shown.
         kept: what is kept from analysts.
         winner: meaning of the exported run's own ε.
-        winner_row: the same in the table of the card's page.
-        extent: what the card's numbers cover; `{most}` is what the cap allows, `{so_far}` what was charged.
+        winner_row: short form of `winner`, for the table of the card's page.
+        extent: what the card's numbers cover. `{most}` is replaced by what the cap allows, and `{so_far}` by what was
+            charged so far.
     """
 
     name: str

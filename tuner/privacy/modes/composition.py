@@ -1,4 +1,4 @@
-"""Composition: every step of every trial is charged, and all trials may be shown."""
+"""Composition mode: every step of every trial is charged, and all trials may be shown."""
 
 from __future__ import annotations
 

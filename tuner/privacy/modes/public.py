@@ -1,4 +1,4 @@
-"""Public: a search on public records that costs nothing, then one charged run on the private records."""
+"""Public mode: the search uses public records and costs nothing. Only one run on the private records is charged."""
 
 from __future__ import annotations
 

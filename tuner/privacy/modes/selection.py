@@ -1,4 +1,4 @@
-"""Selection: a sealed search, charged as a whole for a hidden number of runs, which shows only its winner."""
+"""Selection mode: a sealed search is charged as a whole, hides its number of runs and shows only its winner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check of a privacy card: compare it with one built from the ledger, and recompute its claims independently."""
+"""Check of a privacy card: comparison with a card built from the ledger, and recomputation of the claims."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def check_card(
     page: str | None = None,
     files: Mapping[str, str] | None = None,
 ) -> Report:
-    """Return the report on a card and its ledger; a wrong card or ledger is a failed check, not an exception.
+    """Return the report on a card and its ledger. A wrong card or ledger gives a failed check, not an exception.
 
     Args:
-        card: the text of the card file, compared byte for byte, or its parsed values.
+        card: the text of the card file, which is compared byte for byte, or the parsed values.
         ledger: the ledger in which the search was charged.
-        page: the text of the card's page; None skips its check.
-        files: SHA-256 of the exported files in the card's folder, by name; None skips their checks.
+        page: the text of the card's page; None skips the check of the page.
+        files: SHA-256 of the exported files in the card's folder, by name; None skips the checks of the files.
     """
     checks: list[Check] = []
     try:
@@ -41,16 +41,18 @@ def check_card(
     except TunerError as error:
         checks.append(Check("card can be rendered anew", ok=False, detail=str(error)))
     except (KeyError, TypeError, AttributeError, ValueError, IndexError, ArithmeticError, RecursionError) as error:
-        checks.append(Check("card has its fields", ok=False, detail=f"a field is missing or mistyped: {error!r}"))
+        checks.append(
+            Check("card has its fields", ok=False, detail=f"a field is missing or has a wrong type: {error!r}")
+        )
     return Report(tuple(checks))
 
 
 def _render_anew(card: Mapping[str, Any], state: DatasetState) -> dict[str, Any]:
-    """Return the card that follows from the ledger and the operator's own words on `card`.
+    """Return the card that follows from the ledger and from the operator's own words on `card`.
 
     Args:
-        card: the parsed card; only the operator's own words are read.
-        state: the data set at the ledger entry that the card names.
+        card: the parsed card, from which only the operator's own words are read.
+        state: state of the data set after the ledger entry that the card names.
     """
     search = state.by_name.get(card["claim"]["search"])
     return build_card(own_words_of(card, charged_whole=search is not None and search.charged_whole), state=state)
@@ -65,15 +67,15 @@ def _checks(
     if card["schema"] != SCHEMA_VERSION:
         raise VerificationError(
             "card-format",
-            f"The card has format {card['schema']!r}, and this version reads format {SCHEMA_VERSION}. Use the version "
-            "of dp-tuner that wrote the card.",
+            f"The card has format {card['schema']!r}, but this version of dp-tuner reads format {SCHEMA_VERSION}. Use "
+            "the version that wrote the card.",
         )
     try:
         ledger.verify_chain()
     except LedgerError as error:
         yield Check("ledger chain", ok=False, detail=str(error))
         return
-    yield Check("ledger chain", ok=True, detail="every entry has the right hash and was allowed")
+    yield Check("ledger chain", ok=True, detail="every entry has the right hash and follows the ledger's rules")
     dataset, search, seq = card["claim"]["dataset"], card["claim"]["search"], card["ledger"]["head_seq"]
     yield _recorded(card, ledger)
     state = ledger.state_at(dataset, seq)
@@ -100,12 +102,12 @@ def _head(card: Mapping[str, Any], state: DatasetState) -> Check:
     named = (card["ledger"]["head_seq"], card["ledger"]["head_hash"])
     same = (state.seq, state.head) == named
     detail = f"the card names entry {named[0]} of the ledger, {named[1]}; "
-    detail += "it is there" if same else f"the ledger has entry {state.seq}, {state.head}"
+    detail += "the ledger has this entry" if same else f"the ledger has entry {state.seq}, {state.head}"
     return Check("ledger head", ok=same, detail=detail)
 
 
 def _compared(card: Mapping[str, Any], state: DatasetState) -> Iterator[Check]:
-    """Compare the whole card with the one built from the ledger; the operator's own words are not compared."""
+    """Compare the whole card, except the operator's own words, with a card built from the ledger."""
     name = "card rendered anew"
     try:
         wanted = _render_anew(card, state)
@@ -116,16 +118,17 @@ def _compared(card: Mapping[str, Any], state: DatasetState) -> Iterator[Check]:
     yield Check(
         name,
         ok=not wrong,
-        detail="; ".join(each.detail for each in wrong) or "every number and word is the same",
+        detail="; ".join(each.detail for each in wrong)
+        or "every number and word is that of a card built from the ledger",
         exact="; ".join(each.exact for each in wrong) or None,
     )
 
 
 def _page(card: Mapping[str, Any], page: str) -> Check:
-    """Compare the page with the one rendered from the card."""
+    """Compare the page with a page rendered from the card."""
     name, wanted = "card page", render_markdown(card)
     if page == wanted:
-        return Check(name, ok=True, detail="every line is the same")
+        return Check(name, ok=True, detail="every line is that of a page rendered from the card")
     pairs = zip(wanted.splitlines(), page.splitlines(), strict=False)
     gives, says = next(((a, b) for a, b in pairs if a != b), ("its end", "more or fewer lines"))
     short_gives, short_says = clipped(gives, says)
@@ -144,8 +147,8 @@ def _files(card: Mapping[str, Any], files: Mapping[str, str]) -> Iterator[Check]
     for name, digest in sorted(listed.items()):
         found = files.get(name)
         if found is None:
-            yield Check(f"file {name}", ok=True, detail="not compared: it is not in the card's folder")
+            yield Check(f"file {name}", ok=True, detail="not compared: the file is not in the card's folder")
         elif found == digest:
-            yield Check(f"file {name}", ok=True, detail="it is the exported file")
+            yield Check(f"file {name}", ok=True, detail="the file has the hash that the card lists")
         else:
-            yield Check(f"file {name}", ok=False, detail=f"its hash is {found}; the card lists {digest}")
+            yield Check(f"file {name}", ok=False, detail=f"the file has the hash {found}, but the card lists {digest}")

@@ -1,4 +1,4 @@
-"""Differences between a card and the one built from its ledger, in words."""
+"""Differences between a card and a card built from its ledger, in words."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _RECOMPUTED: Mapping[str, float] = {
     "validation_cap.epsilon_at_cap": _OF_EPSILON,
     "winner.single_run_epsilon": _OF_EPSILON,
 }
-"""Absolute tolerance of each computed number, because another machine may round differently.
+"""Absolute tolerance of each number that is computed anew, because another machine may round differently.
 
-The relative tolerance is `_RELATIVE`. All other values must be equal.
+The relative tolerance is `_RELATIVE`. All other values of a card must be equal.
 """
 _RELATIVE = 1e-9
 _WIDTH = 80
@@ -36,14 +36,14 @@ _MISSING = object()
 
 @dataclass(frozen=True)
 class Difference:
-    """One wrong value of a card in words: with figures to 6 digits (`detail`), and with every digit (`exact`)."""
+    """Description of one wrong value of a card. `detail` shows numbers with 6 digits, `exact` with all digits."""
 
     detail: str
     exact: str
 
 
 def differences(found: object, wanted: object, path: str = "") -> Iterator[Difference]:
-    """Yield every value and key of a card (`found`) that differs from `wanted`; `path` is their place on the card."""
+    """Yield each difference between the values of a card, `found` and `wanted`. `path` is their place on the card."""
     if isinstance(wanted, Mapping) and isinstance(found, Mapping):
         for key in sorted(wanted.keys() | found.keys()):
             inner = f"{path}.{key}" if path else str(key)

@@ -1,4 +1,4 @@
-"""Report on a card: its checks and the answer."""
+"""Report on a verified card: the checks and the answer."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _LAST_LINES = {
 
 @dataclass(frozen=True)
 class Check:
-    """One check.
+    """Result of one check of a card.
 
     Attributes:
         name: stable name.
-        ok: None if the check could neither confirm nor refute the card.
-        detail: the finding in words, with figures to 6 digits.
-        exact: the finding with every digit, for programs; None if `detail` has every digit.
+        ok: True if the check passed, False if it failed, None if it could neither confirm nor refute the card.
+        detail: the finding in words, with numbers of 6 digits.
+        exact: the finding with all digits, for programs; None if `detail` has all digits.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Report:
-    """All checks of a card."""
+    """Results of all checks of a card."""
 
     checks: tuple[Check, ...]
 
@@ -43,7 +43,7 @@ class Report:
 
     @property
     def answer(self) -> str:
-        """`yes`, `no`, or `not confirmed` if no check failed but some could not be computed."""
+        """`yes` or `no`; `not confirmed` if no check failed, but some could not be computed."""
         if self.ok:
             return "yes"
         return "no" if not self.checks or any(check.ok is False for check in self.checks) else "not confirmed"
@@ -55,5 +55,5 @@ class Report:
 
 
 def not_judged(error: ArithmeticError) -> str:
-    """Return the detail of a check whose accountant failed."""
+    """Return the `detail` of a check whose computation failed."""
     return f"not judged: the accountant cannot compute it ({type(error).__name__}: {error})"

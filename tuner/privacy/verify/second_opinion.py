@@ -23,17 +23,17 @@ __all__ = ["second_opinion"]
 
 _TOLERANCE = 1e-9
 _PRV_POINTS = 8_000_000
-"""Largest grid for the PRV accountant of Opacus, about a gigabyte."""
+"""Largest number of grid points for the PRV accountant of Opacus. They need about a gigabyte of memory."""
 
 
 def second_opinion(
     card: Mapping[str, Any], entries: Sequence[tuple[str, Mapping[str, Any]]], search: str
 ) -> Iterator[Check]:
-    """Yield one check for each claim of a card.
+    """Yield the checks of a card's claims.
 
     Args:
         card: the parsed card.
-        entries: (kind, body) of the data set's entries up to the one that the card names.
+        entries: (kind, body) of the data set's entries, up to the entry that the card names.
         search: name of the card's search.
 
     Raises:
@@ -64,14 +64,14 @@ def _total(budget: Mapping[str, Any], counted: tuple[float, float]) -> Check:
     return Check(
         "data set's total, recounted",
         ok=said == counted,
-        detail=f"the card says ε = {short(said[0])}, δ = {short(said[1])}; counted again it is "
+        detail=f"the card says ε = {short(said[0])}, δ = {short(said[1])}; a recount of the ledger gives "
         f"ε = {short(counted[0])}, δ = {short(counted[1])}",
         exact=f"{said!r} on the card, {counted!r} counted",
     )
 
 
 def _kept(name: str, cap: Mapping[str, Any], found: Counted, claim: Mapping[str, Any]) -> Check:
-    """Check that the filter's ε is at most the cap, the cap at most the claim, and the charges within the filter."""
+    """Check that ε of the filter is at most the cap, that the cap is at most the claim, and that the charges fit."""
     body = found.filters[name]
     kept = within(body, found.steps(name))
     holds = cap["epsilon_at_cap"] <= cap["epsilon"] <= claim["epsilon"] and cap["delta"] <= claim["delta"]
@@ -79,7 +79,7 @@ def _kept(name: str, cap: Mapping[str, Any], found: Counted, claim: Mapping[str,
     begun = f"; the search was charged as a whole {found.begun} times" if found.begun or not once else ""
     costs = (cap["epsilon_at_cap"], cap["epsilon"], claim["epsilon"])
     charged = kept.why.replace("steps", "scores") if name == "validation" else kept.why
-    text = "what may be done costs ε = {}, the cap is {} and the claim {}; " + charged + begun
+    text = "the filter allows ε = {}, the cap is ε = {} and the claim ε = {}; " + charged + begun
     return Check(
         f"cap of {name}",
         ok=bool(kept.ok) and holds and once,
@@ -89,7 +89,7 @@ def _kept(name: str, cap: Mapping[str, Any], found: Counted, claim: Mapping[str,
 
 
 def _recomputed(name: str, cap: Mapping[str, Any], body: Mapping[str, Any]) -> Iterator[Check]:
-    """Recompute ε at the cap and at every δ of the curve."""
+    """Recompute ε of the filter at the δ of the cap and at each δ of the curve."""
     check_name = f"independent accountant, cap of {name}"
     rows = [(float(row["delta"]), float(row["epsilon"])) for row in cap["curve"]]
     try:
@@ -111,12 +111,12 @@ def _recomputed(name: str, cap: Mapping[str, Any], body: Mapping[str, Any]) -> I
 
 
 def _single_runs(card: Mapping[str, Any], found: Counted) -> Iterator[Check]:
-    """Recompute ε of the winner's run alone and ε of all charged steps; neither is a guarantee."""
+    """Recompute ε of the winner's run alone, and ε of all charged steps. Neither is a guarantee."""
     delta, winner, body = card["claim"]["delta"], card["winner"], found.filters["training"]
     run = (winner["sample_rate"], winner["noise_multiplier"], winner["steps"])
     if body["kind"] == "sealed":
         made = may_make(body, run)
-        detail = "the search was charged for it or for a longer run" if made else "the search was not charged for it"
+        detail = f"the search was {'' if made else 'not '}charged for this run or a longer run"
         yield Check("exported run was charged", ok=made, detail=detail)
     yield _steps("independent accountant, one run", winner["single_run_epsilon"], [run], delta)
     if body["kind"] in {"total_steps", "coupon_book"}:
@@ -128,7 +128,7 @@ def _single_runs(card: Mapping[str, Any], found: Counted) -> Iterator[Check]:
 def _steps(
     name: str, claimed: float, steps: Sequence[tuple[float, float, int]], delta: float, *, most: float = inf
 ) -> Check:
-    """Check the claimed ε of fixed steps; `most` is another bound of their ε."""
+    """Check the claimed ε of fixed steps. `most` is an upper bound of ε that is known from elsewhere."""
     try:
         (found,) = epsilon_ranges_of_steps(steps, [delta])
     except (TooLargeError, ArithmeticError) as error:
@@ -150,13 +150,13 @@ def _judged(name: str, claimed: float, found: EpsilonRange) -> Check:
     return Check(
         name,
         ok=verdict.ok,
-        detail=f"{lead}the card says ε = {said}; recomputed it is {between} ({found.how})",
+        detail=f"{lead}the card says ε = {said}; the recomputed ε is {between} ({found.how})",
         exact=verdict.why,
     )
 
 
 def _prv(body: Mapping[str, Any], delta: float, claimed: float) -> Check:
-    """Check the claim against the lower bound of Opacus' PRV accountant, if its grid fits into memory."""
+    """Check that the claim is not below the lower bound of Opacus' PRV accountant, if its grid fits in memory."""
     name, rate, noise, steps = "not below Opacus' PRV", body["sample_rate"], body["noise_multiplier"], body["step_cap"]
     error = max(min(0.01, claimed / 20), 1e-4)
     mesh = error / sqrt(steps * log(12e3 / delta) / 2)

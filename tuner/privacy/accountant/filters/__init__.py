@@ -1,4 +1,4 @@
-"""Filters: limits on what a search may do to the records, fixed before the search starts.
+"""Filters: limits on the private steps of a search, fixed before the search starts.
 
 To add a filter, write one module with a subclass of `Filter` and list it in `FILTERS`.
 """
@@ -29,16 +29,16 @@ __all__ = [
 ]
 
 FILTERS: Mapping[str, type[Filter]] = {each.kind: each for each in (TotalSteps, CouponBook, FixedOrder, Sealed)}
-"""Every filter class by its kind."""
+"""Filter classes by their `kind`."""
 
 
 def from_body(body: Mapping[str, Any]) -> Filter:
-    """Return the filter from its JSON; raise `InputError` if its kind is unknown."""
+    """Return the filter that the JSON in `body` describes; raise `InputError` if its kind is unknown."""
     kind = body["kind"]
     if kind not in FILTERS:
         raise InputError(
             "filter-kind-unknown",
-            f"No filter has the kind {kind!r}; the kinds are {', '.join(FILTERS)}. "
-            "If a newer version of dp-tuner wrote it, upgrade.",
+            f"The kind of a filter must be one of {', '.join(FILTERS)} (got {kind!r}). "
+            "If a newer version of dp-tuner wrote this filter, upgrade dp-tuner.",
         )
     return FILTERS[kind].from_body(body)

@@ -1,8 +1,8 @@
 """Base classes of the filters.
 
-A filter is fixed before its search starts. It says how many more steps of a mechanism trials may reserve, given all
-steps that are reserved or charged already. Its ε holds for any order of the steps, any number of concurrent trials and
-any early stops. `docs/guarantees.md` has the proofs.
+A filter is fixed before its search starts. From the steps that are already reserved or charged, it computes how many
+more steps trials may reserve. Its claim holds for any order of the steps, any number of concurrent trials and any early
+stops. `docs/guarantees.md` has the proofs.
 """
 
 from __future__ import annotations
@@ -21,39 +21,42 @@ from tuner.privacy.accountant.run_laws import RunLaw
 __all__ = ["UNITS", "Filter", "FixedParts", "Part", "Tally", "TrialSteps", "Used"]
 
 UNITS = 10**15
-"""Units in a Rényi divergence of 1. Prices are rounded up to whole units and budgets down, so sums are exact."""
+"""Number of Rényi units in a Rényi divergence of 1.
+
+Prices and budgets are whole numbers of units, so their sums are exact. Prices are rounded up, and budgets down.
+"""
 
 Part: TypeAlias = tuple[SampledGaussian, int]
-"""A mechanism and a number of steps."""
+"""A mechanism and its number of steps."""
 
 Used: TypeAlias = Mapping[SampledGaussian, int]
-"""Steps of each mechanism that are reserved or charged."""
+"""Number of reserved or charged steps of each mechanism."""
 
 
 class TrialSteps(Protocol):
-    """A mechanism that a planned trial may choose, and the range of the trial's steps."""
+    """One choice of a planned trial: a mechanism, and the range of the trial's number of steps."""
 
     @property
     def mechanism(self) -> SampledGaussian:
-        """The mechanism of every step."""
+        """The mechanism of every step of the trial."""
 
     @property
     def longest(self) -> int:
-        """Steps of the longest trial."""
+        """Largest number of steps that the trial may take."""
 
     @property
     def shortest(self) -> int:
-        """Steps of the shortest trial."""
+        """Smallest number of steps that the trial may take."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Totals of the reserved and charged steps, for a request of steps of one mechanism.
+    """Totals of the steps that are already reserved or charged when a trial requests more steps of one mechanism.
 
     Attributes:
-        steps: steps of all mechanisms.
-        same: steps of the requested mechanism.
-        units: Rényi units of all steps; 0 if steps are not priced.
+        steps: number of steps of all mechanisms.
+        same: number of steps of the requested mechanism.
+        units: price of all steps in Rényi units; 0 if the filter does not price steps.
     """
 
     steps: int
@@ -62,15 +65,15 @@ class Tally:
 
 
 class Filter(ABC):
-    """A limit on what a search may do to the records. Each filter is a frozen dataclass.
+    """Limit on the private steps of a search. Each subclass is a frozen dataclass.
 
     Attributes:
         kind: stable name in experiment files and ledger entries.
-        label: the rule in one line, for the privacy card.
+        label: description of the limit in one line, for the privacy card.
         accounting: how ε is computed, for the privacy card.
         assumption: (assumption, reason why it holds), for the privacy card.
-        charged_whole: whether the whole search is charged when it begins. Then no single step is charged, and the
-            ledger shows nothing about the runs.
+        charged_whole: whether the ledger charges the whole search when it begins, instead of each step. Then the
+            ledger shows nothing about single runs.
     """
 
     kind: ClassVar[str]
@@ -88,7 +91,7 @@ class Filter(ABC):
 
     @property
     def only_mechanism(self) -> SampledGaussian | None:
-        """The only mechanism that a trial may use; None if there are several."""
+        """The only mechanism that a trial may use; None if a trial may choose among several."""
         return self.mechanisms[0] if len(self.mechanisms) == 1 else None
 
     def admits(self, mechanism: SampledGaussian) -> bool:
@@ -100,33 +103,33 @@ class Filter(ABC):
         """Return how many more steps with `mechanism` can be reserved.
 
         Args:
-            tally: totals of the reserved and charged steps.
+            tally: totals of the steps that are already reserved or charged.
             mechanism: the requested mechanism.
-            price: Rényi units of one step; 0 if steps are not priced.
+            price: Rényi units of one step; 0 if the filter does not price steps.
         """
 
     def left(self, used: Used, mechanism: SampledGaussian) -> int:
-        """Return how many more steps with `mechanism` can be reserved; 0 if no trial may use it."""
+        """Return how many more steps with `mechanism` can be reserved; 0 if the filter does not allow `mechanism`."""
         tally = Tally(steps=sum(used.values()), same=used.get(mechanism, 0), units=self.units(used))
         return self.left_after(tally, mechanism, price=self.price(mechanism))
 
     @abstractmethod
     def claim(self, delta: float) -> float:
-        """Return ε at `delta` of everything that the filter allows; `math.inf` if there is no bound."""
+        """Return the ε at `delta` that a search with this filter never exceeds; `math.inf` if there is no bound."""
 
     def claims(self, deltas: Sequence[float]) -> Sequence[float]:
-        """Return `claim` at each of `deltas`."""
+        """Return the claimed ε at each of `deltas`."""
         return [self.claim(delta) for delta in deltas]
 
     def discretisation_error(self, delta: float) -> float | None:
-        """Return how far the claim may be above the true ε because of its grid; None if that is not estimated."""
+        """Return how much the grid of losses may raise the claim above the true ε; None if there is no estimate."""
         return None
 
     # Rényi divergence.
 
     @property
     def renyi_order(self) -> float | None:
-        """The Rényi order at which steps are priced; None if steps are counted instead."""
+        """The Rényi order at which steps are priced; None if the filter does not price steps."""
         return None
 
     @property
@@ -135,54 +138,60 @@ class Filter(ABC):
         return self.renyi_order is not None
 
     def price(self, mechanism: SampledGaussian) -> int:
-        """Return the Rényi units of one step of `mechanism`; 0 if steps are not priced."""
+        """Return the price of one step of `mechanism` in Rényi units; 0 if the filter does not price steps."""
         return 0
 
     def units(self, used: Used) -> int:
-        """Return the Rényi units of all steps in `used`; 0 if steps are not priced."""
+        """Return the price of all steps in `used` in Rényi units; 0 if the filter does not price steps."""
         return sum(steps * self.price(mechanism) for mechanism, steps in used.items() if steps)
 
     @abstractmethod
     def units_at(self, order: float) -> int | None:
-        """Return the Rényi units at `order` of everything that the filter allows; None if they are not finite."""
+        """Return the Rényi divergence at `order` that a search never exceeds, in units; None if there is no bound."""
 
     # Steps, and shares of the budget.
 
     @property
     def most_steps(self) -> int | None:
-        """Number of steps that the filter allows; None if that depends on the mechanisms or steps are not counted."""
+        """Total number of steps that the filter allows; None if there is no fixed number."""
         return None
 
     @abstractmethod
     def share(self, used: Used, *, units: int) -> float:
-        """Return the share of the filter that the steps `used`, with `units` Rényi units, take: from 0 to 1."""
+        """Return the share of the filter, from 0 to 1, that the steps `used` consume. Their price is `units`."""
 
     @abstractmethod
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return the least and the most of `trials` unpruned trials that fit, over all choices from `menu`."""
+        """Return the smallest and the largest number of unpruned trials that fit, each at most `trials`.
+
+        The number depends on how the trials choose from `menu`.
+        """
 
     def cheapest(self, trials: Sequence[Part]) -> Sequence[Part]:
-        """Return the cheapest of `trials` (mechanism, steps): if any of `trials` fits, one of these fits."""
+        """Return the cheapest of `trials`. If none of these fits the filter, no other of `trials` fits."""
         return (min(trials, key=lambda trial: trial[1]),)
 
     @abstractmethod
     def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
-        """Return ε at `delta` of the smallest filter that admits all planned trials unpruned."""
+        """Return ε at `delta` of the smallest filter of this kind that admits `trials` unpruned trials."""
 
     # Runs of a sealed search.
 
     @property
     def charged_runs(self) -> tuple[Part, ...]:
-        """(mechanism, steps) of the runs that are charged as a whole; empty if each step is charged."""
+        """(mechanism, steps) of each possible run of a sealed search; empty for the other filters."""
         return ()
 
     @property
     def hidden_runs(self) -> tuple[RunLaw, int] | None:
-        """Law and largest value of a hidden number of runs; None if the number of runs may be seen."""
+        """Probability law of the number of runs, and its largest value; None if the number is not hidden."""
         return None
 
     def law_facts(self, epsilon: float) -> dict[str, Any] | None:
-        """Return the law of a hidden number of runs for the card of a search with this ε; None if there is none."""
+        """Return the law of the number of runs for the card; None if the number is not hidden.
+
+        `epsilon` is the ε of the search's claim.
+        """
         return None
 
     # In words and as JSON.
@@ -190,11 +199,11 @@ class Filter(ABC):
     @property
     @abstractmethod
     def summary(self) -> str:
-        """The filter and its numbers in a few words, for a table."""
+        """Short description of the filter with its numbers, for a table."""
 
     @abstractmethod
     def limit(self, unit: str, mechanism: SampledGaussian) -> str:
-        """Return the limit that a refused request of steps or releases (`unit`) would exceed, for its message."""
+        """Return the filter's limit in words, for the message of a refused request. `unit` is the name of the steps."""
 
     @abstractmethod
     def body(self) -> dict[str, Any]:
@@ -207,12 +216,12 @@ class Filter(ABC):
 
 
 class FixedParts(Filter):
-    """Base class of filters that fix the steps of each mechanism and compose all of them once."""
+    """Base class of filters that allow a fixed number of steps of each mechanism."""
 
     @property
     @abstractmethod
     def parts(self) -> tuple[Part, ...]:
-        """Each mechanism with its number of steps."""
+        """Each mechanism with its allowed number of steps."""
 
     @property
     def mechanisms(self) -> tuple[SampledGaussian, ...]:
@@ -221,19 +230,19 @@ class FixedParts(Filter):
 
     @property
     def most_steps(self) -> int:
-        """Number of steps that the filter allows."""
+        """Total number of steps that the filter allows."""
         return sum(steps for _, steps in self.parts)
 
     def claim(self, delta: float) -> float:
-        """Return ε at `delta` of all steps composed; `math.inf` if there is no bound."""
+        """Return ε at `delta` of the composition of all allowed steps; `math.inf` if there is no bound."""
         return epsilon_composed(self.parts, delta)
 
     def claims(self, deltas: Sequence[float]) -> Sequence[float]:
-        """Return `claim` at each of `deltas`, from one composition."""
+        """Return the claimed ε at each of `deltas`, from one composition."""
         return epsilon_curve(self.parts, deltas)
 
     def units_at(self, order: float) -> int | None:
-        """Return the Rényi units at `order` of all steps; None if they are not finite."""
+        """Return the Rényi divergence at `order` of all allowed steps, in units; None if it is infinite."""
         prices = [(divergence(mechanism, order), steps) for mechanism, steps in self.parts]
         if not all(isfinite(price) for price, _ in prices):
             return None

@@ -16,14 +16,14 @@ __all__ = ["CouponBook"]
 
 @dataclass(frozen=True)
 class CouponBook(FixedParts):
-    """Several mechanisms, each with a quota of steps (its coupons); all coupons are composed once.
+    """Filter with a quota of steps for each of several mechanisms. A step of a quota is called a coupon.
 
     Formal guarantees:
-        Trials may choose adaptively among the mechanisms, run concurrently and stop anywhere. Each coupon is used at
-        most once, so the output of all trials costs at most all coupons composed.
+        Trials may choose adaptively among the mechanisms, run concurrently and stop after any step. Each coupon is
+        used at most once. So the privacy loss of all trials together is at most that of all coupons composed.
 
     Args:
-        quotas: (mechanism, steps), each mechanism once, in any order.
+        quotas: pairs (mechanism, steps), each mechanism once, in any order.
     """
 
     kind: ClassVar[str] = "coupon_book"
@@ -43,18 +43,18 @@ class CouponBook(FixedParts):
         if not self.quotas or len(dict(self.quotas)) != len(self.quotas):
             raise InputError(
                 "filter-invalid",
-                f"A coupon book needs at least one mechanism, and each only once (got {self.quotas!r}).",
+                f"A coupon book must have at least one mechanism, and no mechanism twice (got {self.quotas!r}).",
             )
         object.__setattr__(self, "quotas", tuple(sorted(self.quotas)))
 
     @classmethod
     def planned(cls, menu: Sequence[TrialSteps], trials: int, *, scale: float = 1.0) -> Self:
-        """Return the book of `trials` trials, equally many of each mechanism's longest.
+        """Return the book for planned trials: equally many of each mechanism, all of the largest length.
 
         Args:
-            menu: mechanisms that a trial may choose; each once.
+            menu: choices of a trial; each mechanism once.
             trials: number of planned trials.
-            scale: factor for every quota, which is then rounded down, but is at least 1.
+            scale: factor for every quota. The product is rounded down, but is at least 1.
         """
         each = ceil(trials / len(menu))
         quotas = {choice.mechanism: floor(scale * each * choice.longest * (1 + 1e-12)) for choice in menu}
@@ -70,36 +70,36 @@ class CouponBook(FixedParts):
         return max(dict(self.quotas).get(mechanism, 0) - tally.same, 0)
 
     def share(self, used: Used, *, units: int) -> float:
-        """Return the share of the book that `used` takes, each coupon weighted by its variance of the privacy loss.
+        """Return the share of the book that `used` consumes, with each step weighted by the variance of its loss.
 
-        Among many steps, one step adds q²(e^(1/σ²) − 1) to that variance (Bu et al. 2020).
+        For many steps, the variance of one step's privacy loss is about q²(e^(1/σ²) − 1) (Bu et al. 2020).
         """
         whole = sum(steps * _weight(mechanism) for mechanism, steps in self.quotas)
         return sum(steps * _weight(mechanism) for mechanism, steps in used.items()) / whole
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return how many trials fit. A trial without coupons chooses another mechanism, so all quotas count."""
+        """Return how many trials fit in all quotas together if all are the longest, and if all are the shortest."""
         choices = {choice.mechanism: choice for choice in menu}
         least = sum(steps // choices[mechanism].longest for mechanism, steps in self.quotas)
         most = sum(steps // choices[mechanism].shortest for mechanism, steps in self.quotas)
         return min(trials, least), min(trials, most)
 
     def cheapest(self, trials: Sequence[Part]) -> Sequence[Part]:
-        """Return the shortest trial of each mechanism, because any coupons may run out first."""
+        """Return the shortest trial of each mechanism, because any mechanism's quota may be used up first."""
         shortest = dict(sorted(trials, key=lambda trial: -trial[1]))
         return tuple(shortest.items())
 
     def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
-        """Return ε at `delta` of the book for the planned trials."""
+        """Return ε at `delta` of the book that `planned` returns."""
         return self.planned(menu, trials).claim(delta)
 
     @property
     def summary(self) -> str:
-        """The filter and its numbers in a few words, for a table."""
+        """Short description of the filter with its numbers, for a table."""
         return f"a coupon book of {len(self.quotas)} mechanisms and {self.most_steps} steps"
 
     def limit(self, unit: str, mechanism: SampledGaussian) -> str:
-        """Return the limit that a refused request would exceed."""
+        """Return the mechanism's quota in words, for the message of a refused request."""
         return f"{dict(self.quotas).get(mechanism, 0)} {unit} of {mechanism!r}"
 
     def body(self) -> dict[str, Any]:

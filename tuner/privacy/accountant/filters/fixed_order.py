@@ -1,4 +1,4 @@
-"""Filter on the sum of all steps' Rényi divergences at one order; any mechanism may be used."""
+"""Filter that limits the sum of all steps' Rényi divergences at one order, for any mechanisms."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tuner.privacy.accountant.rdp import divergence, epsilon_of_divergence, requ
 __all__ = ["FixedOrder"]
 
 _ROUNDING = 1e-12
-"""Relative margin, far above the rounding error of a sum of three doubles."""
+"""Relative margin for rounding, far above the error of a sum of three doubles."""
 
 
 @dataclass(frozen=True)
 class FixedOrder(Filter):
-    """A Rényi filter at ONE order, fixed before the search; any mechanism may be chosen at any time.
+    """Rényi filter at ONE order, which is fixed before the search. Trials may choose any mechanism at any time.
 
     Formal guarantees:
-        Sound for adaptively chosen mechanisms (Feldman & Zrnic 2021, Theorem 4.3) and concurrent ones (Haney et al.
-        2023). A filter that admits steps while SOME order is within its budget is NOT sound:
-        `tests/privacy/accountant/test_filters.py` has a counter-example.
+        The filter is sound for mechanisms that are chosen adaptively (Feldman & Zrnic 2021, Theorem 4.3) and run
+        concurrently (Haney et al. 2023). A filter with several orders that admits a step while ANY order is within its
+        budget is NOT sound. `tests/privacy/accountant/test_filters.py` has a counter-example.
 
     Args:
-        order: within `rdp.ORDER_RANGE`.
-        budget: Rényi divergence at that order, in `UNITS`.
+        order: Rényi order, within `rdp.ORDER_RANGE`.
+        budget: largest sum of the Rényi divergences at that order, in units of 1 / `UNITS`.
     """
 
     kind: ClassVar[str] = "fixed_order"
@@ -48,7 +48,7 @@ class FixedOrder(Filter):
 
     @classmethod
     def of(cls, *, order: float, epsilon: float, delta: float) -> Self | None:
-        """Return the largest filter of this order whose claim is (ε, δ); None if it would admit nothing."""
+        """Return the largest filter of this order whose claim is at most (ε, δ); None if its budget would be 0."""
         require_delta(delta)
         # Canonne, Kamath & Steinke 2020, Proposition 12: ε = ρ + log((a − 1)/a) − (log δ + log a)/(a − 1).
         terms = (epsilon, -log((order - 1) / order), (log(delta) + log(order)) / (order - 1))
@@ -58,7 +58,7 @@ class FixedOrder(Filter):
 
     @property
     def mechanisms(self) -> tuple[SampledGaussian, ...]:
-        """Empty, because any mechanism may be used."""
+        """Empty tuple, because any mechanism may be used."""
         return ()
 
     @property
@@ -67,7 +67,7 @@ class FixedOrder(Filter):
         return self.order
 
     def price(self, mechanism: SampledGaussian) -> int:
-        """Return the units of one step of `mechanism`, rounded up; more than the budget if they are not finite."""
+        """Return the price of one step in Rényi units, rounded up. An infinite price becomes the budget plus 1."""
         found = divergence(mechanism, self.order)
         return max(ceil(found * UNITS), 1) if isfinite(found) else self.budget + 1
 
@@ -76,7 +76,7 @@ class FixedOrder(Filter):
         return max((self.budget - tally.units) // price, 0)
 
     def claim(self, delta: float) -> float:
-        """Return ε at `delta` of everything that the filter allows."""
+        """Return the ε at `delta` that a search with this filter never exceeds."""
         require_delta(delta)
         order = self.order
         terms = (self.budget / UNITS, log((order - 1) / order), -(log(delta) + log(order)) / (order - 1))
@@ -84,25 +84,25 @@ class FixedOrder(Filter):
         return max(found, 1e-6) if isfinite(found) else inf
 
     def units_at(self, order: float) -> int | None:
-        """Return the budget, if `order` is at most the filter's; else None.
+        """Return the budget if `order` is at most the order of the filter, and None otherwise.
 
-        Rényi divergence does not fall with the order, so a bound at one order holds at every lower order.
+        Rényi divergence does not decrease with the order, so a bound at one order holds at every lower order.
         """
         return self.budget if order <= self.order else None
 
     def share(self, used: Used, *, units: int) -> float:
-        """Return the share of the budget that `units` takes."""
+        """Return `units` as a share of the budget."""
         return units / self.budget
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return how many trials fit if all are the most expensive, and if all are the cheapest."""
+        """Return how many trials fit if all trials are the most expensive, and if all trials are the cheapest."""
         left = [(self.left({}, choice.mechanism), choice) for choice in menu]
         least = min(steps // choice.longest for steps, choice in left)
         most = max(steps // choice.shortest for steps, choice in left)
         return min(trials, least), min(trials, most)
 
     def cheapest(self, trials: Sequence[Part]) -> Sequence[Part]:
-        """Return the trial with the least divergence."""
+        """Return the trial with the smallest Rényi divergence."""
         return (min(trials, key=lambda trial: trial[1] * self.price(trial[0])),)
 
     def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
@@ -112,11 +112,11 @@ class FixedOrder(Filter):
 
     @property
     def summary(self) -> str:
-        """The filter and its numbers in a few words, for a table."""
+        """Short description of the filter with its order, for a table."""
         return f"a Rényi filter of order {self.order:g}"
 
     def limit(self, unit: str, mechanism: SampledGaussian) -> str:
-        """Return the limit that a refused request would exceed."""
+        """Return the budget in words, for the message of a refused request."""
         return f"{unit} whose Rényi divergences of order {self.order:g} sum to {self.budget / UNITS:g}"
 
     def body(self) -> dict[str, Any]:

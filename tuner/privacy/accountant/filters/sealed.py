@@ -1,4 +1,4 @@
-"""Filter of a sealed search, which is charged as a whole and releases only its best run."""
+"""Filter of a sealed search. The search is charged as a whole and releases only its best run."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ __all__ = ["Sealed"]
 
 @dataclass(frozen=True)
 class Sealed(Filter):
-    """A random, hidden number of independent runs, of which only the best is released.
+    """Filter for a random, hidden number of independent runs, of which only the best is released.
 
     Formal guarantees:
-        The winner, its configuration and its score are (ε, δ)-DP with ε = `claim(δ)`. This includes the truncation of
-        the number of runs (`selection.epsilon_selection`). The search is charged as a whole when it begins, so the
-        ledger does not show the number of runs.
+        The winner, its configuration and its score are (ε, δ)-DP with ε = `claim(δ)`. The claim includes the δ that
+        the truncation of the number of runs adds (`selection.epsilon_selection`). The search is charged as a whole
+        when it begins, so the ledger does not show the number of runs.
 
     Args:
-        law: law of the number of runs.
-        at_most: largest number of runs; the claim includes what this truncation adds to δ.
-        runs: (mechanism, steps) of one run, for each configuration that the prior may choose.
-        ratio: (c, C), the bounds of an adaptive sampler's density over the prior's (DP-HyPO); (1, 1) if it does not
-            adapt.
+        law: probability law of the number of runs.
+        at_most: largest number of runs, at which the law is truncated.
+        runs: (mechanism, steps) of a run, for each configuration that the prior may draw.
+        ratio: (c, C), the bounds of an adaptive sampler's density divided by the prior's density (DP-HyPO); (1, 1) for
+            a sampler that does not adapt.
     """
 
     kind: ClassVar[str] = "sealed"
@@ -57,8 +57,8 @@ class Sealed(Filter):
         if not self.runs or not (isfinite(low) and isfinite(high) and 0 < low <= 1 <= high):
             raise InputError(
                 "filter-invalid",
-                "A sealed search needs at least one run, and a ratio (c, C) with 0 < c <= 1 <= C "
-                f"(got {self.runs!r} and {self.ratio!r}).",
+                f"A sealed search needs at least one run (got {self.runs!r}), and a ratio (c, C) with "
+                f"0 < c <= 1 <= C (got {self.ratio!r}).",
             )
         object.__setattr__(self, "runs", tuple(sorted(set(self.runs))))
         object.__setattr__(self, "ratio", (float(low), float(high)))
@@ -73,11 +73,11 @@ class Sealed(Filter):
         return 0
 
     def claim(self, delta: float) -> float:
-        """Return ε at `delta` of the winner, truncation included; `math.inf` if there is no bound."""
+        """Return ε at `delta` of the released winner; `math.inf` if there is no bound."""
         return epsilon_selection(self.law, self.runs, delta, at_most=self.at_most, ratio=self.ratio)
 
     def units_at(self, order: float) -> int | None:
-        """Return None: because of the truncation the winner has no Rényi bound."""
+        """Return None, because truncating the number of runs leaves no Rényi bound."""
         return None
 
     def share(self, used: Used, *, units: int) -> float:
@@ -85,7 +85,7 @@ class Sealed(Filter):
         return 0.0
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return `trials` twice, because the search is charged as a whole."""
+        """Return (`trials`, `trials`), because the search is charged as a whole."""
         return trials, trials
 
     def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
@@ -94,16 +94,16 @@ class Sealed(Filter):
 
     @property
     def charged_runs(self) -> tuple[Part, ...]:
-        """(mechanism, steps) of the runs, which are charged as a whole."""
+        """(mechanism, steps) of each possible run."""
         return self.runs
 
     @property
     def hidden_runs(self) -> tuple[RunLaw, int]:
-        """Law and largest value of the number of runs."""
+        """Probability law of the number of runs, and its largest value."""
         return self.law, self.at_most
 
     def law_facts(self, epsilon: float) -> dict[str, Any]:
-        """Return the law of the number of runs, its cut, and the δ that the cut adds at `epsilon`."""
+        """Return the law of the number of runs, its truncation, and the δ that the truncation adds at `epsilon`."""
         tail = self.law.tail(self.at_most)
         return {
             **self.law.body(),
@@ -114,11 +114,11 @@ class Sealed(Filter):
 
     @property
     def summary(self) -> str:
-        """The filter in one word, for a table."""
+        """Name of the filter in one word, for a table."""
         return "sealed"
 
     def limit(self, unit: str, mechanism: SampledGaussian) -> str:
-        """Return the limit that a request of single steps would exceed."""
+        """Return the limit of 0 single steps in words, for the message of a refused request."""
         return f"0 {unit}, because a sealed search is charged as a whole"
 
     def body(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Filter of one mechanism, with a cap on the total number of steps."""
+"""Filter with one mechanism and a cap on the total number of steps."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["TotalSteps"]
 
 @dataclass(frozen=True)
 class TotalSteps(FixedParts):
-    """One mechanism for all trials, and a cap on their total number of steps.
+    """Filter that allows one mechanism for all trials and caps their total number of steps.
 
     Formal guarantees:
-        The output of all trials costs at most `step_cap` adaptively composed steps of the mechanism, for any number of
-        trials and any early stops.
+        The privacy loss of all trials together is at most that of `step_cap` adaptively composed steps of the
+        mechanism, for any number of trials and any early stops.
 
     Args:
         mechanism: the mechanism of every step.
-        step_cap: at least 1.
+        step_cap: largest number of steps of all trials together, at least 1.
     """
 
     kind: ClassVar[str] = "total_steps"
@@ -41,23 +41,23 @@ class TotalSteps(FixedParts):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The mechanism with its number of steps."""
+        """The mechanism with its allowed number of steps."""
         return ((self.mechanism, self.step_cap),)
 
     def left_after(self, tally: Tally, mechanism: SampledGaussian, *, price: int) -> int:
-        """Return how many more steps can be reserved; 0 for another mechanism."""
+        """Return how many more steps can be reserved; 0 if `mechanism` is not the filter's mechanism."""
         return max(self.step_cap - tally.steps, 0) if mechanism == self.mechanism else 0
 
     def discretisation_error(self, delta: float) -> float:
-        """Return an estimate, erring upwards, of how far the claim is above the true ε because of its grid."""
+        """Return an upper estimate of how much the grid of losses raises the claim above the true ε."""
         return pld.discretisation_error(self.mechanism, self.step_cap, delta)
 
     def share(self, used: Used, *, units: int) -> float:
-        """Return the share of the steps that `used` takes."""
+        """Return the number of steps in `used` as a share of the cap."""
         return sum(used.values()) / self.step_cap
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return how many trials fit if all are the longest, and if all are the shortest."""
+        """Return how many trials fit if all trials are the longest, and if all trials are the shortest."""
         least = self.step_cap // max(each.longest for each in menu)
         most = self.step_cap // min(each.shortest for each in menu)
         return min(trials, least), min(trials, most)
@@ -68,12 +68,12 @@ class TotalSteps(FixedParts):
 
     @property
     def summary(self) -> str:
-        """The filter and its numbers in a few words, for a table."""
+        """Short description of the filter with its numbers, for a table."""
         noise, rate = self.mechanism.noise_multiplier, self.mechanism.sample_rate
         return f"at most {self.step_cap} steps of noise {noise:g}, rate {rate:.4g}"
 
     def limit(self, unit: str, mechanism: SampledGaussian) -> str:
-        """Return the limit that a refused request would exceed."""
+        """Return the cap in words, for the message of a refused request."""
         return f"{self.step_cap} {unit}"
 
     def body(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Sections of a privacy card in the order of its page. A new section is a `CardSection` and an entry below."""
+"""Sections of a privacy card in the order of its page. To add a section, list its `CardSection` in `SECTIONS`."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _BOTH = "holds: enforced by the engine and the ledger, tested"
 _ASSUMED, _NOT_COVERED = "assumed", "not covered"
 
 Assumption = tuple[str, str, str]
-"""(assumption, status, why)."""
+"""An assumption in words, its status, and the reason for the status."""
 
 
 def _value(subject: Subject) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""Card sections: the caps of training and validation records, and what was spent so far."""
+"""Card sections: the caps for training and validation records, and the budget that is spent so far."""
 
 from __future__ import annotations
 

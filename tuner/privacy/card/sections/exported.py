@@ -1,4 +1,4 @@
-"""Card sections: the exported files, their trial and its configuration, the versions and the card's format."""
+"""Card sections: the exported files, the exported trial and its configuration, versions, and the card's format."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tuner.privacy.card.text import settings_text
 __all__ = ["CONFIGURATION", "EXPORTED_FILES", "SCHEMA", "SCHEMA_VERSION", "VERSIONS", "WINNER"]
 
 SCHEMA_VERSION = 1
-"""Format of the card."""
+"""Number of the card's format."""
 _SEALED_WINNER = "winner"
-"""Id of every sealed search's winner on its card; a real id would reveal something about other runs."""
+"""Id of the winner on the card of every sealed search. The real id would reveal something about the other runs."""
 _RATE_TOLERANCE = 1e-6
 
 EXPORTED_FILES = CardSection(
@@ -66,14 +66,14 @@ def _configuration(subject: Subject) -> dict[str, Any]:
 
 
 def _expected_batch(subject: Subject) -> int:
-    """Return the charged sample rate times the public size; refuse a product that is not a whole batch."""
+    """Return the expected batch size: the charged sample rate times the public size, which must be a whole number."""
     rate, size = subject.winner[0].sample_rate, subject.facts.public_size
     batch = round(rate * size)
     if batch < 1 or abs(rate * size - batch) > _RATE_TOLERANCE * batch:
         raise VerificationError(
             "card-public-size",
-            f"`records.public_size` of a privacy card is {size}, but {size} times the charged sample rate {rate!r} is "
-            "not a whole batch. Give the size from which the rate was computed.",
+            f"`records.public_size` of a privacy card times the charged sample rate {rate!r} must be a whole number "
+            f"(got the size {size}). Give the size from which the sample rate was computed.",
         )
     return batch
 

@@ -1,4 +1,4 @@
-"""Card sections: who holds the records, what is shown and kept, and every access to the records."""
+"""Card sections: who holds the records, what may be shown, what is kept secret, and how the records were used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Card sections: the budget of the data set, and the ledger entry at which the card was made."""
+"""Card sections: the budget of the data set, and the last ledger entry before the card was made."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from tuner.privacy.card.sections.section import CardSection, Field, Subject
 __all__ = ["GENERATOR", "RANDOMNESS", "RECORDS", "SCORES", "VALIDATION"]
 
 GENERATOR = "AES-256-CTR with fast key erasure, keyed by the operating system, Box-Muller in double precision"
-"""Generator of noise, batches and augmented views in private runs."""
+"""Random generator of noise, batches and augmented views in private runs, in words."""
 
 
 def _records(subject: Subject) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Parts of every card section: the subject of a card, the section and its fields."""
+"""Classes for the sections of a card: a section, its fields, and the subject of the card."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["CardSection", "Field", "Subject"]
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """Search that a card describes, with its data set's ledger state and the operator's facts."""
+    """Subject of a card: a search, the ledger's state of its data set, and the facts that the operator supplies."""
 
     state: DatasetState
     search: SearchState
@@ -41,14 +41,14 @@ class Subject:
 
     @cached_property
     def winner(self) -> tuple[SampledGaussian, int]:
-        """Mechanism of the winner and the steps charged to it; `VerificationError` if none were charged."""
+        """The winner's mechanism and its number of charged steps; raises `VerificationError` if there are none."""
         found, name = self.search, self.search.search
         if found.charged_whole:
             if not found.begun:
                 raise _not_charged(f"The sealed search {name!r} never began, so none of its runs was charged.")
             run = self.facts.winner_run
             if run is None or not _may_make(found.filter, run):
-                raise _not_charged(f"The search {name!r} may not make the run {run!r}.")
+                raise _not_charged(f"The sealed search {name!r} was not charged for the run {run!r}.")
             return run
         trial = found.trials.get(self.facts.winner)
         if trial is None or not trial.leased or trial.mechanism is None:
@@ -57,12 +57,12 @@ class Subject:
 
     @cached_property
     def single_run_epsilon(self) -> float:
-        """ε of the winner's steps alone."""
+        """ε of the winner's steps alone, at the search's δ."""
         return epsilon(*self.winner, self.search.delta)
 
 
 def _may_make(filter: Filter, run: tuple[SampledGaussian, int]) -> bool:
-    """Tell whether a run was charged; the charge for a mechanism's longest run covers its shorter ones."""
+    """Return whether a sealed search was charged for `run`, or for a longer run of the same mechanism."""
     return any(run[0] == mechanism and 1 <= run[1] <= most for mechanism, most in filter.charged_runs)
 
 
@@ -72,7 +72,7 @@ def _not_charged(said: str) -> VerificationError:
 
 @dataclass(frozen=True)
 class Field:
-    """Label of a card field on the page, with its unit, and the function that shows the value."""
+    """How the page shows a field of the card: the label, and the function that formats the value."""
 
     label: str
     show: Callable[[Any], str] = detail
@@ -86,9 +86,9 @@ class CardSection:
         name: key in the JSON file.
         title: heading on the page.
         value: function that returns the section's JSON value.
-        fields: fields by key, in the order of the page; None hides a field. Keys without a field follow under their
-            own names.
-        row: function that returns the page's line for one item of a list.
+        fields: fields by key, in the order of the page; None hides a key. Keys that are not listed follow, with the
+            key as the label.
+        row: function that returns the page's line for an item, if the section's value is a list.
     """
 
     name: str
@@ -98,12 +98,12 @@ class CardSection:
     row: Callable[[Any], str] = plain
 
     def lines(self, value: Any) -> list[str]:  # noqa: ANN401 - any JSON value
-        """Return the lines of Markdown for the section's JSON value."""
+        """Return the section's lines of Markdown. `value` is its JSON value."""
         if isinstance(value, list):
             return [f"- {self.row(item)}" for item in value] or ["none"]
         if not isinstance(value, Mapping):
             return [plain(value)]
-        # The order is that of the fields, because a card file sorts its keys.
+        # Lines have the order of `fields`, because the keys of a card file are sorted.
         keys = [*(key for key in self.fields if key in value), *sorted(value.keys() - self.fields.keys())]
         shown = ((self.fields.get(key, Field(words(key))), value[key]) for key in keys)
         return [f"- {field.label}: {field.show(item)}" for field, item in shown if field is not None]

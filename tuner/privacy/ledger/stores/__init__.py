@@ -14,10 +14,10 @@ __all__ = ["Backend", "Store", "absolute_url", "masked", "open_store", "store_ex
 
 
 def open_store(url: str, *, create: bool) -> Store:
-    """Open the store at `url`, and create it if it does not exist and `create` allows it.
+    """Open the store at `url`. If it does not exist and `create` is true, create it first.
 
     Raises:
-        InputError: the URL is malformed or of another database, or the driver is not installed.
+        InputError: the URL is malformed or names another kind of database, or the driver is not installed.
         LedgerError: the ledger does not exist and may not be created, cannot be opened, or has another format.
         LedgerCorruptError: the file or database is not a ledger.
     """
@@ -30,7 +30,7 @@ def store_exists(url: str) -> bool:
 
 
 def absolute_url(url: str) -> str:
-    """Return the URL that a process in another folder can use, without opening the ledger."""
+    """Return the URL with which a process in any folder can open the ledger."""
     return _backend(url).url
 
 

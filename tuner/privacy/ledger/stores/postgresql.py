@@ -1,4 +1,4 @@
-"""PostgreSQL as the ledger's database: append-only tables in the schema `dp_tuner`."""
+"""Ledger in a PostgreSQL database: append-only tables in the schema `dp_tuner`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tuner.privacy.ledger.stores.store import BUSY_SECONDS, TABLES, Backend, cre
 __all__ = ["Postgres"]
 
 _NAMESPACE = "dp_tuner"  # a separate schema, so that tables of other programs are never touched
-_NOT_THEIRS = "DP001"  # SQLSTATE of our trigger for an entry that only another role may write
-_LOCK = 0x44505442  # "DPTB": advisory lock of a writer, one per database
+_NOT_THEIRS = "DP001"  # SQLSTATE that our trigger raises for an entry that this role may not write
+_LOCK = 0x44505442  # "DPTB": number of the advisory lock that a writer of this database takes
 _QUERY = ("host", "port", "sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout")
 _CONNECT = {
     "connect_timeout": "10",
@@ -30,8 +30,8 @@ _CONNECT = {
     "application_name": "dp-tuner ledger",
     "client_encoding": "UTF8",
 }
-# Every transaction sets these, because settings of the role, the database or a connection pooler might lose a charge
-# or lead to other tables. The server ends a writer that hangs before the waiting writers give up.
+# Every transaction sets these, because with other settings of the role, the database or a connection pooler a charge
+# might be lost or go to other tables. The server ends a writer that hangs before the waiting writers give up.
 _SETTINGS = (
     f"SET LOCAL synchronous_commit = on; SET LOCAL search_path = pg_catalog, {_NAMESPACE}, pg_temp; "
     f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'; SET LOCAL statement_timeout = 0; "
@@ -52,8 +52,8 @@ CREATE TRIGGER heads_stay BEFORE DELETE OR TRUNCATE ON {_NAMESPACE}.heads
 CREATE TRIGGER meta_is_final BEFORE UPDATE OR DELETE OR TRUNCATE ON {_NAMESPACE}.meta
     FOR EACH STATEMENT EXECUTE FUNCTION {_NAMESPACE}.refuse();
 """
-# The server checks the role for every program and every search_path. `session_user` is the role that logged in, even
-# after SET ROLE. NULL is refused.
+# The trigger checks the role, whatever program writes and whatever its search_path is. `session_user` is the role that
+# logged in, even after SET ROLE. If a comparison gives NULL, the entry is refused.
 _VOUCH = f"""
 CREATE FUNCTION {_NAMESPACE}.vouch() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$ BEGIN
@@ -90,11 +90,11 @@ _OWNS = text(
 
 
 class Postgres(Backend):
-    """Tables of a PostgreSQL database, in the schema `dp_tuner`.
+    """Ledger in the tables of a PostgreSQL database, in the schema `dp_tuner`.
 
     A role with SELECT can read. A role that charges also needs INSERT on `entries` and INSERT, UPDATE on `heads`. A
-    trigger lets only owners of the tables set caps and shares, and lets a role open searches only as itself. A
-    confirmed charge is on the server's disk (`synchronous_commit`; a server with `fsync` off is refused).
+    trigger lets only owners of the tables set caps and shares, and lets a role open searches only in its own name. A
+    confirmed charge is on the server's disk, because `synchronous_commit` is set. A server with `fsync` off is refused.
 
     Args:
         url: `postgresql://user@host/database`, without a password.
@@ -113,7 +113,7 @@ class Postgres(Backend):
             return self._has_tables(connection)
 
     def create(self) -> None:
-        """Create the tables in one transaction; if they exist already, keep them."""
+        """Create the tables in one transaction. If they exist already, keep them."""
         with self.transaction(writing=True) as connection:
             if self._has_tables(connection):
                 return
@@ -146,9 +146,10 @@ class Postgres(Backend):
                 connection.exec_driver_sql(_WRITE if writing else _READ)
                 yield connection
                 driver: Any = connection.connection.driver_connection
-                if driver.info.transaction_status.name != "INTRANS":  # COMMIT would silently be a ROLLBACK
+                if driver.info.transaction_status.name != "INTRANS":  # COMMIT would roll back without an error
                     raise LedgerError(
-                        "ledger-unavailable", f"A transaction of {self.url} failed. Nothing is charged. Resume."
+                        "ledger-unavailable",
+                        f"A transaction on {self.url} failed. Nothing is charged. Resume the sweep.",
                     )
                 connection.exec_driver_sql("COMMIT")
         except DBAPIError as error:
@@ -163,7 +164,7 @@ class Postgres(Backend):
             raise LedgerCorruptError(
                 "ledger-trigger-missing",
                 f"Triggers of schema {_NAMESPACE} in {self.url} were dropped or disabled: {', '.join(missing)}. "
-                "Restore them, and compare the entries, caps, shares and users with a backup.",
+                "Restore the triggers, and compare the entries, caps, shares and users with a backup.",
             )
 
     def check_durable(self, connection: Connection) -> None:
@@ -171,8 +172,8 @@ class Postgres(Backend):
         if connection.exec_driver_sql("SHOW fsync").scalar_one() != "on":
             raise LedgerError(
                 "ledger-not-durable",
-                f"The server of {self.url} runs with fsync = off, so a charge might not survive a crash. Set fsync = "
-                "on in postgresql.conf and reload it. Nothing is charged.",
+                f"The server of {self.url} runs with fsync = off, so a charge might not survive a crash. Nothing is "
+                "charged. Set fsync = on in postgresql.conf and reload the file.",
             )
 
     def check_author(self, connection: Connection, entry: Entry) -> None:
@@ -181,29 +182,29 @@ class Postgres(Backend):
             raise LedgerError(
                 "ledger-not-owner",
                 f"{self.user()} may not set caps and shares in {self.url}, because that role does not own the tables. "
-                "Ask the owner of the data. Nothing is written.",
+                "Nothing is written. Ask the owner of the data to set them.",
             )
         if entry.kind == "open_search" and (user := entry.data["user"]) != self.user():
             raise LedgerError(
                 "ledger-other-user",
-                f"{self.user()} cannot open a search of {user!r} in {self.url}. Connect as {user!r}. Nothing is "
-                "charged.",
+                f"{self.user()} cannot open a search in the name of {user!r} in {self.url}. Nothing is charged. "
+                f"Connect as {user!r}.",
             )
 
     def _has_tables(self, connection: Connection) -> bool:
-        """Return whether the ledger's tables exist; raise a ledger error if only some exist or one is unlogged."""
+        """Return whether the ledger's tables exist; raise a ledger error if some are missing or unlogged."""
         found = {str(name): str(persistence) for name, persistence in connection.execute(_FOUND)}
         if found and len(found) < len(TABLES.tables):
             raise LedgerCorruptError(
                 "ledger-damaged",
-                f"Schema {_NAMESPACE} of {self.url} has lost a table: of entries, heads and meta it has only "
+                f"Schema {_NAMESPACE} of {self.url} must have the tables entries, heads and meta, but has only "
                 f"{', '.join(sorted(found))}. Restore the ledger from a backup.",
             )
         if set(found.values()) - {"p"}:
             raise LedgerError(
                 "ledger-not-durable",
-                f"Tables of {self.url} are UNLOGGED, so a charge might not survive a crash. Run ALTER TABLE "
-                f"{_NAMESPACE}.entries SET LOGGED, and the same for heads and meta. Nothing is charged.",
+                f"Tables of {self.url} are UNLOGGED, so a charge might not survive a crash. Nothing is charged. Run "
+                f"ALTER TABLE {_NAMESPACE}.entries SET LOGGED, and also for the tables heads and meta.",
             )
         return bool(found)
 
@@ -238,21 +239,21 @@ def _parse(url: str) -> URL:
     if parsed.password is not None or "password" in parsed.query:
         raise InputError(
             "ledger-url-password",
-            f"The ledger's URL contains a password ({masked(url)}), which would be shown in sweep folders and MLflow. "
-            "Remove it, and put the password into ~/.pgpass or PGPASSWORD.",
+            f"The ledger's URL must not contain a password (got {masked(url)}), because sweep folders and MLflow show "
+            "the URL. Remove the password from the URL, and put it into ~/.pgpass or PGPASSWORD.",
         )
     unknown = sorted(set(parsed.query) - set(_QUERY))
     if unknown:
         raise InputError(
             "ledger-url",
             f"The ledger's URL may set only {', '.join(_QUERY)} (got {', '.join(unknown)} in {masked(url)}). Remove "
-            "the others, or set them in the server or in libpq's environment.",
+            f"{', '.join(unknown)} from the URL. Use the server's settings or libpq's environment variables instead.",
         )
     hosts = (parsed.host or "", parsed.query.get("host", ""), parsed.query.get("port", ""))
     if any(not isinstance(host, str) or "," in host for host in hosts):
         raise InputError(
             "ledger-url",
-            f"The ledger's URL must name only one server (got {url!r}). Name the server that accepts writes.",
+            f"The ledger's URL must name exactly one server (got {url!r}). Name the server that accepts writes.",
         )
     if not parsed.database:
         raise InputError("ledger-url", f"The ledger's URL must name a database (got {url!r}). Add /DATABASE.")
@@ -277,13 +278,13 @@ def _explain(error: DBAPIError, url: str) -> LedgerError:
         case "42501":
             code = "ledger-not-granted"
             fix = (
-                f"Let the owner GRANT USAGE ON SCHEMA {_NAMESPACE} and SELECT on its tables, and for charging INSERT "
-                f"ON {_NAMESPACE}.entries and INSERT, UPDATE ON {_NAMESPACE}.heads. If there is no ledger yet, let a "
-                "role that may CREATE in the database open it first."
+                f"Ask the owner to GRANT USAGE ON SCHEMA {_NAMESPACE} and SELECT on its tables. To charge, a role also "
+                f"needs INSERT ON {_NAMESPACE}.entries and INSERT, UPDATE ON {_NAMESPACE}.heads. If there is no ledger "
+                "yet, a role that may CREATE in the database must open it first."
             )
         case _ if state == _NOT_THEIRS:
             code = "ledger-not-owner"
-            fix = "Let the owner of the tables set caps and shares, and open a search under your own role."
+            fix = "Only the owner of the tables can set caps and shares. Open searches under your own role."
         case "53100":
             code, fix = "ledger-disk-full", "Free some space on the server's disk, then resume."
         case "53300":
@@ -291,7 +292,10 @@ def _explain(error: DBAPIError, url: str) -> LedgerError:
         case "55P03":
             code, fix = "ledger-busy", "Another process is using the ledger. End it, or try again."
         case "25006":
-            code, fix = "ledger-read-only", "The server is a standby or read-only. Name the server that accepts writes."
+            code, fix = (
+                "ledger-read-only",
+                "The server is a standby or read-only. Use the URL of the server that accepts writes.",
+            )
         case _:
             code, fix = "ledger-unavailable", f"Check the server's log (SQLSTATE {state})."
     return LedgerError(code, f"The ledger {url} cannot be used ({said}). Nothing more is charged. {fix}")

@@ -1,4 +1,4 @@
-"""SQLite as the ledger's database: one append-only file."""
+"""Ledger in an SQLite database: one append-only file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tuner.privacy.ledger.stores.store import BUSY_SECONDS, Backend, create_tabl
 __all__ = ["Sqlite"]
 
 _READ, _WRITE = "BEGIN", "BEGIN IMMEDIATE"
-_MAGIC = 0x44505442  # "DPTB" in the header of the file, so that another program's database is never written
+_MAGIC = 0x44505442  # "DPTB" in the header of the file marks a ledger; databases of other programs are never written
 _GUARDS = (
     "CREATE TRIGGER entries_are_final BEFORE UPDATE ON entries"
     " BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
@@ -36,18 +36,18 @@ _GUARDS = (
 
 
 class Sqlite(Backend):
-    """An SQLite file (WAL, synchronous=FULL). Every transaction is merged into the file at once.
+    """Ledger in an SQLite file (WAL, synchronous=FULL). Every transaction is merged into the file at once.
 
-    A process that may write keeps its connection, because closing the last connection makes SQLite merge its files,
-    which takes longer than the transaction. After an error or a fork the next transaction uses a new connection.
+    A process that may write keeps its connection. Closing the last connection would make SQLite merge its files, and
+    that takes longer than a transaction. After an error or a fork, the next transaction uses a new connection.
 
-    A user who may not write the file or its folder can still read, as `budget` and `verify` do.
+    A user who may not write to the file or its folder can still read the ledger, for example with `tune budget`.
 
     Args:
         url: `sqlite:///relative/path.db` or `sqlite:////absolute/path.db`.
 
     Raises:
-        InputError: the URL is not of an SQLite file.
+        InputError: the URL does not name a file.
     """
 
     def __init__(self, url: str) -> None:
@@ -65,7 +65,7 @@ class Sqlite(Backend):
             ) from error
 
     def create(self) -> None:
-        """Create an empty ledger under a temporary name and link it into place, so that nobody sees half a ledger."""
+        """Create an empty ledger under a temporary name and link it into place. No process sees an unfinished file."""
         path = self._path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,11 +121,11 @@ class Sqlite(Backend):
         if self._identify() != self._identity:
             raise LedgerError(
                 "ledger-replaced",
-                f"The ledger {path} was replaced by another file while it was in use. Restore the original, because "
-                "only it has all charges.",
+                f"The ledger {path} was replaced by another file while it was in use. Restore the original ledger. "
+                "Only the original has all charges.",
             )
         if self._process != os.getpid():
-            self._engine.dispose(close=False)  # closing the parent's connections would release its locks
+            self._engine.dispose(close=False)  # closing the parent process's connections would release its locks
             self._process = os.getpid()
         seen = None if _may_write(path) else _stamp(path)
         try:
@@ -147,7 +147,7 @@ class Sqlite(Backend):
         _refuse_changed(path, seen, None)
 
     def check_integrity(self, connection: Connection) -> None:
-        """Run SQLite's check of pages and indexes; raise `LedgerCorruptError` if one is damaged."""
+        """Run SQLite's check of pages and indexes; raise `LedgerCorruptError` if it finds damage."""
         found = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(5)")]
         if found != ["ok"]:
             raise LedgerCorruptError(
@@ -161,13 +161,13 @@ class Sqlite(Backend):
             raise LedgerError(
                 "ledger-not-found",
                 f"The ledger {self._path} cannot be opened ({error.strerror}). Check the path. If the ledger was lost, "
-                "restore it from a backup; a new ledger would forget what was spent.",
+                "restore it from a backup. A new ledger would not contain the charges made so far.",
             ) from error
         if found.st_size == 0:
             raise LedgerCorruptError(
                 "ledger-damaged", f"The ledger {self._path} was truncated to 0 bytes. Restore it from a backup."
             )
-        # An open connection caches pages, so SQLite does not notice that a truncated file has lost them.
+        # An open connection caches pages, so SQLite does not notice that a file was truncated.
         if found.st_size < self._size:
             raise LedgerCorruptError(
                 "ledger-damaged",
@@ -182,7 +182,7 @@ def _path_of(url: str) -> Path:
     parsed = make_url(url)
     if parsed.query or parsed.host:
         raise InputError(
-            "ledger-url", f"The URL of an SQLite ledger has only a path (got {masked(url)}). Write sqlite:///FILE."
+            "ledger-url", f"The URL of an SQLite ledger must be only a path (got {masked(url)}). Write sqlite:///FILE."
         )
     if not parsed.database or parsed.database == ":memory:":
         raise InputError("ledger-url", f"The ledger must be a file, not in memory (got {url!r}). Write sqlite:///FILE.")
@@ -200,7 +200,7 @@ def _write_draft(path: Path) -> None:
 
 
 def _engine(path: Path) -> Engine:
-    # A user without write access opens the file for each transaction, because `_connect` depends on its state.
+    # A user without write access opens the file anew for each transaction, because its state decides the open mode.
     pool: dict[str, Any] = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": -1}
     engine = create_engine(
         "sqlite://", creator=lambda: _connect(path), **(pool if _may_write(path) else {"poolclass": NullPool})
@@ -218,8 +218,8 @@ def _engine(path: Path) -> Engine:
 def _connect(path: Path) -> sqlite3.Connection:
     mode = "mode=rw"  # never creates a file
     if not _may_write(path):
-        # A user who cannot create the -shm file must open the ledger as immutable, which skips the -wal file. If the
-        # -wal file has entries, the -shm file exists already and mode=ro works.
+        # Without write access SQLite cannot create the -shm file, so the ledger is opened as immutable. SQLite then
+        # ignores the -wal file. If the -wal file has entries, the -shm file exists already, and mode=ro works.
         mode = "mode=ro" if _stamp(_wal(path)) else "mode=ro&immutable=1"
     return sqlite3.connect(
         f"{path.as_uri()}?{mode}",
@@ -231,10 +231,10 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _move_into_file(connection: Connection) -> None:
-    """Merge the -wal file, in which the committed transaction is already durable, into the database file.
+    """Merge the -wal file into the database file. The committed transaction is already durable in the -wal file.
 
-    Otherwise a killed process could leave a -wal file that is later mixed with a restored backup. A concurrent reader
-    can prevent the merge; then the next transaction merges. A failure does not change what is charged.
+    Without the merge, a killed process could leave a -wal file that is later mixed with a restored backup. If a
+    concurrent reader prevents the merge, the next transaction repeats it. A failure does not affect the charges.
     """
     with suppress(DBAPIError, sqlite3.Error):
         connection.exec_driver_sql("PRAGMA busy_timeout=20")
@@ -243,7 +243,7 @@ def _move_into_file(connection: Connection) -> None:
 
 
 def _may_write(path: Path) -> bool:
-    """Return whether this user may write the file and create SQLite's helper files next to it."""
+    """Return whether this user may write to the file and create SQLite's helper files next to it."""
     effective = os.access in os.supports_effective_ids
     return all(os.access(place, os.W_OK, effective_ids=effective) for place in (path, path.parent))
 
@@ -253,7 +253,7 @@ def _wal(path: Path) -> Path:
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """Return (size, modification time); None for a missing or empty file."""
+    """Return the size and the modification time of a file; None for a missing or empty file."""
     try:
         found = path.stat()
     except OSError:
@@ -262,9 +262,12 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def _refuse_changed(path: Path, seen: tuple[int, int] | None, error: Exception | None) -> None:
-    """Raise `LedgerError` if the file changed during a read by a user who cannot lock it."""
+    """Raise `LedgerError` if the file changed since `seen` was taken; do nothing if `seen` is None.
+
+    A user without write access cannot lock the file during a read, so the file may change.
+    """
     if seen is not None and _stamp(path) != seen:
-        raise LedgerError("ledger-busy", f"The ledger {path} was written during the read. Try again.") from error
+        raise LedgerError("ledger-busy", f"The ledger {path} was changed while it was read. Try again.") from error
 
 
 def _explain(error: Exception, path: Path) -> LedgerError:
@@ -274,8 +277,8 @@ def _explain(error: Exception, path: Path) -> LedgerError:
     if "unable to open" in said and not _may_write(path):
         return LedgerError(
             "ledger-not-readable",
-            f"The ledger {path} cannot be read ({said}). Give this user read access. If its last entries are still in "
-            f"{_wal(path).name}, let its owner open the ledger once, or read a copy of both files.",
+            f"The ledger {path} cannot be read ({said}). Give this user read access. If the last entries are still in "
+            f"{_wal(path).name}, ask the ledger's owner to open the ledger once, or read a copy of both files.",
         )
     if "locked" in said or "busy" in said:
         code, fix = "ledger-busy", "Another process is using the ledger. End it, or try again."

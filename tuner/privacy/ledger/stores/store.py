@@ -1,4 +1,4 @@
-"""Store of the ledger's entries: the tables, and the statements that read and append entries."""
+"""Store of the ledger's entries: the database tables, and the statements that read and append entries."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tuner.privacy.ledger.entries import GENESIS, Entry
 __all__ = ["BUSY_SECONDS", "TABLES", "Backend", "Store", "create_tables", "masked"]
 
 _FORMAT = 1
-"""Format of the tables and the entries."""
+"""Number of the format of the tables and the entries."""
 
 BUSY_SECONDS = 60
-"""Seconds that a writer waits for another writer."""
+"""Longest time in seconds that a writer waits for another writer."""
 
 TABLES = sa.MetaData()
 _ENTRIES = sa.Table(
@@ -51,7 +51,7 @@ _META = sa.Table(
     sa.Column("ledger", sa.Text, nullable=False),
 )
 
-# Built only once, because SQLAlchemy takes longer to build a statement than SQLite to execute it.
+# The statements are built only once. SQLAlchemy takes longer to build a statement than SQLite to execute it.
 _READ_META = sa.select(_META.c.schema, _META.c.ledger)
 _READ_AFTER = sa.select(_ENTRIES).where(_ENTRIES.c.id > sa.bindparam("last")).order_by(_ENTRIES.c.id)
 _READ_HEADS = sa.select(_HEADS)
@@ -71,10 +71,10 @@ def create_tables(connection: sa.Connection) -> None:
 
 
 class Backend(ABC):
-    """Base class of the databases that can hold a ledger. The constructor opens nothing.
+    """Base class of the databases in which a ledger can be stored. The constructor does not connect.
 
     Attributes:
-        url: absolute URL, with which another process opens the ledger.
+        url: absolute URL with which other processes open the ledger.
     """
 
     url: str
@@ -85,7 +85,7 @@ class Backend(ABC):
 
     @abstractmethod
     def create(self) -> None:
-        """Create an empty ledger, all or nothing. If another process created one first, keep that ledger."""
+        """Create an empty ledger, or nothing after an error. If another process was first, keep its ledger."""
 
     @abstractmethod
     def open(self) -> None:
@@ -99,13 +99,13 @@ class Backend(ABC):
     def transaction(self, *, writing: bool) -> AbstractContextManager[sa.Connection]:
         """Begin a transaction, and commit it if the block ends without an error.
 
-        A read transaction sees one consistent snapshot. A write transaction is the only one, sees everything that was
-        committed before, and is on the disk after the block. Raise `LedgerError` if the transaction failed.
+        A read transaction sees one consistent snapshot. A write transaction excludes other writers, sees everything
+        that was committed before, and is on the disk after the block. Raise `LedgerError` if the transaction fails.
         """
 
     @abstractmethod
     def check_integrity(self, connection: sa.Connection) -> None:
-        """Run the database's own checks; raise `LedgerCorruptError` if it is damaged."""
+        """Run the database's own checks; raise `LedgerCorruptError` if they find damage."""
 
     def check_durable(self, connection: sa.Connection) -> None:  # noqa: B027 - most databases have nothing to check
         """Raise `LedgerError` if a committed charge might not survive a crash of the server."""
@@ -115,11 +115,11 @@ class Backend(ABC):
 
 
 class Store:
-    """Entries in a database, with one writer at a time; safe across threads and forks.
+    """Entries in a database, with one writer at a time. It is safe across threads and forks.
 
     Attributes:
-        url: absolute URL, with which another process opens the ledger.
-        ledger_id: random id, set when the ledger was created.
+        url: absolute URL with which other processes open the ledger.
+        ledger_id: random id that the ledger got when it was created.
     """
 
     def __init__(self, backend: Backend, *, create: bool) -> None:
@@ -130,7 +130,7 @@ class Store:
                 raise LedgerError(
                     "ledger-not-found",
                     f"There is no ledger at {self.url}. Check the URL. If the ledger was lost, restore it from a "
-                    "backup; a new ledger would forget what was spent.",
+                    "backup. A new ledger would not contain the charges made so far.",
                 )
             backend.create()
         backend.open()
@@ -150,19 +150,19 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """Begin the only write transaction; it is on the disk if the block ends without an error."""
+        """Begin a write transaction, which excludes other writers and is on the disk when the block has ended."""
         with self.backend.transaction(writing=True) as connection:
             self._check_id(connection)
             self.backend.check_durable(connection)
             yield connection
 
     def check_pages(self) -> None:
-        """Run the database's own checks; raise `LedgerCorruptError` if it is damaged."""
+        """Run the database's own checks; raise `LedgerCorruptError` if they find damage."""
         with self.reading() as connection:
             self.backend.check_integrity(connection)
 
     def append(self, connection: sa.Connection, entry: Entry) -> int:
-        """Append one entry, move the head of its chain, and return the number of the entry's row."""
+        """Append one entry, make it the head of its data set's chain, and return its row number."""
         self.backend.check_author(connection, entry)
         row: int = connection.execute(_APPEND, vars(entry)).scalar_one()
         moved = connection.execute(
@@ -172,7 +172,8 @@ class Store:
             if entry.previous != GENESIS:
                 raise LedgerCorruptError(
                     "ledger-damaged",
-                    f"The head of data set {entry.dataset!r} is missing. Restore the ledger from a backup.",
+                    f"The ledger no longer records the last entry of data set {entry.dataset!r}. Restore the ledger "
+                    "from a backup.",
                 )
             connection.execute(_FIRST_HEAD, {"dataset": entry.dataset, "seq": entry.seq, "hash": entry.hash})
         return row
@@ -187,21 +188,21 @@ class Store:
 
     @staticmethod
     def heads(connection: sa.Connection) -> dict[str, tuple[int, str]]:
-        """Return (number, hash) of the last entry by data set. This table reveals a lost tail of the chain."""
+        """Return (number, hash) of the last entry of each data set. A lost end of a chain is detected with them."""
         return {name: (seq, head) for name, seq, head in connection.execute(_READ_HEADS)}
 
     def _read_id(self, connection: sa.Connection) -> str:
         row = connection.execute(_READ_META).one_or_none()
         if row is None:
             raise LedgerCorruptError(
-                "ledger-damaged", f"The ledger {self.url} has lost its id. Restore it from a backup."
+                "ledger-damaged", f"The ledger {self.url} has no id any more. Restore the ledger from a backup."
             )
         found, ledger_id = row
         if found != _FORMAT:
             raise LedgerError(
                 "ledger-format",
                 f"The ledger {self.url} has format {found}, but this version of dp-tuner reads format {_FORMAT}. Use "
-                "the version that wrote it. Nothing was changed.",
+                "the version that wrote the ledger. Nothing was changed.",
             )
         return str(ledger_id)
 
@@ -212,7 +213,7 @@ class Store:
             raise LedgerError(
                 "ledger-replaced",
                 f"The ledger {self.url} was replaced while it was in use: its id was {self.ledger_id} and is now "
-                f"{found}. Restore the original, because only it has all charges.",
+                f"{found}. Restore the original ledger. Only the original has all charges.",
             )
 
 

@@ -1,1 +1,1 @@
-"""Second accountant, built on numpy and the standard library; it uses nothing of the first accountant."""
+"""Second accountant. It needs only numpy and the standard library, and shares no code with the first accountant."""

@@ -1,12 +1,12 @@
-"""Rényi divergence by quadrature, and the cost of a sealed search: the best of a hidden number of runs.
+"""Rényi divergence of a step, and ε of a sealed search, which releases the best of a hidden number of runs K.
 
-Two proofs bound this cost, and the smaller bound counts:
+Two proofs bound the ε of a sealed search, and the smaller bound counts:
 
-- the profile bound: δ(ε) ≤ C·m·δ_Q(ε − log(C/c) − (η+1)·log r), r = (C/c)·e^ε₁ + ((1−γ)/γ)·C·δ_Q(ε₁), any ε₁ ≥ 0
-  (after Koskela, Redberg & Wang 2024; the proof is in docs/guarantees.md);
-- Papernot & Steinke 2022, Theorem 2 for the truncated negative binomial and Theorem 6 for the Poisson law.
+- Profile bound: δ(ε) ≤ C·m·δ_Q(ε − log(C/c) − (η+1)·log r), r = (C/c)·e^ε₁ + ((1−γ)/γ)·C·δ_Q(ε₁), any ε₁ ≥ 0
+  (after Koskela, Redberg & Wang 2024; docs/guarantees.md has the proof and explains the symbols).
+- Rényi bound: Papernot & Steinke 2022, Theorem 2 for the truncated negative binomial, Theorem 6 for the Poisson law.
 
-A cut-off after k runs adds (1 + e^ε)·P[K > k] to δ in both.
+Truncating K at k runs adds (1 + e^ε)·P[K > k] to δ in both.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tuner.privacy.verify.accountant.one_step import Part, TooLargeError, merged
 __all__ = ["Law", "Selection", "converted_epsilon", "renyi"]
 
 _LOG_ORDERS: tuple[float, ...] = tuple((np.linspace(-1.5, 3.3, 65) * log(10)).tolist())
-"""Tried Rényi orders a, as log(a − 1)."""
+"""Rényi orders a that are tried, as log(a − 1)."""
 _ORDERS_MISS = 0.005
 _TERMS = 4_000_000
 _LEAST_TAIL = 1e-300
@@ -34,27 +34,28 @@ _LARGE_DELTAS = (1e-3, 0.1)
 
 @lru_cache(maxsize=4096)
 def renyi(rate: float, noise: float, order: float) -> tuple[float, float]:
-    """Return bounds of the Rényi divergence of one Poisson-sampled Gaussian step, for the larger direction.
+    """Return a lower and an upper bound of the Rényi divergence of one Poisson-sampled Gaussian step.
 
-    The divergence is log(1 + G)/(order − 1) with G = E_N[t^p − 1 − p·(t − 1)], where t is the likelihood ratio. The
+    The larger value of both adjacency directions counts. The divergence is log(1 + G)/(order − 1) with
+    G = E_N[t^p − 1 − p·(t − 1)]. Here t is the likelihood ratio, and p is `order` or 1 − `order` by direction. The
     integrand is never negative, so nothing cancels. It is analytic in a strip, so the error of the trapezoidal rule
-    falls exponentially in the inverse step. The step is halved until two values agree to 1e-11.
+    decreases exponentially as its step gets smaller. The step is halved until two values agree to 1e-11.
     """
     both = []
     for power in (order, 1 - order):
         step = min(noise / 6, noise**2 / 3)
         before, found = -inf, _log_excess(rate, noise, power, step)
-        while abs(found - before) > 1e-11 * max(1.0, found):  # relative if large: a double has no more digits
+        while abs(found - before) > 1e-11 * max(1.0, found):  # relative if large, because doubles have no more digits
             step /= 2
             if step < min(noise, noise**2) / 500:
-                raise TooLargeError(f"the Rényi divergence of order {order!r} does not settle")
+                raise TooLargeError(f"the Rényi divergence of order {order!r} does not converge")
             before, found = found, _log_excess(rate, noise, power, step)
         both.append(float(np.logaddexp(0.0, found)) / (order - 1) if found > -30 else exp(found) / (order - 1))
     return max(both) * (1 - 1e-9), max(both) * (1 + 1e-9)
 
 
 def _log_excess(rate: float, noise: float, power: float, step: float) -> float:
-    """Return log G."""
+    """Return log G for p = `power` by the trapezoidal rule with the step `step`; see `renyi`."""
     reach = 14 * noise
     x = np.arange(min(power, 0.0) - reach, max(power, 1.0) + reach + step, step)
     exponent = (2 * x - 1) / (2 * noise**2)
@@ -87,12 +88,12 @@ def _log_excess(rate: float, noise: float, power: float, step: float) -> float:
 
 
 def converted_epsilon(order: float, divergence: float, delta: float) -> float:
-    """Return ε at `delta` from a Rényi divergence (Canonne, Kamath & Steinke 2020, Proposition 12)."""
+    """Return the ε at `delta` that a Rényi divergence implies (Canonne, Kamath & Steinke 2020, Proposition 12)."""
     return max(divergence + log1p(-1 / order) - (log(delta) + log(order)) / (order - 1), 0.0)
 
 
 class Law:
-    """Law of the number of runs K, from a body with ``name``, ``mean`` and ``shape``.
+    """Probability law of the number of runs K, from JSON with ``name``, ``mean`` and ``shape``.
 
     Raises:
         ValueError: the law is unknown, or a value is out of range.
@@ -104,14 +105,20 @@ class Law:
         shapes = {"geometric": 1.0, "logarithmic": 0.0, "poisson": 0.0}
         self.shape = shapes[name] if name in shapes else float(body["shape"])
         if name not in (*shapes, "negative_binomial") or not (isfinite(self.mean) and isfinite(self.shape)):
-            raise ValueError(f"the law of the number of runs must be a known one (got {dict(body)!r})")
+            raise ValueError(f"the law of the number of runs must be known and have finite values (got {dict(body)!r})")
         if self.mean <= (0 if self.poisson else 1) or self.shape <= -1:
-            raise ValueError(f"the law of the number of runs is out of range (got {dict(body)!r})")
+            raise ValueError(
+                f"the mean or the shape of the law of the number of runs is out of range (got {dict(body)!r})"
+            )
         if self.shape > _LARGE_SHAPE or 0 < abs(self.shape) < _SMALL_SHAPE:
-            raise ValueError(f"the law of the number of runs has a shape that loses digits (got {dict(body)!r})")
+            raise ValueError(
+                f"the shape of the law of the number of runs is too large or too close to 0 (got {dict(body)!r})"
+            )
         self.gamma = 0.0 if self.poisson else self._solve()
         if not (self.poisson or 0 < self.gamma < 1):
-            raise ValueError(f"the law of the number of runs has a mean that doubles cannot tell (got {dict(body)!r})")
+            raise ValueError(
+                f"the mean of the law of the number of runs is too large or too close to 1 (got {dict(body)!r})"
+            )
 
     def _mean_at(self, log_gamma: float) -> float:
         """Return the mean of K at γ = e^`log_gamma` (Papernot & Steinke 2022, Definition 1)."""
@@ -120,7 +127,7 @@ class Law:
         return expm1(-log_gamma) * self.shape / -expm1(self.shape * log_gamma)
 
     def _solve(self) -> float:
-        low, high = -700.0, 0.0  # of log γ; the mean falls as γ rises
+        low, high = -700.0, 0.0  # range of log γ; the mean decreases as γ grows
         for _ in range(200):
             middle = (low + high) / 2
             low, high = (middle, high) if self._mean_at(middle) > self.mean else (low, middle)
@@ -132,12 +139,15 @@ class Law:
             count = ceil(runs + 60 + 10 * self.mean)
             logs = np.cumsum(np.log(self.mean / np.arange(1, count + 1))) - self.mean
             return max(float(np.exp(logs[runs:]).sum()), _LEAST_TAIL)
-        # With a shape above 1 the terms rise up to a mode below the mean. From twice the mean on they fall by 1 − γ/2.
+        # For a shape above 1, the terms increase up to a mode below the mean. From twice the mean on, each term is at
+        # most 1 − γ/2 times the previous term.
         count = runs + ceil(60 / self.gamma)
         if self.shape > 1:
             count = max(runs, ceil(2 * self.mean)) + ceil(120 / self.gamma)
         if count > _TERMS:
-            raise TooLargeError(f"the tail of the law of the number of runs has {count} terms")
+            raise TooLargeError(
+                f"the tail of the law of the number of runs has {count} terms, above the limit of {_TERMS}"
+            )
         eta, drop = self.shape, log1p(-self.gamma)
         scale = -eta * log(self.gamma)
         # This is log(η/(e^scale − 1)) without the overflow of e^scale.
@@ -148,7 +158,7 @@ class Law:
 
 
 class _Profile:
-    """Privacy profile of one run: the best bounds of several compositions, each tight at a different δ."""
+    """Privacy profile of one run. It combines several compositions, each of which is tight at a different δ."""
 
     def __init__(self, run: tuple[Part, ...], delta: float) -> None:
         self._whole = [
@@ -165,11 +175,11 @@ class _Profile:
 
 
 class Selection:
-    """Cost of a sealed search by two proofs, each with a lower and an upper bound.
+    """The ε of a sealed search by two proofs, each with a lower and an upper bound.
 
     Args:
-        body: the filter's ``law``, ``at_most``, ``runs`` and ``ratio``.
-        delta: the smallest δ of later calls.
+        body: JSON of the filter, with ``law``, ``at_most``, ``runs`` and ``ratio``.
+        delta: smallest δ for which the methods will be called.
 
     Raises:
         TooLargeError: a run is too large to compose.
@@ -181,12 +191,12 @@ class Selection:
         self.cut = self.law.tail(int(body["at_most"]))
         self.low, self.high = (float(bound) for bound in body["ratio"])
         if not (0 < self.low <= 1 <= self.high < inf):
-            raise ValueError(f"the ratio of a sampler must be 0 < c <= 1 <= C (got {body['ratio']!r})")
+            raise ValueError(f"the ratio (c, C) of a sampler must have 0 < c <= 1 <= C (got {body['ratio']!r})")
         if self.law.poisson and not self._alike():
-            raise ValueError("a sampler that learns has no proof with a poisson number of runs")
+            raise ValueError("an adaptive sampler has no privacy proof with a poisson number of runs")
         self.runs = [merged([Part(run["sample_rate"], run["noise_multiplier"], run["steps"])]) for run in body["runs"]]
         weight = self.law.mean * self.high
-        # Selection also needs δ at small ε, where a composition that is tight at small δ is loose.
+        # Selection also needs δ at small ε. A composition that is tight at small δ is loose there.
         self.profiles = [_Profile(run, delta / weight) for run in self.runs]
         self._proofs = [
             [proof(side) for proof in ([self._by_profile, self._by_orders] if self._alike() else [self._by_profile])]
@@ -194,26 +204,29 @@ class Selection:
         ]
 
     def epsilon(self, delta: float) -> tuple[float, float, float]:
-        """Return lower and upper bounds of the smaller proof's ε at `delta`, and the larger proof's ε."""
-        # Other orders than the tried ones may give a little less, so the lower bound has a margin.
+        """Return a lower and an upper bound of the smaller ε of both proofs at `delta`, and the larger ε."""
+        # Orders that were not tried may give a slightly smaller ε, so the lower bound has a margin.
         low, high = ([self._truncated(proof, delta) for proof in proofs] for proofs in self._proofs)
         low[1:] = [found * (1 - _ORDERS_MISS) for found in low[1:]]
         return min(low), min(high), max(high)
 
     def single(self, delta: float) -> float:
-        """Return a lower bound of ε: if all scores are equal, the winner is an arbitrary single run."""
+        """Return a lower bound of the true ε: the ε of a single run, because with equal scores any run may win."""
         some = -expm1(-self.law.mean) if self.law.poisson else 1.0
         return min(profile.epsilon(min(delta / some, 0.999))[0] for profile in self.profiles)
 
     def _alike(self) -> bool:
-        """Tell whether runs are independent and identical, as the proof by Rényi divergence needs."""
+        """Return whether runs are independent and identically distributed, as the Rényi bound requires."""
         return (self.low, self.high) == (1.0, 1.0)
 
     def _truncated(self, proof: Callable[[float], float], delta: float) -> float:
-        """Return the smallest ε for which the proof at δ − (1 + e^ε)·P[K > cut-off] gives at most ε."""
+        """Return the smallest ε for which `proof`, a function from δ to ε, gives at most ε at the remaining δ.
+
+        The remaining δ is `delta` − (1 + e^ε)·P[K > the largest number of runs].
+        """
         found = proof(delta)
         for _ in range(60):
-            rest = delta - (1 + exp(min(found, 700.0))) * self.cut  # beyond 700 e^ε overflows
+            rest = delta - (1 + exp(min(found, 700.0))) * self.cut  # e^ε overflows for ε above 709
             if not rest > 0:
                 return inf
             again = proof(rest)
@@ -232,7 +245,7 @@ class Selection:
             excess = _least_over(lambda first: law.mean * (expm1(first) + delta_of(first)))
         else:
             weight = (1 - law.gamma) / law.gamma * self.low
-            # log r = ε₁ + log(C/c) + log1p(…), because a large shape would multiply the rounding of log(1 + tiny).
+            # log r = ε₁ + log(C/c) + log1p(…). With log(1 + …), a large shape would multiply the rounding error.
             excess = (law.shape + 1) * _least_over(
                 lambda first: first + log(ratio) + log1p(weight * delta_of(first) * exp(-first))
             )
@@ -272,12 +285,12 @@ class Selection:
 
 
 def _log_expm1_ratio(scale: float) -> float:
-    """Return log((e^scale − 1)/scale) of a scale that is not 0."""
+    """Return log((e^scale − 1)/scale) for a scale other than 0."""
     return scale + log(-expm1(-scale) / scale)
 
 
 def _least_order(function: Callable[[float], float]) -> float:
-    """Return the least value over orders. Every order is valid, so a coarse search only loses tightness."""
+    """Return the smallest value over orders. Every order gives a valid bound, so the search may be coarse."""
     return _least(lambda log_order: function(1 + exp(log_order)), _LOG_ORDERS, 12)
 
 
@@ -289,7 +302,7 @@ def _renyi_or_inf(part: Part, order: float) -> tuple[float, float]:
 
 
 def _least_over(function: Callable[[float], float]) -> float:
-    """Return the least value over ε₁ ≥ 0. Every ε₁ is valid, so a coarse search only loses tightness."""
+    """Return the smallest value over ε₁ ≥ 0. Every ε₁ gives a valid bound, so the search may be coarse."""
     return _least(function, [0.0, *np.geomspace(1e-4, 30.0, 40).tolist()], 20)
 
 

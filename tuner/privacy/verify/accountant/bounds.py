@@ -1,7 +1,8 @@
-"""Entry point of the second accountant: the cost of a filter, read from its plain JSON body.
+"""Entry point of the second accountant: bounds of ε for a filter that is given as plain JSON.
 
-A contract in pyproject.toml limits its imports to its own modules, numpy and the standard library, so a fault of the
-first accountant cannot repeat here. `loss` composes privacy losses; `best_of_runs` prices sealed searches.
+A contract in pyproject.toml limits the second accountant's imports to its own modules, numpy and the standard library.
+So it shares no faults with the first accountant's code. `loss` composes privacy losses, and `best_of_runs` computes ε
+of sealed searches.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ __all__ = [
 ]
 
 TOLERANCE = 0.005
-"""The upper bound may exceed a confirmed claim by at most this share."""
+"""Largest relative amount by which the upper bound may exceed a confirmed claim."""
 _FAR = 0.1
-"""A claim that exceeds the upper bound by more than this share is too high."""
+"""Largest relative amount by which a confirmed claim may exceed the upper bound."""
 _SLACK = 1e-5
-"""Smallest difference of ε that counts."""
+"""Absolute difference of ε that is added to both limits."""
 _UNITS = 10**15
 
 
 @dataclass(frozen=True)
 class EpsilonRange:
-    """Range that contains ε.
+    """Lower and upper bound of ε.
 
     Attributes:
-        low: lower bound of the true ε; for a sealed search or a fixed order, of the proved ε.
-        high: upper bound, proved.
-        ceiling: the largest ε that an honest accountant would claim.
-        how: the method, in words.
+        low: lower bound of the true ε. For a sealed search or a fixed order, it is a lower bound of the proved ε.
+        high: proved upper bound of the true ε.
+        ceiling: largest claim that is accepted. A larger claim is too high.
+        how: how the bounds were computed, in words.
     """
 
     low: float
@@ -54,18 +55,19 @@ class EpsilonRange:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Judgement of a claim; `ok` is None if the claim was neither confirmed nor refuted."""
+    """Verdict on a claim, with its reason. `ok` is None if the claim was neither confirmed nor refuted."""
 
     ok: bool | None
     why: str
 
 
 def epsilon_ranges(body: Mapping[str, Any], deltas: Sequence[float]) -> tuple[EpsilonRange, ...]:
-    """Return the range of ε of everything that a filter admits, at each of `deltas`, which are in (0, 1).
+    """Return bounds of the ε that a search with this filter never exceeds, at each of `deltas`.
 
     Raises:
-        KeyError: the filter's body lacks a value.
-        ValueError: a value is NaN or out of range; `TooLargeError` if it is too large for this accountant.
+        KeyError: the filter's JSON lacks a value.
+        TooLargeError: the filter is too large for this accountant.
+        ValueError: a value is NaN or out of range.
     """
     if not (deltas and all(0 < delta < 1 for delta in deltas)):
         raise ValueError(f"every delta must be in (0, 1) (got {deltas!r})")
@@ -75,7 +77,7 @@ def epsilon_ranges(body: Mapping[str, Any], deltas: Sequence[float]) -> tuple[Ep
         case "fixed_order":
             order, budget = float(body["order"]), body["budget"]
             if not (1 < order < inf and budget == int(budget) and budget >= 1):
-                raise ValueError(f"a fixed order must be above 1 and its budget positive (got {order!r}, {budget!r})")
+                raise ValueError(f"an order must be above 1 (got {order!r}), and its budget positive (got {budget!r})")
             how = f"the Rényi budget of order {order:g}, converted"
             found = (converted_epsilon(order, budget / _UNITS, delta) for delta in deltas)
             return tuple(_around(value, value, how) for value in found)
@@ -91,10 +93,9 @@ def epsilon_ranges(body: Mapping[str, Any], deltas: Sequence[float]) -> tuple[Ep
 def epsilon_ranges_of_steps(
     steps: Iterable[tuple[float, float, int]], deltas: Sequence[float]
 ) -> tuple[EpsilonRange, ...]:
-    """Return the range of ε of a fixed list of (sample_rate, noise_multiplier, steps), at each of `deltas`.
+    """Return bounds of ε for fixed numbers of steps, at each of `deltas`.
 
-    Raises:
-        ValueError: as for `epsilon_ranges`.
+    `steps` has (sample_rate, noise_multiplier, number of steps). Errors are as in `epsilon_ranges`.
     """
     parts = merged([Part(*step) for step in steps])
     if not parts:
@@ -106,7 +107,11 @@ def epsilon_ranges_of_steps(
 
 
 def judge(claimed: float, found: EpsilonRange) -> Verdict:
-    """Confirm a claim that is at least the lower bound and at most `TOLERANCE` below the upper one."""
+    """Return the verdict on a claimed ε.
+
+    The claim is confirmed if it is at least the lower bound, at most `TOLERANCE` below the upper bound, and at most the
+    ceiling.
+    """
     low, high = found.low, found.high
     said = f"claimed {claimed!r}, recomputed between {low:.6g} and {high:.6g} ({found.how})"
     if not (isfinite(claimed) and claimed >= 0):
@@ -121,7 +126,7 @@ def judge(claimed: float, found: EpsilonRange) -> Verdict:
 
 
 def within(body: Mapping[str, Any], steps: Iterable[tuple[float, float, int]]) -> Verdict:
-    """Judge whether the charged (sample_rate, noise_multiplier, steps) are within a filter."""
+    """Return the verdict on whether a filter admits the charged `steps`, (sample_rate, noise_multiplier, steps)."""
     parts = merged([Part(*step) for step in steps])
     total = sum(part.steps for part in parts)
     match body["kind"]:
@@ -132,7 +137,9 @@ def within(body: Mapping[str, Any], steps: Iterable[tuple[float, float, int]]) -
             spent = sum(part.steps * renyi(part.sample_rate, part.noise_multiplier, order)[0] for part in parts)
             ok = spent <= budget * (1 + 1e-9)
             return Verdict(
-                ok=ok, why=f"{total} steps of divergence {spent:.6g} at order {order:g}, of {budget:.6g} allowed"
+                ok=ok,
+                why=f"{total} steps with a Rényi divergence of {spent:.6g} at order {order:g}; "
+                f"the limit is {budget:.6g}",
             )
         case _:
             return Verdict(ok=not parts, why=f"{total} steps charged one by one; a sealed search is charged as a whole")
@@ -146,7 +153,7 @@ def within(body: Mapping[str, Any], steps: Iterable[tuple[float, float, int]]) -
 
 
 def _quotas(body: Mapping[str, Any]) -> list[tuple[float, float, int]]:
-    """Return the largest allowed (sample_rate, noise_multiplier, steps) of a cap on total steps or a coupon book."""
+    """Return (sample_rate, noise_multiplier, allowed steps) for each mechanism of a total-steps cap or coupon book."""
     coupons = body["coupons"] if body["kind"] == "coupon_book" else [{**body, "steps": body["step_cap"]}]
     return [(coupon["sample_rate"], coupon["noise_multiplier"], coupon["steps"]) for coupon in coupons]
 

@@ -1,4 +1,4 @@
-"""Second count of the ledger's entries from their plain bodies, independent of the ledger's rules."""
+"""Recount of the charges from the ledger's entries as plain JSON, independent of the ledger's own rules."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Steps = Counter[tuple[float, float]]
 
 @dataclass
 class Counted:
-    """One search according to its entries, with its claim (`epsilon`, `delta`).
+    """What the entries say about one search. Its claim is (`epsilon`, `delta`).
 
     Attributes:
-        filters: body of each pool's filter; the pools are `training` and, if scores are protected, `validation`.
-        charged: leased steps by pool and (sample_rate, noise_multiplier).
+        filters: JSON of each pool's filter. The pools are `training` and, if scores are protected, `validation`.
+        charged: number of leased steps by pool and (sample_rate, noise_multiplier).
         mechanisms: reserved (sample_rate, noise_multiplier) by pool and trial.
-        begun: number of charges of a sealed search as a whole.
+        begun: how often the search was charged as a whole. It is 1 for a sealed search that has begun.
     """
 
     epsilon: float
@@ -34,7 +34,7 @@ class Counted:
 
     @property
     def counts(self) -> bool:
-        """Whether the claim counts against the data set's budget."""
+        """Whether the claim counts against the data set's cap."""
         return self.open or self.begun > 0 or any(sum(steps.values()) for steps in self.charged.values())
 
     def steps(self, pool: str) -> list[tuple[float, float, int]]:
@@ -43,10 +43,10 @@ class Counted:
 
 
 def recount(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str, Counted], Decimal, Decimal]:
-    """Return the searches of a data set by name, and the summed ε and δ of those that count.
+    """Return the searches of a data set by name, and the sums of ε and of δ over the searches that count.
 
     Args:
-        entries: (kind, body) of each entry, in order.
+        entries: (kind, body) of each entry, in the order of writing.
 
     Raises:
         KeyError: an entry lacks a value.
@@ -76,7 +76,7 @@ def recount(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str,
 
 
 def may_make(body: Mapping[str, Any], run: tuple[float, float, int]) -> bool:
-    """Tell whether a sealed search was charged for a run (sample_rate, noise_multiplier, steps) or a longer one."""
+    """Return whether a sealed search was charged for a run (sample_rate, noise_multiplier, steps) or a longer run."""
     rate, noise, steps = run
     return any(
         (each["sample_rate"], each["noise_multiplier"]) == (rate, noise) and 0 < steps <= each["steps"]

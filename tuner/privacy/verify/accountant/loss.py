@@ -2,22 +2,24 @@
 
 Lower and upper bounds of δ at ε, for add-or-remove-one adjacency and steps that are fixed in advance:
 
-1. One step, upper bound. A removed record is the pair (M, N) and an added one (N, M), with N = N(0, s²) and
-   M = (1−q)·N + q·N(1, s²) (Zhu, Dong & Wang 2022). Outcomes fall into bins with edges at losses k·h. Each bin's mass
-   under M and N moves to the two losses at the bin's edges, and both masses stay equal. This spreads the likelihood
-   ratio and keeps its mean, so every hockey-stick divergence can only grow.
+1. One step, upper bound. Let N = N(0, s²) and M = (1−q)·N + q·N(1, s²). Removing a record compares (M, N), and adding
+   a record compares (N, M) (Zhu, Dong & Wang 2022). Outcomes are grouped into bins whose edges are the losses k·h. The
+   mass of a bin under M and N is split between the losses at its two edges, so that both masses are kept. The split
+   spreads the likelihood ratio and keeps its mean, so every hockey-stick divergence can only grow.
 2. One step, lower bound. Couple a step's true loss Y with its split loss Y′ so that E[e^−Y′ | Y] = e^−Y. Given Y,
-   Y′ − Y has a mean in [0, h²/8] and a range of h. By Hoeffding the sum over T steps exceeds
-   c = T·h²/8 + h·√(T·log(1/η)/2) with probability at most η, and it never exceeds T·h. With δ′ of the split losses,
-   δ(ε) ≥ δ′(ε + c) − η.
-3. Composition. Masses are tilted to p(y)·e^{θy}/E[e^{θY′}]. θ moves the bulk of the mass to the losses that make up δ,
-   so the rounding of the FFT is small relative to δ. A Chernoff bound from the moments of the split losses limits the
-   tilted mass outside the window of the FFT. That mass is added to the upper bound and subtracted from the lower.
-4. The cut-off tails of a step count as infinite loss in the upper bound and as nothing in the lower.
-5. Rounding. The margin is `_ROUNDING` per step, relative to the tilted mass, and the same for ε. It rests on
-   comparisons with closed forms in the tests, not on a proof.
+   Y′ − Y has a mean in [0, h²/8] and a range of h. By Hoeffding's inequality, the sum of Y′ − Y over T steps exceeds
+   c = T·h²/8 + h·√(T·log(1/η)/2) with probability at most η. It never exceeds T·h. If δ′ is the δ of the split losses,
+   then δ(ε) ≥ δ′(ε + c) − η.
+3. Composition. Masses are tilted to p(y)·e^{θy}/E[e^{θY′}]. θ moves the bulk of the mass to the losses that determine
+   δ, so the rounding error of the FFT is small relative to δ. A Chernoff bound from the moments of the split losses
+   limits the tilted mass outside the window of the FFT. That mass is added to the upper bound of δ and subtracted from
+   the lower bound.
+4. Tails. The tails of a step that are cut off count as infinite loss in the upper bound, and are left out of the lower
+   bound.
+5. Rounding. The margin is `_ROUNDING` per step, relative to the tilted mass; the margin of ε is the same. It is based
+   on comparisons with closed formulas in the tests, and is not proved.
 
-Steps without sampling (q = 1) compose to one Gaussian mechanism, which has a closed form (Balle & Wang 2018).
+Steps without sampling (q = 1) compose to one Gaussian mechanism, which has a closed formula (Balle & Wang 2018).
 """
 
 from __future__ import annotations
@@ -35,11 +37,11 @@ __all__ = ["GAP", "ComposedLoss", "Exact", "compose_losses", "golden_section", "
 
 _ROUNDING = 4e-15
 _WINDOW = 1e-13
-"""Largest tilted mass outside the window of the FFT, on each side."""
+"""Largest tilted mass that may be outside the window of the FFT, on each side."""
 _FAILS = 1e-4
-"""η, and the mass of the cut-off tails of all steps, each as a share of δ."""
+"""Share of δ that η gets, and that the cut-off tails of all steps together get."""
 GAP = 2e-3
-"""Wanted distance between the two bounds of ε, as a share of ε."""
+"""Target for the distance between the lower and the upper bound of ε, as a share of ε."""
 _GOLDEN = (sqrt(5) - 1) / 2
 _POINTS, _STEP_POINTS = 2**22, 2**21
 _SMALLEST, _LARGEST, _COARSEST = 1e-6, 1e4, 50.0
@@ -47,7 +49,7 @@ _SMALLEST, _LARGEST, _COARSEST = 1e-6, 1e4, 50.0
 
 @dataclass(frozen=True)
 class Exact:
-    """Gaussian mechanism with sensitivity / noise = `mu` (Balle & Wang 2018, Theorem 8)."""
+    """Gaussian mechanism whose sensitivity divided by its noise is `mu` (Balle & Wang 2018, Theorem 8)."""
 
     mu: float
 
@@ -63,18 +65,19 @@ class Exact:
 
 @dataclass(frozen=True)
 class _Losses:
-    """Tilted sum of all split losses in one direction, on a window.
+    """Distribution of the tilted sum of all split losses in one adjacency direction, on a window of the grid.
 
     Attributes:
-        grid: h.
+        grid: h, the distance between grid points.
         tilt: θ.
         log_moment: log E[e^{θ·sum}].
-        first: first loss of the window, in grid points.
+        first: first loss of the window, as a multiple of h.
         excess: E_θ[e^{−θ(sum − y)}·(1 − e^{y − sum})₊] at each loss y of the window. δ′(y) is this value times
             e^{log_moment − θy}.
-        spread: c, the largest distance of the split sum above the true sum, except with probability `failure`.
+        spread: c. The sum of the split losses exceeds the sum of the true losses by at most c, except with probability
+            `failure`.
         failure: η.
-        cut: probability that the loss of any step was cut off.
+        cut: upper bound of the probability that any step's loss is in a tail that was cut off.
         rounding: rounding margin, relative to the tilted mass.
     """
 
@@ -96,7 +99,7 @@ class _Losses:
         return max(low - error - self.failure, 0.0), min(high + slack + self.cut, 1.0)
 
     def _split_delta(self, epsilon: float) -> tuple[float, float]:
-        """Return E[(1 − e^{ε − sum})₊] and its error; (0, 1) if nothing is known at this ε."""
+        """Return E[(1 − e^{ε − sum})₊] and a bound of its error; (0, 1) if nothing is known at this ε."""
         scale = self.log_moment - self.tilt * epsilon
         place = floor(epsilon / self.grid) - self.first
         over = epsilon - (self.first + place) * self.grid
@@ -118,8 +121,8 @@ class ComposedLoss:
     """Composed loss in both directions of adjacency, with bounds of δ at ε and of ε at δ.
 
     Attributes:
-        directions: losses for a removed and an added record; a single entry if both are the same.
-        near: start of the search for ε.
+        directions: losses for removing and for adding a record; only one entry if both are the same.
+        near: value of ε at which the search for ε starts.
     """
 
     directions: tuple[_Losses | Exact, ...]
@@ -135,7 +138,7 @@ class ComposedLoss:
         return max(low for low, _ in both), max(high for _, high in both)
 
     def epsilon(self, delta: float) -> tuple[float, float]:
-        """Return a lower and an upper bound of ε at `delta`; the upper one is infinite if none was found."""
+        """Return a lower and an upper bound of ε at `delta`. The upper bound is infinite if none was found."""
         if self.delta(0.0)[1] <= delta:
             return 0.0, 0.0
         below, above = 0.0, self.near
@@ -145,18 +148,19 @@ class ComposedLoss:
                 return 0.0, inf
         below = max(below, _under(lambda value: self.delta(value)[1], delta, above))
         high = _crossing(lambda value: self.delta(value)[1], delta, below, above)[1]
-        # Far below the tilt the lower bound is void, so the search for it starts at the upper bound.
+        # Far below the ε for which the tilt was chosen, the lower bound is 0. So its search starts at the upper bound.
         below = _under(lambda value: self.delta(value)[0], delta, high)
         return _crossing(lambda value: self.delta(value)[0], delta, below, high)[0], high
 
 
 def compose_losses(parts: Sequence[Part], delta: float, *, gap: float = GAP) -> ComposedLoss:
-    """Return the composition of all steps, with bounds that hold everywhere and are tight near `delta`.
+    """Return the composition of all steps. Its bounds hold at every δ and are tight near `delta`.
 
     Args:
         parts: result of `merged`, with at least one step.
         delta: in (0, 1).
-        gap: wanted distance between the two bounds of ε at `delta`, as a share of ε. Memory may limit it.
+        gap: target for the distance between the two bounds of ε at `delta`, as a share of ε. If memory does not
+            suffice, the distance is larger.
 
     Raises:
         TooLargeError: the composition needs too much memory, or a loss is too large for a double.
@@ -167,14 +171,14 @@ def compose_losses(parts: Sequence[Part], delta: float, *, gap: float = GAP) -> 
 
 
 def on_grid(parts: Sequence[Part], delta: float, *, gap: float = GAP) -> ComposedLoss:
-    """Compose on the grid, even for steps with a closed form, so that tests can compare both."""
+    """Return the composition on the grid, also for steps with a closed formula, so that tests can compare both."""
     total = sum(part.steps for part in parts)
     tail = _FAILS * delta / total
     longest = max(longest_loss(part, tail) for part in parts)
-    # The spread of a step's loss: that of the likelihood ratio, but at most the range of losses.
+    # The spread of a step's loss is that of its likelihood ratio, but at most the range of the losses.
     ratios = [part.sample_rate * sqrt(expm1(min(part.noise_multiplier**-2, 40.0))) for part in parts]
     spreads = [min(ratio, longest_loss(part, tail)) for ratio, part in zip(ratios, parts, strict=True)]
-    # A coarse grid gives an approximate ε, which sets the fine grid.
+    # A coarse grid gives an approximate ε, from which the fine grid is chosen.
     grid = max(longest / _STEP_POINTS, min(*spreads, longest) / 16)
     near = max(_search_tilt(masses_of(parts, grid, tail, adding=adding), grid, delta)[1] for adding in (False, True))
     width = sqrt(sum(part.steps * spread**2 for part, spread in zip(parts, spreads, strict=True)))
@@ -221,7 +225,7 @@ def _direction(parts: Sequence[Part], grid: float, tail: float, delta: float, *,
 
 
 def _convolved(masses: Sequence[Masses], grid: float, tilt: float, first: int, points: int) -> Array:
-    """Return the tilted sum on `points` grid points from `first` on; mass outside wraps around."""
+    """Return the masses of the tilted sum at `points` grid points from `first` on. Mass outside wraps around."""
     size = _fast_size(points)
     logarithm = np.zeros(size // 2 + 1, dtype=complex)
     offset = 0
@@ -240,14 +244,14 @@ def _convolved(masses: Sequence[Masses], grid: float, tilt: float, first: int, p
 
 
 def _excess(tilted: Array, grid: float, tilt: float) -> Array:
-    """Return `_Losses.excess`, summed from the right in blocks whose weights fit into doubles."""
+    """Return `_Losses.excess` for each loss. Sums run from the right, in blocks whose weights fit in doubles."""
     block = int(min(max(300 / ((tilt + 1) * grid), 1), 4096, len(tilted)))
     rows = np.pad(np.maximum(tilted, 0.0), (0, -len(tilted) % block)).reshape(-1, block)
     found = np.zeros_like(rows)
     for rate, sign in ((tilt, 1.0), (tilt + 1, -1.0)):
         decay = np.exp(-rate * grid * np.arange(block))
         sums = np.cumsum((rows * decay)[:, ::-1], axis=1)[:, ::-1]
-        carried = np.empty(len(rows))  # sum of all later blocks, weighted for the start of this one
+        carried = np.empty(len(rows))  # sum of all later blocks, weighted for the start of this block
         after, whole = 0.0, exp(-rate * grid * block)
         for index in range(len(rows) - 1, -1, -1):
             carried[index] = whole * after
@@ -261,7 +265,7 @@ def _log_moment(masses: Sequence[Masses], tilt: float, grid: float) -> float:
 
 
 def _search_tilt(masses: Sequence[Masses], grid: float, delta: float) -> tuple[float, float]:
-    """Return θ, and the ε at `delta` from the moment of order θ alone (Canonne, Kamath & Steinke 2020)."""
+    """Return θ, and the bound of ε at `delta` from the moment of order θ (Canonne, Kamath & Steinke 2020)."""
     rough = [part.coarse() for part in masses]
 
     def bound(log_tilt: float) -> float:
@@ -269,13 +273,13 @@ def _search_tilt(masses: Sequence[Masses], grid: float, delta: float) -> tuple[f
         best = tilt * log(tilt) - (1 + tilt) * log1p(tilt)
         return (_log_moment(rough, tilt, grid) - log(delta) + best) / tilt
 
-    # If no loss reaches ε, the best tilt is infinite. At the largest tilt here only the largest loss has mass.
+    # If no loss reaches ε, the best θ is infinite. At the largest θ tried here, only the largest loss has mass.
     found = _argmin(bound, log(1e-3), min(log(1e7), log(30 / grid)))
     return exp(found), bound(found)
 
 
 def _window(masses: Sequence[Masses], grid: float, tilt: float) -> tuple[float, float]:
-    """Return the window of losses, outside which the tilted sum has at most `_WINDOW` on each side."""
+    """Return the window of losses for the tilted sum. The mass outside is at most `_WINDOW` on each side."""
     rough = [part.coarse() for part in masses]
     rough_here = _log_moment(rough, tilt, grid)
 
@@ -296,9 +300,10 @@ def _argmin(function: Callable[[float], float], low: float, high: float) -> floa
 
 
 def golden_section(function: Callable[[float], float], places: Sequence[float], turns: int) -> tuple[float, float]:
-    """Return an approximate argmin of a function that falls and then rises, and its smallest value at `places`.
+    """Return an approximate minimiser of a function that falls and then rises, and its smallest value at `places`.
 
-    A golden-section search of `turns` steps starts around the best of the rising `places`.
+    The search first takes the best of `places`, which must be in ascending order. From there a golden-section search
+    takes `turns` steps.
     """
     values = [function(place) for place in places]
     best = min(range(len(values)), key=values.__getitem__)
@@ -310,7 +315,7 @@ def golden_section(function: Callable[[float], float], places: Sequence[float], 
 
 
 def _under(function: Callable[[float], float], delta: float, above: float) -> float:
-    """Return a point close below `above` at which a falling function exceeds `delta`, or 0 if there is none."""
+    """Return a point close below `above` at which a decreasing function exceeds `delta`; 0 if there is none."""
     share = 2 * GAP
     while share < 1:
         if function(above * (1 - share)) > delta:
@@ -320,7 +325,7 @@ def _under(function: Callable[[float], float], delta: float, above: float) -> fl
 
 
 def _crossing(function: Callable[[float], float], delta: float, low: float, high: float) -> tuple[float, float]:
-    """Return two points, 1e-7 of their value apart, between which a falling function crosses `delta`."""
+    """Return two points between which a decreasing function crosses `delta`. Their relative distance is 1e-7."""
     known = [log(max(function(place), 1e-300) / delta) for place in (low, high)]
     for turn in range(200):
         if high - low <= 1e-7 * high or high <= 1e-12:

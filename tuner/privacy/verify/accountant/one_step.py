@@ -1,4 +1,4 @@
-"""Privacy losses of one Poisson-sampled Gaussian step, split onto a grid (parts 1 and 4 of `loss`)."""
+"""Privacy losses of one Poisson-sampled Gaussian step, split onto a grid (items 1 and 4 in the docstring of `loss`)."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Part(NamedTuple):
 
 
 class TooLargeError(ValueError):
-    """Composition that needs more grid points or larger losses than this accountant allows."""
+    """A composition needs more grid points or larger losses than the second accountant allows."""
 
 
 def merged(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Return the parts sorted, with the steps of equal mechanisms added up and empty parts removed.
+    """Return the sorted parts. The steps of equal mechanisms are added up, and parts without steps are removed.
 
     Raises:
         ValueError: a value is out of range or NaN.
@@ -46,9 +46,9 @@ def merged(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 @dataclass(frozen=True)
 class Masses:
-    """Split losses of `steps` equal steps: each has mass `weights[i]` at the loss `places[i]`·h.
+    """Split losses of `steps` equal steps. Each step has the mass `weights[i]` at the loss `places[i]`·h.
 
-    The weights add up to 1 minus the mass of the tails that were cut off.
+    The weights sum to 1 minus the mass of the tails that were cut off.
     """
 
     places: Array
@@ -63,7 +63,7 @@ class Masses:
         return top + log(float(np.exp(exponents - top).sum()))
 
     def coarse(self) -> Masses:
-        """Return the same losses in at most 4096 groups, for the search of a tilt."""
+        """Return the losses merged into at most 4096 groups, for the search for θ."""
         group = max(1, ceil(len(self.weights) / 4096))
         pad = -len(self.weights) % group
         weights = np.pad(self.weights, (0, pad)).reshape(-1, group)
@@ -74,13 +74,13 @@ class Masses:
 
 
 def masses_of(parts: Sequence[Part], grid: float, tail: float, *, adding: bool) -> list[Masses]:
-    """Return the split losses of each part, in one direction of adjacency.
+    """Return the split losses of each part, in one adjacency direction.
 
     Args:
         parts: the steps.
-        grid: distance h of the grid's losses.
-        tail: probability that may be cut off each step's tails.
-        adding: True for an added record, the pair (N, M); False for a removed one, (M, N).
+        grid: h, the distance between the losses on the grid.
+        tail: largest probability of the tails that are cut off from each step.
+        adding: True to compare (N, M), which adds a record; False to compare (M, N), which removes a record.
 
     Raises:
         TooLargeError: a loss is too large for a double.
@@ -102,7 +102,7 @@ def longest_loss(part: Part, tail: float) -> float:
 
 @lru_cache(maxsize=8)
 def _split(rate: float, noise: float, grid: float, tail: float, adding: bool) -> tuple[int, Array]:  # noqa: FBT001
-    """Return the number of the first grid point and the masses of one step from that point on."""
+    """Return the index of the first grid point, and the masses of one step from this point on."""
     reach = sqrt(2 * log(1 / tail)) * noise
     start = floor(_loss(-reach, rate, noise) / grid)
     end = ceil(_loss(1 + reach, rate, noise) / grid)
@@ -118,9 +118,9 @@ def _split(rate: float, noise: float, grid: float, tail: float, adding: bool) ->
         total, part = null, (null - mixed * np.exp(-losses[1:])) / up
     else:
         total, part = mixed, (mixed - null * np.exp(losses[:-1])) / up
-    part = np.clip(part, 0.0, total)  # only rounding leaves this range
+    part = np.clip(part, 0.0, total)  # only rounding errors are outside this range
     weights = np.zeros(len(losses))
-    if adding:  # losses are the negatives, so the bins run the other way
+    if adding:  # the losses have the opposite sign, so the bins are in reverse order
         weights[1:] += part[::-1]
         weights[:-1] += (total - part)[::-1]
         return -end, weights
@@ -138,7 +138,7 @@ def _loss(x: float, rate: float, noise: float) -> float:
 
 
 def _normal_bins(edges: Array) -> Array:
-    """Return the standard normal probability between successive edges, computed from the nearer tail."""
+    """Return the standard normal probability of each bin between two edges, computed from the nearer tail."""
     tails = 0.5 * np.array([erfc(edge) for edge in (np.abs(edges) / sqrt(2)).tolist()])
     above = edges >= 0
     lower = np.where(above, 1 - tails, tails)
