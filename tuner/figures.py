@@ -1,4 +1,4 @@
-"""Style and SVG output of all charts. Matplotlib is imported on first use, and its global state is restored."""
+"""Style and SVG output of all charts. Matplotlib is imported on first use and its global settings are restored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BLACK", "BLUE", "GREEN", "GREY", "ORANGE", "PURPLE", "RED", "data_uri", "new_figure", "styled", "svg_text"]
 
-# Colours of Okabe and Ito (2008) for colour-blind readers. Series also differ in marker or dash.
+# Colours of Okabe and Ito (2008), which colour-blind readers can tell apart. Series also differ in marker or dash.
 BLUE, ORANGE, GREEN, RED, PURPLE = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7"
 BLACK, GREY = "#1b2430", "#5b6776"
 
@@ -43,11 +43,11 @@ _STYLE: Any = {
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Apply the style of all charts, in a ``with`` block or as a decorator."""
+    """Apply the common style to the charts drawn in a ``with`` block or a decorated function."""
     import matplotlib as mpl
 
     with mpl.rc_context(), warnings.catch_warnings():
-        # Warnings of missing glyphs and of large numbers in a layout. The charts are readable.
+        # Matplotlib warns of missing glyphs and of layouts with large numbers, but the charts stay readable.
         warnings.simplefilter("ignore")
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)
@@ -55,7 +55,7 @@ def styled() -> Iterator[None]:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure, with its size in inches."""
+    """Return an empty figure. Width and height are in inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
@@ -63,9 +63,9 @@ def new_figure(width: float, height: float) -> Figure:
 
 @styled()
 def svg_text(figure: Figure, title: str, description: str = "") -> str:
-    """Return a figure, drawn under `styled`, as an SVG document. Equal figures give equal text.
+    """Return a figure as an SVG document. Equal figures give equal text.
 
-    Screen readers read the title and the description aloud.
+    The figure must have been drawn under `styled`. Screen readers read the title and the description aloud.
     """
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
@@ -78,5 +78,8 @@ def svg_text(figure: Figure, title: str, description: str = "") -> str:
 
 
 def data_uri(svg: str) -> str:
-    """Return an SVG document as the address of an image. Browsers run no script in images, and isolate their styles."""
+    """Return a ``data:`` URI of an SVG document, for use as an image in a page.
+
+    Browsers run no scripts in images and do not apply an image's styles to the page.
+    """
     return f"data:image/svg+xml,{quote(svg)}"

@@ -1,6 +1,6 @@
-"""Files that processes share: atomic writes, and locks that the kernel releases when a process dies.
+"""Atomic writes of files, and file locks that the kernel releases when a process dies.
 
-The lock library is imported on first use, so `tune doctor` runs without it.
+The lock library is imported on first use, so `tune doctor` runs without the library.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["file_lock", "is_locked", "lock_open_file", "replacing", "take_lock", "write_json", "write_text"]
 
 _PATIENCE = 1.0
-"""Seconds that `take_lock` waits: longer than `is_locked` holds the lock, shorter than a sweep."""
+"""Seconds that `take_lock` waits for a lock. This must be longer than `is_locked` holds the lock for its check."""
 
 
 @contextlib.contextmanager
 def replacing(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """Open a file that replaces `path` when the block ends. Readers see the old or the new file, also after a crash.
+    """Open a temporary file that replaces `path` when the ``with`` block ends.
 
-    The mode gives the permissions of the new file, before the umask.
+    Readers see either the complete old file or the complete new file, even after a crash. `mode` is the permission
+    bits of the new file, before the umask is applied.
     """
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
@@ -52,18 +53,19 @@ def write_json(path: Path, values: object) -> None:
 
 
 def file_lock(path: Path) -> FileLock:
-    """Return the lock of a lock file. `with` waits for the lock, takes it, and releases it at the end.
+    """Return the lock of a lock file. A ``with`` block waits for the lock and holds it until the block ends.
 
-    The file is never removed: otherwise two waiting processes could lock two files.
+    The lock file is never removed. Otherwise two processes could hold locks on two different files of this name.
     """
     from filelock import FileLock
 
-    # The fallback of filelock is a file whose existence is the lock, which would outlive a killed process.
+    # If locks are unsupported, filelock would by default use the existence of a file as the lock. Such a lock would
+    # remain after its process was killed.
     return FileLock(path, thread_local=False, fallback_to_soft=False, poll_interval=0.005)
 
 
 def take_lock(path: Path) -> FileLock | None:
-    """Take a lock, or return None when another process holds it."""
+    """Take the lock of a lock file and return it, or return None if another process holds it."""
     from filelock import Timeout
 
     lock = file_lock(path)
@@ -75,10 +77,10 @@ def take_lock(path: Path) -> FileLock | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether a process holds the lock now.
+    """Return whether a process holds the lock of a lock file now.
 
-    This takes a shared lock for a moment, which needs no write access. Several processes can do so at once, and
-    `take_lock` waits longer.
+    The check needs no write access. It holds a shared lock for an instant. Several processes can check at the same
+    time, and `take_lock` waits until the checks have ended.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -94,7 +96,7 @@ def is_locked(path: Path) -> bool:
 
 
 def lock_open_file(descriptor: int) -> bool:
-    """Lock an open file until its descriptor is closed, or return False if another process holds the lock."""
+    """Lock an open file until its descriptor is closed. Return False if another process holds the lock."""
     from filelock import lock_descriptor
 
     return lock_descriptor(descriptor, blocking=False)

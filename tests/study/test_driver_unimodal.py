@@ -230,4 +230,4 @@ def test_the_fallback_is_asked_once_and_only_where_unimodality_is_rejected(
     assert fallback.times - before == (1 if rejected else 0)
     assert went_on is not rejected
     if rejected:
-        assert "more than one top, and the pruner median" in study.trials[trial.number].user_attrs[views.REASON]
+        assert "more than one maximum, and the pruner median" in study.trials[trial.number].user_attrs[views.REASON]

@@ -1,4 +1,4 @@
-"""Explanations of all error codes, for `tune explain`; each explanation says what a code means and what to do."""
+"""Explanations of all error codes. `tune explain` shows what a code means and what to do."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def explain(code: str) -> dict[str, Any]:
     """Return a code's explanation, exit code and family.
 
     Args:
-        code: the code at the end of an error message, with or without the brackets.
+        code: error code, with or without the brackets around it in an error message.
 
     Raises:
-        InputError: the code is unknown; the message names the nearest one.
+        InputError: the code is unknown. The message names the most similar code.
     """
     code = code.strip("[] ")
     if code not in EXPLANATIONS:
         near = difflib.get_close_matches(code, EXPLANATIONS, n=1, cutoff=0.0)[0]
-        raise InputError("unknown-code", f"No error has the code {code!r}. The nearest one is {near!r}.")
+        raise InputError("unknown-code", f"No error has the code {code!r}. The most similar code is {near!r}.")
     exit_code = EXIT_CODES[code]
     return {"code": code, "exit_code": exit_code, "family": _FAMILIES[exit_code], "explanation": EXPLANATIONS[code]}
 

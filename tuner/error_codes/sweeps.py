@@ -8,10 +8,10 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
     1: {
         "system-error": "The operating system refused to read or write a file. It is missing, this account has no "
         "access, or the disk is full. Fix the cause and run the command again.",
-        "internal-error": "dp-tuner contradicts itself; your input is not the cause. Please report the command and the "
-        "whole message. Charged steps stay charged.",
-        "sweep-running": "Another process is running this sweep. Two would train and charge the same trials twice. "
-        "Wait for it to end, or stop it with `tune stop NAME`.",
+        "internal-error": "dp-tuner has a bug; your input is not the cause. Please report the command and the whole "
+        "message. Charged steps stay charged.",
+        "sweep-running": "Another process is running this sweep. Two processes would train and charge the same trials "
+        "twice. Wait for the other process to end, or stop it with `tune stop NAME`.",
         "sweep-file-unreadable": "A file of the sweep is missing or damaged. Restore it from a copy.",
         "sweep-files-changed": "The files of the sweep contradict each other. Restore them from a copy.",
         "ledger-mismatch": "The sweep's settings, plan or records differ from those that were charged, so the claim "
@@ -19,9 +19,10 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "search-not-in-ledger": "The experiment's ledger does not know this sweep. Restore the ledger in which the "
         "sweep was charged. A sweep never continues in a new ledger.",
         "search-not-charged": "The sweep trained more steps than its ledger charged. Restore both from a copy.",
-        "charged-run-differs": "This version of dp-tuner plans another charged run than announced. Start a new search.",
-        "public-search-empty": "No trial of the public search is complete, so none can win. Start a new search.",
-        "sealed-search-failed": "A run of a sealed search failed. Only the operator's log has the cause, because a "
+        "charged-run-differs": "This version of dp-tuner plans a different charged run from the one that the search "
+        "announced. Start a new search.",
+        "public-search-empty": "No trial of the public search is complete, so there is no winner. Start a new search.",
+        "sealed-search-failed": "A run of a sealed search failed. Only the operator's log states the cause, because a "
         "message could reveal the number of runs. Fix the cause and resume the sweep.",
         "sealed-runs-missing": "The file with the hidden number of runs is missing. The number is never drawn again, "
         "because a second draw could depend on results. Restore the file from a copy.",
@@ -30,45 +31,50 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "first-trials-failed": "The first trials of the search all failed, so the search stopped before it spent more. "
         "See operator.log in the sweep's folder, fix the cause, then resume.",
         "ray-failed": "Ray Tune stopped with an error of its own. Charged steps stay charged. Resume the sweep.",
-        "spool-busy": "Another process writes the records of this sweep. Wait for it, or stop it with `tune stop`.",
+        "spool-busy": "Another process is writing the records of this sweep. Wait until it ends, or stop it with `tune "
+        "stop`.",
         "spool-damaged": "A stored record of the sweep does not match its checksum. The records before it are intact. "
         "Restore the file, or delete the damaged line and run `tune sync` again.",
         "spool-unwritable": "A record could not be written to the disk, and the sweep does not continue without it. "
         "Free space or fix the disk, then resume. No written record is lost.",
         "records-not-found": "The folder has no records of a sweep. Give the folder of a started sweep.",
-        "records-being-sent": "Another process is uploading this sweep's records to MLflow. Wait for its end.",
-        "tracking-unavailable": "MLflow does not accept records, which stay on disk. Start it, then run `tune sync`.",
+        "records-being-sent": "Another process is uploading this sweep's records to MLflow. Wait until it ends.",
+        "tracking-unavailable": "MLflow does not accept the records. They stay on the disk. Start the MLflow server, "
+        "then run `tune sync`.",
         "artifact-missing": "A recorded file was deleted before its upload to MLflow. The other records are uploaded.",
     },
     2: {
         "usage": "The command, an option or a value is unknown or missing. See `tune --help` or `tune COMMAND --help`.",
-        "options-conflict": "Two options exclude each other. Leave one of them out.",
+        "options-conflict": "Two options exclude each other. Remove one of them.",
         "unknown-code": "No error has this code. `tune explain` without a code lists all codes.",
         "folder-not-found": "The folder does not exist. `tune ls` lists the sweeps.",
         "output-unwritable": "The output folder cannot be written. Choose another folder or change its permissions.",
-        "output-path-invalid": "The output file is a folder, or its folder is missing. Name another file.",
+        "output-path-invalid": "The output path is an existing folder, or its parent folder is missing. Name another "
+        "file.",
         "port-in-use": "Another program uses the port, or this account may not use it. Choose another with `--port`.",
-        "no-ray-experiment": "Ray Tune finds no records in the folder. `tune show NAME` shows a sweep of dp-tuner.",
+        "no-ray-experiment": "The folder has no records of Ray Tune. `tune show NAME` shows a sweep of dp-tuner.",
         "storage-unwritable": "The folder of `storage`, which holds the sweeps, cannot be created or written. Choose "
         "another folder or change its permissions.",
-        "sweep-not-found": "The storage folder has no such sweep. `tune ls` lists all; `--storage` chooses a folder.",
+        "sweep-not-found": "The storage folder has no such sweep. `tune ls` lists all sweeps. `--storage` chooses "
+        "another folder.",
         "sweep-incomplete": "dp-tuner stopped while it created the sweep. Remove the sweep's folder and start again.",
         "sweep-not-finished": "The command needs a finished sweep. Wait, or resume it with `tune resume NAME`.",
-        "sweep-not-private": "An export has a privacy card, so only a private search can be exported. Run the search "
-        "with `privacy.private: true`. For a search on public records, export its charged run.",
+        "sweep-not-private": "Only a private search can be exported, because every export has a privacy card. Run the "
+        "search with `privacy.private: true`. For a search on public records, export its charged run.",
         "resume-changes-setting": "A resumed sweep keeps every setting that affects its claim or its scores. Only the "
         "number of trials, resources, tracking and paths may change. Start a new sweep for other settings.",
         "charged-run-missing": "The public search has not started its charged run. Resume the search first.",
         "public-records-shape": "The public records of `search.public` have other inputs or classes than the private "
-        "records, so no configuration carries over. Choose another public data set.",
+        "records, so the same model cannot train on both. Choose another public data set.",
         "public-records-private": "`search.public` names the private records, and the search would read them without a "
         "charge. Choose a data set that everyone may see.",
         "choice-made": "A public search chooses its configuration before the charged run. Leave `--by` out.",
         "no-curve": "`--by curve` needs a unimodal search that is not sealed and whose scores do not contradict a "
         "single maximum. Leave `--by` out, or use `--by score`.",
-        "no-complete-trial": "No trial of the sweep is complete, so none has won. Resume the sweep or start a new one.",
+        "no-complete-trial": "No trial of the sweep is complete, so there is no winner. Resume the sweep or start a "
+        "new one.",
         "sealed-runs-hidden": "The guarantee of a sealed search covers the winner alone. Other runs, or their number, "
-        "would reveal more than was charged, so only the winner is shown.",
+        "would reveal more than was charged, so only the winner can be shown.",
         "trial-not-found": "No trial of the sweep has this number or id. `tune show SWEEP` lists the trials.",
         "model-code-failed": "Your own model failed on inputs of this shape. Fix it, or use another data set.",
         "train-not-private": "`tune train` writes a privacy card. Use `tune run` for a study without privacy.",
@@ -83,7 +89,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "card-unreadable": "The file is not a privacy card. A card is the `privacy_card.json` of an export.",
         "split-changed": "The export's experiment file splits the records differently from its privacy card, so "
         "validation records may be training records. Restore the file from a copy.",
-        "split-invalid": "A loss landscape uses validation or test records. Losses of training records stay private.",
+        "split-invalid": "A loss landscape uses validation or test records. Losses of training records must stay "
+        "private.",
         "public-data-unconfirmed": "A loss landscape shows exact losses of its records, without noise. Confirm with "
         "`--public-data` that the records are public, or name a public data set with `--dataset`.",
         "validation-protected": "Exact losses would break the protection of validation records. Use `--split test`.",
@@ -91,9 +98,11 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "split, or name a public data set with `--dataset`.",
         "training-records-shared": "The data set of `--dataset` has training records of a model. Choose another one.",
         "input-shape-differs": "The data set of `--dataset` does not fit the model. Choose another one.",
-        "grid-points-invalid": "A grid has too few points. A grid search needs at least one for each range. A line or "
-        "plane of the loss landscape needs an odd number, at least 3, so that the model itself is one of them.",
-        "resources-too-large": "One trial needs more than this machine has. Lower `resources`, or name a cluster.",
+        "grid-points-invalid": "A grid has too few points. A grid search needs at least one point for each range. A "
+        "line or plane of the loss landscape needs an odd number of points, at least 3, so that its centre shows the "
+        "model itself.",
+        "resources-too-large": "One trial needs more CPUs or GPUs than this machine has. Lower `resources`, or name a "
+        "cluster.",
         "tracking-experiment-deleted": "The MLflow experiment was deleted, and MLflow keeps its name reserved. Restore "
         "it with `mlflow experiments restore`, or choose another name in `tracking.experiment`.",
     },

@@ -1,1 +1,1 @@
-"""Executors: run the trials that the driver suggests, in this process (`local`) or on a Ray cluster (`ray`)."""
+"""Executors, which run the trials that the driver suggests: `local` in this process, `ray` on a Ray cluster."""

@@ -1,4 +1,4 @@
-"""Interface of executors, and their common functions: act on a report, find checkpoints, end a sweep."""
+"""Interface of executors, and functions that all executors use to handle reports, find checkpoints and end a sweep."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class ExecutorSettings:
 
     Attributes:
         concurrent_trials: number of trials that run at a time.
-        cpus_per_trial: CPUs of one trial.
-        gpus_per_trial: GPUs of one trial.
-        address: address of a running cluster; None for this machine.
-        hide_logs: whether to hide the executor's own logs from other accounts, and remove them at the end.
+        cpus_per_trial: number of CPUs for each trial.
+        gpus_per_trial: number of GPUs for each trial.
+        address: address of a running cluster, or None to run on this machine.
+        hide_logs: whether to hide the executor's own logs from other accounts and to delete these logs at the end.
     """
 
     concurrent_trials: int = 1
@@ -50,12 +50,14 @@ class ExecutorSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialSetup:
-    """Training and charges of the trials of a sweep. Specs and charges must be picklable for use in other processes.
+    """Functions and folder with which an executor trains and charges the trials of a sweep.
 
     Attributes:
-        spec_for: returns the specification of the training for a suggestion.
-        folder: the sweep's folder, for checkpoints and the operator's log; shared by all machines of a cluster.
-        make_training: returns a training for a spec and a charge; None for `trainables.training.PrivateTraining`.
+        spec_for: returns the picklable specification of the training for a suggestion.
+        charge_for: returns the picklable `Charge` of a trial id.
+        folder: the sweep's folder, for checkpoints and the operator's log. All machines of a cluster must share it.
+        make_training: returns a training for a specification and a charge. The default is
+            `trainables.training.PrivateTraining`.
     """
 
     spec_for: SpecFor
@@ -64,7 +66,7 @@ class TrialSetup:
     make_training: MakeTraining | None = None
 
     def training(self) -> MakeTraining:
-        """Return `make_training` or its default, which is imported here because it imports torch."""
+        """Return `make_training` or the default. The default is imported only here, because it imports torch."""
         if self.make_training is not None:
             return self.make_training
         from trainables.training import PrivateTraining
@@ -73,20 +75,20 @@ class TrialSetup:
 
 
 class Executor(Protocol):
-    """Protocol of executors. They run the trials that a driver suggests, and decide nothing."""
+    """Protocol of executors. An executor runs trials, and the driver makes every decision."""
 
     def run(self, driver: StudyDriver, setup: TrialSetup) -> Stop:
-        """Call the driver's `reconcile`, then run trials until the driver stops, and return its reason.
+        """Call the driver's `reconcile`, run trials until the driver stops, and return the driver's `Stop`.
 
         Raises:
-            tuner.errors.SweepInterrupted: Ctrl-C. Running trials stay RUNNING in the storage, and a resume continues
-                them.
+            tuner.errors.SweepInterrupted: Ctrl-C was pressed. Running trials stay RUNNING in the storage, and a
+                resume continues them.
             tuner.errors.TunerError: the first trials all failed, or the ledger or the storage cannot be used.
         """
 
 
 def act(driver: StudyDriver, trial_id: str, step: int, metrics: dict[str, float]) -> bool:
-    """Report a rung's scores to the driver, finish the trial if it ends, and return whether it continues."""
+    """Report a rung's scores to the driver and return whether the trial continues. If not, finish the trial."""
     steps = driver.shape_of_trial(trial_id).steps
     decision = driver.report(trial_id, step, metrics)
     if decision is Decision.CONTINUE and step < steps:
@@ -102,7 +104,7 @@ def act(driver: StudyDriver, trial_id: str, step: int, metrics: dict[str, float]
 
 
 def checkpoint_finder(folder: Path) -> FindCheckpoint:
-    """Return the function that finds the last checkpoints of trials in this folder."""
+    """Return a function that maps a trial id to the step of the trial's last checkpoint, or to None."""
 
     def find(trial_id: str) -> int | None:
         path = checkpoint_path(folder, trial_id)
@@ -112,12 +114,12 @@ def checkpoint_finder(folder: Path) -> FindCheckpoint:
 
 
 def check_stop(stop: Stop, folder: Path) -> Stop:
-    """Return the driver's stop, or raise a `TunerError` if the first trials all failed."""
+    """Return `stop` unchanged, or raise a `TunerError` if the driver stopped because the first trials all failed."""
     if stop.reason is StopReason.FAILING:
         raise TunerError(
             "first-trials-failed",
-            f"{stop.detail}. Their charges remain. The tracebacks are in {folder / 'operator.log'}, for the operator "
-            "only, because they may show data. Fix the cause, then resume.",
+            f"{stop.detail}. Their charges remain. The tracebacks are in {folder / 'operator.log'}. Only the operator "
+            "may read them, because they may show data. Fix the cause, then resume the sweep.",
         )
     return stop
 

@@ -1,4 +1,4 @@
-"""Executor in this process: one trial at a time, for tests, small data and `tune run --local`."""
+"""Executor that runs one trial at a time in this process, for tests, small data sets and `tune run --local`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LocalExecutor:
                     if isinstance(decision, Wait):
                         raise TunerError(
                             "internal-error",
-                            "The driver waits for a running trial, but no trial is running. Report this bug.",
+                            "The driver is waiting for a running trial, but no trial is running. Report this bug.",
                         )
                     _run_trial(driver, decision, setup)
             except KeyboardInterrupt as interrupt:

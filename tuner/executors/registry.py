@@ -1,4 +1,4 @@
-"""Executors by name. A new executor is one module and one entry here."""
+"""Executors by name. To add an executor, write a module and add an entry to `EXECUTORS`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def _ray(settings: ExecutorSettings) -> Executor:
 
 
 EXECUTORS: Mapping[str, Callable[[ExecutorSettings], Executor]] = MappingProxyType({"local": _local, "ray": _ray})
-"""Functions that create an executor, by name. Each imports its module when called, because Ray takes seconds."""
+"""Functions that create an executor, by name. Each function imports its executor only when called, because importing
+Ray takes seconds."""
 
 
 def make_executor(name: str, settings: ExecutorSettings) -> Executor:
-    """Return the executor with this name. An executor may ignore some settings."""
+    """Return the executor with this name. The local executor ignores the settings."""
     return EXECUTORS[name](settings)

@@ -1,4 +1,4 @@
-"""Experiment file: the frozen `Experiment`, and its loader, which reports all problems at once."""
+"""Experiment files: the immutable model `Experiment`, and a loader that reports all problems of a file at once."""
 
 from __future__ import annotations
 

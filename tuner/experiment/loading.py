@@ -1,4 +1,4 @@
-"""Loader of experiment files, which reports all problems of syntax, types and gates at once."""
+"""Loader of experiment files. It reports all mistakes of syntax and types and all violations of gates at once."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _PLACEHOLDERS: dict[yamlfile.Path, object] = {
 
 
 def find_file(name: str) -> tuple[Path, Literal["local", "shipped"]]:
-    """Return the experiment file of this name; a local path comes before a shipped file.
+    """Return the path of an experiment file. A local file takes precedence over a shipped file of the same name.
 
     Raises:
-        InputError: neither exists.
+        InputError: neither a local nor a shipped file has this name.
     """
     local = Path(name).expanduser()
     if local.is_file():
@@ -44,31 +44,32 @@ def find_file(name: str) -> tuple[Path, Literal["local", "shipped"]]:
     if local.parent in (Path(), Path("experiments")) and stem in files:
         return files[stem], "shipped"
     near = difflib.get_close_matches(stem, files, n=1)
-    fix = f"Did you mean {near[0]}.yaml?" if near else f"Shipped are {', '.join(f'{each}.yaml' for each in files)}."
+    listed = ", ".join(f"{each}.yaml" for each in files)
+    fix = f"Did you mean {near[0]}.yaml?" if near else f"The shipped experiments are {listed}."
     found = "is a folder, not an experiment file" if local.is_dir() else "is neither a file nor a shipped experiment"
     raise InputError("experiment-not-found", f"{name} {found}. {fix}")
 
 
 def load_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
-    """Return the experiment of a file after its ``--set`` overrides (``path.to.key=value``), in their order.
+    """Return the experiment of a file after applying the overrides (``path.to.key=value``) in their order.
 
     Raises:
-        ExperimentError: all problems of the file and the overrides, in file order.
+        ExperimentError: all problems of the file in the order of its lines, followed by those of the overrides.
     """
     try:
         size = path.stat().st_size
         if size > _LARGEST_FILE:
-            raise _unreadable(path, f"an experiment file has at most {_LARGEST_FILE} bytes", f"{size} bytes")
+            raise _unreadable(path, f"an experiment file may have at most {_LARGEST_FILE} bytes", f"{size} bytes")
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _unreadable(path, "the file must be UTF-8 text", f"another byte at {error.start}") from error
+        raise _unreadable(path, "the file must be UTF-8 text", f"an invalid byte at {error.start}") from error
     except OSError as error:
         raise _unreadable(path, "the file cannot be read", error.strerror or str(error)) from error
     return parse_experiment(text, overrides, source=str(path))
 
 
 def parse_experiment(text: str, overrides: Sequence[str] = (), *, source: str = "experiment") -> Experiment:
-    """Return the experiment of a file's text, like `load_experiment`; ``source`` names the file in problems."""
+    """Return the experiment of a file's text (see `load_experiment`). `source` is the file's name in messages."""
     document = yamlfile.parse(text, source=source)
     if document.values is None:
         raise ExperimentError(document.problems)
@@ -86,9 +87,9 @@ def _unreadable(path: Path, rule: str, value: str) -> ExperimentError:
 
 
 def _validate(document: Document) -> tuple[Experiment, set[yamlfile.Path]]:
-    """Return the experiment and the paths of malformed values, which are refused and replaced by valid ones.
+    """Return the experiment with valid values in place of malformed ones, and the paths of the malformed values.
 
-    The gates can then examine all other values.
+    Each malformed value is reported as a problem of the document. The gates can then examine all other values.
     """
     values = copy.deepcopy(document.values) or {}
     malformed: set[yamlfile.Path] = set()
@@ -96,13 +97,13 @@ def _validate(document: Document) -> tuple[Experiment, set[yamlfile.Path]]:
         try:
             return Experiment.model_validate(values), malformed
         except ValidationError as invalid:
-            # Missing keys come last, because they may remove a whole section.
+            # Missing keys are handled last, because the whole section of a missing key may be removed.
             for error in sorted(invalid.errors(include_url=False), key=lambda each: each["type"] == "missing"):
                 code, rule, fix = broken_rule(error)
                 missing = error["type"] == "missing"
                 path = error["loc"] if missing else _remove(values, error["loc"])
                 if missing and path not in _PLACEHOLDERS:
-                    # The section is optional, and the rest is valid without it.
+                    # Only optional sections have such keys, so the experiment is valid without the section.
                     _remove(values, path[:-1])
                 value = document.spelled(path)
                 if error["type"] == "extra_forbidden":
@@ -114,7 +115,7 @@ def _validate(document: Document) -> tuple[Experiment, set[yamlfile.Path]]:
 
 
 def _remove(values: dict[str, Any], path: yamlfile.Path) -> yamlfile.Path:
-    """Remove the malformed value, and return the longest part of `path` that the file has."""
+    """Remove a malformed value, and return the longest initial part of `path` that exists in the file."""
     at: Any = values
     for depth, key in enumerate(path):
         below = at.get(str(key)) if isinstance(at, dict) else None
@@ -135,7 +136,7 @@ def _fill(values: dict[str, Any], path: yamlfile.Path, placeholder: object) -> N
 
 
 def _touches(path: yamlfile.Path, needs: Iterable[yamlfile.Path]) -> bool:
-    """Tell whether a malformed ``path`` is equal to, above or below one of ``needs``."""
+    """Return whether `path` is one of the keys in `needs`, or contains one, or is contained in one."""
     return any(path[: len(need)] == need or need[: len(path)] == path for need in needs)
 
 

@@ -1,4 +1,4 @@
-"""Typed and frozen model of the experiment file."""
+"""Immutable model of the experiment file, with types."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LEDGER = "DP_TUNER_LEDGER"  # also the default of `tune budget --ledger` and `t
 
 
 def _shared_ledger() -> str | None:
-    """Return the ledger of the environment variable as an absolute URL, or None without the variable."""
+    """Return the ledger that DP_TUNER_LEDGER names as an absolute URL, or None if the variable is not set."""
     from tuner.privacy.ledger.stores import absolute_url
 
     named = os.environ.get(_LEDGER)
@@ -42,7 +42,7 @@ def _shared_ledger() -> str | None:
 
 
 def _the_shared_ledger(url: str) -> str:
-    """Refuse a ledger that differs from the ledger of the environment variable."""
+    """Return `url`, or raise an error if DP_TUNER_LEDGER names another ledger."""
     from tuner.privacy.ledger.stores import absolute_url, masked
 
     shared = _shared_ledger()
@@ -50,23 +50,23 @@ def _the_shared_ledger(url: str) -> str:
         return url
     try:
         own = absolute_url(url)
-    except InputError:  # opening the ledger refuses it later, without its password
+    except InputError:  # opening the ledger reports the error later, in a message without the password
         return url
     if own != shared:
         raise broken(
             "ledger-not-shared",
-            f"this is {masked(own)}, and {_LEDGER} names {masked(shared)}: the caps of one ledger do not apply to "
-            "charges in another",
-            f"Unset {_LEDGER} to use this ledger, or remove the line to use the variable's.",
+            f"this key names {masked(own)} and {_LEDGER} names {masked(shared)}, but both must name the same ledger, "
+            "because the caps of one ledger do not limit searches in another",
+            f"To use this ledger, unset {_LEDGER}. To use the ledger of {_LEDGER}, remove this key.",
         )
     return url
 
 
 class Experiment(Section):
-    """One experiment file, as `load_experiment` returns it. The model checks types and ranges, the gates all else.
+    """Values of an experiment file. The model checks types and ranges, and the gates check everything else.
 
-    The environment variable DP_TUNER_LEDGER replaces the default of ``ledger``. A file that names another ledger is
-    refused.
+    The environment variable DP_TUNER_LEDGER replaces the default of `ledger`. If the variable is set, a file that
+    names another ledger is refused.
     """
 
     schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -96,13 +96,13 @@ class Experiment(Section):
 
     @cached_property
     def space(self) -> SearchSpace:
-        """Search space. The loader sets it, so only an experiment from another source is parsed here."""
+        """The parsed search space. For a loaded experiment, `with_space` has already set this property."""
         return parse_space(self.search.space, method=self.trainable.method)
 
     def with_space(self, space: SearchSpace) -> Experiment:
-        """Return this experiment with a full search space, which includes the noise if it is searched.
+        """Return a copy of this experiment with the given search space. A searched noise multiplier moves to the space.
 
-        A stored file names every parameter, so a new default never changes an earlier search.
+        The space should contain every parameter. Then a stored file keeps its meaning when a default changes.
         """
         update: dict[str, object] = {"search": self.search.model_copy(update={"space": space.to_spec()})}
         if isinstance(self.privacy.noise_multiplier, dict):
@@ -116,7 +116,7 @@ class Experiment(Section):
         """The accounting mode.
 
         Raises:
-            KeyError: the mode of an experiment that was not loaded is unknown.
+            KeyError: the mode is unknown, which is impossible for an experiment from `load_experiment`.
         """
         return MODES[self.privacy.accounting]
 
@@ -141,7 +141,7 @@ class Experiment(Section):
         )
 
     def public_request(self, data_dir: str | None = None) -> DatasetRequest:
-        """Return the request for the PUBLIC records of ``accounting: public``, split like the private ones.
+        """Return the request for the PUBLIC records of ``accounting: public``, with the split of the private records.
 
         Raises:
             InputError: the experiment has no public records.
@@ -159,7 +159,7 @@ class Experiment(Section):
         )
 
     def with_noise(self, noise_multiplier: float) -> Experiment:
-        """Return this experiment with this noise multiplier, or unchanged if the noise is searched."""
+        """Return a copy with the given noise multiplier, or this experiment unchanged if the noise is searched."""
         if "noise_multiplier" in self.search.space:
             return self
         privacy = PrivacySection.model_validate({**self.privacy.model_dump(), "noise_multiplier": noise_multiplier})
@@ -176,12 +176,12 @@ class Experiment(Section):
             )
         if not self.privacy.private:
             found.append(
-                "privacy.private is false: this search has no guarantee and its models cannot be exported as private"
+                "privacy.private is false, so this search has no guarantee and its models cannot be exported as private"
             )
         return tuple(found)
 
     def to_yaml(self) -> str:
-        """Return the resolved file, with every value written out. Parsing it returns this experiment."""
+        """Return the experiment as YAML with every value written out. Parsing the text gives an equal experiment."""
         values = self.model_dump(mode="json", by_alias=True)
         return f"# {self.name}: resolved by dp-tuner, every default written out\n{dump(values)}"
 

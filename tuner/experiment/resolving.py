@@ -1,4 +1,4 @@
-"""Default values of the parameters that a file leaves out of its space."""
+"""Default values of the parameters that do not occur in a file's search space."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["hyperparameter_defaults", "with_defaults"]
 
 
 def with_defaults(space: SearchSpace, *, method: str) -> SearchSpace:
-    """Return a space with every parameter of a method: first those of `space`, then the others at their defaults.
+    """Return `space` with every missing parameter of the method added at its default value.
 
-    Parameters of a schedule are added only for the kinds that a trial may have.
+    Parameters of a learning-rate schedule are added only for the kinds of schedule that a trial may have.
     """
     named = dict(space.parameters)
     defaults = hyperparameter_defaults(method)
@@ -29,7 +29,7 @@ def with_defaults(space: SearchSpace, *, method: str) -> SearchSpace:
 
 
 def hyperparameter_defaults(method: str) -> dict[str, Scalar]:
-    """Return the default of each unpriced hyper-parameter of a method, by its flat name."""
+    """Return the default value of each hyper-parameter of a method that does not affect the budget, by name."""
     settings = ScheduleSettings()
     values = {each.name: each.default for each in fields(METHODS[method]) if each.default is not MISSING}
     values["schedule"] = settings.kind

@@ -1,4 +1,4 @@
-"""Sections of the experiment file: keys, defaults and types. docs/experiment.md describes each key."""
+"""Sections of the experiment file, with their keys, types and defaults. docs/experiment.md describes each key."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = [
 
 
 class Section(BaseModel):
-    """Base of all sections: frozen, without unknown keys and without conversion of types."""
+    """Base class of all sections. Sections are immutable, refuse unknown keys and do not convert types."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, populate_by_name=True, hide_input_in_errors=True
@@ -50,7 +50,7 @@ class Section(BaseModel):
 
 
 class Component(Section):
-    """Sampler or pruner; a file has ``median`` or ``{name: median, n_startup_trials: 3}``."""
+    """Sampler or pruner, written as ``median`` or, with options, as ``{name: median, n_startup_trials: 3}``."""
 
     name: Word
     options: dict[str, Any] = {}
@@ -61,7 +61,7 @@ class Component(Section):
 
 
 class ValidationSection(Section):
-    """Records set aside to score trials. Protected scores are noisy counts with a budget of their own."""
+    """Validation records, which are used to score trials. Protected scores are noisy and have a budget of their own."""
 
     fraction: Fraction = 0.1
     protected: bool = False
@@ -72,7 +72,7 @@ class ValidationSection(Section):
 
 
 class DatasetSection(Section):
-    """Private records and their split; ``public_size`` and ``public_users`` must be PUBLIC numbers."""
+    """Private records and their split. `public_size` and `public_users` must be PUBLIC numbers."""
 
     name: Word
     path: Word | None = None
@@ -83,7 +83,7 @@ class DatasetSection(Section):
 
 
 class TrainableSection(Section):
-    """Settings of the training of every trial. The sample rate is ``batch_size`` / public number of records (users)."""
+    """Training settings of every trial. The sample rate is `batch_size` / the public number of records (or users)."""
 
     method: Word
     model: Word = "logistic_regression"
@@ -98,12 +98,12 @@ class TrainableSection(Section):
 
 
 class RunsSection(Section):
-    """The number of runs of a sealed search: random, hidden, with mean search.trials.
+    """Distribution of the number of runs of a sealed search. The number is hidden, and its mean is search.trials.
 
     Attributes:
-        law: its distribution: geometric, logarithmic, negative_binomial or poisson.
-        shape: shape of the negative binomial law, above -1; the other laws have none.
-        at_most: number of runs at which the law is cut off, or auto: the cut-off uses 1 % of delta.
+        law: name of the distribution, which is geometric, logarithmic, negative_binomial or poisson.
+        shape: shape of the negative binomial distribution, above -1. The other distributions have no shape.
+        at_most: maximum number of runs. With auto, the probability of more runs costs 1 % of delta.
     """
 
     law: Word = "geometric"
@@ -112,22 +112,23 @@ class RunsSection(Section):
 
 
 class PrivacySection(Section):
-    """The budget of the WHOLE search.
+    """Privacy settings. The budget applies to the WHOLE search.
 
     Attributes:
-        epsilon: ε, never exceeded.
-        delta: δ, below 1 / training records (users with unit: user).
-        unit: what is protected: a record, or all records of a user.
-        accounting: composition (all trials are shown), selection (sealed: only the winner is shown) or public (the
-            search runs on public data, and one run on the private records).
-        cap: the filter of composition, or auto: the tightest that the space allows.
-        order: Rényi order of the fixed_order filter, or auto: the best for the plan.
-        accountant: pld.
-        adjacency: add_or_remove_one.
-        noise_multiplier: a number, a domain to search, or auto: the smallest with which the planned trials fit.
-        runs: number of runs of a sealed search.
-        private: False only for studies; their models cannot be exported as private.
-        noise_seed: seed of the noise, only with ``private: false``.
+        epsilon: ε of the whole search, which is never exceeded.
+        delta: δ of the whole search, below 1/n for n public training records (or users with `unit: user`).
+        unit: protected unit, which is one record or all records of one user.
+        accounting: accounting mode. `composition` shows all trials. `selection` is a sealed search, which shows only
+            the winner. `public` searches on public data and then trains once on the private records.
+        cap: filter for `composition`. auto chooses the tightest filter that the search space allows.
+        order: Rényi order of the fixed_order filter. auto chooses the best order for the plan.
+        accountant: only pld is supported.
+        adjacency: only add_or_remove_one is supported.
+        noise_multiplier: a number or a domain to search. auto chooses the smallest noise with which the planned trials
+            fit the budget.
+        runs: distribution of the number of runs of a sealed search.
+        private: False is for studies without privacy, whose models cannot be exported as private.
+        noise_seed: seed of the noise, allowed only with `private: false`.
     """
 
     epsilon: Positive
@@ -156,19 +157,19 @@ def _component(value: object) -> object:
 
 
 class MetricSection(Section):
-    """Score of a trial."""
+    """Score by which trials are compared, and its direction."""
 
     name: Word = "validation_accuracy"
     mode: Literal["max", "min"] = "max"
 
 
 class PublicSection(Section):
-    """The PUBLIC records of a search with ``accounting: public``.
+    """PUBLIC records of a search with `accounting: public`.
 
     Attributes:
-        name: a shipped data set, or any name together with ``path``.
-        path: the user's own npz file.
-        public_size: number of training records in that file.
+        name: name of a shipped data set, or an unused name for the user's own file.
+        path: npz file of the user's own records, or None for a shipped data set.
+        public_size: number of training records in the user's own file.
     """
 
     name: Word
@@ -177,10 +178,10 @@ class PublicSection(Section):
 
 
 class SearchSection(Section):
-    """Choice and early stopping of trials. ``space`` has the domains as in the file; `Experiment.space` parses them.
+    """Settings that choose and stop trials. `space` is as written in the file. `Experiment.space` is the parsed space.
 
-    ``when_sure`` applies when a complete trial is surely near the best: go_on, stop (which keeps the remaining budget),
-    or replicate (which repeats the best two configurations).
+    `when_sure` is the action when a complete trial is very probably near the best possible one. `go_on` continues the
+    search, `stop` ends it and saves the remaining budget, and `replicate` repeats the best two configurations.
     """
 
     trials: Count = 20
@@ -199,7 +200,7 @@ class SearchSection(Section):
 
 
 class ResourcesSection(Section):
-    """Resources of one trial, and the number of concurrent trials."""
+    """Resources of each trial, and the number of concurrent trials."""
 
     concurrent_trials: Count = 1
     cpus_per_trial: Positive = 1.0
@@ -208,7 +209,7 @@ class ResourcesSection(Section):
 
 
 class TrackingSection(Section):
-    """Address of MLflow; ``experiment`` is by default the name of the experiment file."""
+    """Address of MLflow and name of the MLflow experiment. The default name is the experiment file's `name`."""
 
     uri: Word = "sqlite:///runs/mlflow.db"
     experiment: Word | None = None

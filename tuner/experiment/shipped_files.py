@@ -1,4 +1,4 @@
-"""Shipped experiment files: their list, copies of them, and the commented template of `tune init`."""
+"""Experiment files that are shipped with dp-tuner, and the commented template of `tune init`."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ ledger: "sqlite:///runs/ledger.db"    # of the DATA, not of the search: share it
 
 
 def shipped() -> dict[str, Path]:
-    """Return the experiment files of the project, by name without ``.yaml``.
+    """Return the paths of the shipped experiment files, by name without ``.yaml``.
 
-    A checkout has them in ``experiments/``, and an installed package in ``tuner/shipped``.
+    In a checkout the files are in ``experiments/``, and in an installed package they are in ``tuner/shipped``.
     """
     package = Path(tuner.__file__).parent
     checkout = package.parent / "experiments"
@@ -69,7 +69,7 @@ def shipped() -> dict[str, Path]:
 
 
 def shipped_text() -> str:
-    """Return the list of shipped files, one line each: the name and the first sentence."""
+    """Return the list of shipped files. Each line is a file's name and the first sentence of its description."""
     files = shipped().values()
     width = max((len(path.name) for path in files), default=0)
     lines = [f"  {path.name:<{width}}  {_about(path)}" for path in files]
@@ -86,23 +86,23 @@ def _about(path: Path) -> str:
 
 
 def copy_shipped(name: str, destination: Path, *, force: bool) -> Path:
-    """Copy a shipped file into a folder or to a file name, and return the path of the copy.
+    """Copy a shipped file to `destination`, which is a folder or a file name, and return the path of the copy.
 
     Raises:
-        InputError: no such file is shipped, or the destination exists and `force` is False.
+        InputError: no shipped file has this name, the copy cannot be written, or a file exists and `force` is False.
     """
     files = shipped()
     source = files.get(name.removesuffix(".yaml"))
     if source is None:
         known = ", ".join(path.name for path in files.values())
-        raise InputError("experiment-not-found", f"No shipped experiment is named {name!r}. Use {known}.")
+        raise InputError("experiment-not-found", f"No shipped experiment is named {name!r}. Choose one of {known}.")
     target = destination / source.name if destination.is_dir() else destination
     _write_new(target, source.read_text(), force=force)
     return target
 
 
 def write_template(path: Path, *, force: bool) -> None:
-    """Write the commented template.
+    """Write the commented template of an experiment file.
 
     Raises:
         InputError: the file exists and `force` is False, or it cannot be written.

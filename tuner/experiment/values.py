@@ -31,20 +31,23 @@ __all__ = [
 _ORDERS = (1.05, 1024.0)
 
 NOISES = (1e-3, 1e6)
-"""Range of noise multipliers and of a count's noise. Less gives no guarantee, and more is not tested."""
+"""Range of noise multipliers and of the noise of protected scores.
+
+Less noise gives no useful guarantee, and the accountant is not tested with more noise.
+"""
 
 
 def broken(code: str, rule: str, fix: str = "") -> PydanticCustomError:
-    """Return the error of a value that breaks ``rule``; `broken_rule` reads it."""
+    """Return pydantic's error for a value that breaks `rule`. `wording.broken_rule` extracts the code, rule and fix."""
     return PydanticCustomError("rule", "{rule}", {"code": code, "rule": rule, "fix": fix})
 
 
 def one_value(name: str) -> BeforeValidator:
-    """Return a validator that refuses a domain at a key with one value."""
+    """Return a validator for a key that takes a single value. It refuses a domain."""
 
     def check(value: object) -> object:
         if isinstance(value, Mapping | list):
-            rule = "must be one value, because domains to search are in search.space"
+            rule = "must be a single value, because domains to search belong to search.space"
             raise broken("domain-outside-space", rule, f"Write search.space.{name}: {as_yaml(value)}.")
         return value
 
@@ -62,11 +65,11 @@ def _noise(value: object) -> object:
     if is_number(value) and value == 0:  # for studies
         return value
     other = ", or a domain such as {choice: [1, 2]}"
-    return _auto_or_number(NOISES, "auto is the smallest noise with which the trials fit.", other)(value)
+    return _auto_or_number(NOISES, "auto chooses the smallest noise with which the trials fit.", other)(value)
 
 
 def _auto_or_number(limits: tuple[float, float], fix: str, other: str = "") -> Callable[[object], object]:
-    """Return a validator of ``auto`` or a number within the limits; `other` names what else is allowed."""
+    """Return a validator that accepts ``auto`` or a number within the limits. `other` names further allowed values."""
     low, high = limits
 
     def check(value: object) -> object:
@@ -80,19 +83,19 @@ def _auto_or_number(limits: tuple[float, float], fix: str, other: str = "") -> C
 def _at_most(value: object) -> object:
     if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 2**31):
         return value
-    rule = "must be auto or a whole number of runs of at least 1"
-    raise broken("value-not-allowed", rule, "With auto the cut-off uses 1 % of delta.")
+    rule = "must be auto, or a whole number of at least 1"
+    raise broken("value-not-allowed", rule, "With auto, the probability of more runs costs 1 % of delta.")
 
 
 def _rungs(value: object) -> object:
     if isinstance(value, list | tuple):
         rising = all(is_number(entry) and 0 < entry <= 1 for entry in value) and list(value) == sorted(set(value))
         if not (rising and value and value[-1] == 1):
-            rule = "must be a count, or rising fractions in (0, 1] that end with 1"
+            rule = "must be a whole number, or a list of increasing fractions above 0 that ends with 1"
             raise broken("rungs-invalid", rule, "Write for example [0.25, 0.5, 1.0].")
         return tuple(float(entry) for entry in value)
     if not (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 10_000):
-        rule = "must be a count from 1 to 10000, or rising fractions in (0, 1] that end with 1"
+        rule = "must be a whole number from 1 to 10000, or a list of increasing fractions above 0 that ends with 1"
         raise broken("rungs-invalid", rule, "Write for example 5.")
     return value
 
@@ -105,10 +108,13 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Word = Annotated[str, Field(min_length=1)]
 AtMost = Annotated[Literal["auto"] | int, BeforeValidator(_at_most)]
 Noise = Annotated[Literal["auto"] | float | dict[str, Any], BeforeValidator(_noise)]
-Order = Annotated[Literal["auto"] | float, BeforeValidator(_auto_or_number(_ORDERS, "auto is the plan's best order."))]
+Order = Annotated[
+    Literal["auto"] | float,
+    BeforeValidator(_auto_or_number(_ORDERS, "auto chooses the best order for the plan.")),
+]
 Rungs = Annotated[int | tuple[float, ...], BeforeValidator(_rungs)]
 ScoreNoise = Annotated[
     Literal["auto"] | float,
-    BeforeValidator(_auto_or_number(NOISES, "auto is the smallest noise with which the planned scores fit.")),
+    BeforeValidator(_auto_or_number(NOISES, "auto chooses the smallest noise with which the planned scores fit.")),
 ]
-"""Standard deviation of a released count."""
+"""Standard deviation of the noise on the number of correct predictions in a protected score."""

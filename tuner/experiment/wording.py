@@ -32,9 +32,9 @@ _TYPES = {
     "float_type": ("value-wrong-type", "must be a number"),
     "int_type": ("value-wrong-type", "must be a whole number"),
     "int_from_float": ("value-wrong-type", "must be a whole number"),
-    "string_type": ("value-wrong-type", "must be a word"),
+    "string_type": ("value-wrong-type", "must be a text"),
     "bool_type": ("value-wrong-type", "must be true or false"),
-    "dict_type": ("value-wrong-type", "must be keys with values"),
+    "dict_type": ("value-wrong-type", "must be a mapping of keys to values"),
     "finite_number": ("value-not-finite", "must be a finite number"),
     "string_too_short": ("value-empty", "must not be empty"),
 }
@@ -46,7 +46,7 @@ _BOUNDS = {
 }
 
 BrokenRule: TypeAlias = tuple[str, str, str]
-"""Code, rule and fix of a value."""
+"""Error code, broken rule and suggested fix for a value."""
 
 
 def _refused(code: str, rule: str, fix: str, **keys: str) -> dict[tuple[str, ...], BrokenRule]:
@@ -57,49 +57,49 @@ _WEIGHTS = "class_weights class_weight sample_weights oversample balance"
 _REFUSED = {
     **_refused(
         "batches-not-poisson",
-        "batches are Poisson samples; other batches have a weaker guarantee",
-        "Leave it out.",
+        "this key is not allowed, because all batches are Poisson samples, and other batches have a weaker guarantee",
+        "Remove the key.",
         dataset="drop_last shuffle",
         trainable="drop_last shuffle batching replacement",
     ),
     **_refused(
         "statistics-not-charged",
-        "the budget does not cover a mean, scale or vocabulary that is computed from the records",
-        "Leave it out, and prepare the records with public constants.",
+        "this key is not allowed, because statistics that are computed from the records are not charged",
+        "Remove the key, and prepare the records with public constants.",
         dataset="normalization normalize standardize scaler whitening vocabulary vocab_size",
     ),
     **_refused(
         "statistics-not-charged",
-        "the budget does not cover class weights, which are counted from the records",
-        "Leave it out; all records have the same weight.",
+        "this key is not allowed, because class weights that are computed from the records are not charged",
+        "Remove the key. All records have the same weight.",
         dataset=_WEIGHTS,
         trainable=_WEIGHTS,
     ),
     **_refused(
         "clip-not-per-record",
-        "clipping must bound the gradient of each record, and clipping a batch's mean does not",
-        "Leave it out; max_grad_norm clips the gradient of each record.",
+        "this key is not allowed, because the gradient of each record must be clipped, not the mean of several",
+        "Remove the key. max_grad_norm clips the gradient of each record.",
         trainable="clip_batch_mean clip_mean microbatches num_microbatches",
     ),
     **_refused(
         "batch-size-realised",
-        "the size of a batch is private, so its sum is divided by the expected batch_size",
-        "Leave it out.",
+        "this key is not allowed, because the actual batch size is private, and sums are divided by batch_size",
+        "Remove the key.",
         trainable="normalize_by loss_reduction normalizer divide_by_realised_size",
     ),
 }
-"""Keys of other tools that would break the guarantee, with the reason for the refusal."""
+"""Keys of other tools that would break the guarantee. Each key has an error code, a reason and a fix."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return the fix for a wrong word: the nearest known word, or else all known words."""
+    """Return a suggestion for a wrong word, which is the most similar known word or a list of all known words."""
     names = list(known)
     near = difflib.get_close_matches(word, names, n=1)
     return f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(names)}."
 
 
 def _fields(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str, FieldInfo]]:
-    """Yield the section's path, the key and the field of every value of an experiment file."""
+    """Yield the section's path, the key and pydantic's field for every key of an experiment file."""
     for name, field in model.model_fields.items():
         yield path, field.alias or name, field
         for kind in (field.annotation, *get_args(field.annotation)):  # a section, or an optional one
@@ -155,7 +155,7 @@ def broken_rule(error: Any) -> BrokenRule:  # noqa: ANN401 - pydantic's ErrorDet
         value = error["input"]
         return "value-not-allowed", one, nearest(value, words) if isinstance(value, str) and len(words) > 1 else ""
     if kind == "string_pattern_mismatch":
-        rule = "must be 1 to 63 small letters, digits, dots, dashes and underscores, the first a letter or digit"
-        return "name-invalid", rule, f"It names the sweep's folder. {write}"
+        rule = "must begin with a letter or digit, and have 1 to 63 small letters, digits, dots, dashes or underscores"
+        return "name-invalid", rule, f"The sweep's folder has the same name. {write}"
     code, rule = _TYPES.get(kind, ("value-wrong-type", str(error["msg"])))
     return code, rule, write

@@ -1,7 +1,7 @@
-"""Reader of experiment files and ``--set`` options, which keeps the line and the spelling of each value.
+"""Reader of experiment files and ``--set`` options. It stores the line and the spelling of each value for messages.
 
-It follows the core schema of YAML 1.2 (``1e-5`` is a number, ``yes`` is a word). Duplicate keys, anchors, aliases, tags
-and several documents are refused, because they hide the meaning of a file.
+The reader follows the core schema of YAML 1.2, in which ``1e-5`` is a number and ``yes`` is a text. Duplicate keys,
+anchors, aliases, tags and several documents are refused, because they hide the meaning of a file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NAN = re.compile(r"\.(?:nan|NaN|NAN)\Z")
 
 
 class _Place(NamedTuple):
-    """Place of a value: in words, and as a number that sorts lines before ``--set`` options."""
+    """Location of a value, as text for messages and as a sort key. Lines of the file sort before ``--set`` options."""
 
     where: str
     order: int
@@ -40,11 +40,11 @@ class _Place(NamedTuple):
 
 @dataclass
 class Document:
-    """Values of a file, with the place and the spelling of each.
+    """Values of a file, with the location and the spelling of each value.
 
     Attributes:
         source: the file's name as the user gave it.
-        values: the sections; None if nothing could be read.
+        values: the file's sections, or None if the file could not be read.
     """
 
     source: str
@@ -56,15 +56,18 @@ class Document:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The problems in the order of the file, those of options last."""
+        """All problems, sorted by line, followed by the problems of ``--set`` options."""
         return tuple(problem for _, problem in sorted(self._refused, key=lambda each: each[0]))
 
     def where(self, path: Path) -> str:
-        """Return ``file:line`` or the ``--set`` option of a key, or of the nearest section above it."""
+        """Return the location of a key, which is ``file:line`` or a ``--set`` option.
+
+        A missing key has the location of the innermost existing section around it.
+        """
         return self._place(path).where
 
     def spelled(self, path: Path) -> str | None:
-        """Return a value as the user wrote it, or None if the file does not have it."""
+        """Return a value as the user wrote it, or None if the file has no value at `path`."""
         if path in self._spelled:
             return self._spelled[path]
         value: Any = self.values
@@ -76,13 +79,13 @@ class Document:
         return as_yaml(value)
 
     def refuse(self, code: str, path: Path, rule: str, value: str, fix: str = "", *, at: _Place | None = None) -> None:
-        """Add a problem of the key at ``path``; ``at`` is its place, by default that of the key."""
+        """Add a problem of the key at `path`. `at` is the location to report, by default the location of the key."""
         where, order = at or self._place(path)
         key = ".".join(map(str, path)) or "file"
         self._refused.append((order, Problem(code=code, where=where, key=key, rule=rule, value=value, fix=fix)))
 
     def override(self, options: Sequence[str]) -> None:
-        """Apply ``--set path.to.key=value`` options in their order; a value is read as YAML."""
+        """Apply ``--set path.to.key=value`` options in their order. Each value is read as YAML."""
         for number, option in enumerate(options):
             self._override(option, _Place(f"--set {option}", _FIRST_OPTION + number))
 
@@ -90,9 +93,9 @@ class Document:
         return _Place(f"{self.source}:{number}", number)
 
     def _place(self, path: Path) -> _Place:
-        """Return the place of a key or of the nearest section above it.
+        """Return the location of a key, or of the innermost existing section around a missing key.
 
-        A section that options changed has the place of the last of them.
+        If ``--set`` options changed a section, its location is the last of these options.
         """
         for option in reversed(self._options):
             if path and option[: len(path)] == path:
@@ -105,7 +108,7 @@ class Document:
         key, equals, text = option.partition("=")
         path: Path = tuple(key.strip().split("."))
         if not equals or not all(path):
-            rule, fix = "an override has the form path.to.key=value", "Write --set privacy.epsilon=3."
+            rule, fix = "must have the form path.to.key=value", "Write for example --set privacy.epsilon=3."
             self.refuse("override-invalid", ("--set",), rule, option or "nothing", fix, at=place)
             return
         inner = _read(text, source=place.where)
@@ -119,7 +122,7 @@ class Document:
             below = section.setdefault(str(name), {})
             if not isinstance(below, dict):
                 above = ".".join(map(str, path[: depth + 1]))
-                rule, fix = f"{above} is a value, not a section", f"Set {above} itself."
+                rule, fix = f"{above} is a single value, not a section", f"Set {above} itself."
                 self.refuse("override-invalid", path, rule, as_yaml(below), fix, at=place)
                 return
             section = below
@@ -134,7 +137,7 @@ class Document:
 
 
 def parse(text: str, *, source: str) -> Document:
-    """Return the document of an experiment file's text; mistakes are in its ``problems``."""
+    """Parse the text of an experiment file. Mistakes are in the `problems` of the returned document."""
     document = _read(text, source=source)
     if document.problems and document.values is None:
         return document
@@ -143,9 +146,9 @@ def parse(text: str, *, source: str) -> Document:
         document.refuse("file-not-sections", (), rule, "nothing", fix)
     elif not isinstance(document.values, dict):
         kind = "a list" if isinstance(document.values, list) else "one value"
-        fix = "Write name:, dataset:, trainable: and privacy: at the left edge."
+        fix = "Write name:, dataset:, trainable: and privacy: without indentation."
         document.values = None
-        document.refuse("file-not-sections", (), "the file must be sections with keys", kind, fix)
+        document.refuse("file-not-sections", (), "the file must have sections with keys", kind, fix)
     return document
 
 
@@ -177,14 +180,14 @@ def _read(text: str, *, source: str) -> Document:
 def _syntax(error: yaml.MarkedYAMLError, line: str) -> tuple[str, str]:
     indent = line[: len(line) - len(line.lstrip())]
     if "\t" in indent or "'\\t'" in str(error.problem):
-        return "YAML does not allow a tab to indent", "Use spaces."
+        return "YAML does not allow indentation with tabs", "Use spaces."
     said = " ".join(part for part in (error.context, error.problem) if part)
     fix = "Put a space after every colon, close every bracket and quote, and quote words that contain : or #."
-    return f"the file must be YAML ({said})", fix
+    return f"the file must be valid YAML ({said})", fix
 
 
 def _is_plain(text: str, document: Document) -> bool:
-    """Refuse anchors, aliases, a second document and nesting that is too deep for a recursive reader."""
+    """Return False after reporting an anchor, an alias, a second document, or nesting too deep for recursion."""
     depth = documents = 0
     for event in yaml.parse(text, Loader=yaml.BaseLoader):
         mark = event.start_mark
@@ -202,21 +205,21 @@ def _is_plain(text: str, document: Document) -> bool:
         elif isinstance(event, yaml.DocumentStartEvent):
             documents += 1
         if depth > _MAX_DEPTH or documents > 1:
-            found = ("one file has one experiment", "a second document", "Write one file for each.")
+            found = ("a file must have only one experiment", "a second document", "Write a file for each experiment.")
             if documents == 1:
-                found = (f"at most {_MAX_DEPTH} levels may be nested", f"level {depth}", "")
+                found = (f"values may be nested at most {_MAX_DEPTH} levels deep", f"level {depth}", "")
             document.refuse("yaml-unsupported", (), *found, at=place)
             return False
     return True
 
 
 def _value(node: yaml.Node, path: Path, document: Document) -> Any:  # noqa: ANN401 - YAML holds anything
-    # The line of a key, if there is one, is already known.
+    # If the value has a key, the key's line is already stored.
     document._places.setdefault(path, document._line(node.start_mark.line + 1))
     standard = {yaml.ScalarNode: _STR, yaml.MappingNode: "tag:yaml.org,2002:map"}
     if node.tag != standard.get(type(node), "tag:yaml.org,2002:seq"):
         tag = node.tag.replace("tag:yaml.org,2002:", "!!")
-        document.refuse("yaml-unsupported", path, "tags are not allowed", tag, "Leave it out.")
+        document.refuse("yaml-unsupported", path, "tags are not allowed", tag, "Remove the tag.")
     if isinstance(node, yaml.SequenceNode):
         return [_value(entry, (*path, number), document) for number, entry in enumerate(node.value)]
     if isinstance(node, yaml.MappingNode):
@@ -229,13 +232,13 @@ def _mapping(node: yaml.MappingNode, path: Path, document: Document) -> dict[str
     for key_node, value_node in node.value:
         place = document._line(key_node.start_mark.line + 1)
         if not isinstance(key_node, yaml.ScalarNode):
-            document.refuse("yaml-unsupported", path, "a key must be a word", "a list or mapping as key", at=place)
+            document.refuse("yaml-unsupported", path, "a key must be a text", "a list or mapping as key", at=place)
             continue
         key = str(key_node.value)
         here: Path = (*path, key)
         if key in found:
             value = f"{key} again, after line {document._places[here].order}"
-            document.refuse("key-duplicate", here, "a key must be given once", value, "Remove one.", at=place)
+            document.refuse("key-duplicate", here, "a key must occur only once", value, "Remove one of them.", at=place)
             continue
         document._places[here] = place
         found[key] = _value(value_node, here, document)
@@ -256,7 +259,7 @@ def _scalar(node: yaml.ScalarNode, path: Path, document: Document) -> str | int 
         try:
             return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
         except ValueError:
-            return text  # Python does not read so many digits, and the model refuses the text as a number
+            return text  # Python does not convert so many digits; the model then refuses the text
     if _FLOAT.match(text):
         return float(text)
     if match := _INF.match(text):
@@ -269,15 +272,15 @@ def _short(text: str) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writer that quotes every word that YAML 1.1 or 1.2 would read as a number."""
+    """YAML writer that quotes every text that YAML 1.1 or 1.2 would read as a number."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401 - the base class's signature
-        """Write every value out, because the reader refuses aliases."""
+        """Never write an alias, because the reader refuses aliases."""
         return True
 
 
 def _word(dumper: _Dumper, word: str) -> yaml.ScalarNode:
-    # Only double quotes keep all line breaks of Unicode.
+    # Only double quotes preserve all line breaks of Unicode.
     style = None if word.isprintable() else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", word, style=style)
 
@@ -288,7 +291,7 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"0o[0-7]+\Z")
 
 
 def dump(values: Mapping[str, Any]) -> str:
-    """Return ``values`` as YAML with the keys in order; `parse` reads equal values."""
+    """Return `values` as YAML, with the keys in their order. `parse` returns equal values for this text."""
     return yaml.dump(
         dict(values), Dumper=_Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=110
     )

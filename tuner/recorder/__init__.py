@@ -1,1 +1,1 @@
-"""Records of a sweep: written to a spool on disk first, then sent to MLflow."""
+"""Records of a sweep for MLflow. They are first written to a spool on disk and then sent."""

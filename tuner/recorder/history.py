@@ -1,4 +1,4 @@
-"""State of a sweep by its records: running trials, the best trial, and whether the sweep has ended."""
+"""State of a sweep, derived from its records: running trials, the best trial, and whether the sweep has ended."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class _Finished:
 
 @dataclass
 class History:
-    """Summary of a sweep's records, updated by every further record.
+    """Summary of a sweep's records, to which further records can be added.
 
     Attributes:
         last_tick: the latest timestamp, in milliseconds since 1970.
-        steps: the largest step of any record.
+        steps: the largest step number in any record.
         started: whether the sweep has started.
-        ended: whether the sweep has ended and was not resumed.
+        ended: whether the sweep has ended and was not resumed since.
     """
 
     last_tick: int = 0
@@ -40,7 +40,7 @@ class History:
     _finished: dict[str, _Finished] = field(default_factory=dict)
 
     def apply(self, record: Mapping[str, object]) -> None:
-        """Add one record."""
+        """Update the summary with one record."""
         tick, step = record.get("t"), record.get("step")
         if isinstance(tick, int):
             self.last_tick = max(self.last_tick, tick)
@@ -65,7 +65,7 @@ class History:
                 )
 
     def trial_finished(self, trial: str, *, number: int, state: str, score: float | None) -> None:
-        """Add the end of a trial; a second call changes nothing."""
+        """Update the summary with the end of a trial. A second call changes nothing."""
         self._open.pop(trial, None)
         self._finished[trial] = _Finished(trial, number, state, score)
 
@@ -74,20 +74,20 @@ class History:
         return tuple(self._open)
 
     def counts(self) -> dict[str, int]:
-        """Return how many trials ended in each state, and in total (``done``)."""
+        """Return the number of ended trials by state, and their total as ``done``."""
         states = Counter(each.state for each in self._finished.values())
         ended = {state: states[state] for state in ("complete", "pruned", "failed")}
         return {**ended, "done": sum(ended.values())}
 
     def best(self, mode: str) -> tuple[str, float] | None:
-        """Return the trial with the best final score among the complete ones, and that score."""
+        """Return the id and the final score of the best complete trial, or None if no trial is complete."""
         complete = (each for each in self._finished.values() if each.state == "complete")
         best = best_of(complete, score=lambda each: each.score, mode=mode, tie=lambda each: -each.number)
         return None if best is None or best.score is None else (best.trial, best.score)
 
 
 def read_history(path: Path) -> History:
-    """Return the summary of a spool."""
+    """Return the summary of all records in a spool."""
     history = History()
     for line in read_spool(path):
         history.apply(line.record)

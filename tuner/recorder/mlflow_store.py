@@ -1,4 +1,4 @@
-"""Access to MLflow: absolute addresses, connections and experiments. MLflow is imported quietly, on first use."""
+"""Connections to MLflow: tracking addresses, clients and experiments. MLflow is imported silently, on first use."""
 
 from __future__ import annotations
 
@@ -19,55 +19,56 @@ _QUIET = ("mlflow", "alembic", "urllib3.connectionpool")
 
 
 def hide_password(text: str) -> str:
-    """Return the text without the user names and passwords of its addresses."""
+    """Return the text with ``***`` for the user names and passwords in its URLs."""
     return _USER_INFO.sub("***@", text)
 
 
 def absolute_uri(uri: str) -> str:
-    """Return the tracking address, independent of the current folder.
+    """Return a tracking address that does not depend on the current folder.
 
     Args:
         uri: ``sqlite:///path``, another SQLAlchemy address, or the http(s) address of a tracking server.
 
     Raises:
-        InputError: the address is no SQLAlchemy or http(s) address, or names a database in memory.
+        InputError: the address is neither an SQLAlchemy nor an http(s) address, or the database is in memory.
     """
     if uri.startswith(SQLITE):
         path = uri.removeprefix(SQLITE)
         if not path or path.startswith(":memory:"):
             raise InputError(
                 "tracking-uri-invalid",
-                f"tracking.uri: {uri} names no file, so its records would be lost. Write for example "
+                f"tracking.uri: {uri} names no file, so the records would be lost. Name a file, for example "
                 "sqlite:///runs/mlflow.db.",
             )
         return SQLITE + str(Path(path).resolve())
     if "://" not in uri or uri.startswith("file:"):
         raise InputError(
             "tracking-uri-invalid",
-            f"tracking.uri: {uri} is neither a database nor a tracking server, and MLflow no longer accepts a plain "
+            f"tracking.uri: {uri} is neither a database nor a tracking server. MLflow no longer accepts a plain "
             "folder. Write for example sqlite:///runs/mlflow.db or http://HOST:5000.",
         )
     return uri
 
 
 def _mlflow() -> Any:  # noqa: ANN401 - mlflow has no types that mypy could follow
-    # The client must not retry, because a request that timed out may have arrived: a retry would create a second run.
-    # The sender retries instead, and looks for a run before it creates one.
+    # The client must not retry. A request that timed out may have arrived, so a retry could create a second run. The
+    # sender retries instead, and searches for an existing run before it creates a run.
     os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     import mlflow
     import mlflow.exceptions
 
-    for name in _QUIET:  # their lines would break the live table, and the sender's status reports problems
+    for name in _QUIET:  # log lines would break the live table; the sender's status reports problems instead
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return mlflow
 
 
 def connect(uri: str) -> Any:  # noqa: ANN401 - mlflow has no types that mypy could follow
-    """Return an ``MlflowClient`` for an absolute address (`absolute_uri`), after MLflow has created its database.
+    """Return an ``MlflowClient`` for an absolute tracking address (see `absolute_uri`).
 
-    MLflow's migration fails if several processes open a new SQLite file together, so a lock file admits one at a time.
+    For a SQLite file, this first lets MLflow create or migrate its tables. MLflow's migration fails if several
+    processes open a new file at the same time, so a lock file admits one process at a time.
     """
     mlflow = _mlflow()
     if not uri.startswith(SQLITE):
@@ -81,10 +82,10 @@ def connect(uri: str) -> Any:  # noqa: ANN401 - mlflow has no types that mypy co
 
 
 def experiment_id(client: Any, *, uri: str, name: str) -> str:  # noqa: ANN401 - mlflow has no types that mypy could follow
-    """Return the id of the MLflow experiment with this name, or create it.
+    """Return the id of the MLflow experiment with this name. Create the experiment if it does not exist.
 
     Raises:
-        InputError: the experiment was deleted in MLflow, which reserves the names of deleted experiments.
+        InputError: the experiment was deleted in MLflow. MLflow keeps the names of deleted experiments reserved.
     """
     mlflow = _mlflow()
     found = client.get_experiment_by_name(name)

@@ -1,9 +1,9 @@
-"""Recorder: writes the events of a sweep to the spool, from which a thread sends them to MLflow.
+"""Recorder that writes the events of a sweep to the spool. A thread sends the spool to MLflow.
 
-A sweep is one parent run, a trial one child run. Recorded values may depend on private records only through a charged
-mechanism. Of a trial's metrics only scores under ``validation_``, the objective and the learning rate are recorded, and
-timestamps are accurate to the minute (`records.Clock`). The learning rate of a step is the metric
-``learning_rate_now``, because ``learning_rate`` is a parameter.
+In MLflow, a sweep is a parent run and each trial is a child run. Recorded values may depend on private records only
+through a charged mechanism. The recorded metrics of a trial are therefore only the objective, the learning rate and
+metrics whose name starts with ``validation_``. Timestamps are accurate to the minute (see `records.Clock`). The metric
+``learning_rate_now`` is the learning rate of a step, because the name ``learning_rate`` belongs to a parameter.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ _SWEEP_STATUS = {
 
 @dataclass(frozen=True, kw_only=True)
 class SweepInfo:
-    """Facts about a sweep for MLflow, recorded when it starts or resumes.
+    """Facts about a sweep that are recorded for MLflow when the sweep starts or resumes.
 
     Attributes:
-        id: name of the sweep, the same after a resume; identifies the parent run.
-        uri: absolute tracking address (`mlflow_store.absolute_uri`).
+        id: name of the sweep, which identifies the parent run and does not change after a resume.
+        uri: absolute tracking address (see `mlflow_store.absolute_uri`).
         experiment: name of the MLflow experiment.
         metric: name of the objective.
         mode: ``max`` or ``min``.
-        settings: the resolved experiment, logged as parameters with dotted names.
-        tags: for example ``code_version``, ``dataset``, ``dataset_checksum``.
-        note: text of the sweep's page in MLflow, in Markdown, without the budget sentence.
-        claim: budget sentence; if empty, it is made from the current budget.
+        settings: the resolved experiment file, logged as parameters with dotted names.
+        tags: tags of the parent run, for example ``code_version``, ``dataset``, ``dataset_checksum``.
+        note: description of the sweep in MLflow, in Markdown, without the budget sentence.
+        claim: budget sentence. If it is empty, the recorder writes the sentence from the current budget.
     """
 
     id: str
@@ -82,9 +82,13 @@ class SweepInfo:
     def start_record(
         self, *, tags: Mapping[str, str], claim: str, step: int, values: Mapping[str, float]
     ) -> dict[str, object]:
-        """Return the record that opens the parent run, also after a resume.
+        """Return the record that opens the parent run, or opens it again after a resume.
 
-        The tags are added to those of the sweep, the claim to its note. `values` are metrics of the budget at `step`.
+        Args:
+            tags: further tags of the parent run, in addition to the sweep's tags.
+            claim: budget sentence, which is appended to the sweep's note.
+            step: total number of charged steps, at which `values` are logged.
+            values: metrics of the privacy budget.
         """
         return {
             "kind": "sweep_started",
@@ -105,19 +109,20 @@ class SweepInfo:
 
 
 class MLflowRecorder:
-    """Recorder of a sweep: an `Observer` of the search and the only writer of its spool.
+    """Recorder of a sweep. It is an `Observer` of the search and the only writer of the sweep's spool.
 
-    A record is on the disk when a call returns. It is sent to MLflow later, without delay for the sweep.
+    When a method returns, its records are on the disk. They are sent to MLflow later, and the sweep does not wait for
+    MLflow.
 
     Args:
-        folder: the sweep's folder, which may already have a spool.
+        folder: the sweep's folder, which may already contain a spool.
         sweep: facts about the sweep.
-        budget: the search's budget in the ledger; None without privacy. The steps charged to a trial exceed the trial's
-            own step after a restart, which charges repeated steps again.
-        send: False to write only the spool.
+        budget: the search's budget in the ledger; None if the search is not private. After a restart, the steps that
+            the ledger charged to a trial exceed the trial's step, because repeated steps are charged again.
+        send: whether to send the records to MLflow. False only writes the spool.
 
     Raises:
-        TrackingError: the spool cannot be written, here or in any method. The sweep must stop.
+        TrackingError: the spool cannot be written. Every method may raise this error, and the sweep must then stop.
     """
 
     def __init__(
@@ -146,7 +151,7 @@ class MLflowRecorder:
             self._sender.start()
 
     def trial_started(self, trial: TrialView) -> None:
-        """Open the trial's run, also when the trial continues."""
+        """Open the trial's run in MLflow, or open it again when the trial is resumed."""
         self._append(
             {
                 "kind": "trial_started",
@@ -158,7 +163,7 @@ class MLflowRecorder:
         )
 
     def trial_reported(self, trial: TrialView, step: int, metrics: Mapping[str, float]) -> None:
-        """Record the scores of a rung and the budget charged so far."""
+        """Record the metrics of a rung and the budget charged so far."""
         shown = self._shown(metrics)
         if self._sweep.metric in metrics:
             shown["objective"] = metrics[self._sweep.metric]
@@ -170,7 +175,7 @@ class MLflowRecorder:
         )
 
     def trial_finished(self, trial: TrialView) -> None:
-        """Close the trial's run with its final status."""
+        """Close the trial's run in MLflow with its final status, and update the best score of the sweep."""
         state = trial.state.name
         score = trial.last_score if trial.last_score is not None and math.isfinite(trial.last_score) else None
         finished: dict[str, object] = {
@@ -198,9 +203,11 @@ class MLflowRecorder:
         )
 
     def artifact(self, path: Path | str, *, under: str = "") -> None:
-        """Add a file or folder to the parent run's artifacts, in their folder `under`. It is read when it is sent.
+        """Add a file or folder to the artifacts of the parent run.
 
-        A relative path is relative to the sweep's folder.
+        Args:
+            path: file or folder, absolute or relative to the sweep's folder. It is read only when it is sent.
+            under: folder in the run's artifacts.
         """
         self._append(artifact_record(path, under=under))
 
@@ -209,9 +216,11 @@ class MLflowRecorder:
         self._append(metrics_record({}, step=self._history.steps, tags={name: value}))
 
     def finish(self, state: str, *, reason: str = "") -> None:
-        """Give the sweep, and every trial that has not ended, a final status.
+        """Record the final status of the sweep and of every trial that has not ended.
 
-        The state is for example ``done``, ``budget reached``, ``failed`` or ``interrupted``. The reason explains it.
+        Args:
+            state: for example ``done``, ``budget reached``, ``failed`` or ``interrupted``.
+            reason: explanation of the state.
         """
         if self.finished:
             return
@@ -236,11 +245,14 @@ class MLflowRecorder:
         return self._sender.status()
 
     def flush(self, timeout: float = 60.0) -> SendStatus:
-        """Wait until MLflow has every record or fails, at most `timeout` seconds. No error of MLflow is raised."""
+        """Wait until MLflow has every record or does not respond, for at most `timeout` seconds.
+
+        No error of MLflow is raised. The returned status shows the problem.
+        """
         return self._sender.flush(timeout) if self._sender is not None else self.status()
 
     def close(self) -> None:
-        """Stop sending and close the spool. `sync.send_unsent` or a resume sends the other records."""
+        """Stop sending and close the spool. `sync.send_unsent` or a resume of the sweep sends the remaining records."""
         if self._sender is not None:
             self._sender.stop()
         self._spool.close()
@@ -251,7 +263,7 @@ class MLflowRecorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Finish the sweep if the runner has not, wait for MLflow, and close."""
+        """Record the end of the sweep if `finish` was not called, wait for MLflow, and close the recorder."""
         try:
             if error is None:
                 self.finish("done")
@@ -262,7 +274,7 @@ class MLflowRecorder:
         except TrackingError as failure:
             if error is None:
                 raise
-            log.warning("the end of the sweep could not be recorded: %s", failure)  # `error` is raised
+            log.warning("the end of the sweep could not be recorded: %s", failure)  # Python raises `error` itself
         finally:
             self.flush()
             self.close()

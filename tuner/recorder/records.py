@@ -1,4 +1,4 @@
-"""Records of a sweep for MLflow: without passwords and private values, and with coarse timestamps."""
+"""Records of a sweep for MLflow. They contain no passwords and no private values, and their timestamps are coarse."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _EXCEPTION = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Warning|Inte
 
 
 class Clock:
-    """Clock of strictly increasing timestamps that analysts may see, accurate to the minute only.
+    """Clock that returns strictly increasing timestamps, which are accurate to the minute only.
 
-    Durations would reveal how many records Poisson sampling drew. A timestamp is therefore the start of its minute, or
-    one millisecond after the previous timestamp.
+    Exact durations would reveal how many records Poisson sampling drew. A timestamp is therefore the start of the
+    current minute. If that is not later than the previous timestamp, it is one millisecond after the previous one.
 
     Args:
-        last: the last timestamp of an earlier run of this sweep, in milliseconds since 1970.
+        last: the last timestamp before the sweep was resumed, in milliseconds since 1970; 0 for a new sweep.
         now: returns the seconds since 1970.
     """
 
@@ -55,7 +55,7 @@ class Clock:
         return self._last
 
     def stamp(self, *records: Mapping[str, object]) -> list[dict[str, object]]:
-        """Return the records, each with the next timestamp."""
+        """Return copies of the records, each with its own timestamp."""
         return [{**record, "t": self.tick()} for record in records]
 
 
@@ -66,7 +66,7 @@ def mlflow_name(name: str) -> str:
 
 
 def mlflow_text(value: object, limit: int = TAG_LIMIT) -> str:
-    """Return a value as text for MLflow: numbers in full, passwords hidden, cut to the limit."""
+    """Return a value as text for MLflow, with passwords hidden and at most `limit` characters."""
     if isinstance(value, str):
         plain = hide_password(value)
     elif value is None or isinstance(value, (bool, int, float)):
@@ -77,7 +77,7 @@ def mlflow_text(value: object, limit: int = TAG_LIMIT) -> str:
 
 
 def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, str]:
-    """Return nested settings as MLflow parameters with dotted names. A list is one value."""
+    """Return nested settings as MLflow parameters with dotted names. A list becomes one parameter."""
     flat: dict[str, str] = {}
     for name, value in tree.items():
         path = f"{prefix}.{name}" if prefix else str(name)
@@ -89,20 +89,23 @@ def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, str]:
 
 
 def privacy_unit(settings: Mapping[str, object]) -> str:
-    """Return the unit of privacy in a sweep's settings: ``record``, or ``user`` for all records of a user."""
+    """Return the unit of privacy in a sweep's settings, which is ``record`` or ``user``."""
     privacy = settings.get("privacy")
     return str(privacy.get("unit", "record")) if isinstance(privacy, Mapping) else "record"
 
 
 def public_reason(reason: str) -> str:
-    """Return why a trial ended, without an exception's message, which may depend on private records."""
+    """Return a reason for the end of a trial or sweep without the message of an exception.
+
+    The message of an exception may depend on private records, so only the exception's name is returned.
+    """
     first = reason.strip().splitlines()[0] if reason.strip() else ""
     found = _EXCEPTION.match(first)
     return f"{found.group(1)} (its message is in the sweep's folder)" if found else mlflow_text(first, NAME_LIMIT)
 
 
 def encode_metrics(values: Mapping[str, float]) -> dict[str, float | str]:
-    """Return metrics for JSON, with NaN and infinities as text that `float` reads."""
+    """Return metrics as values for JSON. NaN and infinities become text that `float` can convert back."""
     return {
         mlflow_name(name): float(value) if math.isfinite(value) else repr(float(value))
         for name, value in values.items()
@@ -112,7 +115,7 @@ def encode_metrics(values: Mapping[str, float]) -> dict[str, float | str]:
 def metrics_record(
     values: Mapping[str, float], *, step: int, trial: str = "", tags: Mapping[str, str] | None = None
 ) -> dict[str, object]:
-    """Return the record of a run's metrics and tags at a step. Without a trial, it is the parent run."""
+    """Return the record that logs metrics and tags of a trial at a step, or of the sweep if `trial` is empty."""
     return {
         "kind": "metrics",
         "trial": trial,
@@ -123,12 +126,12 @@ def metrics_record(
 
 
 def artifact_record(path: Path | str, *, under: str = "") -> dict[str, object]:
-    """Return the record of a file or folder for the parent run's artifacts, in their folder `under`."""
+    """Return the record of a file or folder to upload to the folder `under` of the parent run's artifacts."""
     return {"kind": "artifact", "path": str(path), "under": under}
 
 
 def unfinished_trial(trial: str, state: str) -> dict[str, object]:
-    """Return the record that ends a trial which was still running at the end of its sweep."""
+    """Return the record that ends a trial that was still running when its sweep ended."""
     return {
         "kind": "trial_finished",
         "trial": trial,

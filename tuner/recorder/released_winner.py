@@ -1,4 +1,4 @@
-"""Records of a sealed search for MLflow: only the winner, written at the end and dated to the day."""
+"""Records of a sealed search for MLflow. They show only the winner, and their timestamps show only the day."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def record_winner(
     artifacts: Sequence[Path],
     day: datetime,
 ) -> None:
-    """Record the parent run and the only child run of a sealed sweep. `sync.send_unsent` sends them.
+    """Write the records of the parent run and the winner's run to the spool. `sync.send_unsent` uploads them.
 
-    The number of records and their timestamps do not depend on the number of runs. After a complete call, a second one
-    writes nothing. After a crash it repeats every record, which changes nothing in MLflow.
+    The number of records and their timestamps do not depend on the number of runs. If a call was complete, another
+    call writes nothing. If a call crashed, the next call repeats every record, which changes nothing in MLflow.
 
     Args:
         folder: the sweep's folder.
         sweep: facts about the sweep.
-        parameters: the winner's configuration; None without a winner.
+        parameters: the winner's configuration, or None if the search has no winner.
         score: the winner's score.
         artifacts: files for the parent run.
-        day: the day of the sweep at midnight, the timestamp of every record.
+        day: midnight of the sweep's day. The timestamps of all records follow directly after it.
 
     Raises:
         TrackingError: the spool cannot be written.
@@ -47,7 +47,7 @@ def record_winner(
     with Spool(folder / SPOOL) as spool:
         if read_history(spool.path).ended:
             return
-        cap = _cap(sweep)  # charged whole, so it reveals nothing about the runs
+        cap = _cap(sweep)  # a sealed search is charged once at its start, so the cap reveals nothing about the runs
         values = {} if cap is None else {"epsilon_cap": cap[0]}
         records = [sweep.start_record(tags={"state": "done"}, claim=_claim(sweep), step=0, values=values)]
         records += [artifact_record(path) for path in artifacts]
@@ -59,7 +59,7 @@ def record_winner(
 
 
 def _cap(sweep: SweepInfo) -> tuple[float, float] | None:
-    """Return (ε, δ) of the experiment file."""
+    """Return (ε, δ) of the experiment file, or None if the file has no privacy section."""
     privacy = sweep.settings.get("privacy")
     if not isinstance(privacy, Mapping):
         return None
@@ -67,7 +67,7 @@ def _cap(sweep: SweepInfo) -> tuple[float, float] | None:
 
 
 def _claim(sweep: SweepInfo) -> str:
-    """Return the budget sentence of a sealed search, as its plan words it."""
+    """Return the budget sentence of a sealed search, in the words of its plan."""
     cap, dataset = _cap(sweep), sweep.settings.get("dataset")
     if cap is None:
         return sweep.claim

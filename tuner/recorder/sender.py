@@ -1,4 +1,4 @@
-"""Sending of a spool to MLflow: in a thread while a sweep runs, in the foreground for `tune sync`."""
+"""Upload of a spool to MLflow, in a thread while a sweep runs and in the foreground for `tune sync`."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class SendStatus:
     """Progress of sending a sweep's records to MLflow.
 
     Attributes:
-        sent: number of records that MLflow has acknowledged to this process.
+        sent: number of records that this process has sent and MLflow has acknowledged.
         waiting: number of records on the disk that are not yet in MLflow.
-        refused: number of records that MLflow will never accept, kept in ``spool.refused.jsonl``.
-        problem: why sending does not progress, or empty.
+        refused: number of records that MLflow will never accept. They are saved in ``spool.refused.jsonl``.
+        problem: the error that stops the upload, or empty.
     """
 
     sent: int
@@ -41,7 +41,7 @@ class SendStatus:
 
     @property
     def complete(self) -> bool:
-        """Whether every record is in MLflow."""
+        """Whether MLflow has every record."""
         return self.waiting == 0 and self.refused == 0
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ def _describe(error: BaseException) -> str:
 
 
 class Sender:
-    """Thread that sends the records of a spool, and retries after every error. It never raises into training."""
+    """Thread that sends the records of a spool. It retries after every error and never interrupts the training."""
 
     def __init__(self, folder: Path, *, connect: Callable[[str], Any] = store.connect) -> None:
         self._shipper = Shipper(folder, connect=connect)
@@ -75,11 +75,11 @@ class Sender:
         self._thread = threading.Thread(target=self._run, name="mlflow-sender", daemon=True)
 
     def start(self) -> None:
-        """Start to send."""
+        """Start the thread."""
         self._thread.start()
 
     def notify(self) -> None:
-        """Wake the thread for a new record."""
+        """Tell the thread that there is a new record."""
         with self._changed:
             self._wake = True
             self._changed.notify_all()
@@ -95,7 +95,7 @@ class Sender:
         )
 
     def flush(self, timeout: float) -> SendStatus:
-        """Wait until MLflow has every record or `timeout` seconds have passed, or until three attempts have failed."""
+        """Wait until MLflow has every record, three attempts have failed, or `timeout` seconds have passed."""
         deadline = time.monotonic() + timeout
         with self._changed:
             enough = self._failures + _ATTEMPTS
@@ -143,7 +143,7 @@ class Sender:
             self._changed.notify_all()
 
     def _pause(self, seconds: float | None) -> None:
-        """Wait for a call of `flush` or `stop` or the end of the time; without a time, also for a new record."""
+        """Wait until `flush` or `stop` is called, `seconds` have passed or, if `seconds` is None, a record is new."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._hurry or self._stopping or (self._wake and seconds is None), timeout=seconds
@@ -152,10 +152,10 @@ class Sender:
 
 
 def drain(folder: Path, *, uri: str | None = None, connect: Callable[[str], Any] = store.connect) -> SendStatus:
-    """Send every unsent record in the foreground. `Shipper` explains the arguments.
+    """Send every unsent record in the foreground. See `Shipper` for the arguments.
 
     Raises:
-        TrackingError: the server cannot be reached or fails; nothing is lost.
+        TrackingError: the server cannot be reached or fails. The unsent records stay on the disk.
     """
     shipper = Shipper(folder, uri=uri, connect=connect)
     try:

@@ -1,4 +1,4 @@
-"""Requests to MLflow from the records of a spool. A repeated request has no further effect."""
+"""Requests that send the records of a spool to MLflow. A repeated request has no further effect."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _REFUSALS = frozenset({"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "IN
 
 @dataclass
 class _Pending:
-    """Values to log to one run, in one request if they fit."""
+    """Metrics, parameters and tags that wait to be logged to one run, in as few requests as possible."""
 
     metrics: list[Any] = field(default_factory=list)
     params: dict[str, str] = field(default_factory=dict)
@@ -38,12 +38,14 @@ class _Pending:
 
 
 class Shipper:
-    """Connection that sends a spool from its last acknowledged record. A lock file allows one per sweep at a time.
+    """Connection to MLflow that sends the records of a spool, starting after the last acknowledged record.
+
+    A lock file makes sure that only one process sends the records of a sweep.
 
     Args:
-        folder: the sweep's folder, with the spool and the artifacts.
-        uri: tracking address that replaces the one in the spool.
-        connect: returns the MLflow client of an address.
+        folder: the sweep's folder, which contains the spool and the artifacts.
+        uri: tracking address to use instead of the address in the spool.
+        connect: returns the MLflow client for an address.
     """
 
     def __init__(self, folder: Path, *, uri: str | None = None, connect: Callable[[str], Any] = store.connect) -> None:
@@ -69,7 +71,7 @@ class Shipper:
         """Send up to `limit` records, and return how many were sent or refused.
 
         Raises:
-            Exception: any error of MLflow, its database or the network. A later call sends the records.
+            Exception: any error of MLflow, its database or the network. A later call sends the records again.
         """
         self._open()
         lines = list(itertools.islice(read_spool(self._spool, start=self._offset), limit))
@@ -84,7 +86,7 @@ class Shipper:
         return len(lines)
 
     def close(self) -> None:
-        """Release the lock, so that another process can send."""
+        """Release the lock, so that another process can send the records."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -102,8 +104,8 @@ class Shipper:
             self._lock = lock
         headers = [line.record for line in read_spool(self._spool) if line.record.get("kind") == "sweep_started"]
         if not headers:
-            return  # no record yet
-        self._header = headers[-1]  # a resume may name another server, which then gets every record
+            return  # the spool has no record yet
+        self._header = headers[-1]  # a resumed sweep may use another server, to which every record is then sent
         uri = self._given_uri or str(self._header["uri"])
         target = Acknowledgement(self._folder / "spool.acknowledged.json", spool=self._spool, target=uri)
         client = self._connect(uri)
@@ -125,9 +127,9 @@ class Shipper:
         self.sent += count
 
     def _send_one_by_one(self, lines: list[SpoolLine], error: Exception) -> None:
-        """Send each record alone, and set aside those that MLflow will never accept."""
+        """Send each record in its own request. Save records that MLflow will never accept as refused."""
         if not self._runs_exist():
-            # A run was deleted in MLflow: find or create the runs again, and send every record again.
+            # A run was deleted in MLflow. The next call finds or creates the runs again, and sends every record again.
             self._runs.clear()
             self._offset = 0
             raise error
@@ -179,7 +181,7 @@ class Shipper:
     def _sweep_started(self, record: dict[str, Any], pending: dict[str, _Pending]) -> None:
         run = self._run(record)
         self._log(run, pending)
-        # MLflow refuses to change a parameter. If a resumed sweep changes one, the new value becomes a tag.
+        # MLflow refuses to change a parameter. If a resumed sweep changes a parameter, its new value becomes a tag.
         logged: dict[str, str] = self._client.get_run(run).data.params
         settings: dict[str, str] = record.get("params", {})
         mine = pending.setdefault(run, _Pending())
@@ -196,7 +198,7 @@ class Shipper:
     def _artifact(self, record: dict[str, Any]) -> None:
         path = self._folder / str(record["path"])  # an absolute path stays unchanged
         if not path.exists():
-            raise _MissingArtifactError("artifact-missing", f"{path} was recorded as an artifact and no longer exists.")
+            raise _MissingArtifactError("artifact-missing", f"{path} is a recorded artifact but no longer exists.")
         self._client.log_artifact(self._run(record), str(path), record.get("under") or None)
 
     def _add_metrics(self, mine: _Pending, record: dict[str, Any]) -> None:
@@ -227,7 +229,7 @@ class Shipper:
             params, tags = params[_OTHERS_A_REQUEST:], tags[_OTHERS_A_REQUEST:]
 
     def _run(self, record: dict[str, Any]) -> str:
-        """Return the MLflow run of the record's trial, or the parent run. It is found by our tags, or created."""
+        """Return the id of the MLflow run of the record's trial, or of the parent run. Create missing runs."""
         trial = str(record.get("trial") or _PARENT)
         if trial not in self._runs:
             self._runs[trial] = self._find(trial) or self._create(trial, record)
@@ -240,7 +242,7 @@ class Shipper:
             order_by=["attributes.start_time ASC", "attributes.run_id ASC"],
         )
         for extra in found[1:]:
-            # A request to create the run timed out, was repeated, and arrived late. The first run is the real one.
+            # A request to create the run timed out and was repeated, but then arrived late. The first run is used.
             self._client.set_tag(extra.info.run_id, "state", "duplicate")
             self._client.set_terminated(extra.info.run_id, status="KILLED", end_time=extra.info.start_time)
         return str(found[0].info.run_id) if found else None
@@ -257,6 +259,6 @@ class Shipper:
 
 
 class _MissingArtifactError(TrackingError):
-    """A recorded artifact no longer exists. Its record is set aside as refused, because a retry cannot succeed."""
+    """A recorded artifact no longer exists. A retry cannot succeed, so its record is saved as refused."""
 
     error_code = "RESOURCE_DOES_NOT_EXIST"

@@ -1,7 +1,7 @@
-"""Spool: an append-only file of checksummed records, each on the disk before the sweep continues.
+"""Spool, an append-only file of a sweep's records. Each record is on the disk before the sweep continues.
 
-Each record is one line, ``{"crc":"89abcdef","record":{...}}``, with the checksum of the record's bytes. Only the LAST
-line can be torn by a crash, because ``fsync`` follows every append. Any other damaged line is an error.
+Each record is one line, ``{"crc":"89abcdef","record":{...}}``, with the checksum of the record's bytes. A crash can
+leave only the LAST line incomplete, because ``fsync`` follows every append. Any other damaged line is an error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LINE = re.compile(rb'\{"crc":"([0-9a-f]{8})","record":(\{.*\})\}\n')
 
 @dataclass(frozen=True, kw_only=True)
 class SpoolLine:
-    """One line of the spool: a record, its offsets in bytes and its CRC-32 in hexadecimal digits."""
+    """A line of the spool: its record, its start and end in bytes, and the CRC-32 in hexadecimal digits."""
 
     record: dict[str, object]
     start: int
@@ -46,7 +46,7 @@ def _format_line(record: Record) -> bytes:
 
 
 def _parse_line(line: bytes) -> tuple[dict[str, object], str] | None:
-    """Return the record and the checksum of a line, or None if the line is torn or damaged."""
+    """Return the record and the checksum of a line, or None if the line is incomplete or damaged."""
     found = _LINE.fullmatch(line)
     if found is None:
         return None
@@ -55,7 +55,9 @@ def _parse_line(line: bytes) -> tuple[dict[str, object], str] | None:
 
 
 def read_spool(path: Path, *, start: int = 0) -> Iterator[SpoolLine]:
-    """Yield the whole lines of a spool from the byte offset `start`. A torn last line and a missing file are no errors.
+    """Yield the complete lines of a spool, beginning at the byte offset `start`.
+
+    An incomplete last line is skipped. A missing file has no lines.
 
     Raises:
         TrackingError: a line before the last one is damaged.
@@ -71,11 +73,11 @@ def read_spool(path: Path, *, start: int = 0) -> Iterator[SpoolLine]:
             if damaged_at is not None:
                 raise TrackingError(
                     "spool-damaged",
-                    f"{path}: the record at byte {damaged_at} is damaged. The records before it are safe. To drop the "
-                    "damaged record, delete its line and run `tune sync` again.",
+                    f"{path}: the record at byte {damaged_at} is damaged. The records before it are intact. To discard "
+                    "the damaged record, delete its line and run `tune sync` again.",
                 )
             if not line.endswith(b"\n"):
-                return  # torn or still being written
+                return  # incomplete, or still being written
             parsed = _parse_line(line)
             if parsed is None:
                 damaged_at = offset
@@ -97,12 +99,13 @@ def is_being_written(path: Path) -> bool:
 
 
 class Spool:
-    """The only writer of a spool. When `append` returns, its records survive ``kill -9`` and a power cut.
+    """Writer of a spool. A lock allows only one writer.
 
-    A missing file is created with its folder. A torn last line is cut off.
+    When `append` returns, its records survive ``kill -9`` and a power cut. A missing file is created with its folder.
+    An incomplete last line is cut off.
 
     Raises:
-        TrackingError: another process writes this spool, it is damaged, or the disk refuses it.
+        TrackingError: another process writes this spool, the spool is damaged, or the disk refuses to write it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -122,11 +125,11 @@ class Spool:
             raise
 
     def append(self, *records: Record) -> None:
-        """Write records durably, all or none.
+        """Write all records durably, or none of them.
 
         Raises:
-            TrackingError: the disk refused them. The file is unchanged.
-            ValueError: JSON cannot hold a value.
+            TrackingError: the disk refused the records. The file is unchanged.
+            ValueError: JSON cannot represent a value.
         """
         data = b"".join(_format_line(record) for record in records)
         with self._mutex:
@@ -142,14 +145,14 @@ class Spool:
             try:
                 os.fsync(self._descriptor)
             except OSError as error:
-                # After a failed fsync the kernel may have dropped pages, so later writes would not be safe either.
+                # After a failed fsync, the kernel may have discarded data. Later writes would not be safe either.
                 self._cut_back()
                 self._refusal = self._failure(error)
                 raise self._refusal from error
             self._end += len(data)
 
     def close(self) -> None:
-        """Close the file; a second call does nothing."""
+        """Close the file. A second call does nothing."""
         with self._mutex:
             if self._descriptor >= 0:
                 os.close(self._descriptor)
@@ -173,7 +176,7 @@ class Spool:
             )
 
     def _cut_torn_line(self) -> int:
-        """Cut off a torn last line and return the length of the file."""
+        """Cut off an incomplete last line and return the length of the file."""
         end = 0
         for line in read_spool(self.path):
             end = line.end
@@ -204,19 +207,19 @@ class Spool:
 
 
 class Acknowledgement:
-    """File with the offset of the first record of a spool that was not sent to the tracking address `target`.
+    """File that stores how many bytes of a spool were sent to the tracking address `target`.
 
-    If the file is missing, torn, or of another address or spool, sending restarts at the first record. This changes
-    nothing in MLflow.
+    If the file is missing or damaged, or belongs to another address or spool, sending restarts at the first record.
+    Sending a record again changes nothing in MLflow.
     """
 
     def __init__(self, path: Path, *, spool: Path, target: str) -> None:
         self._path = path
         self._spool = spool
-        self._target = _checksum(target.encode())  # hashed, because an address may hold a password
+        self._target = _checksum(target.encode())  # hashed, because an address may contain a password
 
     def load(self) -> int:
-        """Return the offset in bytes up to which every record was acknowledged."""
+        """Return the offset in bytes before which every record was acknowledged."""
         try:
             stored = json.loads(self._path.read_text(encoding="utf-8"))
             start, end = int(stored["start"]), int(stored["end"])
@@ -226,7 +229,7 @@ class Acknowledgement:
         return end if target == self._target and self._fits_spool(start, end, checksum) else 0
 
     def store(self, line: SpoolLine) -> None:
-        """Store that every record up to and including `line` has arrived."""
+        """Store that MLflow has every record up to and including `line`."""
         value = {"start": line.start, "end": line.end, "crc": line.checksum, "target": self._target}
         write_text(self._path, json.dumps(value))
 

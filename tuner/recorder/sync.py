@@ -1,4 +1,4 @@
-"""Records of a sweep that has ended: upload the unsent ones, and add files of an export."""
+"""Records of a sweep that has ended: uploading unsent records, and adding the files of an export."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ __all__ = ["attach", "send_unsent"]
 def send_unsent(folder: Path, *, uri: str | None = None) -> SendStatus:
     """Upload the unsent records of a sweep to MLflow. A second call changes nothing.
 
-    If the sweep's process died, the sweep and its running trials first become ``KILLED`` with the state ``crashed``. A
-    resume opens them again.
+    If the sweep's process died, the sweep and its running trials first get the status ``KILLED`` and the state
+    ``crashed``. A resume opens them again.
 
     Args:
         folder: the sweep's folder.
-        uri: tracking address that replaces the sweep's own and gets every record.
+        uri: tracking address to which every record is sent, instead of the sweep's own address.
 
     Raises:
-        TrackingError: the folder has no spool or a damaged one, or MLflow cannot be reached; nothing is lost.
+        TrackingError: the spool is missing or damaged, or MLflow cannot be reached. Unsent records stay on the disk.
     """
     path = folder / SPOOL
     if not path.exists():
         raise TrackingError(
-            "records-not-found", f"{folder} has no records of a sweep ({SPOOL}). Give the folder of a sweep."
+            "records-not-found", f"{folder} has no file {SPOOL} with the records of a sweep. Give a sweep's folder."
         )
     if not is_being_written(path):
         with Spool(path) as spool:
@@ -65,10 +65,10 @@ def attach(
 
     Args:
         folder: the sweep's folder.
-        paths: files or folders, relative to the sweep's folder or absolute.
-        under: folder among the artifacts.
-        tags: for example ``exported``.
-        metrics: for example ``test_accuracy``, which is measured only at export.
+        paths: files or folders, absolute or relative to the sweep's folder.
+        under: folder in the run's artifacts.
+        tags: tags by name, for example ``exported``.
+        metrics: metrics by name, for example ``test_accuracy``, which is measured only at export.
 
     Raises:
         TrackingError: the sweep is running, or the spool cannot be written.

@@ -1,4 +1,4 @@
-"""MLflow's web pages, served on this machine."""
+"""Server of MLflow's web pages on this machine."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from tuner.recorder.mlflow_store import absolute_uri, connect
 __all__ = ["serve", "serve_ui"]
 
 _SECONDS_TO_END = 5.0
-"""Time for a server to end after it was asked to."""
+"""Time that a server has to end after a signal."""
 _SECONDS_TO_LOOK = 0.2
-"""Time between two looks for a signal."""
+"""Interval at which a stop is checked."""
 _PAGE = "#/experiments?workflowType=machine_learning"
-"""MLflow opens its view for language models, which shows no runs, unless its address says otherwise."""
+"""Part of the address that selects MLflow's view for machine learning. The default view, for language models, shows no
+runs."""
 
 
 def serve_ui(uri: str, *, port: int) -> int:
     """Serve MLflow's pages of a tracking store on this machine only, and return the server's exit code.
 
-    For a tracking server, which has its own pages, only their address is printed.
+    If `uri` is a tracking server, nothing is started, and the address of the server's own pages is printed.
 
     Raises:
         InputError: the store is a file that does not exist, or the port is in use.
@@ -52,12 +53,13 @@ def serve_ui(uri: str, *, port: int) -> int:
 
 
 def serve(command: Sequence[str]) -> int:
-    """Run a server until it ends, or until Ctrl-C or SIGTERM stops it and every process that it started.
+    """Run a server until it ends or until Ctrl-C or SIGTERM stops it.
 
-    MLflow's server has a dozen processes, which would outlive it.
+    All processes that the server started are stopped too. MLflow's server starts a dozen, which would otherwise
+    continue.
 
     Returns:
-        Its exit code; 0 when it was stopped here.
+        The server's exit code, or 0 if Ctrl-C or SIGTERM stopped the server.
     """
     stopped = threading.Event()
     before = {sign: signal.signal(sign, lambda *_: stopped.set()) for sign in (signal.SIGINT, signal.SIGTERM)}
@@ -78,7 +80,10 @@ def serve(command: Sequence[str]) -> int:
 
 
 def _require_free(port: int) -> None:
-    """Refuse a port that is in use or not allowed. MLflow's server would fail after its address was printed."""
+    """Raise an `InputError` if the port is in use or not allowed.
+
+    Without this check, MLflow's server would fail after its address was printed.
+    """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # allow a port whose server has just ended
         try:

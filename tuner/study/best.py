@@ -1,9 +1,10 @@
-"""Comparison of scores: which one is better, and which trial is the best. Imports nothing heavy.
+"""Rules that compare scores and choose the best trial. This module imports nothing heavy.
 
-All reports of a search use these rules, so they name the same trial:
+All reports of a search use these rules, so they all name the same trial:
 
 - A score that is missing, infinite or not a number is never the best.
-- Equal scores: the trial with the lowest number wins. A sealed search breaks ties with a secret key instead.
+- Of trials with equal scores, the trial with the lowest number wins. A sealed search breaks ties with a secret key
+  instead.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Item = TypeVar("Item")
 
 
 def is_better(score: float | None, than: float | None, *, mode: str) -> bool:
-    """Return whether a score is strictly better than another. A finite score is better than none."""
+    """Return whether `score` is strictly better than `than`. Only a finite score can be better."""
     if score is None or not math.isfinite(score):
         return False
     if than is None or not math.isfinite(than):
@@ -32,7 +33,7 @@ def is_better(score: float | None, than: float | None, *, mode: str) -> bool:
 
 
 def best_score(scores: Iterable[float | None], *, mode: str) -> float | None:
-    """Return the best score, or None if none is finite."""
+    """Return the best score, or None if no score is finite."""
     return best_of(scores, score=lambda score: score, mode=mode, tie=lambda _: 0)
 
 
@@ -43,7 +44,10 @@ def best_of(
     mode: str,
     tie: Callable[[Item], Any],
 ) -> Item | None:
-    """Return the item with the best score, or None if no score is finite. The greatest key `tie` breaks ties."""
+    """Return the item with the best score, or None if no score is finite.
+
+    Of items with equal scores, the item with the greatest value of `tie` wins.
+    """
     best: Item | None = None
     for item in items:
         if not is_better(score(item), None, mode=mode):
@@ -60,9 +64,9 @@ def best_of(
 def best_trial(
     trials: Iterable[TrialView], *, mode: str, tie: Callable[[TrialView], Any] | None = None
 ) -> TrialView | None:
-    """Return the COMPLETE trial with the best last score, or None.
+    """Return the COMPLETE trial with the best final score, or None if no COMPLETE trial has a finite score.
 
-    The greatest key `tie` breaks ties; by default the lowest number wins.
+    Of trials with equal scores, the trial with the greatest value of `tie` wins, by default the lowest trial number.
     """
     complete = (trial for trial in trials if trial.state is TrialStatus.COMPLETE)
     return best_of(complete, score=lambda trial: trial.last_score, mode=mode, tie=tie or (lambda trial: -trial.number))

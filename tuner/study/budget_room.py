@@ -1,4 +1,4 @@
-"""Room in the privacy budget for further trials."""
+"""Remaining privacy budget for further trials, and the reservations of trials."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ __all__ = ["BudgetRoom"]
 
 
 class BudgetRoom:
-    """Room in the privacy budget for trials. It is unlimited without a budget, for a sweep without privacy."""
+    """Remaining privacy budget of a sweep, from which trials reserve steps.
+
+    For a sweep without privacy, `budget` is None, and every reservation succeeds.
+    """
 
     def __init__(self, budget: BudgetGate | None) -> None:
         self._budget = budget
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is a privacy budget."""
+        """Whether the sweep has a privacy budget."""
         return self._budget is not None
 
     def holds_any(self, shapes: Sequence[TrialShape]) -> bool:
-        """Return whether a trial of at least one of these shapes would fit now."""
+        """Return whether a trial with at least one of these shapes fits the remaining budget."""
         return self._budget is None or any(self._budget.fits(shape.ask) for shape in shapes)
 
     def whole(self, shapes: Sequence[TrialShape], *, at_most: int) -> int:
-        """Return how many trials of the smallest of these shapes would fit now, at most `at_most`."""
+        """Return how many trials of the cheapest shape fit the remaining budget, at most `at_most`."""
         return max((self._whole(shape.ask, at_most) for shape in shapes), default=0) if self._budget else at_most
 
     def _whole(self, ask: Ask, at_most: int) -> int:
@@ -39,19 +42,22 @@ class BudgetRoom:
         return fits
 
     def reserve(self, trial_id: str, ask: Ask) -> bool:
-        """Reserve the whole request, or return False."""
+        """Reserve all requested steps and scores and return True. Return False if they do not fit the budget."""
         if self._budget is None:
             return True
         if not self._budget.fits(ask):
             return False
         try:
             self._budget.reserve(trial_id, ask)
-        except BudgetRefusedError:  # another process took the room between the two calls
+        except BudgetRefusedError:  # another process reserved the budget between the two calls
             return False
         return True
 
     def extend(self, trial_id: str, remaining: Ask) -> bool:
-        """Raise the trial's reservation to `remaining`, or return False. Repeated steps are charged again."""
+        """Raise the trial's unleased reservation to `remaining` and return True. Return False if that does not fit.
+
+        Steps that the trial repeats after an interruption are charged again.
+        """
         held = self.outstanding().get(trial_id)
         steps = max(remaining.steps - (held.steps if held else 0), 0)
         releases = max(remaining.releases - (held.releases if held else 0), 0)
@@ -60,14 +66,14 @@ class BudgetRoom:
         return self.reserve(trial_id, Ask(steps, remaining.sample_rate, remaining.noise_multiplier, releases))
 
     def settle(self, trial_id: str, steps_taken: int) -> None:
-        """End the reservations of a trial."""
+        """End the reservations of a trial and return its unused steps to the budget."""
         if self._budget is not None:
             self._budget.settle(trial_id, steps_taken)
 
     def holds(self, trial_id: str) -> bool:
-        """Return whether the trial has unsettled reservations; always True without a budget."""
+        """Return whether the trial has reservations that are not settled. Without a budget, return True."""
         return self._budget is None or trial_id in self._budget.outstanding()
 
     def outstanding(self) -> Mapping[str, Unleased]:
-        """Return the unleased reservations of each trial."""
+        """Return the unleased reservation of each trial that is not settled."""
         return {} if self._budget is None else self._budget.outstanding()

@@ -1,4 +1,4 @@
-"""Candidate configurations: draw them, reject those that the pruner excludes, and decide whether one is needed."""
+"""Candidate configurations of a search: drawing them, rejecting them, and deciding whether more are needed."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ __all__ = ["EXCLUDED", "REJECTED", "TRIES", "Candidates", "excluded_because", "i
 
 REJECTED = "a trial with these parameters no longer fits in the privacy budget; it was not started"
 EXCLUDED = "the pruner excluded it before its first step"
-"""Reason of a configuration that was not started, if its pruner gives none."""
+"""Default reason for a configuration that the pruner excludes."""
 
 TRIES = 20
-"""Largest number of configurations drawn for one trial while they do not fit the budget or are excluded."""
+"""Maximum number of configurations drawn for one trial that do not fit the budget or that the pruner excludes."""
 
 _FEW = 3.0
-"""With fewer whole trials left, a search that replicates repeats its best configurations."""
+"""If the budget allows fewer complete trials than this, a search with `when_sure: replicate` starts to repeat its best
+configurations."""
 
 
 class Candidates:
-    """Candidate configurations of a study. `StudyDriver` explains the arguments."""
+    """Candidate configurations of a study. See `StudyDriver` for the arguments."""
 
     def __init__(self, study: Study, space: Space, when_sure: WhenSure) -> None:
         self._study = study
@@ -46,49 +47,54 @@ class Candidates:
 
     @property
     def needs_left(self) -> bool:
-        """Whether `configurations` needs the number of whole trials left. Counting costs queries of the ledger."""
+        """Whether `configurations` needs to know how many more complete trials the budget allows.
+
+        Computing this number takes several queries of the ledger.
+        """
         return self._when_sure == "replicate" or self._sampler.wants_left
 
     def counts(self) -> tuple[int, int]:
-        """Return how many configurations Optuna proposed, and how many of them became trials."""
+        """Return the number of configurations that Optuna proposed, and the number of these that were not rejected."""
         every = [frozen for frozen in self._study.get_trials(deepcopy=False) if not is_waiting(frozen)]
         return len(every), sum(views.REJECTED not in frozen.user_attrs for frozen in every)
 
     def is_exhausted(self) -> bool:
-        """Return whether every point of a grid was proposed."""
+        """Return whether the sampler has proposed all its points. Only a grid has finitely many."""
         points = self._sampler.points
         return points is not None and self.counts()[0] >= points
 
     def waits(self) -> bool:
-        """Return whether to start no trial before a running one has reported more."""
+        """Return whether the next trial must wait for further reports of running trials."""
         return self._sampler.waits(self._study)
 
     def found(self) -> str:
-        """Return the reason to stop the search because the best is found; empty if it continues."""
+        """Return the reason to stop the search because the best trial is found, or "" if the search continues."""
         if self._when_sure != "stop" or not self._sampler.is_over(self._study):
             return ""
         best = self._sampler.best(self._study)
         return "" if best is None else f"trial {best[0]} is within the tolerance with probability {best[1]:.2f}"
 
     def found_without(self, number: int, nominal: int, score: float, *, mode: str) -> str:
-        """Return the reason to stop a run because the best configuration is found; empty if the run continues.
+        """Return the reason to stop a running trial because the best trial is found, or "" if the trial continues.
 
-        A run with the best score of all at its rung (`nominal`) always continues: it may be the best model.
+        A trial that has the best score of all trials at its rung (`nominal`) always continues, because its model may
+        become the best.
         """
         others = [t.intermediate_values for t in self._study.get_trials(deepcopy=False) if t.number != number]
         leads = score == best_score([score, *(each[nominal] for each in others if nominal in each)], mode=mode)
         return "" if leads else self.found()
 
     def configurations(self, left: float | None) -> Iterator[tuple[Trial, dict[str, object]]]:
-        """Draw trials with their parameters, until every point of a grid was proposed.
+        """Yield newly drawn trials with their parameters. For a grid, stop after all points were proposed.
 
-        Configurations that the pruner excludes are skipped, at most `TRIES` of them.
+        Configurations that the pruner excludes are rejected and skipped, but at most `TRIES` of them.
 
         Args:
-            left: number of whole trials that are still allowed, including the next one; None unless `needs_left`.
+            left: number of complete trials that the budget still allows, including the next one. It may be None unless
+                `needs_left` is True.
         """
         exclusions = 0
-        refused: list[dict[str, object]] = []  # configurations whose replica did not fit
+        refused: list[dict[str, object]] = []  # configurations whose repetition did not fit the budget
         while not self.is_exhausted():
             trial = self._ask(left, refused)
             parameters = self._space.sample(OptunaSuggest(trial))
@@ -102,17 +108,23 @@ class Candidates:
                     refused.append(trial.params)
 
     def excluded(self, trial: Trial) -> str:
-        """Return why a drawn trial is not started; empty if it starts. A replica always starts."""
+        """Return why the pruner excludes a drawn trial, or "" if the trial may start.
+
+        A trial that repeats an earlier configuration is never excluded.
+        """
         if views.REPLICA_OF in trial.user_attrs or not trial.should_prune():
             return ""
         return self.why(trial) or EXCLUDED
 
     def why(self, trial: Trial) -> str:
-        """Return the pruner's reason for stopping a trial just now; empty if it gives none."""
+        """Return the reason why the pruner has just stopped a trial, or "" if the pruner gives no reason."""
         return pruner_of(self._study).why(self._study, stored(self._study, trial))
 
     def reject(self, trial: Trial, excluded: str = "") -> None:
-        """Tell Optuna that a configuration was excluded for this reason, or did not fit the budget."""
+        """Tell Optuna that a configuration is not started.
+
+        `excluded` is the pruner's reason. If it is empty, the configuration did not fit the budget.
+        """
         import optuna
 
         state = optuna.trial.TrialState
@@ -122,19 +134,20 @@ class Candidates:
         self._study.tell(trial, state=state.PRUNED if excluded else state.FAIL)
 
     def is_half(self, frozen: FrozenTrial) -> bool:
-        """Return whether the driver died between two values of a candidate that its sampler draws as a whole.
+        """Return whether only some values of a candidate were stored before the driver's process died.
 
-        The candidate is rejected, because its missing values would come from another draw.
+        This matters only for samplers that draw all values of a candidate together. The caller rejects such a
+        candidate, because its missing values would come from another draw.
         """
         whole = self._sampler.draws_whole
         return whole and bool(frozen.params) and views.PARAMETERS not in frozen.user_attrs
 
     def _ask(self, left: float | None, refused: Sequence[dict[str, object]]) -> Trial:
-        """Ask Optuna for a trial: a new configuration, or a replica of one of the best two."""
+        """Ask Optuna for a trial with a new configuration, or with one of the best two configurations again."""
         if self._sampler.wants_left:
             self._sampler.tell_left(left)
         trials = self._study.get_trials(deepcopy=False)
-        # The queue may hold a trial of a driver that died. Optuna takes it first.
+        # Optuna's queue may contain a trial from a process that died. Optuna returns that trial first.
         if self._when_sure == "replicate" and left is not None and not any(map(is_waiting, trials)):
             again = self._to_replicate(trials, left, refused)
             if again is not None:
@@ -144,9 +157,10 @@ class Candidates:
     def _to_replicate(
         self, trials: list[FrozenTrial], left: float, refused: Sequence[dict[str, object]]
     ) -> FrozenTrial | None:
-        """Return the trial whose configuration to repeat: of the two likely best, the one that ran less often.
+        """Return a trial whose configuration should be repeated.
 
-        None while the search for them continues, or if neither fits the budget.
+        Of the two configurations that are probably best, this is the one with fewer trials so far. Return None while
+        the search for the best two continues, or if neither of them fits the budget.
         """
         if left >= _FEW and not self._sampler.is_over(self._study):
             return None
@@ -167,6 +181,6 @@ def is_waiting(frozen: FrozenTrial) -> bool:
 
 
 def excluded_because(frozen: FrozenTrial) -> str:
-    """Return why the pruner excluded a configuration before its first step; empty for every other trial."""
+    """Return why the pruner excluded a configuration before its first step, or "" if the pruner did not exclude it."""
     said = str(frozen.user_attrs.get(views.REJECTED, ""))
     return "" if said == REJECTED else said

@@ -1,18 +1,19 @@
-"""Study driver: every decision of a sweep, over an Optuna study, without an executor.
+"""Study driver, which makes every decision of a sweep. All executors use it.
 
-The local and the Ray executor both use it. Optuna's storage and the ledger (the data set's durable record of charges)
-are the only truth: after any crash, `reconcile` continues from them. The order of writes makes this possible:
+The driver keeps its state in Optuna's storage and in the ledger (the data set's durable record of charges). After any
+crash, `reconcile` restores the state from these two. The order of writes makes this possible:
 
-    start    reserve in the ledger → ask Optuna → sample → ask its pruner → write our trial id
-             if the cost depends on the parameters: ask → sample → ask the pruner → reserve → our trial id
-             if the pruner excludes the configuration: write why → tell Optuna; the next trial uses the reservation
-    report   Optuna's intermediate value → should_prune
-    finish   write outcome, steps and reason → tell Optuna → settle in the ledger → tell the observers → mark it
+    start    reserve in the ledger → ask Optuna → sample → ask the pruner → write our trial id
+             if the cost depends on the parameters: ask Optuna → sample → ask the pruner → reserve → write our trial id
+             if the pruner excludes the configuration: write the reason → tell Optuna → reuse the reservation
+    report   write Optuna's intermediate value → ask the pruner
+    finish   write outcome, steps and reason → tell Optuna → settle in the ledger → tell the observers → mark announced
 
 A trial in the storage without our id never ran. Trials of different lengths report at the same fractions of their
-steps, and Optuna is told the nominal step, so pruners compare scores at the same fraction.
+steps. Each report is stored at the corresponding step of the longest trial (the nominal step), so that pruners compare
+scores at the same fraction.
 
-Only one driver runs a study at a time (`storage.exclusive`), in one thread.
+Only one driver can run a study at a time (see `storage.exclusive`), and only in one thread.
 """
 
 from __future__ import annotations
@@ -57,26 +58,26 @@ NO_RESERVATION = "its reservation was settled in the ledger while the trial was 
 
 
 class StudyDriver:
-    """Driver of a study for any executor: it starts, reports, prunes and ends trials, and keeps the budget.
+    """Driver of a study. It decides which trials start and stop, stores their reports, and reserves their budget.
 
     Args:
-        study: an Optuna study (`storage.open_study`); its direction must be that of `mode`.
-        space: what is searched.
-        trials: number of trials of the sweep, including those already in the storage.
-        steps_per_trial: training steps of a whole trial, the longest if lengths differ.
-        rung_steps: the steps after which a trial reports, rising, the last equal to `steps_per_trial`. A shorter trial
-            reports at the same fractions, and Optuna is told these steps.
-        metric: the key of the score in the reported metrics.
+        study: an Optuna study from `storage.open_study`, whose direction fits `mode`.
+        space: search space.
+        trials: number of trials of the sweep, including trials that are already in the storage.
+        steps_per_trial: training steps of a complete trial. If trials have different lengths, this is the longest.
+        rung_steps: increasing steps after which a trial reports, the last of which is `steps_per_trial`. A shorter
+            trial reports at the same fractions of its own steps, and Optuna stores the scores at `rung_steps`.
+        metric: name of the score in the reported metrics.
         mode: ``"max"`` or ``"min"``.
         budget: the privacy budget, or None for a sweep without privacy.
-        observers: told of every start, report and finish.
-        max_first_failures: no trial is started after this many failures if no trial has ended otherwise.
-        shape_of: shape of a trial by its parameters; None for `steps_per_trial` steps of the only mechanism.
-        cheapest: if none of these shapes fits the budget, no shape does; empty if all trials have one shape.
-        when_sure: action when a complete trial is surely near the best. Only ``go_on`` works with every sampler.
+        observers: receivers of every start, report and end of a trial.
+        max_first_failures: the search stops when this many trials have failed and no trial has ended in another way.
+        shape_of: returns a trial's shape for its parameters. By default, all trials have `steps_per_trial` steps.
+        cheapest: if none of these shapes fits the budget, no shape fits. Empty if all trials have the same shape.
+        when_sure: action when a complete trial is very probably near the best. Only ``go_on`` works with every sampler.
 
     Raises:
-        tuner.errors.InputError: the numbers above contradict each other.
+        tuner.errors.InputError: the numbers of trials, steps and rungs or the mode contradict each other.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class StudyDriver:
         self._cheapest = tuple(cheapest)
         self._room = BudgetRoom(budget)
         self._candidates = Candidates(study, space, when_sure)
-        self._full = False  # True if no drawn configuration fitted: none is drawn until steps are returned
+        self._full = False  # if True, no drawn configuration fitted, and none is drawn until steps are returned
         self._announce = Announcements(study, observers)
         self._max_first_failures = max_first_failures
         self._active: dict[str, RunningTrial] = {}
@@ -120,7 +121,7 @@ class StudyDriver:
         self._ended_well = any(t.state.name in ("COMPLETE", "PRUNED") for t in study.get_trials(deepcopy=False))
 
     def next(self) -> Suggestion | Wait | Stop:
-        """Return the next action: run a trial, whose steps are reserved, wait for a running trial, or stop."""
+        """Return the next action, which is to run a trial with reserved steps, to wait for a trial, or to stop."""
         if self._stop is not None:
             return self._stop
         if not self._ended_well and self._failures >= self._max_first_failures:
@@ -134,18 +135,18 @@ class StudyDriver:
             return Stop(StopReason.GRID, f"all {asked} points of the grid have been tried")
         if self._active and self._candidates.waits():
             return Wait()
-        if found := self._candidates.found():  # the next report of a running trial may still change that
+        if found := self._candidates.found():  # further reports of running trials may still change this result
             return Wait() if self._active else Stop(StopReason.FOUND, found)
         return self._draw(started) if self._cheapest or not self._room.is_limited else self._ask(started)
 
     def stop(self, detail: str = "") -> None:
-        """Start no further trial. Running trials continue."""
+        """Stop the search. Running trials continue, but no further trial starts."""
         self._stop = Stop(StopReason.STOPPED, detail)
 
     def restarted(self, trial_id: str) -> bool:
-        """Reserve the steps that a running trial repeats because it lost its worker and restarts from its checkpoint.
+        """Reserve the steps that a running trial repeats after it lost its worker and restarts from its checkpoint.
 
-        Return False if they do not fit. The trial is then finished as FAILED and must not continue.
+        If the steps do not fit the budget, finish the trial as FAILED and return False. It must not continue.
         """
         active = self._active[trial_id]
         if self._room.extend(trial_id, active.shape.remaining(self._find_checkpoint(trial_id) or 0)):
@@ -159,22 +160,23 @@ class StudyDriver:
         return len(self._active)
 
     def is_running(self, trial_id: str) -> bool:
-        """Return whether the trial was started here and has not ended."""
+        """Return whether this driver has started the trial and the trial has not ended."""
         return trial_id in self._active
 
     def shape_of_trial(self, trial_id: str) -> TrialShape:
-        """Return the steps, rungs and mechanism of a running trial."""
+        """Return the shape of a running trial (its steps, rungs and mechanism)."""
         return self._active[trial_id].shape
 
     def step_of(self, trial_id: str) -> int:
-        """Return the last step that a running trial is known to have taken."""
+        """Return the last step that a running trial has reported, or from which it was restored."""
         return self._active[trial_id].step
 
     def report(self, trial_id: str, step: int, metrics: Mapping[str, float]) -> Decision:
-        """Record a trial's scores at its own `step`. At a rung, pass them to Optuna and ask its pruner.
+        """Store the metrics that a trial reports at a step, and decide whether the trial continues.
 
-        Return FAIL if the score is missing or not finite. After FAIL and PRUNE the executor calls `finish`. A step
-        that is reported again, after a restart from a checkpoint, keeps its first value.
+        At a rung, Optuna receives the score and its pruner is asked. If the score is missing or not finite, the
+        decision is FAIL. After FAIL and PRUNE, the executor must call `finish`. If a restarted trial reports a step
+        again, Optuna keeps the first score.
         """
         active = self._active[trial_id]
         active.step = max(active.step, step)
@@ -202,13 +204,14 @@ class StudyDriver:
         return decision
 
     def finish(self, trial_id: str, *, outcome: TrialStatus, steps_taken: int, reason: str = "") -> None:
-        """End a trial: store its outcome, tell Optuna, and return unused steps to the budget.
+        """End a trial. Store its outcome, tell Optuna, and return its unused steps to the budget.
 
         Args:
-            trial_id: a running trial.
-            outcome: COMPLETE, PRUNED or FAILED; COMPLETE without a finite score becomes FAILED.
-            steps_taken: steps of the trial's model, at most the leased ones.
-            reason: text for analysts: only its scores may depend on records. The pruner's own reason has priority.
+            trial_id: id of a running trial.
+            outcome: COMPLETE, PRUNED or FAILED. COMPLETE becomes FAILED if the trial has no finite score.
+            steps_taken: number of steps of the trial's model, at most the number of leased steps.
+            reason: reason for analysts. Apart from scores, it must not depend on records. The pruner's reason, if it
+                gives one, replaces this reason.
         """
         active = self._active[trial_id]
         active.step = steps_taken
@@ -221,10 +224,10 @@ class StudyDriver:
         self._close(active, outcome, reason)
 
     def reconcile(self, find_checkpoint: FindCheckpoint | None = None) -> None:
-        """Make the storage and the ledger agree after an interruption, and queue the interrupted trials for `next`.
+        """Make the storage and the ledger consistent after an interruption. A second call is safe.
 
-        They continue from the checkpoints that `find_checkpoint` finds. Begun ends are completed, and unmarked ends are
-        announced. Reservations of trials that ended or never started are settled. A second call is safe.
+        `next` then resumes interrupted trials from the checkpoints that `find_checkpoint` returns. An end that
+        was not fully stored or announced is completed. Reservations of trials that ended or never started are settled.
         """
         if find_checkpoint is not None:
             self._find_checkpoint = find_checkpoint
@@ -255,17 +258,17 @@ class StudyDriver:
             self._room.settle(trial_id, 0)
 
     def _ask(self, started: int) -> Suggestion | Wait | Stop:
-        """Start a trial if all have one shape. Optuna is asked only if a trial fits the budget."""
+        """Start a trial when all trials have the same shape. Ask Optuna only if the trial fits the budget."""
         left, trial_id = self._left(started), new_trial_id(started)
         if not self._room.reserve(trial_id, self._shape_of({}).ask):
             return self._no_room(f"a trial of {self.steps_per_trial} steps no longer fits in the privacy budget")
-        for trial, parameters in self._candidates.configurations(left):  # the first is taken
+        for trial, parameters in self._candidates.configurations(left):  # only the first candidate is used
             return self._start_new(trial, trial_id, parameters)
         self._room.settle(trial_id, 0)
         return self.next()
 
     def _draw(self, started: int) -> Suggestion | Wait | Stop:
-        """Start a trial whose cost depends on its parameters: draw configurations until one fits."""
+        """Start a trial when its cost depends on its parameters. Draw configurations until one fits the budget."""
         if self._full or not self._room.holds_any(self._cheapest):
             return self._no_room("not even the cheapest configuration still fits in the privacy budget")
         for number, (trial, parameters) in enumerate(self._candidates.configurations(self._left(started)), start=1):
@@ -279,18 +282,18 @@ class StudyDriver:
         return self.next()
 
     def _left(self, started: int) -> float | None:
-        """Return how many whole trials the budget and the number of trials still allow; None if nobody needs it."""
+        """Return how many more complete trials the budget and `trials` allow, or None if this is not needed."""
         if not self._candidates.needs_left:
             return None
         shapes = self._cheapest or ((self._shape_of({}),) if self._room.is_limited else ())
         return float(self._room.whole(shapes, at_most=self.trials - started))
 
     def _no_room(self, detail: str) -> Wait | Stop:
-        # A running trial may end early and return its unspent steps, so the search is over only when none runs.
+        # A running trial may end early and return its unspent steps, so the search ends only when no trial is running.
         return Wait() if self._active else Stop(StopReason.BUDGET, detail)
 
     def _start_if_it_fits(self, trial: Trial, parameters: dict[str, object]) -> Suggestion | None:
-        """Reserve the steps of a trial that has no id yet and start it, or return None if they do not fit."""
+        """Create an id for the trial, reserve its steps and start it, or return None if the steps do not fit."""
         trial_id = new_trial_id(trial.number)
         fits = self._room.reserve(trial_id, self._shape_of(parameters).ask)
         return self._start_new(trial, trial_id, parameters) if fits else None
@@ -305,7 +308,7 @@ class StudyDriver:
             return self.next()
         if self._active:
             return Wait()
-        # None fits and no running trial can make room: end one, so that the others may use its reservation.
+        # No interrupted trial fits, and no running trial can return steps. End one to free its reservation.
         frozen = self._interrupted.popleft()
         trial_id, trial = _id_of(frozen), trial_of(self.study, frozen)
         if not trial_id:
@@ -317,10 +320,10 @@ class StudyDriver:
         return self.next()
 
     def _continue(self, frozen: FrozenTrial) -> Suggestion | None:
-        """Resume an interrupted trial, or return None if its steps do not fit now."""
+        """Resume an interrupted trial, or return None if its remaining steps do not fit the budget now."""
         trial_id, trial = _id_of(frozen), trial_of(self.study, frozen)
         parameters = self.space.sample(OptunaSuggest(trial))
-        if not trial_id:  # the driver died before it wrote our id: the trial never ran
+        if not trial_id:  # the driver died before it wrote our id, so the trial never ran
             excluded = self._candidates.excluded(trial)
             suggestion = None if excluded else self._start_if_it_fits(trial, parameters)
             if excluded or (suggestion is None and self._cheapest):
@@ -328,7 +331,7 @@ class StudyDriver:
                 self._interrupted.remove(frozen)
             return suggestion
         if not self._room.holds(trial_id):
-            return None  # another process settled it, so it can never lease again
+            return None  # another process settled the trial, so the trial can never lease steps again
         done = self._find_checkpoint(trial_id) or 0
         if not self._room.extend(trial_id, self._shape_of(parameters).remaining(done)):
             return None
@@ -363,7 +366,7 @@ class StudyDriver:
         self._active.pop(active.id, None)
         if outcome is not TrialStatus.FAILED:
             self._ended_well = True
-        elif reason not in (NO_ROOM, NO_RESERVATION):  # a failure of the training, not of the budget
+        elif reason not in (NO_ROOM, NO_RESERVATION):  # the training failed; the budget is not the cause
             self._failures += 1
         self._announce.finished(active.view(outcome, reason))
 
@@ -372,12 +375,12 @@ class StudyDriver:
 
 
 def _id_of(frozen: FrozenTrial) -> str:
-    """Return our id of a stored trial; empty if it never ran."""
+    """Return our id of a stored trial, or "" if the trial never ran."""
     return str(frozen.user_attrs.get(views.TRIAL_ID, ""))
 
 
 def _check_settings(study: Study, trials: int, steps_per_trial: int, rung_steps: Sequence[int], mode: str) -> None:
-    """Report all numbers that contradict each other or the study in one error."""
+    """Raise one `InputError` that lists all settings that contradict each other or the study."""
     problems = []
     if trials < 1:
         problems.append(f"`trials` must be at least 1 (got {trials}).")
@@ -386,12 +389,12 @@ def _check_settings(study: Study, trials: int, steps_per_trial: int, rung_steps:
     rungs = list(rung_steps)
     if not rungs or rungs[0] < 1 or rungs[-1] != steps_per_trial or any(a >= b for a, b in itertools.pairwise(rungs)):
         problems.append(
-            f"`rung_steps` must rise from at least 1 to `steps_per_trial` = {steps_per_trial} (got {rungs})."
+            f"`rung_steps` must increase from at least 1 to `steps_per_trial` = {steps_per_trial} (got {rungs})."
         )
     direction = {"max": "MAXIMIZE", "min": "MINIMIZE"}.get(mode)
     if direction is None:
         problems.append(f"`mode` must be 'max' or 'min' (got {mode!r}).")
     elif study.direction.name != direction:
-        problems.append(f"`mode` {mode!r} needs a study with direction {direction} (got {study.direction.name}).")
+        problems.append(f"The study's direction must be {direction} for `mode` {mode!r} (got {study.direction.name}).")
     if problems:
         raise InputError("study-settings-invalid", " ".join(problems))

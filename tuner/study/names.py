@@ -1,10 +1,10 @@
-"""Registry of samplers and pruners: names, options and aliases. Imports no Optuna, so that files are checked fast.
+"""Names, options and aliases of samplers and pruners. Imports no Optuna, so that experiment files are checked fast.
 
-The options are those of Optuna's constructors (a test compares them), without callables and without `seed`, which the
-experiment file sets. `grid`, `bounded` and `unimodal` are our own.
+Options of Optuna's samplers and pruners are the parameters of Optuna's constructors, without callables and without
+`seed`, which the experiment file sets. A test compares them. `grid`, `bounded` and `unimodal` are our own.
 
-The sampler NAME is the module `tuner.study.samplers.NAME` with a function `build`, and an entry here. A pruner of ours
-is the same in `tuner.study.pruners`; a pruner of Optuna is only an entry here.
+To add a sampler NAME, write the module `tuner.study.samplers.NAME` with a function `build`, and add an entry here. To
+add a pruner of our own, do the same in `tuner.study.pruners`. A pruner of Optuna needs only an entry here.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ SAMPLERS: dict[str, tuple[str, ...]] = {
     "bounded": ("explore", "ratio"),
     "unimodal": ("tolerance", "others", "sure", "at_once", "stagger", "audits"),
 }
-"""Name of each sampler, with its options."""
+"""Option names of each sampler, by the sampler's name."""
 
 SECRET_SAMPLERS = ("random", "bounded")
-"""Samplers for sealed searches: they can take all their randomness from the operating system."""
+"""Samplers that a sealed search may use, because they can take all their randomness from the operating system."""
 
 PRUNERS: dict[str, tuple[str, ...]] = {
     "none": (),
@@ -47,7 +47,7 @@ PRUNERS: dict[str, tuple[str, ...]] = {
     "wilcoxon": ("p_threshold", "n_startup_steps"),
     "unimodal": ("tolerance", "risk", "strict", "runs", "fallback"),
 }
-"""Name of each pruner, with its options. Steps are training steps."""
+"""Option names of each pruner, by the pruner's name. Options that count steps count training steps."""
 
 PRUNER_CLASSES: dict[str, str] = {
     "none": "NopPruner",
@@ -59,7 +59,7 @@ PRUNER_CLASSES: dict[str, str] = {
     "threshold": "ThresholdPruner",
     "wilcoxon": "WilcoxonPruner",
 }
-"""Class names of Optuna's pruners."""
+"""Class names of Optuna's pruners, by our names."""
 
 _REQUIRED: dict[str, tuple[str, ...]] = {"percentile": ("percentile",), "patient": ("patience",)}
 
@@ -71,31 +71,31 @@ _PRUNER_ALIASES: dict[str, str] = {
 
 
 def canonical_sampler(name: str) -> str | None:
-    """Return our name of a sampler (``TPESampler`` → ``tpe``), or None if there is no such sampler."""
+    """Return our name for a sampler (``TPESampler`` → ``tpe``), or None if the sampler is unknown."""
     low = name.lower().removesuffix("sampler")
     return low if low in SAMPLERS else None
 
 
 def canonical_pruner(name: str) -> str | None:
-    """Return our name of a pruner (``asha`` → ``successive_halving``), or None if there is no such pruner."""
+    """Return our name for a pruner (``asha`` → ``successive_halving``), or None if the pruner is unknown."""
     low = name.lower().removesuffix("pruner")
     return low if low in PRUNERS else _PRUNER_ALIASES.get(low)
 
 
 def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a suggestion: the nearest known name, or all known names if none is near."""
+    """Return a suggestion for a wrong name, which is a similar known name or a list of all known names."""
     known = sorted(known)
     close = difflib.get_close_matches(name.lower(), known, n=1)
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known)}."
 
 
 def sampler_problems(name: str, options: Iterable[str] = ()) -> list[str]:
-    """Return the problems of a sampler's name and option names, one sentence each."""
+    """Check a sampler's name and option names, and return one sentence for each problem."""
     return _problems("sampler", name, canonical_sampler(name), SAMPLERS, options)
 
 
 def pruner_problems(name: str, options: Iterable[str] = ()) -> list[str]:
-    """Return the problems of a pruner's name and option names, one sentence each."""
+    """Check a pruner's name and option names, and return one sentence for each problem."""
     options = tuple(options)
     canonical = canonical_pruner(name)
     problems = _problems("pruner", name, canonical, PRUNERS, options)

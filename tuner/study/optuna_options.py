@@ -1,4 +1,4 @@
-"""Translation of Optuna's errors about constructor options."""
+"""Conversion of Optuna's errors about constructor options to our `InputError`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["refused_options"]
 
 @contextmanager
 def refused_options(kind: str, name: str, options: Mapping[str, object]) -> Iterator[None]:
-    """Report an option that Optuna refuses as an input error, and ignore its warnings about experimental classes."""
+    """Raise an `InputError` if Optuna refuses an option. Ignore Optuna's warnings about experimental classes."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExperimentalWarning)  # the user named the class in the experiment file
             yield
     except (TypeError, ValueError) as error:
         raise InputError(
-            "search-option-invalid", f"The {kind} {name!r} does not accept the options {dict(options)}: {error}"
+            "search-option-invalid", f"Optuna refuses the options {dict(options)} of the {kind} {name!r}: {error}"
         ) from error

@@ -1,7 +1,7 @@
-"""Promotion: the rungs at which a promoted number (`search_spaces.Promoted`) rises to its levels.
+"""Promoted parameters (`search_spaces.Promoted`), whose value increases from level to level during a trial.
 
-All trials have the same level at the same fraction of their steps, so their scores at a rung can be compared. The
-levels are fixed before the search, so they have no privacy cost. Imports no Optuna and no torch.
+A level begins at the same fraction of the steps in all trials, so the scores of different trials at a rung can be
+compared. The levels are fixed before the search, so they have no privacy cost. Imports no Optuna and no torch.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ def level_steps(levels: int, rungs: Sequence[int]) -> tuple[int, ...]:
     """Return the first step of each of n levels, in a trial that reports at `rungs`.
 
     Level 0 starts at step 0. Level i starts at the first rung at or after the fraction i/n of the steps, with two
-    exceptions. If the previous level starts at this rung, level i starts at the next one. And it starts early enough to
-    leave a rung before the last one for each later level, so the final score belongs to the last level. The score AT
-    the rung where a level starts belongs to the previous level.
+    exceptions:
+
+    - If the previous level starts at this rung, level i starts at the next rung.
+    - Level i starts so early that every later level can still start at a rung of its own before the last rung. The
+      final score therefore belongs to the last level.
+
+    The score AT the rung where a level starts belongs to the previous level.
 
     Args:
         levels: n, at least 2.
-        rungs: the steps of the reports, rising; the last is the end of the trial.
+        rungs: increasing steps at which the trial reports. The last step is the end of the trial.
 
     Raises:
         InputError: there are fewer rungs than levels.
@@ -46,18 +50,21 @@ def level_steps(levels: int, rungs: Sequence[int]) -> tuple[int, ...]:
 
 
 def full_fidelity_from(space: SearchSpace, rungs: Sequence[int]) -> float:
-    """Return the fraction of a trial's steps after which each promoted number is at its last level; 0 without any.
+    """Return the fraction of a trial's steps after which every promoted parameter has its last level.
 
-    Scores up to this fraction belong to lower levels. Only later scores are evidence at full fidelity.
+    Scores up to this fraction belong to lower levels. Without a promoted parameter, the fraction is 0.
     """
     starts = [level_steps(len(levels), rungs)[-1] for levels in space.promoted.values()]
     return max(starts, default=0) / rungs[-1]
 
 
 def with_steps(parameters: Mapping[str, object], *, rungs: Sequence[int], steps: int) -> dict[str, object]:
-    """Return a trial's flat parameters for its training, with its own steps at which promoted numbers rise.
+    """Return a trial's flat parameters for its training. Each promoted parameter gets the first step of each level.
 
-    The rungs are nominal; `steps` are those of the trial.
+    Args:
+        parameters: flat parameters of the trial.
+        rungs: rungs of the longest trial of the search.
+        steps: number of steps of this trial.
     """
     found = dict(parameters)
     for name, value in parameters.items():
@@ -70,7 +77,11 @@ def with_steps(parameters: Mapping[str, object], *, rungs: Sequence[int], steps:
 
 
 def each_level(parameters: Mapping[str, object], *, rungs: Sequence[int]) -> list[tuple[float, dict[str, object]]]:
-    """Return the parts of a trial between rises, each as (share of the steps, parameters with plain numbers)."""
+    """Split a trial into parts in which all promoted parameters are constant.
+
+    Returns:
+        For each part, its share of the trial's steps and the parameters in this part as plain numbers.
+    """
     levels = {name: found for name, value in parameters.items() if (found := promoted_levels(value)) is not None}
     starts = {name: level_steps(len(each), rungs) for name, each in levels.items()}
     edges = sorted({0, rungs[-1], *(start for each in starts.values() for start in each)})
@@ -82,7 +93,10 @@ def each_level(parameters: Mapping[str, object], *, rungs: Sequence[int]) -> lis
 
 
 def rungs_of_levels(parameters: Mapping[str, object], *, rungs: Sequence[int], steps: int) -> list[float] | None:
-    """Return rungs, as fractions, for a search of this trial alone that rises at the same steps; None without rises."""
+    """Return rungs for a search with this trial alone, in which every level begins at the same step as here.
+
+    The rungs are fractions of the steps. Return None if no parameter is promoted.
+    """
     for value in with_steps(parameters, rungs=rungs, steps=steps).values():
         if isinstance(value, Mapping):
             return [*(start / steps for start in value["from_step"][1:]), 1.0]
@@ -90,7 +104,7 @@ def rungs_of_levels(parameters: Mapping[str, object], *, rungs: Sequence[int], s
 
 
 def check_promotion(space: SearchSpace, rungs: Sequence[int], *, shortest: int) -> None:
-    """Check that every level lasts for more than one step of the shortest trial, so that rounding skips none.
+    """Check that every level lasts for more than one step of the shortest trial. Rounding could skip a shorter level.
 
     Raises:
         InputError: a level is too short, or there are fewer rungs than levels.

@@ -1,8 +1,8 @@
-"""Protocols of samplers and pruners: questions of the driver that Optuna's own methods do not answer.
+"""Protocols of samplers and pruners, with methods that the driver needs in addition to Optuna's methods.
 
-A sampler of ours inherits from Optuna's `BaseSampler` and from `StudySampler`, a pruner from `BasePruner` and from
-`StudyPruner`. Each overrides the questions that it can answer. The defaults are for Optuna's own samplers and pruners.
-Imports no Optuna.
+Our samplers inherit from Optuna's `BaseSampler` and from `StudySampler`. Our pruners inherit from Optuna's `BasePruner`
+and from `StudyPruner`. They override the methods that they support. The default methods also serve Optuna's own
+samplers and pruners. This module imports no Optuna.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ class CurveModel(Protocol):
 
     Attributes:
         parameter: name of the parameter.
-        scales: names of the parameters that multiply it.
+        scales: names of other parameters that multiply the parameter.
     """
 
     parameter: str
     scales: tuple[str, ...]
 
     def beliefs(self, study: Study) -> Beliefs | None:
-        """Return the conclusions from the trials of the study; None while the bounds of the parameter are unknown."""
+        """Return the conclusions from the trials of the study, or None if the parameter's bounds are still unknown."""
 
 
 @runtime_checkable
 class StudySampler(Protocol):
-    """Sampler that also says how the search should continue.
+    """Sampler that also decides how the search continues.
 
     Attributes:
-        points: number of configurations that the sampler can propose; None if unlimited.
-        draws_whole: whether a candidate is one draw. A candidate that was stored only in part is then rejected when the
-            search resumes, because the missing values would come from another draw.
-        wants_left: whether the sampler needs `tell_left`. Counting costs some queries of the ledger.
+        points: number of configurations that the sampler can propose, or None if unlimited.
+        draws_whole: whether all values of a candidate are drawn together. If so, a resumed search rejects a candidate
+            of which only some values were stored, because its missing values would come from another draw.
+        wants_left: whether the driver must call `tell_left`, which takes some queries of the ledger.
     """
 
     points: int | None = None
@@ -49,56 +49,59 @@ class StudySampler(Protocol):
     wants_left: bool = False
 
     def tell_left(self, left: float | None) -> None:
-        """Learn how many whole trials the budget still allows, including the next one; None if unknown."""
+        """Receive the number of complete trials that the budget still allows, including the next one, or None."""
         return
 
     def waits(self, study: Study) -> bool:
-        """Return whether to start no trial before a running one has reported more."""
+        """Return whether the next trial must wait for further reports of running trials."""
         return False
 
     def is_over(self, study: Study) -> bool:
-        """Return whether a complete trial is surely near the best."""
+        """Return whether a complete trial is near the best with high probability, so that the search may end."""
         return False
 
     def best(self, study: Study) -> tuple[int, float] | None:
-        """Return the number of the likely best trial, and a lower bound on the probability that it is near the best."""
+        """Return the number of the probably best trial, and a lower bound on its probability of being near the best."""
         return None
 
     def ranked(self, study: Study) -> tuple[int, ...]:
-        """Return the numbers of the complete trials, the likely best one first."""
+        """Return the numbers of the complete trials, from the probably best to the probably worst."""
         return ()
 
     def curve_models(self) -> tuple[CurveModel, ...]:
-        """Return one model for each parameter along which the score has one top."""
+        """Return one model for each parameter along which the score has one maximum."""
         return ()
 
 
 @runtime_checkable
 class StudyPruner(Protocol):
-    """Pruner that also gives its reasons."""
+    """Pruner that also explains its decisions."""
 
     def why(self, study: Study, trial: FrozenTrial) -> str:
-        """Return why `prune` has just stopped the trial, from scores and parameters alone; empty without a reason."""
+        """Return the reason why `prune` has just stopped the trial, or "" if there is no explanation.
+
+        The reason may depend on scores and parameters only.
+        """
         return ""
 
     def curve_models(self) -> tuple[CurveModel, ...]:
-        """Return one model for each parameter along which the score has one top."""
+        """Return one model for each parameter along which the score has one maximum."""
         return ()
 
 
 class _PlainSampler(StudySampler):
-    """Default answers for a sampler of Optuna."""
+    """Default methods for a sampler of Optuna."""
 
 
 class _PlainPruner(StudyPruner):
-    """Default answers for a pruner of Optuna."""
+    """Default methods for a pruner of Optuna."""
 
 
 def sampler_of(study: Study) -> StudySampler:
-    """Return the sampler of a study, or default answers for a sampler of Optuna."""
+    """Return the sampler of a study, or an object with default methods if the sampler is Optuna's."""
     return study.sampler if isinstance(study.sampler, StudySampler) else _PlainSampler()
 
 
 def pruner_of(study: Study) -> StudyPruner:
-    """Return the pruner of a study, or default answers for a pruner of Optuna."""
+    """Return the pruner of a study, or an object with default methods if the pruner is Optuna's."""
     return study.pruner if isinstance(study.pruner, StudyPruner) else _PlainPruner()

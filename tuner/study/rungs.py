@@ -8,10 +8,14 @@ __all__ = ["scaled_rungs"]
 
 
 def scaled_rungs(rungs: Sequence[int], steps: int) -> dict[int, int]:
-    """Return the steps at which a trial of `steps` steps reports, each with the nominal rung for comparison.
+    """Map the steps at which a trial of `steps` steps reports to the corresponding rungs of the longest trial.
 
-    Both rise, and the last pair is (`steps`, last of `rungs`). In a short trial several rungs can fall on one step. The
-    trial then reports once, for the last of them.
+    The steps are the keys of the result, and both keys and values increase. The last pair is (`steps`, `rungs[-1]`). In
+    a short trial, several rungs can correspond to the same step. The trial then reports once, for the last such rung.
+
+    Args:
+        rungs: increasing rungs of the longest trial.
+        steps: number of steps of this trial.
     """
     nominal = rungs[-1]
     return {max(1, min(steps, round(rung * steps / nominal))): rung for rung in rungs}

@@ -1,4 +1,4 @@
-"""Trials that an executor is running: their storage in Optuna's study, and the announcement of their events."""
+"""Running trials: how they are stored in Optuna's study, and how observers are told about them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 __all__ = ["Announcements", "RunningTrial", "new_trial_id", "stored", "trial_of"]
 
 _ANNOUNCED = "announced:"
-"""Prefix of the study's marks of announced ends."""
+"""Prefix of the study attributes that mark trials whose end was announced to the observers."""
 
 
 @dataclass
 class RunningTrial:
-    """A running trial in the driver's memory.
+    """Running trial in the memory of the driver.
 
     Attributes:
-        step: the last step that the trial is known to have taken.
-        problem: why the last report could not be used, or why the pruner stopped the trial.
+        step: the last step that the trial has reported, or from which it was restored.
+        problem: why the last report was invalid, or why the pruner stopped the trial. Empty if neither happened.
     """
 
     trial: Trial
@@ -43,18 +43,18 @@ class RunningTrial:
 
     @classmethod
     def of(cls, trial: Trial, frozen: FrozenTrial, *, mode: str, rungs: Sequence[int]) -> Self:
-        """Restore a trial from its stored state `frozen` and the nominal rungs."""
+        """Restore a trial from its stored state `frozen`. `rungs` are the rungs of the longest trial."""
         view = views.view_of(frozen, mode=mode, steps_planned=rungs[-1])
         shape = TrialShape(steps=view.steps_planned, rungs=tuple(scaled_rungs(rungs, view.steps_planned)))
         return cls(trial, view.id, dict(view.parameters), shape, view.step, view.last_score, view.best_score)
 
     def store_end(self, study: Study, outcome: TrialStatus, reason: str) -> None:
-        """Store the outcome, the steps and the reason, then tell Optuna."""
+        """Store the outcome, the steps and the reason of the trial's end, then tell Optuna."""
         import optuna
 
         self.trial.set_user_attr(views.STEPS_TAKEN, self.step)
         self.trial.set_user_attr(views.REASON, reason)
-        self.trial.set_user_attr(views.OUTCOME, outcome.value)  # last: its presence means that the others are written
+        self.trial.set_user_attr(views.OUTCOME, outcome.value)  # last, because it shows that the others are written
         if outcome is TrialStatus.COMPLETE:
             study.tell(self.trial, self.last_score)
         else:
@@ -62,7 +62,7 @@ class RunningTrial:
             study.tell(self.trial, state=states.PRUNED if outcome is TrialStatus.PRUNED else states.FAIL)
 
     def view(self, state: TrialStatus = TrialStatus.RUNNING, reason: str = "") -> TrialView:
-        """Return the public view of the trial."""
+        """Return the trial as a `TrialView`."""
         return TrialView(
             id=self.id,
             number=self.trial.number,
@@ -77,7 +77,7 @@ class RunningTrial:
 
 
 def trial_of(study: Study, frozen: FrozenTrial) -> Trial:
-    """Return Optuna's trial object, which can report, for a stored trial."""
+    """Return Optuna's `Trial` for a stored trial. Unlike the stored trial, it can report scores."""
     import optuna
 
     # Optuna has no public function for this. Its `ask` calls the same constructor.
@@ -90,29 +90,32 @@ def stored(study: Study, trial: Trial) -> FrozenTrial:
 
 
 def new_trial_id(number: int) -> str:
-    """Create our name for a trial. Random digits keep it unique in the ledger after a crash between two writes."""
+    """Return a new id for a trial. Its random digits keep it unique in the ledger, even if the number is used again."""
     return f"{number:04d}-{uuid.uuid4().hex[:6]}"
 
 
 class Announcements:
-    """The observers of a study, in the order in which they are told."""
+    """Announcements of a study's events to its observers."""
 
     def __init__(self, study: Study, observers: Sequence[Observer]) -> None:
         self._study = study
         self._observers = tuple(observers)
 
     def started(self, view: TrialView) -> None:
-        """Announce a start."""
+        """Announce the start of a trial."""
         for observer in self._observers:
             observer.trial_started(view)
 
     def reported(self, view: TrialView, step: int, metrics: Mapping[str, float]) -> None:
-        """Announce a report."""
+        """Announce a report of a trial."""
         for observer in self._observers:
             observer.trial_reported(view, step, dict(metrics))
 
     def finished(self, view: TrialView) -> None:
-        """Announce an end and store its mark. After a crash in between, a resume announces the end again."""
+        """Announce the end of a trial, then mark it as announced.
+
+        After a crash between the two, a resume announces the end again.
+        """
         for observer in self._observers:
             observer.trial_finished(view)
         self._study.set_user_attr(_ANNOUNCED + view.id, value=True)

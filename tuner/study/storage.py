@@ -1,4 +1,4 @@
-"""Storage of a study: a journal file in the sweep's folder, and the lock that admits one driver at a time."""
+"""Storage of a study in a journal file in the sweep's folder, and a lock that allows only one driver at a time."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def open_study(
     sampler: Callable[[int], BaseSampler],
     pruner: BasePruner,
 ) -> optuna.Study:
-    """Open the study, or create it.
+    """Open a study, or create it if it does not exist.
 
     Args:
-        storage: from `open_storage`.
+        storage: storage from `open_storage`.
         name: name of the study, unique in the storage.
         mode: ``"max"`` or ``"min"``.
         sampler: creates the sampler, given the number of stored trials.
-        pruner: required, because Optuna's default is a median pruner.
+        pruner: pruner of the study. Without an explicit pruner, Optuna would use a median pruner.
 
     Raises:
-        tuner.errors.InputError: a study of that name exists with the other direction.
+        tuner.errors.InputError: a study with this name exists, but its direction differs.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     if mode not in ("max", "min"):
@@ -57,15 +57,15 @@ def open_study(
     if study.direction.name.lower() != direction:
         raise InputError(
             "study-direction",
-            f"The study {name!r} was created to {study.direction.name.lower()} its score and cannot {direction} it. "
-            "Start a sweep with another name.",
+            f"The study {name!r} was created to {study.direction.name.lower()} its score, so it cannot {direction} "
+            "the score. Start a sweep with another name.",
         )
     study.sampler = sampler(len(study.get_trials(deepcopy=False)))
     return study
 
 
 def open_storage(folder: Path) -> BaseStorage:
-    """Open the sweep's journal file, or create it.
+    """Open the sweep's journal file, or create it if it does not exist.
 
     Raises:
         tuner.errors.TunerError: the journal exists and cannot be read. It is never replaced.
@@ -85,7 +85,7 @@ def open_storage(folder: Path) -> BaseStorage:
 
 @contextlib.contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
-    """Hold the lock that lets only this process run the sweep's trials.
+    """Hold the lock of the sweep, so that no other process can run its trials.
 
     Raises:
         tuner.errors.TunerError: another process holds the lock.
@@ -93,7 +93,7 @@ def exclusive(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     lock = take_lock(folder / _DRIVER_LOCK)
     if lock is None:
-        raise TunerError("sweep-running", f"Another process runs the trials in {folder}. Wait for its end, or stop it.")
+        raise TunerError("sweep-running", f"Another process is running the sweep in {folder}. Wait for it, or stop it.")
     try:
         yield
     finally:
@@ -101,7 +101,10 @@ def exclusive(folder: Path) -> Iterator[None]:
 
 
 class _KernelLock(JournalFileOpenLock):
-    """Lock of the journal. Optuna's own locks outlive a killed process and block the next one for 30 seconds."""
+    """Lock of the journal, which the kernel releases when a process dies.
+
+    Optuna's own lock files remain after a process is killed, and block the next process for 30 seconds.
+    """
 
     def __init__(self, journal: Path) -> None:
         super().__init__(str(journal))
@@ -120,9 +123,9 @@ def _journal_lock(journal: Path) -> FileLock:
 
 
 def _cut_torn_line(journal: Path) -> None:
-    """Remove a last line that a killed process left incomplete. Otherwise Optuna would append to it.
+    """Remove an incomplete last line, which a killed process may have left. Optuna would otherwise append to this line.
 
-    A complete line that is not JSON is kept, and Optuna refuses it.
+    A complete line that is not JSON stays, and Optuna then refuses the journal.
     """
     if not journal.exists():
         return

@@ -1,4 +1,4 @@
-"""Link between a search space, which knows no Optuna, and an Optuna trial."""
+"""Connection of search spaces to Optuna's trials. The search spaces themselves do not use Optuna."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ __all__ = ["GridSpace", "OptunaSuggest", "Space"]
 
 
 class Space(Protocol):
-    """The part of `search_spaces.SearchSpace` that the driver needs."""
+    """Protocol with the methods of `search_spaces.SearchSpace` that the driver needs."""
 
     def sample(self, suggest: Suggest) -> dict[str, object]:
-        """Return the flat parameters of one trial. `suggest` is asked for them in a fixed order."""
+        """Return the flat parameters of one trial. `suggest` is called for each parameter in a fixed order."""
 
 
 class GridSpace(Space, Protocol):
-    """The part of `search_spaces.SearchSpace` that a grid needs."""
+    """Protocol with the methods of `search_spaces.SearchSpace` that a grid search needs."""
 
     def grid(self, points: int) -> Mapping[str, Sequence[object]]:
-        """Return the values of each searched parameter, at most `points` for a range."""
+        """Return the grid values of each searched parameter. A range has at most `points` values."""
 
 
 class OptunaSuggest:
-    """`Suggest` whose values come from an Optuna trial."""
+    """`Suggest` that takes its values from an Optuna trial."""
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial

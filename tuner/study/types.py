@@ -1,4 +1,4 @@
-"""Types shared by the study, its executors and its observers. Imports nothing heavy."""
+"""Types that the study, the executors and the observers share. This module imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -27,11 +27,14 @@ __all__ = [
 ]
 
 WhenSure: TypeAlias = Literal["go_on", "stop", "replicate"]
-"""Action of a search when a complete trial is surely near the best: continue, stop, or replicate the best trials."""
+"""Action of a search when a complete trial is very probably near the best.
+
+`go_on` continues, `stop` ends the search, and `replicate` repeats the best two configurations.
+"""
 
 
 class TrialStatus(StrEnum):
-    """Status of a trial. A trial that raised, diverged or was refused is FAILED."""
+    """Status of a trial. FAILED means an exception, a divergence or a refusal by the budget."""
 
     RUNNING = "RUNNING"
     COMPLETE = "COMPLETE"
@@ -40,7 +43,7 @@ class TrialStatus(StrEnum):
 
 
 class Decision(StrEnum):
-    """Decision about a trial after a report."""
+    """Decision of the driver after a trial's report."""
 
     CONTINUE = "CONTINUE"
     PRUNE = "PRUNE"
@@ -48,7 +51,7 @@ class Decision(StrEnum):
 
 
 class StopReason(StrEnum):
-    """Reason why no further trial is started."""
+    """Reason why the driver starts no further trial."""
 
     DONE = "done"
     BUDGET = "budget reached"
@@ -60,12 +63,13 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True)
 class Ask:
-    """Request of a trial to the budget.
+    """Amount of budget that a trial requests.
 
     Attributes:
         steps: number of private steps.
-        sample_rate: None, like `noise_multiplier`, if the search has only one mechanism.
-        releases: number of protected scores; 0 if scores are outside the guarantee.
+        sample_rate: sample rate of the trial, or None if the search has only one mechanism.
+        noise_multiplier: noise multiplier of the trial, or None if the search has only one mechanism.
+        releases: number of protected scores, or 0 if scores are outside the guarantee.
     """
 
     steps: int
@@ -76,13 +80,15 @@ class Ask:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialShape:
-    """Size of a trial, fixed by its parameters before it starts.
+    """Length, batch size and mechanism of a trial. The trial's parameters determine them before the trial starts.
 
     Attributes:
         batch_size: expected batch size.
-        sample_rate: None, like `noise_multiplier`, for a trial without privacy.
-        rungs: the steps at which the trial reports, rising; the last is `steps`.
-        releases: number of protected scores: one a rung, or 0 if scores are outside the guarantee.
+        sample_rate: sample rate, or None for a trial without privacy.
+        noise_multiplier: noise multiplier, or None for a trial without privacy.
+        steps: number of training steps.
+        rungs: increasing steps at which the trial reports. The last one is `steps`.
+        releases: number of protected scores, which is one per rung, or 0 if scores are outside the guarantee.
     """
 
     batch_size: int = 0
@@ -94,13 +100,13 @@ class TrialShape:
 
     @property
     def ask(self) -> Ask:
-        """Request for the whole trial."""
+        """Budget request for all steps and scores of the trial."""
         return Ask(self.steps, self.sample_rate, self.noise_multiplier, self.releases)
 
     def remaining(self, step: int) -> Ask:
-        """Return the request for the rest of the trial, from its checkpoint at `step` or from step 0.
+        """Return the budget request for the rest of the trial after its checkpoint at `step` (0 without a checkpoint).
 
-        The score at the checkpoint is drawn again.
+        The resumed trial scores the checkpoint again, so the request includes this score.
         """
         again = 1 if step > 0 else 0
         scores = again + sum(rung > step for rung in self.rungs) if self.releases else 0
@@ -109,12 +115,13 @@ class TrialShape:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Trial to run now. Its steps are reserved.
+    """Trial that an executor must run now. Its steps are already reserved.
 
     Attributes:
-        trial_id: our own name for the trial, the same in the ledger, the folder and the Optuna storage.
+        trial_id: our id of the trial, which the ledger, the sweep's folder and the Optuna storage all use.
         number: Optuna's number of the trial, counted from 0.
         parameters: the flat parameters, including fixed ones.
+        shape: length, batch size and mechanism of the trial.
     """
 
     trial_id: str
@@ -125,12 +132,12 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Wait:
-    """Instruction to start no trial before the next report or end of a running trial."""
+    """Instruction to start no trial until a running trial reports or ends."""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Instruction to start no further trial. The detail is one sentence for the user, or empty."""
+    """Instruction to start no further trial. `detail` is a sentence for the user, or empty."""
 
     reason: StopReason
     detail: str = ""
@@ -138,7 +145,7 @@ class Stop:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialView:
-    """Public view of a trial: scores and steps, but nothing that only the operator may read."""
+    """State of a trial as analysts may see it. It contains nothing that only the operator may read."""
 
     id: str
     number: int
@@ -152,59 +159,59 @@ class TrialView:
 
 
 class Unleased(Protocol):
-    """Unleased reservation of a trial."""
+    """Part of a trial's reservation that is not yet leased."""
 
     @property
     def steps(self) -> int:
-        """Private steps."""
+        """Number of private steps."""
 
     @property
     def releases(self) -> int:
-        """Protected scores."""
+        """Number of protected scores."""
 
 
 class BudgetGate(Protocol):
-    """Privacy budget with the methods that the driver needs. Trials are named by `Suggestion.trial_id`."""
+    """Protocol of the privacy budget with the methods that the driver needs. `trial` is a `Suggestion.trial_id`."""
 
     def fits(self, ask: Ask) -> bool:
-        """Return whether the whole request could be reserved now."""
+        """Return whether all requested steps and scores could be reserved now."""
 
     def reserve(self, trial: str, ask: Ask) -> None:
-        """Reserve (more) steps and scores for the trial, all or nothing. Its mechanism never changes.
+        """Reserve steps and scores for the trial, in addition to earlier reservations with the same mechanism.
 
         Raises:
-            tuner.errors.BudgetRefusedError: they do not fit; nothing was reserved.
+            tuner.errors.BudgetRefusedError: the request does not fit the budget. Nothing was reserved.
         """
 
     def settle(self, trial: str, steps_taken: int) -> None:
-        """End the trial's reservations, and return unleased steps and scores to the budget."""
+        """End the trial's reservations and return the unleased steps and scores to the budget."""
 
     def outstanding(self) -> Mapping[str, Unleased]:
-        """Return the unleased reservations, which may be empty, of every trial that is not settled."""
+        """Return the unleased steps and scores (possibly 0) of every trial that is not settled."""
 
 
 Shape: TypeAlias = Callable[[Mapping[str, object]], TrialShape]
-"""Function from a trial's parameters to its shape, by public values alone."""
+"""Function that returns the shape of a trial for its parameters. It uses public values only."""
 
 FindCheckpoint: TypeAlias = Callable[[str], int | None]
-"""Function from a trial to the number of steps of its last checkpoint; None without one."""
+"""Function that returns the step of a trial's last checkpoint for the trial's id, or None without a checkpoint."""
 
 
 class Observer(Protocol):
-    """Receiver of events, in order, from the one thread that drives the search."""
+    """Protocol of receivers of a search's events. The driver calls the methods in order, from a single thread."""
 
     def trial_started(self, trial: TrialView) -> None:
-        """Handle a trial that is about to start, or to continue after an interruption."""
+        """Handle a trial that is about to start or to resume after an interruption."""
 
     def trial_reported(self, trial: TrialView, step: int, metrics: dict[str, float]) -> None:
-        """Handle the scores that a trial reported at `step`."""
+        """Handle the metrics that a trial reported at `step`."""
 
     def trial_finished(self, trial: TrialView) -> None:
-        """Handle a trial that reached COMPLETE, PRUNED or FAILED."""
+        """Handle a trial that ended as COMPLETE, PRUNED or FAILED."""
 
 
 class NullObserver:
-    """Observer that does nothing, as a base class."""
+    """Base class of observers. Every method does nothing."""
 
     def trial_started(self, trial: TrialView) -> None:
         """Do nothing."""

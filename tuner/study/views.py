@@ -1,4 +1,4 @@
-"""Trials of an Optuna study as `TrialView`, for the driver, reports and export. Reads only."""
+"""Conversion of stored Optuna trials to `TrialView`, for the driver, reports and export. Nothing is written."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ __all__ = [
     "view_of",
 ]
 
-# User attributes that the driver writes. Analysts see their values.
+# Names of the user attributes that the driver writes to Optuna's trials. Analysts see the values.
 TRIAL_ID = "trial_id"
 PARAMETERS = "parameters"
 OUTCOME = "outcome"
 STEPS_TAKEN = "steps_taken"
 REASON = "reason"
 RUNGS = "rungs"
-"""[nominal step, own step] of every rung, if they differ."""
+"""Pairs [step of the longest trial, step of this trial] for each rung. Only trials with other rungs have them."""
 REJECTED = "rejected"
-"""Why a configuration never became a trial."""
+"""Reason why a configuration was never started."""
 REPLICA_OF = "replica_of"
 """Number of the trial whose configuration this trial repeats."""
 
@@ -43,7 +43,7 @@ _STATES = {"RUNNING": TrialStatus.RUNNING, "COMPLETE": TrialStatus.COMPLETE, "PR
 
 
 def read_trials(study: Study, *, mode: str, steps_planned: int) -> tuple[TrialView, ...]:
-    """Return every started trial of a study, in order of number. `steps_planned` are the steps of a whole trial."""
+    """Return all started trials of a study, ordered by number. A complete trial has `steps_planned` steps."""
     trials = study.get_trials(deepcopy=False)
     return tuple(view_of(t, mode=mode, steps_planned=steps_planned) for t in trials if _is_trial(t))
 
@@ -53,7 +53,7 @@ def _is_trial(trial: FrozenTrial) -> bool:
 
 
 def view_of(trial: FrozenTrial, *, mode: str, steps_planned: int) -> TrialView:
-    """Return the view of a stored trial. Its step is the last taken one, or the last reported one while it runs."""
+    """Return the view of a stored trial. While the trial runs, the view's step is the last step with a report."""
     attributes: Mapping[str, object] = trial.user_attrs
     curve = learning_curve(trial)
     scores = [score for _, score in curve]
@@ -74,11 +74,11 @@ def view_of(trial: FrozenTrial, *, mode: str, steps_planned: int) -> TrialView:
 
 
 def learning_curve(trial: FrozenTrial) -> list[tuple[int, float]]:
-    """Return the scores of a stored trial, each with the trial's own step, in rising order."""
+    """Return pairs (step, score) of a stored trial, ordered by the trial's own steps."""
     own = _own_steps(trial)
     return [(own.get(step, step), score) for step, score in sorted(trial.intermediate_values.items())]
 
 
 def _own_steps(trial: FrozenTrial) -> dict[int, int]:
-    """Return nominal step → own step; empty if they are equal."""
+    """Return the trial's own step for each rung of the longest trial. Empty if all these steps are equal."""
     return {int(nominal): int(step) for nominal, step in trial.user_attrs.get(RUNGS, ())}

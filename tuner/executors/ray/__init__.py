@@ -1,1 +1,1 @@
-"""The executor on Ray Tune: runner, session, and the actor that charges the ledger."""
+"""Executor on Ray Tune: the runner, the Ray session, and the actor that charges the ledger."""

@@ -1,4 +1,4 @@
-"""Charges on a cluster: workers charge through an actor on the driver's machine, where the ledger can be opened."""
+"""Charging of trials on a Ray cluster. Workers ask an actor on the driver's machine, which opens the ledger there."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ class ChargeActor:
         self._charges: dict[str, Charge] = {}
 
     def ask(self, trial_id: str, charge: Charge, method: str, *arguments: int, **named: float) -> int | None:
-        """Call a method of the trial's charge. The first charge of a trial is kept, with the ledger that it opened."""
+        """Call a method of the trial's `Charge` and return the result.
+
+        Later calls for a trial use the object of its first call, which has already opened the ledger.
+        """
         answer: int | None = getattr(self._charges.setdefault(trial_id, charge), method)(*arguments, **named)
         return answer
 
 
 @dataclass(frozen=True)
 class ActorCharge:
-    """`Charge` that works from any machine of the cluster, through the actor.
+    """`Charge` for workers on any machine of the cluster. It forwards every call to the charge actor.
 
-    No request is sent twice. If a reply is lost, its request may have been charged without use.
+    No request is sent twice. If a reply is lost, the steps of its request may be charged without being used.
 
     Attributes:
         actor: name of the actor.
-        charge: the charge that the actor uses, for example `tuner.privacy.ledger.search_budget.LedgerCharge`.
+        charge: the object that the actor calls, for example a `tuner.privacy.ledger.search_budget.LedgerCharge`.
     """
 
     actor: str
@@ -42,7 +45,7 @@ class ActorCharge:
     charge: Charge
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
-        """Charge `steps`, durably on return. Errors of the ledger are raised here."""
+        """Charge `steps` durably before this method returns. Errors of the ledger are raised here."""
         self._ask("lease", steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier)
 
     def leased(self) -> int:
@@ -50,11 +53,11 @@ class ActorCharge:
         return int(self._ask("leased"))
 
     def restarts(self) -> int:
-        """Return how often the trial was interrupted after it had leased."""
+        """Return how often the trial was interrupted after its first lease."""
         return int(self._ask("restarts"))
 
     def release(self, count: int = 1, *, noise: float) -> None:
-        """Charge `count` protected scores, durably on return. Errors of the ledger are raised here."""
+        """Charge `count` protected scores durably before this method returns. Errors of the ledger are raised here."""
         self._ask("release", count, noise=noise)
 
     def released(self) -> int:
@@ -73,8 +76,11 @@ class ActorCharge:
 
 
 def start_charge_actor(name: str, namespace: str) -> ray.actor.ActorHandle:
-    """Start the actor on this machine. It ends with the driver, so workers of a dead driver can charge nothing."""
+    """Start the charge actor on this machine.
+
+    The actor ends with the driver's process. After that, remaining workers cannot charge anything.
+    """
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    # The actor restarts after a crash. An interrupted request is not repeated, because it may have charged.
+    # The actor restarts after a crash. Ray must not repeat an interrupted request, because it may have been charged.
     options = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": 0, "scheduling_strategy": here}
     return ray.remote(ChargeActor).options(name=name, namespace=namespace, **options).remote()

@@ -1,8 +1,8 @@
-"""Executor on Ray Tune, with a searcher and a scheduler that only pass Ray's questions to the driver.
+"""Executor on Ray Tune.
 
-Ray places trials, restarts lost workers and reuses actors. It decides nothing, and its own records are never read:
-`save` and `restore` of the searcher do nothing, and Ray's folder is removed at the end. A resume is a new Ray run from
-the storage, the ledger and the checkpoints.
+Ray only places trials on machines and reuses actors. Its searcher and scheduler ask the driver for every decision.
+Ray's own records are never read, so the searcher's `save` and `restore` do nothing, and Ray's folder is removed at the
+end. To resume a sweep, a new Ray run starts from the storage, the ledger and the checkpoints.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ __all__ = ["RayExecutor"]
 _NAMESPACE = "dp-tuner"
 _LOST = "its worker was lost again after the last allowed restart"
 _PATIENCE = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Pauses in seconds before the first, second, … restart of a trial that lost its worker, until it reports again.
+"""Pauses in seconds before the first, second, … consecutive restart of a trial that lost its worker.
 
-For up to a minute, Ray sends trials to a machine that is gone. Without pauses, all restarts would fail in a second.
+For up to a minute, Ray sends trials to a machine that is gone. Without pauses, all restarts would fail in a second. A
+report of the trial resets the sequence.
 """
 
 MAX_LOST_WORKERS = 7
-"""Largest number of restarts of a trial that loses its worker. Each restart charges the repeated steps again."""
+"""Maximum number of restarts of a trial after lost workers. Each restart charges the repeated steps again."""
 
 
 class RayExecutor:
@@ -68,28 +69,28 @@ class RayExecutor:
             raise interrupted()
         if bridge.stop is None or driver.running:
             raise TunerError(
-                "internal-error", "Ray ended the sweep before the driver did. Resume the sweep, and report this bug."
+                "internal-error", "Ray ended the run before the driver stopped. Resume the sweep, and report this bug."
             )
         return check_stop(bridge.stop, setup.folder)
 
 
 @dataclass
 class _Placed:
-    """A trial in Ray's hands: how often it lost its worker, and the time of its next restart."""
+    """A trial that was given to Ray, with the number of lost workers and the time of the next restart."""
 
     suggestion: Suggestion
     lost: int = 0
-    lost_in_a_row: int = 0  # since it last reported
+    lost_in_a_row: int = 0  # lost workers since the trial's last report
     again_at: float | None = None
 
 
 class _Bridge:
-    """Common state of the searcher, the scheduler and the stopper: the driver, and our trial of each Ray trial.
+    """Connection of Ray's searcher, scheduler and stopper to the driver. It maps Ray's trial ids to our trial ids.
 
-    Ray's own restarts are off, because Ray abandons a trial whose actor was lost before its reuse. Instead, a trial
-    that lost its worker restarts as a new Ray trial.
+    Ray's own restarts are disabled, because Ray gives up a trial whose reused actor was lost. Instead, a trial that
+    lost its worker restarts as a new Ray trial.
 
-    An error of the driver is kept in `error` and ends the run. Ray would turn it into text.
+    An exception of the driver is stored in `error` and ends the run. Ray would convert the exception to text.
     """
 
     def __init__(self, driver: StudyDriver, setup: TrialSetup, *, concurrent_trials: int) -> None:
@@ -105,7 +106,7 @@ class _Bridge:
         self._added: set[str] = set()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as None, because Ray writes its arguments to files."""
+        """Pickle as None. Ray writes its searcher and scheduler to files, which must not contain the driver."""
         return (type(None), ())
 
     @property
@@ -114,11 +115,11 @@ class _Bridge:
         return self.interrupted or self.error is not None
 
     def interrupt(self) -> None:
-        """Stop every trial, as the user asked."""
+        """Stop every trial after Ctrl-C."""
         self.interrupted = True
 
     def suggest(self, ray_id: str) -> dict[str, object] | str | None:
-        """Return a configuration, ``FINISHED``, or None to be asked again."""
+        """Return the configuration of a Ray trial, or ``FINISHED``, or None if Ray must ask again later."""
         if self.over:
             return str(Searcher.FINISHED)
         waiting = [placed for placed in self._placed.values() if placed.again_at is not None]
@@ -129,7 +130,7 @@ class _Bridge:
         if self.driver.running >= self._concurrent:
             return None  # Ray asks early; the driver is asked only when a slot is free
         if self.stop is not None:
-            # A running trial may still lose its worker, and after ``FINISHED`` Ray asks no more.
+            # A running trial may still lose its worker and need a restart. After ``FINISHED``, Ray never asks again.
             return None if self.driver.running else str(Searcher.FINISHED)
         with self._guard():
             decision = self.driver.next()
@@ -143,7 +144,7 @@ class _Bridge:
         return str(Searcher.FINISHED)
 
     def _again(self, ray_id: str, placed: _Placed) -> dict[str, object] | None:
-        """Restart a trial that lost its worker if its pause has ended and the repeated steps fit the budget."""
+        """Restart a trial that lost its worker, if its pause has ended and the repeated steps fit the budget."""
         if placed.again_at is None or time.monotonic() < placed.again_at:
             return None
         placed.again_at = None
@@ -158,11 +159,15 @@ class _Bridge:
         return {REQUEST: self._loop_of(suggestion)}
 
     def added(self, ray_id: str) -> None:
-        """Note that Ray queued a trial, again if its machine left the cluster with notice."""
+        """Handle a Ray trial that Ray put into its queue. It is a restart if Ray queues the same trial again.
+
+        Ray does so when a machine leaves the cluster with notice.
+        """
         trial_id = self._ours[ray_id]
         if ray_id in self._added and self.driver.is_running(trial_id):
             with self._guard():
-                # If the repeated steps do not fit, the trial is FAILED. Ray may start it, but its lease is refused.
+                # If the repeated steps do not fit the budget, the driver finishes the trial as FAILED. Ray may still
+                # start the trial, but the ledger then refuses its lease.
                 self.driver.restarted(trial_id)
         self._added.add(ray_id)
 
@@ -185,7 +190,7 @@ class _Bridge:
         return False
 
     def lost(self, ray_id: str) -> None:
-        """Schedule the restart of a trial whose worker is gone, or fail it after too many losses."""
+        """Schedule the restart of a trial that lost its worker, or finish it as FAILED after too many restarts."""
         trial_id = self._ours[ray_id]
         if self.over or not self.driver.is_running(trial_id):
             return
@@ -230,7 +235,7 @@ class _DriverSearcher(Searcher):  # type: ignore[misc]  # Ray has no types
         return self._bridge.suggest(trial_id)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:  # noqa: FBT001, FBT002 - Ray's signature
-        """Handle a trial that lost its worker. The scheduler has finished all others."""
+        """Handle a trial that lost its worker. The scheduler has already finished every other trial."""
         if error:
             self._bridge.lost(trial_id)
 
@@ -287,7 +292,7 @@ def _fit(bridge: _Bridge, resources: Mapping[str, float]) -> None:
             scheduler=_DriverScheduler(bridge),
             num_samples=-1,
             reuse_actors=True,
-            trial_name_creator=_ray_id,  # by default the whole configuration
+            trial_name_creator=_ray_id,  # Ray's default name would contain the whole configuration
             trial_dirname_creator=_ray_id,
         ),
         run_config=tune.RunConfig(
@@ -295,7 +300,7 @@ def _fit(bridge: _Bridge, resources: Mapping[str, float]) -> None:
             storage_path=str(scratch),
             stop=_Stopper(bridge),
             failure_config=tune.FailureConfig(max_failures=0),  # the bridge restarts lost trials
-            # The trainable writes its own checkpoints. By default Ray would add one at the end of every trial.
+            # The trainable writes its own checkpoints. By default, Ray would write another one at the end of a trial.
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
             verbose=0,
         ),
@@ -304,7 +309,7 @@ def _fit(bridge: _Bridge, resources: Mapping[str, float]) -> None:
         with interruptible(bridge.interrupt):
             tuner.fit()
     except tune.TuneError as error:
-        # The bridge keeps an error of the driver, which says more than Ray's.
+        # If the driver failed, `run` raises the driver's error, which says more than Ray's.
         if not bridge.over:
             raise TunerError("ray-failed", f"Ray Tune failed: {error}") from error
     finally:

@@ -1,4 +1,4 @@
-"""Ray sessions. They are quiet, do not upload the working tree, and join only the named cluster."""
+"""Ray sessions that print nothing, do not upload the working tree, and join only the cluster at the given address."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def ray_session(settings: ExecutorSettings) -> Iterator[None]:
-    """Connect to Ray during a sweep.
+    """Connect to Ray for the duration of a sweep.
 
-    An existing connection of this process is used and kept. Otherwise, until the end of the sweep, Ray is started on
-    this machine, or the cluster at `settings.address` is joined.
+    If this process is already connected, the existing connection is used and stays open. Otherwise this function joins
+    the cluster at `settings.address`, or starts Ray on this machine if there is no address.
 
     Raises:
         tuner.errors.InputError: this machine has too few resources for one trial.
@@ -64,8 +64,8 @@ def ray_session(settings: ExecutorSettings) -> Iterator[None]:
         if not joined:
             own: dict[str, str] = {}
             if settings.hide_logs and address is None:
-                # Every account may enter Ray's folder, so it is put into one that only this account may enter.
-                # The path is short, because paths of sockets have at most 107 bytes.
+                # Every account may enter Ray's folder. It is therefore put into a folder that only this account may
+                # enter. The path is short, because the path of a socket has at most 107 bytes.
                 parent = tempfile.TemporaryDirectory(prefix="dp-", ignore_cleanup_errors=True)
                 own = {"_temp_dir": f"{stack.enter_context(parent)}/ray"}
             ray.init(
@@ -87,7 +87,7 @@ def ray_session(settings: ExecutorSettings) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_rays_summary() -> Iterator[None]:
-    """Silence Ray's final list of incomplete trials. They continued as other Ray trials."""
+    """Silence Ray's final list of incomplete trials. Those trials continued under other Ray ids."""
     logger = logging.getLogger("ray.tune.tune")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -106,16 +106,16 @@ def _check_fits(settings: ExecutorSettings) -> None:
         if needed > available.get(resource, 0.0):
             raise InputError(
                 "resources-too-large",
-                f"resources.{key}: one trial needs {needed:g} {resource}s, but this machine has "
-                f"{available.get(resource, 0.0):g}. Ask for less, or name a cluster with --address.",
+                f"resources.{key}: one trial needs {needed:g} {resource}s, but this machine has only "
+                f"{available.get(resource, 0.0):g}. Lower the value, or name a cluster with --address.",
             )
 
 
 @contextlib.contextmanager
 def interruptible(on_interrupt: Callable[[], None]) -> Iterator[None]:
-    """Call `on_interrupt` at the first Ctrl-C. The second one raises KeyboardInterrupt as usual.
+    """Call `on_interrupt` at the first Ctrl-C. The second Ctrl-C raises KeyboardInterrupt as usual.
 
-    Only the main thread can set a handler. In other threads this does nothing.
+    Python allows signal handlers in the main thread only. In other threads this context manager does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

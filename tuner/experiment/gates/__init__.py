@@ -1,4 +1,4 @@
-"""Gates: checks of values that are well formed, but not allowed together or in a private search."""
+"""Gates, which refuse values that have the right type but are not allowed together or in a private search."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ GATES: tuple[Gate, ...] = (
     *MODE_GATES,
     *UNIMODAL_GATES,
 )
-"""Every gate; problems of the same line are reported in this order."""
+"""All gates. Problems on the same line of a file are reported in the order of these gates."""

@@ -1,4 +1,4 @@
-"""Gates of searched batch_size, epochs and noise_multiplier, and of the cap that covers them."""
+"""Gates for searched parameters that affect the budget (batch_size, epochs, noise_multiplier) and for `privacy.cap`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from tuner.experiment.values import NOISES
 __all__ = ["CAP_GATES", "LARGEST_MENU"]
 
 LARGEST_MENU = 64
-"""The most quotas of a coupon book. Composing more takes minutes, and a filter of one order is as tight."""
+"""Maximum number of quotas in a coupon book.
+
+Composing more quotas takes minutes, and the `fixed_order` filter then allows about as many steps.
+"""
 
 _PRICED_AT = {
     "batch_size": "trainable.batch_size",
@@ -25,42 +28,40 @@ _NEEDS = ("search.space", "privacy.noise_multiplier", "privacy.accounting")
 
 @gate(*_NEEDS)
 def priced(draft: Draft) -> Iterator[GateFinding]:
-    """Require priced parameters to have domains that the accounting mode can price."""
+    """Require domains that the accounting mode can price for the parameters that affect the budget."""
     mode = draft.mode
     for name, (domain, path) in draft.priced.items():
         if isinstance(domain, Fixed):
-            rule = f"{name} affects the budget, so a single value of it is given outside the space"
+            rule = f"{name} affects the budget, so a single value must be written outside search.space"
             fix = f"Write {_PRICED_AT[name]}: {as_yaml(domain.value)}."
             yield GateFinding("priced-value-fixed", path, rule, fix)
         elif mode.searches_public:
-            rule = (
-                f"{name} cannot be searched with accounting: public, because the private run is planned for one value"
-            )
+            rule = f"{name} cannot be searched with accounting: public, because the private run is planned in advance"
             fix = f"Write one number at {_PRICED_AT[name]}."
             yield GateFinding("priced-with-public", path, rule, fix)
         elif mode.runs_hidden and not isinstance(domain, Categorical):
-            rule = f"{name} must be a choice in a sealed search, which needs finitely many prices"
+            rule = f"{name} must be a choice, because a sealed search can price finitely many values only"
             fix = f"Write {{choice: [{', '.join(map(as_yaml, domain.grid(3)))}]}}."
             yield GateFinding("priced-range-sealed", path, rule, fix)
 
 
 @gate("search.space", "privacy.noise_multiplier")
 def noise_once(draft: Draft) -> Iterator[GateFinding]:
-    """Require the noise to be given in one place."""
+    """Refuse a noise multiplier that is given both in `privacy` and in `search.space`."""
     noise, space = draft.experiment.privacy.noise_multiplier, draft.experiment.search.space
     if "noise_multiplier" in space and noise != "auto":
         yield GateFinding(
             "noise-given-twice",
             "search.space.noise_multiplier",
-            "noise_multiplier must be given once",
-            "Leave privacy.noise_multiplier out.",
+            "noise_multiplier must be given only once",
+            "Remove privacy.noise_multiplier.",
             f"{as_yaml(space['noise_multiplier'])}, and {as_yaml(noise)} in privacy",
         )
 
 
 @gate(*_NEEDS)
 def noise_range(draft: Draft) -> Iterator[GateFinding]:
-    """Require searched noise within the range of the accountants."""
+    """Require a searched noise multiplier within the range of the accountants."""
     domain, path = draft.priced.get("noise_multiplier", (None, ()))
     low, high = NOISES
     wrong = [] if domain is None else [value for value in domain.grid(2) if not low <= float(value) <= high]
@@ -71,38 +72,38 @@ def noise_range(draft: Draft) -> Iterator[GateFinding]:
 
 @gate(*_NEEDS, "privacy.cap")
 def cap(draft: Draft) -> Iterator[GateFinding]:
-    """Require a cap that can hold the searched parameters."""
+    """Require a cap that supports the searched parameters."""
     privacy, key = draft.experiment.privacy, "privacy.cap"
     if not draft.mode.caps:
         if privacy.cap != "auto":
-            rule = f"a cap is only used with accounting: composition, and the accounting is {privacy.accounting}"
-            yield GateFinding("cap-without-composition", key, rule, "Leave it out.")
+            rule = f"a cap needs accounting: composition, but the accounting is {privacy.accounting}"
+            yield GateFinding("cap-without-composition", key, rule, "Remove the key.")
         return
     mechanisms = {name: domain for name, (domain, _) in draft.priced.items() if name != "epochs"}
     if privacy.cap == "total_steps" and any(len(domain.grid(2)) > 1 for domain in mechanisms.values()):
         rule = (
-            "a cap on total steps needs one sample rate and one noise multiplier for all trials, and "
-            f"{' and '.join(mechanisms)} is searched"
+            "a cap on total steps needs the same sample rate and noise multiplier in all trials, but this file "
+            f"searches {' and '.join(mechanisms)}"
         )
         yield GateFinding("cap-needs-one-mechanism", key, rule, "Write auto, coupon_book or fixed_order.")
     if privacy.cap == "coupon_book":
         ranges = [name for name, domain in mechanisms.items() if not isinstance(domain, Fixed | Categorical)]
         menu = prod(len(domain.grid(2)) for domain in mechanisms.values())
         if ranges:
-            rule = f"a coupon book needs a choice of a few values, and {' and '.join(ranges)} is a range"
-            yield GateFinding("cap-needs-menu", key, rule, "Write a choice, or cap: fixed_order.")
+            rule = f"a coupon book needs lists of values to search, but {' and '.join(ranges)} is a range"
+            yield GateFinding("cap-needs-menu", key, rule, "Write a choice of values, or cap: fixed_order.")
         elif menu > LARGEST_MENU:
-            rule = f"a coupon book holds at most {LARGEST_MENU} pairs of sample rate and noise multiplier"
+            rule = f"a coupon book can have at most {LARGEST_MENU} pairs of sample rate and noise multiplier"
             yield GateFinding("cap-menu-too-large", key, rule, "Write cap: fixed_order.", f"{menu} pairs")
 
 
 @gate("privacy.order", "privacy.cap")
 def order(draft: Draft) -> Iterator[GateFinding]:
-    """Require the fixed_order cap for an order."""
+    """Require `cap: fixed_order` if a Rényi order is given."""
     privacy = draft.experiment.privacy
     if privacy.order != "auto" and privacy.cap != "fixed_order":
-        rule = f"an order is only used with cap: fixed_order, and the cap is {privacy.cap}"
-        yield GateFinding("order-without-cap", "privacy.order", rule, "Write cap: fixed_order too, or leave it out.")
+        rule = f"a Rényi order needs cap: fixed_order, but the cap is {privacy.cap}"
+        yield GateFinding("order-without-cap", "privacy.order", rule, "Write cap: fixed_order, or remove the key.")
 
 
 CAP_GATES: tuple[Gate, ...] = (priced, noise_once, noise_range, cap, order)

@@ -1,4 +1,4 @@
-"""Gates of the data set, its public sizes, the unit of privacy and the protected scores."""
+"""Gates for the data set, its public sizes, the unit of privacy and protected scores."""
 
 from __future__ import annotations
 
@@ -14,70 +14,73 @@ __all__ = ["DATA_GATES"]
 
 @gate("dataset.name", "dataset.path", "dataset.public_size", "privacy.unit")
 def dataset(draft: Draft) -> Iterator[GateFinding]:
-    """Require a shipped data set, or the user's own with a path, a new name and a public size."""
+    """Require a shipped data set, or a data set of the user's own that has a path, a new name and a public size."""
     data = draft.experiment.dataset
     if data.path is None:
         if data.name not in DATASETS:
             fix = nearest(data.name, DATASETS) + " Your own data need dataset.path and dataset.public_size."
             yield GateFinding("dataset-unknown", "dataset.name", "unknown data set", fix)
         elif data.public_size is not None:
-            rule = f"the public size of {data.name} is known and cannot be set"
-            yield GateFinding("public-size-known", "dataset.public_size", rule, "Leave it out.")
+            rule = f"the public size of {data.name} is already known and cannot be set"
+            yield GateFinding("public-size-known", "dataset.public_size", rule, "Remove the key.")
     elif data.name in DATASETS:
-        rule = f"{data.name} is a shipped data set, which has no path"
-        fix = "Give your own data another name, under which the ledger keeps their budget."
+        rule = f"the name {data.name} belongs to a shipped data set, which has no path"
+        fix = "Choose another name for your own data. The ledger stores their budget under that name."
         yield GateFinding("dataset-name-taken", "dataset.path", rule, fix)
     elif data.public_size is None and draft.experiment.privacy.unit == "record":
-        rule = "your own data need a PUBLIC number of training records; the exact number is private"
-        fix = "Write a number that may be published, for example the number of people asked, rounded down."
+        rule = "your own data need a PUBLIC number of training records"
+        fix = (
+            "The exact number is private. Write a number that may be published, for example the number of people that "
+            "were asked, rounded down."
+        )
         yield GateFinding("public-size-missing", "dataset.public_size", rule, fix, "nothing")
 
 
 @gate("dataset", "privacy.unit")
 def unit(draft: Draft) -> Iterator[GateFinding]:
-    """Require records that name their users if users are protected."""
+    """Require a data set that assigns each record to a user if users are protected."""
     data, privacy = draft.experiment.dataset, draft.experiment.privacy
     own = data.path is not None
     users = data.public_users if own else DATASETS[data.name].users if data.name in DATASETS else None
     if not own and data.public_users is not None:
-        rule = f"{data.name} is a shipped data set, whose number of users (if any) is known"
-        yield GateFinding("public-size-known", "dataset.public_users", rule, "Leave it out.")
+        rule = f"the number of users of the shipped data set {data.name} cannot be set"
+        yield GateFinding("public-size-known", "dataset.public_users", rule, "Remove the key.")
     if privacy.unit == "record":
         if data.records_per_user != type(data).model_fields["records_per_user"].default:
-            rule = "this bound needs privacy.unit: user, and the unit is record"
-            fix = "Write unit: user, or leave it out."
+            rule = "a bound on records per user needs privacy.unit: user, but the unit is record"
+            fix = "Write unit: user, or remove the key."
             yield GateFinding("records-per-user-unused", "dataset.records_per_user", rule, fix)
         return
     if own and users is None:
-        rule = "with unit: user your own data need a PUBLIC number of users, and user_train in their file"
-        fix = "Write a number that may be published."
+        rule = "with unit: user, your own data need a PUBLIC number of users"
+        fix = "Write a number that may be published. The data file must also contain the array user_train."
         yield GateFinding("public-size-missing", "dataset.public_users", rule, fix, "nothing")
     elif not own and data.name in DATASETS and users is None:
         known = ", ".join(name for name, about in DATASETS.items() if about.users is not None)
-        rule = f"unit: user needs records that name their user, and those of {data.name} do not"
+        rule = f"unit: user needs a data set that assigns each record to a user, which {data.name} does not"
         yield GateFinding("dataset-without-users", "privacy.unit", rule, f"Write unit: record, or use {known}.")
 
 
 @gate("search.metric", "privacy.epsilon", "privacy.delta", "dataset", "privacy.unit")
 def protected_scores(draft: Draft) -> Iterator[GateFinding]:
-    """Require accuracies with a budget within the search's if scores are protected, and no budget if not."""
+    """Check the budget and the metric of protected scores. Refuse a budget for scores that are not protected."""
     experiment = draft.experiment
     validation, at = experiment.dataset.validation, "dataset.validation"
     if not validation.protected:
         for name in ("epsilon", "delta", "noise"):
             if getattr(validation, name) not in (None, "auto"):
-                rule = f"{name} needs protected scores, and protected is false"
-                fix = "Write protected: true, or leave it out."
+                rule = f"{name} applies to protected scores only, but protected is false"
+                fix = "Write protected: true, or remove the key."
                 yield GateFinding("scores-not-protected", f"{at}.{name}", rule, fix)
         return
     for name in ("epsilon", "delta"):
         own, whole = getattr(validation, name), getattr(experiment.privacy, name)
         if own is not None and own > whole:
-            rule = f"must be at most privacy.{name} = {whole:g}, which covers training and validation records"
+            rule = f"must be at most privacy.{name} = {whole:g}, which applies to all records"
             fix = f"Lower it, or raise privacy.{name}."
             yield GateFinding("validation-budget-too-large", f"{at}.{name}", rule, fix)
     if experiment.search.metric.name != "validation_accuracy":
-        rule = "a protected score must be a count; one record can change a loss by any amount"
+        rule = "a protected score must be an accuracy, because one record can change a loss by any amount"
         fix = "Write validation_accuracy."
         yield GateFinding("metric-not-protectable", "search.metric.name", rule, fix)
     try:
@@ -86,7 +89,7 @@ def protected_scores(draft: Draft) -> Iterator[GateFinding]:
         return
     if size < 1:
         rule = "protected scores need at least one public validation record"
-        yield GateFinding("validation-empty", f"{at}.fraction", rule, "Raise it.")
+        yield GateFinding("validation-empty", f"{at}.fraction", rule, "Raise the fraction.")
 
 
 DATA_GATES: tuple[Gate, ...] = (dataset, unit, protected_scores)

@@ -1,4 +1,4 @@
-"""Terms of all gates: the gate, its finding, and the draft of an experiment that it examines."""
+"""Common types of all gates: `Gate`, its result `GateFinding`, and the `Draft` of an experiment that gates examine."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ __all__ = ["Draft", "Gate", "GateFinding", "gate"]
 
 @dataclass(frozen=True)
 class GateFinding:
-    """Refusal by a gate.
+    """Violation of a gate's rule by the experiment file.
 
     Attributes:
-        code: stable code of the rule.
-        key: dotted key of the value; a path if a part of the key may contain a dot.
+        code: stable error code of the rule.
+        key: dotted key of the refused value, or a tuple of keys if a key itself may contain a dot.
         rule: the broken rule and its reason.
         fix: what to write instead.
-        value: the refused value; empty for the value at `key`.
+        value: text that shows the refused value. If it is empty, the value at `key` is shown.
     """
 
     code: str
@@ -49,12 +49,12 @@ class GateFinding:
 
     @property
     def path(self) -> Path:
-        """Path of the key."""
+        """The key as a tuple of its parts."""
         return tuple(self.key.split(".")) if isinstance(self.key, str) else self.key
 
 
 class Draft:
-    """Experiment that the gates examine. Every value is well formed, and the space is parsed once."""
+    """Experiment that the gates examine. Every value has the right type, and the search space is parsed only once."""
 
     def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
@@ -64,7 +64,10 @@ class Draft:
 
     @cached_property
     def parsed(self) -> SearchSpace | SpaceError:
-        """Space of the file, with the noise of the privacy section, or the error with all its problems."""
+        """Search space of the file, or the error that lists all problems of the space.
+
+        A domain at `privacy.noise_multiplier` is part of the space.
+        """
         raw = self.experiment.search.space
         if not raw and self.method is not None and self.experiment.search.trials > 1:
             raw = default_space(self.method)
@@ -75,12 +78,15 @@ class Draft:
 
     @property
     def space(self) -> SearchSpace | None:
-        """Space of the file, or None if it is malformed; the gate `space` reports this."""
+        """Search space of the file, or None if the space is malformed, which the gate `space` reports."""
         return None if isinstance(self.parsed, SpaceError) else self.parsed
 
     @cached_property
     def resolved(self) -> SearchSpace | None:
-        """Space with all defaults and a declared unimodal parameter, or None if the space or method is malformed."""
+        """Search space with all defaults, or None if the space or the method is malformed.
+
+        If the search is unimodal, the space declares at least one unimodal parameter.
+        """
         if self.space is None or self.method is None:
             return None
         space = with_defaults(self.space, method=self.method)
@@ -88,7 +94,7 @@ class Draft:
 
     @cached_property
     def priced(self) -> dict[str, tuple[Domain, Path]]:
-        """Domain of each priced parameter and its path in the file, without malformed domains."""
+        """Domain and path in the file of each parameter that affects the budget. Malformed domains are left out."""
         found: dict[str, tuple[Domain, Path]] = {}
         space = self.experiment.search.space
         for parameter in (each for each in PARAMETERS.values() if each.priced):
@@ -106,12 +112,12 @@ class Draft:
 
     @property
     def mode(self) -> Mode:
-        """The accounting mode; composition if the file's is unknown, which another gate reports."""
+        """The accounting mode of the file. For an unknown mode, which another gate reports, it is composition."""
         return MODES.get(self.experiment.privacy.accounting, COMPOSITION)
 
     @cached_property
     def public_size(self) -> int | None:
-        """Public number of training records (users), or None if it is missing; the data gates report this."""
+        """Public number of training records (or users), or None if it is missing, which the data gates report."""
         try:
             return public_train_size(self.experiment.dataset_request())
         except DatasetError:
@@ -126,8 +132,9 @@ class Gate:
     """Check of an experiment.
 
     Attributes:
-        check: function that yields its refusals.
-        needs: keys that the check reads; a malformed one skips the check, so each mistake is reported once.
+        check: function that yields the violations of the gate's rule.
+        needs: keys that the check reads. If the value of such a key is malformed, the check is skipped, so that each
+            mistake is reported only once.
     """
 
     check: Check
@@ -135,5 +142,5 @@ class Gate:
 
 
 def gate(*keys: str) -> Callable[[Check], Gate]:
-    """Return a decorator that makes a gate of a check of these dotted keys."""
+    """Return a decorator that turns a check into a `Gate`. `keys` are the dotted keys that the check reads."""
     return lambda check: Gate(check, tuple(tuple(key.split(".")) for key in keys))

@@ -1,4 +1,4 @@
-"""Gates of the accounting modes: settings that a sealed search or a search on public data cannot have."""
+"""Gates for the accounting modes, which check the settings of sealed searches and of searches on public data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RUNS = ("privacy.runs", "privacy.accounting", "search.trials")
 
 @gate("privacy.accounting")
 def accounting(draft: Draft) -> Iterator[GateFinding]:
-    """Require a known mode."""
+    """Require a known accounting mode."""
     word = draft.experiment.privacy.accounting
     if word not in MODES:
         rule = f"must be one of {', '.join(MODES)}"
@@ -29,27 +29,27 @@ def accounting(draft: Draft) -> Iterator[GateFinding]:
 
 @gate("privacy.accounting", "privacy.private", "search.sampler", "search.pruner", "dataset.validation")
 def sealed_search(draft: Draft) -> Iterator[GateFinding]:
-    """Require independent candidates and complete, hidden runs of a sealed search."""
+    """Require that a sealed search is private and has independent candidates and complete runs."""
     experiment = draft.experiment
     if draft.mode is not SELECTION:
         return
     search = experiment.search
     sampler, pruner = canonical_sampler(search.sampler.name), canonical_pruner(search.pruner.name)
     if sampler is not None and sampler not in SELECTION.samplers:
-        how = "walks through a list" if sampler == "grid" else "follows the scores"
-        rule = f"selection needs candidates drawn independently from one prior, and {search.sampler.name} {how}"
-        fix = "Write random, or bounded, which follows the scores within a ratio (the plan shows its price)."
+        how = "goes through a list" if sampler == "grid" else "depends on the scores"
+        rule = f"a sealed search needs independently drawn candidates, but the sampler {search.sampler.name} {how}"
+        fix = "Write random or bounded. bounded uses scores to a limited extent, and `tune plan` shows its price."
         yield GateFinding("sealed-follows-scores", "search.sampler", rule, fix, search.sampler.name)
     if pruner is not None and pruner not in SELECTION.pruners:
         rule = (
-            "selection needs independent runs, and this pruner stops a run because of the scores of others"
+            "a sealed search needs independent runs, but this pruner compares the scores of different runs"
             if pruner != "threshold"
-            else "stopping a run by its own scores is not supported with selection"
+            else "a sealed search does not support a pruner that stops a run because of its score"
         )
         yield GateFinding("sealed-follows-scores", "search.pruner", rule, "Write none.", search.pruner.name)
     if experiment.dataset.validation.protected:
-        rule = "protected scores cannot be used in a sealed search: their number would show the number of runs"
-        fix = "Write false (the scores are then outside the guarantee), or accounting: composition."
+        rule = "a sealed search cannot have protected scores, because their number would show the number of runs"
+        fix = "Write false, which leaves the scores outside the guarantee, or write accounting: composition."
         yield GateFinding("sealed-scores-protected", "dataset.validation.protected", rule, fix)
     if not experiment.privacy.private:
         rule = "a sealed search must be private"
@@ -58,13 +58,13 @@ def sealed_search(draft: Draft) -> Iterator[GateFinding]:
 
 @gate(*_RUNS, "search.sampler")
 def runs(draft: Draft) -> Iterator[GateFinding]:
-    """Require a number of runs whose law the accountant can price."""
+    """Require a distribution of the number of runs that the accountant can price."""
     privacy, search = draft.experiment.privacy, draft.experiment.search
     law = privacy.runs.law
     if draft.mode is not SELECTION:
         if privacy.runs != type(privacy.runs)():
-            rule = f"runs is only used with accounting: selection, and the accounting is {privacy.accounting}"
-            fix = "Leave it out, or write accounting: selection."
+            rule = f"runs needs accounting: selection, but the accounting is {privacy.accounting}"
+            fix = "Remove the key, or write accounting: selection."
             yield GateFinding("runs-without-selection", "privacy.runs", rule, fix)
         return
     if law not in LAWS:
@@ -73,7 +73,7 @@ def runs(draft: Draft) -> Iterator[GateFinding]:
         )
         return
     if law == "poisson" and canonical_sampler(search.sampler.name) == "bounded":
-        rule = "poisson cannot be used with the sampler bounded: no price is proved for the two together"
+        rule = "poisson cannot be used with the sampler bounded, because no price is proved for this combination"
         yield GateFinding("run-law-unproved", "privacy.runs.law", rule, "Write geometric, or sampler: random.")
         return
     try:
@@ -85,33 +85,33 @@ def runs(draft: Draft) -> Iterator[GateFinding]:
 
 @gate(*_RUNS)
 def runs_at_most(draft: Draft) -> Iterator[GateFinding]:
-    """Require a cut-off of at least the mean number of runs."""
+    """Require that the maximum number of runs is at least the mean number of runs."""
     at_most, trials = draft.experiment.privacy.runs.at_most, draft.experiment.search.trials
     if at_most != "auto" and at_most < trials:
         rule = f"must be at least the mean number of runs, search.trials = {trials}"
-        yield GateFinding("value-out-of-range", "privacy.runs.at_most", rule, "Write auto, or raise it.")
+        yield GateFinding("value-out-of-range", "privacy.runs.at_most", rule, "Write auto, or raise the number.")
 
 
 @gate("search.public", "privacy.accounting", "privacy.private", "trainable.batch_size", "dataset", "privacy.unit")
 def public(draft: Draft) -> Iterator[GateFinding]:
-    """Require public data, and one charged run, of a search on public data."""
+    """Require a public data set and a private run for `accounting: public`, and refuse public data otherwise."""
     privacy, declared = draft.experiment.privacy, draft.experiment.search.public
     if draft.mode is not PUBLIC:
         if declared is not None:
-            rule = f"public data are only used with accounting: public, and the accounting is {privacy.accounting}"
-            fix = "Write accounting: public, or leave it out."
+            rule = f"public data need accounting: public, but the accounting is {privacy.accounting}"
+            fix = "Write accounting: public, or remove the key."
             yield GateFinding("public-data-unused", "search.public", rule, fix, declared.name)
         return
     if declared is None:
         rule = "accounting: public needs a public data set to search on"
-        fix = "Write search.public: {name: fashion_mnist}; by writing it you declare those records public."
+        fix = "Write for example search.public: {name: fashion_mnist}. By this key you declare those records public."
         yield GateFinding("public-data-missing", "search.public", rule, fix, "nothing")
         return
     if not privacy.private:
         rule = "a search on public data must be private, because it ends with one charged run"
         yield GateFinding("mode-needs-private", "privacy.private", rule, "Write true, or accounting: composition.")
     if privacy.unit == "user":
-        rule = "a search on public data cannot protect users, because it averages records and not users"
+        rule = "a search on public data cannot protect users, because its trials average over records, not users"
         yield GateFinding("public-with-users", "privacy.unit", rule, "Write unit: record, or another accounting.")
     yield from _public_records(draft)
 
@@ -126,12 +126,12 @@ def _public_records(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding("dataset-unknown", key, "unknown data set", fix)
         return
     if public.path is not None and (public.name in DATASETS or public.public_size is None):
-        rule = "your own public records need a name of their own, a path and a public_size"
+        rule = "public records of your own need an unused name, a path and a public_size"
         yield GateFinding("public-data-incomplete", "search.public", rule, "Write {name: …, path: …, public_size: …}.")
         return
     owners = [DATASETS[name].budget_owner or name if name in DATASETS else name for name in (public.name, private.name)]
     if owners[0] == owners[1] or (public.path is not None and public.path == private.path):
-        rule = f"the public records must not be the private ones of {private.name}"
+        rule = f"the public records must not be the private records of {private.name}"
         yield GateFinding("public-data-private", key, rule, "Name a data set that anyone may see.")
         return
     shapes = [
@@ -139,18 +139,19 @@ def _public_records(draft: Draft) -> Iterator[GateFinding]:
         for name in (public.name, private.name)
     ]
     if None not in shapes and shapes[0] != shapes[1]:
-        rule = "one model trains on both, so the public records need the inputs and classes of the private ones"
+        rule = "the public and the private records must have the same input shape and number of classes"
         each = zip(("public", "private"), filter(None, shapes), strict=True)
         found = " and ".join(f"{shape} in {classes} classes ({whose})" for whose, (shape, classes) in each)
-        yield GateFinding("public-data-shape", key, rule, "Name a data set of the same shape.", found)
+        fix = "The same model trains on both. Name a data set of the same shape."
+        yield GateFinding("public-data-shape", key, rule, fix, found)
         return
     try:
         size = public_train_size(draft.experiment.public_request())
     except DatasetError:
         return
     if draft.experiment.trainable.batch_size > size:
-        rule = f"must be at most {size}, the number of training records of {public.name}: the search trains on them"
-        yield GateFinding("batch-size-too-large", "trainable.batch_size", rule, "Lower it.")
+        rule = f"must be at most {size}, the number of training records of the public data set {public.name}"
+        yield GateFinding("batch-size-too-large", "trainable.batch_size", rule, "Lower the batch size.")
 
 
 MODE_GATES: tuple[Gate, ...] = (accounting, sealed_search, runs, runs_at_most, public)

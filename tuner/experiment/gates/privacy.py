@@ -1,4 +1,4 @@
-"""Gates of δ, ε, the accountant, the adjacency and the noise."""
+"""Gates for δ, ε, the accountant, the adjacency and the noise."""
 
 from __future__ import annotations
 
@@ -11,23 +11,21 @@ __all__ = ["PRIVACY_GATES"]
 
 _EPSILONS = (1e-6, 1e6)
 _ACCOUNTANTS = {
-    "gdp": "the GDP accountant returns too small values, for example ε = 0.271 instead of 0.347",
-    "rdp": "RDP gives a larger ε; privacy.cap: fixed_order uses it",
+    "gdp": "the GDP accountant returns values of ε that are too small, for example 0.271 instead of 0.347",
+    "rdp": "RDP gives a larger ε than pld, and only privacy.cap: fixed_order uses RDP",
     "prv": "the PRV accountant needs 7 GB at 1.1 million steps, and its rounding error has no known bound",
 }
 
 
 @gate("privacy.delta", "dataset", "privacy.unit")
 def delta(draft: Draft) -> Iterator[GateFinding]:
-    """Require δ below 1 / n."""
+    """Require δ below 1/n, for n public training records (or users)."""
     size, privacy = draft.public_size, draft.experiment.privacy
     if size is not None and not privacy.delta < 1 / size:
         whole, who = ("user", "users") if privacy.unit == "user" else ("record", "training records")
-        rule = (
-            f"must be below 1 / n = {1 / size:.3g} for {size} public {who}, because a delta of 1 / n would allow "
-            f"publishing one whole {whole}"
-        )
-        yield GateFinding("delta-too-large", "privacy.delta", rule, f"Write at most {size**-1.1:.1g}.")
+        rule = f"must be below 1/n = {1 / size:.3g} for n = {size} public {who}"
+        fix = f"A delta of 1/n would allow publishing one whole {whole}. Write at most {size**-1.1:.1g}."
+        yield GateFinding("delta-too-large", "privacy.delta", rule, fix)
 
 
 @gate("privacy.epsilon", "dataset.validation")
@@ -40,7 +38,7 @@ def epsilons(draft: Draft) -> Iterator[GateFinding]:
     }
     for key, epsilon in given.items():
         if epsilon is not None and not low <= epsilon <= high:
-            rule = f"must be from {low:g} to {high:g}; larger values protect nobody"
+            rule = f"must be from {low:g} to {high:g}"
             yield GateFinding("value-out-of-range", key, rule, "Write for example 8.", as_yaml(epsilon))
 
 
@@ -50,8 +48,8 @@ def accountant(draft: Draft) -> Iterator[GateFinding]:
     word = draft.experiment.privacy.accountant
     if word != "pld":
         why = _ACCOUNTANTS.get(word.lower().removesuffix("accountant").strip("_-. "))
-        rule = f"must be pld{f': {why}' if why else ''}"
-        yield GateFinding("accountant-unsupported", "privacy.accountant", rule, "Leave it out or write pld.")
+        rule = f"must be pld{f', because {why}' if why else ''}"
+        yield GateFinding("accountant-unsupported", "privacy.accountant", rule, "Remove the key, or write pld.")
 
 
 @gate("privacy.adjacency")
@@ -61,7 +59,7 @@ def adjacency(draft: Draft) -> Iterator[GateFinding]:
     if word != "add_or_remove_one":
         known = word in ("replace_one", "substitute", "zero_out")
         rule = f"{word} adjacency is not supported" if known else "must be add_or_remove_one"
-        fix = "Leave it out or write add_or_remove_one."
+        fix = "Remove the key, or write add_or_remove_one."
         yield GateFinding("adjacency-unsupported", "privacy.adjacency", rule, fix)
 
 
@@ -70,17 +68,17 @@ def noise(draft: Draft) -> Iterator[GateFinding]:
     """Require noise for a private search."""
     privacy = draft.experiment.privacy
     if privacy.private and privacy.noise_multiplier == 0:
-        fix = "Write auto, or private: false for a study."
+        fix = "Write auto, or write private: false for a study without privacy."
         yield GateFinding("noise-zero", "privacy.noise_multiplier", "must be above 0, because privacy needs noise", fix)
 
 
 @gate("privacy.noise_seed", "privacy.private")
 def noise_seed(draft: Draft) -> Iterator[GateFinding]:
-    """Refuse a seed for private noise."""
+    """Refuse a noise seed in a private search."""
     privacy = draft.experiment.privacy
     if privacy.private and privacy.noise_seed is not None:
-        rule = "anyone who knows the seed can compute the noise, so a seed needs private: false"
-        fix = "Leave it out. The key seed sets the public seed of initialisation and search."
+        rule = "a private search cannot have a noise seed, because anyone who knows the seed can compute the noise"
+        fix = "Remove noise_seed. For a reproducible initialisation and search, set the public key seed instead."
         yield GateFinding("noise-seed-private", "privacy.noise_seed", rule, fix)
 
 

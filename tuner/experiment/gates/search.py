@@ -1,4 +1,4 @@
-"""Gates of the sampler, pruner, space and metric."""
+"""Gates for the sampler, the pruner, the search space and the metric."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _component(
 
 @gate("search.sampler")
 def sampler(draft: Draft) -> Iterator[GateFinding]:
-    """Require a known sampler with its own options."""
+    """Require a known sampler, and only options that this sampler has."""
     part = draft.experiment.search.sampler
     canonical = canonical_sampler(part.name)
     found = list(_component("sampler", part, canonical, SAMPLERS))
@@ -53,7 +53,7 @@ def sampler(draft: Draft) -> Iterator[GateFinding]:
 
 @gate("search.pruner")
 def pruner(draft: Draft) -> Iterator[GateFinding]:
-    """Require a known pruner with its own options."""
+    """Require a known pruner, and only options that this pruner has."""
     part = draft.experiment.search.pruner
     found = list(_component("pruner", part, canonical_pruner(part.name), PRUNERS))
     yield from found
@@ -64,7 +64,7 @@ def pruner(draft: Draft) -> Iterator[GateFinding]:
 
 @gate("search.space")
 def space(draft: Draft) -> Iterator[GateFinding]:
-    """Require parameters of the method, with domains that can be searched."""
+    """Require parameters that the method has, with valid domains."""
     if isinstance(draft.parsed, SpaceError):
         for problem in draft.parsed.problems:
             yield GateFinding(
@@ -74,15 +74,18 @@ def space(draft: Draft) -> Iterator[GateFinding]:
 
 @gate("search.space", "dataset")
 def augmentation(draft: Draft) -> Iterator[GateFinding]:
-    """Refuse augmentation of a shipped data set that has no images; the user's own file is not read here."""
+    """Refuse augmentation for a shipped data set without images. The user's own data file is not read here."""
     dataset = draft.experiment.dataset
     if "augmentation" not in draft.experiment.search.space or draft.space is None or dataset.path is not None:
         return
     shape = DATASETS[dataset.name].input_shape if dataset.name in DATASETS else ()
     domain = dict(draft.space.parameters)["augmentation"]
     if shape and len(shape) != 3 and any(word != "none" for word in domain.grid(1)):
-        rule = f"only images (channels, height, width) can be augmented; inputs of {dataset.name} have shape {shape}"
-        yield GateFinding("augmentation-needs-images", "search.space.augmentation", rule, "Leave it out.")
+        rule = (
+            "augmentation needs images of shape (channels, height, width), but the inputs of "
+            f"{dataset.name} have shape {shape}"
+        )
+        yield GateFinding("augmentation-needs-images", "search.space.augmentation", rule, "Remove the key.")
 
 
 @gate("search.space", "search.trials", "trainable.method")
@@ -95,7 +98,7 @@ def several_configurations(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding(
             "nothing-searched",
             "search.space",
-            "identical trials waste the budget, so a search of several trials needs a parameter to search",
+            "a search of several trials needs a searched parameter, because identical trials waste the budget",
             "Search a parameter (for example learning_rate: default), or write trials: 1.",
             f"{trials} trials of one configuration",
         )
@@ -103,14 +106,14 @@ def several_configurations(draft: Draft) -> Iterator[GateFinding]:
 
 @gate("search.metric")
 def metric(draft: Draft) -> Iterator[GateFinding]:
-    """Require a validation score with the right direction."""
+    """Require a validation score as the metric, and the mode that fits the score."""
     name, mode = draft.experiment.search.metric.name, draft.experiment.search.metric.mode
     key, fix = "search.metric.name", "Use validation_accuracy or validation_loss."
     if name.startswith("test"):
-        rule = "the test set is used once, at export; a search that uses it reports too good a score"
+        rule = "a test score cannot guide a search, because the reported test score would then be too good"
         yield GateFinding("metric-not-validation", key, rule, fix)
     elif name.startswith("train"):
-        rule = "a score on training records would leak them, because it is not charged"
+        rule = "a training score cannot guide a search, because it would reveal training records without a charge"
         yield GateFinding("metric-not-validation", key, rule, fix)
     elif name not in _METRICS:
         yield GateFinding("metric-unknown", key, "unknown metric", nearest(name, _METRICS))
@@ -122,7 +125,7 @@ def metric(draft: Draft) -> Iterator[GateFinding]:
 
 @gate("search.space", "search.rungs", "trainable.method")
 def promotion(draft: Draft) -> Iterator[GateFinding]:
-    """Require at least as many rungs as levels of a promoted parameter."""
+    """Require at least as many rungs as a promoted parameter has levels."""
     if draft.space is None:
         return
     search = draft.experiment.search
@@ -133,8 +136,8 @@ def promotion(draft: Draft) -> Iterator[GateFinding]:
             yield GateFinding(
                 "promotion-needs-rungs",
                 ("search", "space", key),
-                "a promotion needs at least as many rungs as levels, because each level begins at its own rung",
-                f"Write search.rungs: {len(levels)} or more, or fewer levels.",
+                "a promoted parameter needs at least one rung per level, because each level begins at its own rung",
+                f"Write search.rungs: {len(levels)} or more, or write fewer levels.",
                 f"{len(levels)} levels and {reports} rung{'' if reports == 1 else 's'}",
             )
 

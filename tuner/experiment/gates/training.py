@@ -1,4 +1,4 @@
-"""Gates of the method, the model, the batches and the workers."""
+"""Gates for the method, the model, the batches and the workers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def normalization(draft: Draft) -> Iterator[GateFinding]:
     key, word = "trainable.normalization", draft.experiment.trainable.normalization
     allowed = [name for name in NORMALIZATIONS if name != "batch"]
     if word.lower().replace("_", "") in ("batch", "batchnorm"):
-        rule = "BatchNorm mixes the records of a batch, so clipping cannot bound the influence of one record"
+        rule = "BatchNorm is not allowed, because it mixes the records of a batch before clipping"
         yield GateFinding("batch-norm-refused", key, rule, f"Use {' or '.join(reversed(allowed))}.")
     elif word not in allowed:
         yield GateFinding("value-not-allowed", key, f"must be one of {', '.join(allowed)}", nearest(word, allowed))
@@ -43,13 +43,14 @@ def normalization(draft: Draft) -> Iterator[GateFinding]:
 
 @gate("trainable.sampling")
 def sampling(draft: Draft) -> Iterator[GateFinding]:
-    """Require Poisson samples as batches."""
+    """Require batches that are Poisson samples."""
     if draft.experiment.trainable.sampling != "poisson":
-        rule = (
-            "must be poisson, because shuffled and fixed-size batches have a weaker guarantee (for one shuffled epoch "
-            "of 195 steps at noise 1.1 ε is at least 3.08, not the 0.35 of Poisson sampling)"
+        rule = "must be poisson, because shuffled and fixed-size batches have a weaker guarantee"
+        fix = (
+            "For one shuffled epoch of 195 steps at noise 1.1, ε is at least 3.08. With Poisson sampling it is 0.35. "
+            "Remove the key, or write poisson."
         )
-        yield GateFinding("batches-not-poisson", "trainable.sampling", rule, "Leave it out or write poisson.")
+        yield GateFinding("batches-not-poisson", "trainable.sampling", rule, fix)
 
 
 @gate("trainable.optimizer", "trainable.momentum")
@@ -57,13 +58,13 @@ def optimizer(draft: Draft) -> Iterator[GateFinding]:
     """Refuse momentum with Adam."""
     trainable = draft.experiment.trainable
     if trainable.optimizer == "adam" and trainable.momentum != 0:
-        rule = "adam has its own momentum, and this key is for sgd"
-        yield GateFinding("momentum-with-adam", "trainable.momentum", rule, "Leave it out, or write optimizer: sgd.")
+        rule = "momentum applies to sgd only, because adam has a momentum of its own"
+        yield GateFinding("momentum-with-adam", "trainable.momentum", rule, "Remove the key, or write optimizer: sgd.")
 
 
 @gate("trainable.batch_size", "dataset", "search.space", "privacy.unit")
 def batch_size(draft: Draft) -> Iterator[GateFinding]:
-    """Require a sample rate of at most 1."""
+    """Require a batch size of at most the public number of records (or users), so that the sample rate is at most 1."""
     size = draft.public_size
     if size is None:
         return
@@ -72,15 +73,15 @@ def batch_size(draft: Draft) -> Iterator[GateFinding]:
     if not float(largest) <= size:
         who = "users" if draft.experiment.privacy.unit == "user" else "training records"
         rule = f"must be at most {size}, the public number of {who}, because a sample rate is at most 1"
-        yield GateFinding("batch-size-too-large", path, rule, "Lower it.")
+        yield GateFinding("batch-size-too-large", path, rule, "Lower the batch size.")
 
 
 @gate("resources.workers_per_trial")
 def workers(draft: Draft) -> Iterator[GateFinding]:
     """Require one worker per trial."""
     if draft.experiment.resources.workers_per_trial > 1:
-        rule = "a trial has one worker in this version"
-        fix = "Write 1, and raise concurrent_trials instead."
+        rule = "must be 1, because a trial cannot use several workers in this version"
+        fix = "To run more trials at once, raise concurrent_trials instead."
         yield GateFinding("workers-unsupported", "resources.workers_per_trial", rule, fix)
 
 

@@ -1,1 +1,1 @@
-"""Pruners: one module each, and `make`, which creates a pruner by its name."""
+"""Pruners. `make` creates a pruner by its name from one of the other modules."""

@@ -20,12 +20,14 @@ __all__ = ["PrunerRequest", "make_pruner"]
 
 @dataclass(frozen=True, kw_only=True)
 class PrunerRequest:
-    """Facts and options from which a pruner is made.
+    """Arguments of a pruner's `build` function.
 
     Attributes:
-        name: the name that the user wrote, for messages.
+        name: the pruner's name as the user wrote it, for messages.
         canonical: the pruner's key in `names.PRUNERS`.
-        options: checked names with values as the user wrote them.
+        options: options with checked names and unchecked values.
+        rung_steps: steps at which a complete trial reports.
+        unimodality: facts about the search that only the pruner ``unimodal`` needs.
     """
 
     name: str
@@ -42,11 +44,11 @@ def make_pruner(
     rung_steps: Sequence[int] = (),
     unimodality: Unimodality | None = None,
 ) -> BasePruner:
-    """Create a pruner: one of Optuna's, or with the module of its name in this package.
+    """Create a pruner by its name. See `PrunerRequest` for the arguments.
 
     Raises:
-        tuner.errors.InputError: the name or an option is unknown, a value is refused, or a fact that the pruner needs
-            is missing.
+        tuner.errors.InputError: the name or an option is unknown, a value is invalid, or a required argument is
+            missing.
     """
     options = dict(options or {})
     canonical = names.canonical_pruner(name)

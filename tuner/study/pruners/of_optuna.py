@@ -17,8 +17,8 @@ __all__ = ["build"]
 def build(request: PrunerRequest) -> BasePruner:
     """Create the pruner.
 
-    Successive halving and Hyperband count their resource in training steps. By default the first rung is the minimum
-    and the last rung the maximum.
+    The resource of successive halving and Hyperband is the number of training steps. By default, the minimum resource
+    is the first rung and the maximum resource is the last rung.
     """
     settings, rungs = dict(request.options), request.rung_steps
     if rungs and request.canonical in ("successive_halving", "hyperband"):
@@ -39,6 +39,6 @@ def _wrapped(inner: object, rung_steps: tuple[int, ...]) -> BasePruner | None:
     if named is None:
         raise InputError(
             "option-invalid",
-            f"`wrapped_pruner` must be the name of a pruner or {{name: …, options}} (got {inner!r}).",
+            f"`wrapped_pruner` must be a pruner's name, or a mapping with a name and options (got {inner!r}).",
         )
     return make_pruner(*named, rung_steps=rung_steps)

@@ -1,4 +1,4 @@
-"""Unimodal pruning: one pruner for each parameter along which the score has one top."""
+"""Creation of the pruner ``unimodal``, which contains one pruner for each unimodal parameter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def build(request: PrunerRequest) -> UnimodalPruners:
     facts = checked_facts("pruner", options, request.unimodality)
     name, settings = component(options.pop("fallback", DEFAULT_FALLBACK)) or (DEFAULT_FALLBACK, {})
     fallback = make_pruner(name, settings, rung_steps=request.rung_steps)
-    # The pruner of each parameter can stop the best trial. Together they take the risk that the options allow.
+    # The pruner of each parameter may stop the best trial by mistake. The allowed risk is divided among these pruners.
     share = len(facts.parameters)
     options["full_from"] = facts.full_from
     options["risk"] = options.get("risk", Rules.risk) / share

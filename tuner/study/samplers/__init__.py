@@ -1,1 +1,1 @@
-"""Samplers: one module each, and `make`, which creates a sampler by its name."""
+"""Samplers. `make` creates a sampler by its name, which is also the name of the sampler's module."""

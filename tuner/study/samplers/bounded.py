@@ -1,4 +1,4 @@
-"""Adaptive sampler whose density stays within bounds of the prior's, for the guarantee of a sealed search."""
+"""Adaptive sampler whose density stays within fixed factors of the prior's density, as a sealed search requires."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tuner.study.samplers.request import SamplerRequest
 __all__ = ["BoundedSampler", "build"]
 
 _BANDWIDTH = 0.2
-"""Bandwidth of the kernel. Each number is scaled to [0, 1], and two different choices have distance 1."""
+"""Bandwidth of the kernel. Numeric parameters are scaled to [0, 1], and different categories have distance 1."""
 
 
 def build(request: SamplerRequest) -> BoundedSampler:
@@ -30,15 +30,15 @@ def build(request: SamplerRequest) -> BoundedSampler:
 
 
 class BoundedSampler(PriorSampler):
-    """DP-HyPO's adaptive sampler (Wang et al. 2023): its density stays between c and C times the prior's.
+    """Adaptive sampler of DP-HyPO (Wang et al. 2023). Its density is between c and C times the density of the prior.
 
-    With probability c a candidate is a draw from the prior. Otherwise it is the best of N draws by a kernel regression
-    over the finished trials. Parameters that some finished trial lacks are drawn from the prior, so the bounds hold for
-    whole candidates.
+    With probability c, a candidate is drawn from the prior. Otherwise N candidates are drawn from the prior, and a
+    kernel regression over the finished trials selects the best of them. Parameters that some finished trial lacks are
+    always drawn from the prior, so the bounds hold for complete candidates.
 
     Args:
         ratio: the probability c and the number of draws N.
-        generator: source of randomness; `random.SystemRandom` in a sealed search.
+        generator: source of randomness, which must be `random.SystemRandom` in a sealed search.
     """
 
     draws_whole = True
@@ -55,9 +55,9 @@ class BoundedSampler(PriorSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return a draw from the prior, or the best of several."""
+        """Return the selected candidate, or no values if every parameter is to be drawn from the prior."""
         if self._generator.random() < self.ratio.explore:
-            return {}  # each value is then drawn from its own domain
+            return {}  # Optuna then calls `sample_independent` for each parameter, which draws from the prior
         draws = [
             {name: draw(domain, self._generator) for name, domain in search_space.items()}
             for _ in range(self.ratio.draws)
@@ -67,7 +67,7 @@ class BoundedSampler(PriorSampler):
 
 
 def _finished(study: Study, space: Mapping[str, BaseDistribution]) -> list[tuple[dict[str, Any], float]]:
-    """Return the parameters and the score of every finished trial. The sign makes greater scores better."""
+    """Return the parameters and the score of every finished trial. If the study minimises, scores are negated."""
     sign = 1.0 if study.direction == optuna.study.StudyDirection.MAXIMIZE else -1.0
     trials = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
     return [
@@ -80,7 +80,7 @@ def _finished(study: Study, space: Mapping[str, BaseDistribution]) -> list[tuple
 def _score(
     at: Mapping[str, Any], finished: Sequence[tuple[dict[str, Any], float]], space: Mapping[str, BaseDistribution]
 ) -> float:
-    """Return the mean score of the finished trials, weighted by a kernel (Nadaraya 1964, Watson 1964)."""
+    """Return the kernel-weighted mean score of the finished trials around `at` (Nadaraya 1964, Watson 1964)."""
     squares = [
         sum(_distance(domain, at[name], other[name]) ** 2 for name, domain in space.items()) for other, _ in finished
     ]

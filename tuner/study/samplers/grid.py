@@ -19,7 +19,7 @@ from tuner.study.suggest import Space
 __all__ = ["GridPointSampler", "build", "grid_points"]
 
 _GRID_POINTS = 5
-"""Default number of points of a continuous domain."""
+"""Default number of grid values for a range."""
 
 _GRID_LIMIT = 100_000
 
@@ -27,26 +27,26 @@ _GRID_LIMIT = 100_000
 def build(request: SamplerRequest) -> GridPointSampler:
     """Create the sampler."""
     if request.space is None:
-        raise InputError("grid-values-missing", "The sampler 'grid' needs a search space. Pass `space`.")
+        raise InputError("grid-values-missing", "The sampler 'grid' needs a search space. Pass the argument `space`.")
     count = request.options.get("points", _GRID_POINTS)
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise InputError(
             "option-invalid", f"`points` of the sampler 'grid' must be a positive whole number (got {count!r})."
         )
     points = grid_points(request.space, request.space.grid(count))
-    # Shuffled, so that a search whose budget ends early has tried points of the whole grid, not of one corner.
+    # The points are shuffled. A search that ends early has then tried points from all parts of the grid.
     random.Random(request.seed).shuffle(points)
     return GridPointSampler(points)
 
 
 class GridPointSampler(IndependentSampler):
-    """Sampler that gives trial number i the i-th point of a list. It keeps no state.
+    """Sampler that gives trial number i the i-th point of a list. It has no state.
 
-    Optuna's GridSampler also multiplies inactive conditional parameters, and stops the study with a call that fails
-    outside `optimize`.
+    Optuna's GridSampler is not used for two reasons. It repeats points that differ only in inactive conditional
+    parameters, and it ends the study with a call that fails outside `optimize`.
 
     Args:
-        points: flat parameters of each point, searched ones only.
+        points: searched parameters of each grid point, by flat name.
     """
 
     def __init__(self, points: Sequence[Mapping[str, object]]) -> None:
@@ -61,16 +61,21 @@ class GridPointSampler(IndependentSampler):
 
 
 def grid_points(space: Space, grid: Mapping[str, Sequence[object]]) -> list[dict[str, object]]:
-    """Return every distinct point of a space with conditional parameters, given the values of each parameter."""
+    """Return all grid points of a space. Points do not contain inactive conditional parameters.
+
+    Args:
+        space: search space, possibly with conditional parameters.
+        grid: grid values of each parameter.
+    """
     points: list[dict[str, object]] = []
-    prefix: list[int] = []  # for each parameter in the order of the space, the index of its value
+    prefix: list[int] = []  # index of the value of each parameter, in the order of the space
     while True:
         walk = _GridWalk(grid, prefix)
         space.sample(walk)
         points.append(walk.taken)
         if len(points) > _GRID_LIMIT:
             raise InputError(
-                "grid-too-large", f"The grid has more than {_GRID_LIMIT} points. Give `points` a smaller number."
+                "grid-too-large", f"The grid may have at most {_GRID_LIMIT} points, but it has more. Lower `points`."
             )
         prefix = walk.choices
         while prefix and prefix[-1] + 1 == walk.sizes[len(prefix) - 1]:
@@ -81,7 +86,7 @@ def grid_points(space: Space, grid: Mapping[str, Sequence[object]]) -> list[dict
 
 
 class _GridWalk:
-    """`Suggest` that returns the values of a list of indices, and first values after the list's end."""
+    """`Suggest` that returns grid values by the indices in `prefix`, and the first grid value after the last index."""
 
     def __init__(self, grid: Mapping[str, Sequence[object]], prefix: Sequence[int]) -> None:
         self._grid = grid
@@ -93,7 +98,7 @@ class _GridWalk:
     def _answer(self, name: str) -> Any:  # noqa: ANN401 - a value of any parameter
         values = self._grid.get(name, ())
         if len(values) == 0:
-            raise InputError("grid-values-missing", f"The grid has no values for the parameter {name!r}. Add some.")
+            raise InputError("grid-values-missing", f"The grid needs at least one value for the parameter {name!r}.")
         index = len(self.choices)
         choice = self._prefix[index] if index < len(self._prefix) else 0
         self.choices.append(choice)

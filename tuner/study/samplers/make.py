@@ -29,11 +29,11 @@ def make_sampler(
     secret: bool = False,
     unimodality: Unimodality | None = None,
 ) -> BaseSampler:
-    """Create a sampler with the module of its name in this package. `SamplerRequest` explains the arguments.
+    """Create a sampler by its name. See `SamplerRequest` for the arguments.
 
     Raises:
-        tuner.errors.InputError: the name or an option is unknown, a value is refused, the sampler cannot be secret, or
-            a fact that it needs is missing.
+        tuner.errors.InputError: the name or an option is unknown, a value is invalid, a required argument is missing,
+            or a sealed search cannot use this sampler.
     """
     options = dict(options or {})
     canonical = names.canonical_sampler(name)

@@ -1,4 +1,4 @@
-"""Base samplers: independent values, and values drawn from the prior."""
+"""Base classes of samplers that draw each parameter independently."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ __all__ = ["IndependentSampler", "PriorSampler", "draw"]
 
 
 class IndependentSampler(BaseSampler, StudySampler):
-    """Sampler without joint proposals. Subclasses implement `sample_independent`."""
+    """Base class of samplers that draw each parameter independently. Subclasses implement `sample_independent`."""
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return no parameter."""
+        """Return no parameter, because none is drawn jointly."""
         return {}
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return no value."""
+        """Return no value, because no parameter is drawn jointly."""
         return {}
 
 
 class PriorSampler(IndependentSampler):
-    """Sampler that draws each value from its own domain: uniformly, or uniformly in the logarithm."""
+    """Sampler that draws each value from the prior of its domain, which is uniform or log-uniform."""
 
     def __init__(self, generator: random.Random) -> None:
         self._generator = generator
@@ -49,7 +49,7 @@ def draw(domain: BaseDistribution, generator: random.Random) -> Any:  # noqa: AN
         case CategoricalDistribution(choices=choices):
             return choices[generator.randrange(len(choices))]
         case IntDistribution(low=low, high=high, log=True):
-            # As in Optuna: uniform in the logarithm, then rounded to a whole number.
+            # As in Optuna, the value is uniform in the logarithm and then rounded to a whole number.
             value = round(exp(generator.uniform(log(low - 0.5), log(high + 0.5))))
             return min(max(value, low), high)
         case IntDistribution(low=low, high=high, step=step):

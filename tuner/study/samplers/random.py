@@ -1,4 +1,4 @@
-"""Random search: Optuna's sampler, or one without a seed in a sealed search."""
+"""Random search. A sealed search uses a sampler without a seed, and other searches use Optuna's sampler."""
 
 from __future__ import annotations
 

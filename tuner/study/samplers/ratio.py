@@ -1,4 +1,4 @@
-"""Options of the bounded sampler, and the factors that bound its density; imports no Optuna."""
+"""Options of the bounded sampler, and the factors that bound its density. Imports no Optuna."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ _MOST_DRAWS = 1000
 
 @dataclass(frozen=True)
 class Ratio:
-    """Rule of the sampler: with probability `explore` a draw from the prior, otherwise the best of `draws` draws.
+    """Parameters of the bounded sampler, which determine the bounds on its density.
+
+    With probability c, a candidate is drawn from the prior. Otherwise it is the best of N draws from the prior.
 
     Formal guarantees:
-        For all earlier results, the density of a candidate is at least `low` and at most `high` times the prior's. The
-        best of N draws by ANY fixed score has a density between 0 and N times the prior's, because each of the N is
-        drawn from the prior (ties go to the first).
+        Given any earlier results, the density of a candidate is at least `low` and at most `high` times the density of
+        the prior. The reason is that the best of N draws by ANY fixed score has at most N times the density of the
+        prior. Of draws with equal scores, the first wins.
 
     Attributes:
         explore: c, in (0, 1).
@@ -44,7 +46,9 @@ class Ratio:
 
 
 def ratio_of(options: Mapping[str, object]) -> Ratio:
-    """Return the rule for the options ``explore`` and ``ratio``, the upper bound C, with as many draws as C allows.
+    """Return the `Ratio` for the sampler's options ``explore`` (c) and ``ratio`` (the upper bound C).
+
+    The number of draws N is the largest that C allows.
 
     Raises:
         InputError: a value is out of range.
@@ -53,20 +57,20 @@ def ratio_of(options: Mapping[str, object]) -> Ratio:
     if not (is_number(explore) and 0 < explore < 1):
         raise InputError(
             "option-invalid",
-            f"`explore`, the share of candidates drawn from the prior, must be above 0 and below 1 (got {explore!r}). "
-            "For a share of 1, use the sampler 'random'.",
+            f"`explore` must be above 0 and below 1 (got {explore!r}). It is the share of candidates that are drawn "
+            "from the prior. For a share of 1, use the sampler 'random'.",
         )
     if not (is_number(high) and high < _MOST_DRAWS):
         raise InputError(
             "option-invalid",
             f"`ratio` must be a number above 1 and below {_MOST_DRAWS} (got {high!r}). Write for example 2.",
         )
-    # The tolerance keeps ratio 1.1 with explore 0.9 at two draws, which rounding would make one.
+    # Without the tolerance, rounding would turn the two draws of ratio 1.1 and explore 0.9 into one.
     draws = floor((high - explore) / (1 - explore) * (1 + 1e-12))
     if draws < 2:
         raise InputError(
             "option-invalid",
-            f"`ratio` must be at least 2 - explore = {2 - explore:g}, which allows two draws (got {high!r}). Raise it, "
-            "or use the sampler 'random'.",
+            f"`ratio` must be at least 2 - explore = {2 - explore:g} (got {high!r}), because the sampler needs two "
+            "draws. Raise `ratio`, or use the sampler 'random'.",
         )
     return Ratio(float(explore), draws)

@@ -1,7 +1,7 @@
-"""Request for a sampler, and its seed. Imports no Optuna.
+"""Arguments of samplers, and their seeds. Imports no Optuna.
 
-A sealed search must not reveal the number of its runs. Anyone who knows a seed can count the candidates up to the
-winner, so a secret sampler takes its randomness from the operating system.
+A sealed search must not reveal the number of its runs. Anyone who knows the seed of a sampler can count the candidates
+up to the winner. In a sealed search, the sampler therefore takes its randomness from the operating system.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ __all__ = ["SamplerRequest", "seed_after"]
 
 @dataclass(frozen=True, kw_only=True)
 class SamplerRequest:
-    """Facts and options from which a sampler is made.
+    """Arguments of a sampler's `build` function.
 
     Attributes:
-        name: the name that the user wrote, for messages.
-        options: checked names with values as the user wrote them.
-        trials_before: number of trials already in the storage.
-        space: needed by ``grid``.
-        secret: whether all randomness comes from the operating system and none from `seed`, as in a sealed search.
-        unimodality: needed by ``unimodal``.
+        name: the sampler's name as the user wrote it, for messages.
+        options: options with checked names and unchecked values.
+        seed: public seed of the search.
+        trials_before: number of trials that are already in the storage.
+        space: search space, which only the sampler ``grid`` needs.
+        secret: whether all randomness must come from the operating system instead of `seed`, as in a sealed search.
+        unimodality: facts about the search that only the sampler ``unimodal`` needs.
     """
 
     name: str
@@ -41,15 +42,15 @@ class SamplerRequest:
 
     @property
     def next_seed(self) -> int:
-        """Seed of the sampler, which changes at every resume."""
+        """Seed of the sampler, which differs after every resume."""
         return seed_after(self.seed, self.trials_before)
 
 
 def seed_after(seed: int, trials_before: int) -> int:
-    """Return the seed of a sampler that starts after `trials_before` trials; `seed` itself for a new sweep.
+    """Return the seed of a sampler that starts after `trials_before` trials. For a new sweep, this is `seed` itself.
 
-    The state of a sampler's generator is not stored. With an unchanged seed, a resumed sweep would propose its first
-    points again and pay for them again.
+    The state of a sampler's random generator is not stored. With an unchanged seed, a resumed sweep would propose its
+    first configurations again and be charged for them again.
     """
     if trials_before == 0:
         return seed

@@ -11,9 +11,10 @@ __all__ = ["build"]
 
 
 def build(request: SamplerRequest) -> TPESampler:
-    """Create the sampler, by default multivariate and grouped.
+    """Create the sampler. By default, `multivariate` and `group` are on.
 
-    With conditional parameters the space differs between trials. A grouped sampler still models values jointly.
+    With conditional parameters, trials have different parameters. With `group`, the sampler can still model the
+    parameters jointly.
     """
     with refused_options("sampler", request.name, request.options):
         return TPESampler(**{"group": True, "multivariate": True, "seed": request.next_seed, **request.options})

@@ -1,4 +1,4 @@
-"""Unimodal search: one sampler for each parameter along which the score has one top."""
+"""Creation of the sampler ``unimodal``, which contains one sampler for each unimodal parameter."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def build(request: SamplerRequest) -> UnimodalSamplers:
     others = options.pop("others", DEFAULT_OTHERS)
 
     def one(along: Along, base: BaseSampler) -> UnimodalSampler:
-        # The draws also depend on the trial's number, so a resumed sweep needs no other seed.
+        # The draws also depend on the trial's number, so a resumed sweep can use the same seed.
         return UnimodalSampler(along.name, base=base, seed=request.seed, **facts.arguments(along, options))
 
     base = make_sampler(others, seed=request.seed, trials_before=request.trials_before)

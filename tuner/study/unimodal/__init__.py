@@ -1,1 +1,1 @@
-"""Sampler and pruner for a score that has one top along a parameter."""
+"""Sampler and pruner for a score that has one maximum along a parameter."""

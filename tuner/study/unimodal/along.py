@@ -1,4 +1,4 @@
-"""Beliefs along the parameters of a study, for the unimodal sampler and pruner."""
+"""Common base of the unimodal sampler and pruner, and the ranking of trials by several parameters."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["AlongParameter", "believed_best", "ranking"]
 
 
 class AlongParameter:
-    """Model of the score along one parameter: the common base of its unimodal sampler and pruner.
+    """Model of the score along one parameter. It is the base class of the unimodal sampler and pruner.
 
     Args:
         parameter: name of a float or integer parameter.
         tolerance: smallest difference between scores that matters, in the unit of the score.
-        last_step: step at which trials end; by default the largest step that a complete trial has reported.
-        scales: names of the parameters that multiply it.
-        rules: fields of `inference.beliefs.Rules`.
+        last_step: step at which trials end. The default is the largest step that a complete trial has reported.
+        scales: names of other parameters that multiply the parameter.
+        rules: further fields of `inference.beliefs.Rules`.
     """
 
     def __init__(
@@ -43,14 +43,14 @@ class AlongParameter:
             raise ValueError(f"`tolerance` must be positive and finite, in the unit of the score (got {tolerance!r}).")
         if last_step is not None and not last_step > 0:
             raise ValueError(f"`last_step` must be positive (got {last_step!r}).")
-        Rules(axis=ParameterAxis(0.0, 1.0), tolerance=tolerance, **rules)  # an unknown rule fails here
+        Rules(axis=ParameterAxis(0.0, 1.0), tolerance=tolerance, **rules)  # raises an error if a rule is invalid
         self.parameter, self.scales = parameter, tuple(scales)
         self._tolerance, self._last_step, self._rules = tolerance, last_step, rules
-        # Cache of the records of ended trials, which never change.
+        # Cache of the records of ended trials. These records never change.
         self._ended: tuple[object, dict[int, Told]] = (None, {})
 
     def beliefs(self, study: Study, distribution: BaseDistribution | None = None) -> Beliefs | None:
-        """Return the conclusions from the trials of the study; None while the bounds of the parameter are unknown."""
+        """Return the conclusions from the trials of the study, or None if the parameter's bounds are still unknown."""
         view = self.view(study, distribution)
         if view is None:
             return None
@@ -62,29 +62,29 @@ class AlongParameter:
         return believe(seen, Rules(axis=view.axis, tolerance=self._tolerance, **self._rules))
 
     def view(self, study: Study, distribution: BaseDistribution | None = None) -> View | None:
-        """Return the trials on the axis of the parameter; None while the bounds of the parameter are unknown."""
+        """Return the study's trials along the parameter, or None if the parameter's bounds are still unknown."""
         distributions = {
             name: found for trial in study.get_trials(deepcopy=False) for name, found in trial.distributions.items()
         }
         return View.of(self.parameter, distribution or distributions.get(self.parameter), distributions, self.scales)
 
     def curve_models(self) -> tuple[CurveModel, ...]:
-        """Return this model."""
+        """Return this model, which describes a single parameter."""
         return (self,)
 
 
 def ranking(beliefs: Sequence[Beliefs]) -> tuple[int, ...]:
-    """Return the numbers of the complete trials, ordered by the sum of their ranks along each parameter."""
+    """Return the numbers of the complete trials, best first, ordered by the sum of their ranks over all parameters."""
     orders = [believed.ranked() for believed in beliefs]
     every = {number for order in orders for number in order}
     return tuple(sorted(every, key=lambda number: (sum(_rank(order, number) for order in orders), number)))
 
 
 def believed_best(beliefs: Sequence[Beliefs]) -> tuple[int, float] | None:
-    """Return the number of the likely best trial, and a lower bound on the probability that it is near the best.
+    """Return the number of the probably best trial, and a lower bound on the probability that it is near the best.
 
-    The bound is 1 minus the sum, over the parameters, of the probabilities that the trial is not near the best. None
-    before a trial is complete.
+    The bound is 1 − Σ p, where p is the probability, for each parameter, that the trial is not near the best. Return
+    None if no trial is complete.
     """
     ranked = ranking(beliefs)
     if not ranked:

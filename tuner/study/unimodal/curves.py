@@ -1,4 +1,4 @@
-"""Curves of a study for people: the beliefs of its unimodal sampler or pruner along each parameter."""
+"""Curves of a study for reports. A curve shows how the score depends on one unimodal parameter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ __all__ = ["believed_order", "curves_of"]
 
 
 def curves_of(study: Study, *, fallback: str = "") -> tuple[CurvePicture, ...]:
-    """Return one picture for each unimodal parameter that a trial has, given the name of the fallback pruner."""
+    """Return a picture of the curve along each unimodal parameter for which there are trials.
+
+    Args:
+        study: study with a unimodal sampler or pruner; without one, there are no curves.
+        fallback: name of the pruner that is used if the score is not unimodal.
+    """
     maximize = study.direction.name == "MAXIMIZE"
     return tuple(
         picture(believed, model.parameter, maximize=maximize, fallback=fallback, scaled_by=model.scales)
@@ -22,14 +27,14 @@ def curves_of(study: Study, *, fallback: str = "") -> tuple[CurvePicture, ...]:
 
 
 def believed_order(study: Study) -> tuple[int, ...]:
-    """Return the numbers of the complete trials in the order of the curves, best first.
+    """Return the numbers of the complete trials, best first, ordered by the curves instead of by their own scores.
 
-    Empty if the scores show more than one top along any parameter, because the curves then have any shape.
+    The result is empty if the scores show more than one maximum along any parameter.
     """
     every = [believed for model in _curve_models(study) if (believed := model.beliefs(study)) is not None]
     return ranking(every) if all(believed.unimodal for believed in every) else ()
 
 
 def _curve_models(study: Study) -> tuple[CurveModel, ...]:
-    """Return the models of the sampler, or those of the pruner if the sampler has none. They agree if both have any."""
+    """Return the curve models of the sampler or, if the sampler has none, of the pruner. The two never disagree."""
     return sampler_of(study).curve_models() or pruner_of(study).curve_models()

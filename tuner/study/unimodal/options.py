@@ -1,4 +1,4 @@
-"""Options of the unimodal sampler and pruner, and the facts about a search that they need. Imports no Optuna."""
+"""Options of the unimodal sampler and pruner, and the facts about a search that both need. Imports no Optuna."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = [
 ]
 
 TOLERANCES: Final[Mapping[str, float]] = {"validation_accuracy": 0.002, "validation_loss": 0.01}
-"""Default tolerance of each metric: the smallest difference between scores that matters."""
+"""Default tolerance of each metric. The tolerance is the smallest difference between scores that matters."""
 
 _OTHERS: Final = ("tpe", "random", "gp")
-"""Samplers that can propose all other parameters."""
+"""Samplers that may propose the parameters that are not unimodal."""
 
 DEFAULT_OTHERS: Final = "tpe"
 DEFAULT_FALLBACK: Final = "median"
@@ -40,17 +40,17 @@ BY_ITSELF: Final = "smoothing_radius"
 """Parameter that is unimodal without a declaration."""
 
 _USUAL: Final = (10.0, 30.0)
-"""Default radii of the first trials; see `inference.beliefs.Rules.starts`."""
+"""Default smoothing radii of the first trials (see `inference.beliefs.Rules.starts`)."""
 
 
 @dataclass(frozen=True)
 class Along:
-    """Parameter along which the score has one top.
+    """Parameter along which the score has one maximum.
 
     Attributes:
         name: name of the parameter.
-        scales: names of the searched parameters that multiply it.
-        starts: values of the first trials; None for the default radii.
+        scales: names of other searched parameters that multiply the parameter.
+        starts: values of the first trials, or None for the default radii.
     """
 
     name: str
@@ -63,10 +63,10 @@ class Unimodality:
     """Facts about a search that the unimodal sampler and pruner need in addition to their options.
 
     Attributes:
-        parameters: in the order in which the search space asks for them.
-        last_step: the nominal step at which trials end.
+        parameters: unimodal parameters, in the order of the search space.
+        last_step: last step of the longest trial.
         tolerance: default of the option `tolerance`, in the unit of the score.
-        full_from: fraction of the steps up to which trials have fewer smoothing samples than at their end.
+        full_from: fraction of the steps up to which trials use fewer smoothing samples than at their end.
     """
 
     parameters: tuple[Along, ...]
@@ -75,20 +75,21 @@ class Unimodality:
     full_from: float = 0.0
 
     def arguments(self, along: Along, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of one parameter's sampler or pruner (`along.AlongParameter`)."""
+        """Return the arguments of `along.AlongParameter` for the sampler or pruner of one parameter."""
         facts: dict[str, Any] = {"tolerance": self.tolerance, "last_step": self.last_step, "scales": along.scales}
         return facts | dict(options) | ({} if along.starts is None else {"starts": along.starts})
 
 
 def usual_tolerance(metric: str, scored: float | None, blurred: float = 0.0) -> float:
-    """Return the default tolerance: the smallest difference between scores that matters.
+    """Return the default tolerance, which is the smallest difference between scores that matters.
 
-    It is at least half of the standard error of an accuracy near one half: the records show no smaller difference.
+    The tolerance is at least half the standard error of a score, because the scores cannot show a smaller difference.
+    The standard error of an accuracy is computed for an accuracy of one half.
 
     Args:
         metric: a key of `TOLERANCES`.
-        scored: number of validation records, if known.
-        blurred: standard error of a protected score.
+        scored: number of validation records, or None if unknown.
+        blurred: standard error that the noise of a protected score adds.
     """
     fine = TOLERANCES[metric]
     of_records = 0.25 / sqrt(scored) if scored and metric == "validation_accuracy" else 0.0
@@ -96,7 +97,10 @@ def usual_tolerance(metric: str, scored: float | None, blurred: float = 0.0) -> 
 
 
 def assumed(space: SearchSpace) -> SearchSpace:
-    """Return the space with declared unimodal parameters. The default is a searched smoothing radius."""
+    """Return the space with at least one declared unimodal parameter, if possible.
+
+    If the space declares none and searches the smoothing radius over a range, the smoothing radius is declared.
+    """
     domain = dict(space.parameters).get(BY_ITSELF)
     if space.unimodal or domain is None or isinstance(domain, Fixed | Categorical):
         return space
@@ -104,14 +108,17 @@ def assumed(space: SearchSpace) -> SearchSpace:
 
 
 def unimodal_parameters(space: SearchSpace) -> tuple[Along, ...]:
-    """Return the unimodal parameters of a space that declares them."""
+    """Return the parameters that a space declares as unimodal. Parameters that others multiply come last."""
     domains = dict(space.parameters)
     ordered = sorted(space.unimodal, key=lambda name: len(space.scales(name)) > 0)
     return tuple(Along(name, space.scales(name), _starts(name, domains[name])) for name in ordered)
 
 
 def _starts(name: str, domain: Domain) -> tuple[float, ...] | None:
-    """Return the values at one and two thirds of the domain's scale; None if the default radii are in the domain."""
+    """Return the values at one and two thirds of the domain, on its scale.
+
+    For a smoothing radius whose domain contains the default radii, return None.
+    """
     if name == BY_ITSELF and all(map(domain.contains, _USUAL)):
         return None
     thirds = domain.grid(4)
@@ -120,13 +127,13 @@ def _starts(name: str, domain: Domain) -> tuple[float, ...] | None:
 
 
 def checked_facts(kind: str, options: Mapping[str, object], facts: Unimodality | None) -> Unimodality:
-    """Return the facts about a search that has unimodal parameters.
+    """Check the options of the unimodal sampler or pruner, and return `facts` if there is a unimodal parameter.
 
     Raises:
-        InputError: an option of the sampler or pruner has a wrong value, or there is no unimodal parameter.
+        InputError: an option has a wrong value, or there is no unimodal parameter.
     """
     problems = [
-        f"The {kind} 'unimodal': {rule} (got {as_yaml(options[option])}). {fix}".strip()
+        f"For the {kind} 'unimodal', {rule} (got {as_yaml(options[option])}). {fix}".strip()
         for option, rule, fix in option_problems(options)
     ]
     if problems:
@@ -134,14 +141,14 @@ def checked_facts(kind: str, options: Mapping[str, object], facts: Unimodality |
     if facts is None or not facts.parameters:
         raise InputError(
             "unimodal-parameter-missing",
-            f"The {kind} 'unimodal' needs a parameter along which the score has one top, but there is none. It cannot "
-            "be an option of another sampler or pruner.",
+            f"The {kind} 'unimodal' needs a parameter that is declared unimodal, but there is none. Declare one in the "
+            f"search space. An option of another {kind} cannot name 'unimodal'.",
         )
     return facts
 
 
 def option_problems(options: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
-    """Return (option, broken rule, fix) for every wrong value, for the sampler and the pruner alike."""
+    """Yield (option, broken rule, fix) for every wrong value of an option of the unimodal sampler or pruner."""
     for option, value in options.items():
         rule, fix = _broken(option, value)
         if rule:
@@ -149,7 +156,10 @@ def option_problems(options: Mapping[str, object]) -> Iterator[tuple[str, str, s
 
 
 def component(value: object) -> tuple[str, dict[str, object]] | None:
-    """Return (name, options) of a component written as a name or ``{name: …, options}``, or None."""
+    """Return the name and the options of a sampler or pruner, written as a name or as ``{name: …, option: value}``.
+
+    Return None if `value` has another form.
+    """
     if isinstance(value, str):
         return value, {}
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):
@@ -158,7 +168,7 @@ def component(value: object) -> tuple[str, dict[str, object]] | None:
 
 
 def _broken(option: str, value: object) -> tuple[str, str]:
-    """Return the rule that a value breaks and the fix, or two empty strings."""
+    """Return the rule that an option's value breaks and a fix, or two empty strings if the value is valid."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     match option:
         case "tolerance" if not (is_number(value) and value > 0):
@@ -170,13 +180,13 @@ def _broken(option: str, value: object) -> tuple[str, str]:
         case "at_once" if not (whole and value >= 1):  # type: ignore[operator]  # `whole` implies a number
             return "at_once must be a whole number of trials, at least 1", _EXAMPLES[option]
         case "stagger" if not (is_number(value) and 0 <= value <= 1):
-            return "stagger must be a fraction of a trial's steps, 0 to 1", _EXAMPLES[option]
+            return "stagger must be a fraction of a trial's steps, from 0 to 1", _EXAMPLES[option]
         case "audits" if not (whole and value >= 0):  # type: ignore[operator]
-            return "audits must be a whole number: every n-th trial is an audit, and 0 means none", _EXAMPLES[option]
+            return "audits must be a whole number of at least 0", _EXAMPLES[option]
         case "strict" if not isinstance(value, bool):
             return "strict must be true or false", ""
         case "others" if not (isinstance(value, str) and names.canonical_sampler(value) in _OTHERS):
-            return f"others must be one of {', '.join(_OTHERS)}", f"Write {DEFAULT_OTHERS}, or leave it out."
+            return f"others must be one of {', '.join(_OTHERS)}", f"Write {DEFAULT_OTHERS}, or remove the option."
         case "fallback":
             return _fallback(value)
     return "", ""
@@ -185,18 +195,19 @@ def _broken(option: str, value: object) -> tuple[str, str]:
 _EXAMPLES: Final[Mapping[str, str]] = {
     "risk": "Write for example 0.05.",
     "sure": "Write for example 0.85.",
-    "runs": "Write for example 0.1, or 0 to judge configurations alone.",
+    "runs": "Write for example 0.1. With 0, no trial is stopped because of its own scores.",
     "at_once": "Write for example 2.",
-    "stagger": "Write for example 0.6, or 0 to start as soon as there is room.",
-    "audits": "Write for example 4.",
+    "stagger": "Write for example 0.6. With 0, a trial starts as soon as fewer than at_once trials are running.",
+    "audits": "Write for example 4 to make every fourth trial a diagnostic trial, or 0 for none.",
 }
 
 
 def _fallback(value: object) -> tuple[str, str]:
     named = component(value)
     if named is None:
-        return "fallback must be a pruner's name or {name: …, options}", f"Write for example {DEFAULT_FALLBACK}."
+        rule = "fallback must be a pruner's name, or a mapping with a name and options"
+        return rule, f"Write for example {DEFAULT_FALLBACK}."
     if names.canonical_pruner(named[0]) == "unimodal":
-        return "fallback must be another pruner, for scores with more than one top", "Write for example none."
+        return "fallback must be a pruner other than unimodal", "Write for example none."
     found = names.pruner_problems(*named)
     return (f"fallback: {found[0].rstrip('.')}", "") if found else ("", "")

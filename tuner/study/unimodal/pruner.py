@@ -1,4 +1,4 @@
-"""Optuna pruners for scores with one top: `UnimodalPruner` for one parameter, `UnimodalPruners` for several."""
+"""Optuna pruners for scores with one maximum: `UnimodalPruner` for one parameter, `UnimodalPruners` for several."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["UnimodalPruner", "UnimodalPruners"]
 
 
 class UnimodalPruner(AlongParameter, BasePruner, StudyPruner):
-    """Pruner that stops trials far from the best, by the curve that all trials together suggest.
+    """Pruner that estimates the curve of the score from all trials and stops trials far from its maximum.
 
-    A trial without the parameter is never pruned. `AlongParameter` explains the arguments.
+    A trial without the parameter is never pruned. See `AlongParameter` for the arguments.
     """
 
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
@@ -38,7 +38,7 @@ class UnimodalPruner(AlongParameter, BasePruner, StudyPruner):
         return done > 0 and beliefs.beaten(trial.number, place, done, context)
 
     def why(self, study: Study, trial: FrozenTrial) -> str:
-        """Return why `prune` has just stopped the trial, from scores and parameters alone."""
+        """Return why `prune` has just stopped the trial. The reason depends on scores and parameters only."""
         known = self._known(study, trial)
         if known is None:
             return ""
@@ -54,7 +54,7 @@ class UnimodalPruner(AlongParameter, BasePruner, StudyPruner):
         return f"{self.parameter} {value} is near the best with probability {near}, {when}"
 
     def _known(self, study: Study, trial: FrozenTrial) -> tuple[Beliefs, float, Context, float] | None:
-        """Return the beliefs, and the trial's place, context and share of its steps; None if they are unknown."""
+        """Return the conclusions, and the trial's position, context and fraction of steps, or None if not known yet."""
         distribution = trial.distributions[self.parameter]
         view, beliefs = self.view(study, distribution), self.beliefs(study, distribution)
         last = last_step(study, self._last_step)
@@ -65,38 +65,38 @@ class UnimodalPruner(AlongParameter, BasePruner, StudyPruner):
 
 
 class UnimodalPruners(BasePruner, StudyPruner):
-    """Pruner that stops a trial if the pruner of any parameter does.
+    """Pruner for several parameters. It stops a trial if the pruner of any parameter stops the trial.
 
-    If the scores along a parameter have more than one top, the fallback replaces the pruner of that parameter. Its name
-    `called` is used in messages.
+    If the scores along a parameter have more than one maximum, `fallback` replaces the pruner of that parameter.
+    `called` is the name of the fallback in messages.
     """
 
     def __init__(self, pruners: Sequence[UnimodalPruner], fallback: BasePruner, *, called: str) -> None:
         if not pruners:
-            raise ValueError("`pruners` must hold at least one pruner.")
+            raise ValueError("`pruners` must contain at least one pruner (got none).")
         self.each, self._fallback, self._called = tuple(pruners), fallback, called
 
     def curve_models(self) -> tuple[CurveModel, ...]:
-        """Return the pruner of every parameter."""
+        """Return the pruners of all parameters."""
         return self.each
 
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
         """Return whether to stop the trial; before its first report, whether not to start it."""
         if any(pruner.prune(study, trial) for pruner in self.each if _has_one_top(pruner, study)):
             return True
-        # The fallback is asked only once, because some pruners count the calls.
+        # The fallback is called only once, because some pruners count their calls.
         return not all(_has_one_top(pruner, study) for pruner in self.each) and self._fallback.prune(study, trial)
 
     def why(self, study: Study, trial: FrozenTrial) -> str:
-        """Return why `prune` has just stopped the trial, from scores and parameters alone."""
+        """Return why `prune` has just stopped the trial. The reason depends on scores and parameters only."""
         for pruner in self.each:
             if _has_one_top(pruner, study) and pruner.prune(study, trial):
                 return pruner.why(study, trial)
-        return f"the score has more than one top, and the pruner {self._called} stopped the trial"
+        return f"the score has more than one maximum, and the pruner {self._called} stopped the trial"
 
 
 def _has_one_top(pruner: UnimodalPruner, study: Study) -> bool:
-    """Return False if the scores contradict the assumption of one top."""
+    """Return False if the scores contradict the assumption of one maximum."""
     believed = pruner.beliefs(study)
     return believed is None or believed.unimodal
 

@@ -1,11 +1,11 @@
-"""Optuna samplers for scores with one top: `UnimodalSampler` for one parameter, `UnimodalSamplers` for several.
+"""Optuna samplers for scores with one maximum: `UnimodalSampler` for one parameter, `UnimodalSamplers` for several.
 
     sampler = UnimodalSampler("R", tolerance=0.002)
     pruner = UnimodalPruner("R", tolerance=0.002, last_step=2700)
     study = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
 
-Neither keeps a state: every decision follows from the study. A resumed study decides like an uninterrupted one, in any
-storage, and trials may finish in any order.
+The samplers and pruners have no state, because every decision follows from the stored study. A resumed study therefore
+makes the same decisions as an uninterrupted one. Trials may finish in any order.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from tuner.study.unimodal.view import AUDIT
 __all__ = ["UnimodalSampler", "UnimodalSamplers"]
 
 _LAST: Final = 3.0
-"""With fewer whole trials left, no trial is an audit."""
+"""If the budget allows fewer complete trials than this, no trial is a diagnostic trial."""
 
 
 class _CurveSampler(BaseSampler, StudySampler):
-    """Sampler that answers the driver by its curve models, and passes Optuna's calls on to another sampler."""
+    """Base class that decides by curve models how the search continues, and forwards Optuna's calls to `_base`."""
 
     wants_left = True
     _base: BaseSampler
 
     def waits(self, study: Study) -> bool:
-        """Return whether to start no trial before a running one has reported more."""
+        """Return whether the next trial must wait for further reports of running trials."""
         return any(believed.waits() for believed in self._beliefs(study))
 
     def ranked(self, study: Study) -> tuple[int, ...]:
-        """Return the numbers of the complete trials in the order of the curves, best first."""
+        """Return the numbers of the complete trials, best first, ordered by the curves."""
         return ranking(self._beliefs(study))
 
     def best(self, study: Study) -> tuple[int, float] | None:
-        """Return the likely best trial, and a lower bound on the probability that it is near the best."""
+        """Return the number of the probably best trial, and a lower bound on its probability of being near the best."""
         return believed_best(self._beliefs(study))
 
     def _beliefs(self, study: Study) -> list[Beliefs]:
@@ -59,7 +59,7 @@ class _CurveSampler(BaseSampler, StudySampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return the requested values of the other sampler. Grouped TPE also returns other parameters."""
+        """Return the other sampler's values for `search_space` without the further values that grouped TPE returns."""
         found = self._base.sample_relative(study, trial, search_space)
         return {name: value for name, value in found.items() if name in search_space}
 
@@ -79,17 +79,18 @@ class _CurveSampler(BaseSampler, StudySampler):
 
 
 class UnimodalSampler(AlongParameter, _CurveSampler):
-    """Sampler that proposes values of one parameter near its likely top. Another sampler proposes the rest.
+    """Sampler that proposes values of one parameter near the probable maximum. Another sampler proposes the rest.
 
-    The first values are `starts`, in this order. After them it uses Thompson sampling: the mode of one curve drawn from
-    the posterior, away from running trials.
+    The first trials use the values in `starts`, in this order. Later values are chosen by `Beliefs.propose`.
 
     Args:
-        parameter: see `AlongParameter`, like `tolerance`.
-        base: sampler of all other parameters; TPE by default.
-        seed: seed of the draws; the same study and seed give the same proposals.
-        along: further arguments of `AlongParameter`. Parameters in `scales`, such as learning rate, noise multiplier
-            and clipping norm for a smoothing radius, must come first in the search space. The model is of the product.
+        parameter: see `AlongParameter`.
+        tolerance: see `AlongParameter`.
+        base: sampler of all other parameters, by default TPE.
+        seed: seed of the draws. The same study and seed give the same proposals.
+        along: further arguments of `AlongParameter`. The model describes the product of the parameter and the
+            parameters in `scales`, for example learning rate, noise multiplier and clipping norm for a smoothing
+            radius. They must come before the parameter in the search space.
     """
 
     def __init__(
@@ -107,14 +108,14 @@ class UnimodalSampler(AlongParameter, _CurveSampler):
         self._left: float | None = None
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return the space of the other sampler, without the parameter."""
+        """Return the parameters that the other sampler proposes jointly, without the unimodal parameter."""
         space = super().infer_relative_search_space(study, trial)
         return {name: found for name, found in space.items() if name != self.parameter}
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:  # noqa: ANN401 - Optuna's signature
-        """Propose the parameter by the rules, and every other parameter with the other sampler."""
+        """Return a value of one parameter. The curve model proposes the unimodal one, and `base` any other one."""
         view = self.view(study, param_distribution) if param_name == self.parameter else None
         beliefs = self.beliefs(study, param_distribution) if view is not None else None
         if view is None or beliefs is None or not isinstance(param_distribution, FloatDistribution | IntDistribution):
@@ -122,41 +123,41 @@ class UnimodalSampler(AlongParameter, _CurveSampler):
         random = np.random.default_rng([self._seed, trial.number])
         context, ending = view.context(trial), self._left is not None and self._left < _LAST
         if beliefs.audits() and not ending:
-            # Optuna's own samplers store attributes this way. The pruner excludes no trial with this one.
+            # Optuna's own samplers store attributes this way. The pruner does not exclude trials with this attribute.
             study._storage.set_trial_system_attr(trial._trial_id, AUDIT, value=True)
         place = beliefs.propose(random, context, audit=not ending)
         return _rounded(beliefs.rules.axis.value(place) / view.scale(trial), param_distribution)
 
     @property
     def sure(self) -> float:
-        """Probability of being near the best with which a trial ends the search."""
+        """Probability of being near the best that a complete trial needs to end the search."""
         return float(self._rules.get("sure", Rules.sure))
 
     def tell_left(self, left: float | None) -> None:
-        """Learn how many whole trials are left. The last ones are no audits."""
+        """Receive how many more complete trials the budget allows. The last trials are not diagnostic trials."""
         self._left = left
 
     def best_trial(self, study: Study) -> int | None:
-        """Return the number of the complete trial that is the best by the curve; its own score may be luck."""
+        """Return the number of the complete trial that is best by the curve. Another trial may have a higher score."""
         beliefs = self.beliefs(study)
         return None if beliefs is None else beliefs.best()
 
     def is_over(self, study: Study) -> bool:
-        """Return whether the search can end, because the best complete trial is surely near the best."""
+        """Return whether the search may end, because the best complete trial is near the best with high probability."""
         beliefs = self.beliefs(study)
         return beliefs is not None and beliefs.surely_found()
 
     def reseed_rng(self) -> None:
-        """Change the seeds, as Optuna asks of workers in threads."""
+        """Change the seeds, as Optuna requires for parallel workers."""
         super().reseed_rng()
         self._seed = random.Random(f"{self._seed}/again").getrandbits(32)
 
 
 class UnimodalSamplers(_CurveSampler):
-    """Chain of one `UnimodalSampler` per parameter; each wraps the previous one.
+    """Sampler for several unimodal parameters. It is a chain of samplers, each of which wraps the previous one.
 
     Args:
-        parameters: in the order in which the search space asks for them.
+        parameters: unimodal parameters, in the order of the search space.
         base: sampler of all other parameters.
         make: creates the sampler of a parameter, given the sampler to wrap.
     """
@@ -168,7 +169,7 @@ class UnimodalSamplers(_CurveSampler):
         make: Callable[[Along, BaseSampler], UnimodalSampler],
     ) -> None:
         if not parameters:
-            raise ValueError("`parameters` must name at least one parameter.")
+            raise ValueError("`parameters` must name at least one parameter (got none).")
         layers: list[UnimodalSampler] = []
         for along in parameters:
             layers.append(make(along, layers[-1] if layers else base))
@@ -176,16 +177,16 @@ class UnimodalSamplers(_CurveSampler):
         self._sure = max(layer.sure for layer in layers)
 
     def curve_models(self) -> tuple[CurveModel, ...]:
-        """Return the sampler of every parameter."""
+        """Return the samplers of all parameters."""
         return self.each
 
     def tell_left(self, left: float | None) -> None:
-        """Tell every parameter's sampler how many whole trials are left."""
+        """Pass the number of complete trials that the budget allows to the sampler of every parameter."""
         for layer in self.each:
             layer.tell_left(left)
 
     def is_over(self, study: Study) -> bool:
-        """Return whether one complete trial is surely near the best, along all parameters together."""
+        """Return whether one complete trial is near the best in all parameters with high probability."""
         best = self.best(study)
         return best is not None and best[1] >= self._sure and all(layer.is_over(study) for layer in self.each)
 

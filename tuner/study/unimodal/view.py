@@ -1,4 +1,4 @@
-"""The trials of an Optuna study as records on the axis of one parameter."""
+"""Conversion of the trials of an Optuna study to records on the axis of one parameter."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from tuner.study.unimodal.inference.records import Context, Record, Seen, Standi
 __all__ = ["AUDIT", "Told", "View", "axis_of", "last_step"]
 
 AUDIT: Final = "unimodal:audit"
-"""System attribute of a trial that was placed far from all others, to find a second peak."""
+"""System attribute that marks a diagnostic trial, which is far from all other trials to find a second maximum."""
 
 Told = tuple[Standing, tuple[Record, ...]]
-"""State of a trial, and its records."""
+"""State of a trial, and the records of its scores."""
 
 _STATES = {TrialState.RUNNING: "running", TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned"}
 
 
 @dataclass(frozen=True)
 class View:
-    """The trials of a study along one parameter: each has a place on its axis, and the other parameters as context.
+    """Conversion of trials to positions on the axis of one parameter, with the other parameters as context.
 
     Attributes:
         parameter: name of the parameter.
-        axis: axis of the parameter times its scale.
+        axis: axis of the product of the parameter and its scale (see `scale`).
         bounds: bounds of the parameter without its scale.
         others: distributions of the other searched parameters.
-        scales: axes of other parameters that multiply it, each relative to the middle of its own range.
+        scales: axes of the other parameters that multiply the parameter.
     """
 
     parameter: str
@@ -52,7 +52,14 @@ class View:
         every: Mapping[str, BaseDistribution],
         scales: Sequence[str] = (),
     ) -> View | None:
-        """Return the view; None if the parameter is not a number or has only one value."""
+        """Return the view of a study, or None if the parameter is not a number or has only one value.
+
+        Args:
+            parameter: name of the parameter.
+            distribution: distribution of the parameter, or None if unknown.
+            every: distributions of all searched parameters.
+            scales: names of other parameters that multiply the parameter.
+        """
         axis = None if distribution is None else axis_of(distribution)
         if axis is None:
             return None
@@ -64,7 +71,10 @@ class View:
         return cls(parameter, ParameterAxis(min(ends), max(ends), axis.warp), (axis.low, axis.high), others, known)
 
     def scale(self, trial: FrozenTrial) -> float:
-        """Return the factor by which other parameters multiply the parameter; 1 in the middle of their ranges."""
+        """Return the factor by which other parameters of a trial multiply the parameter.
+
+        The factor is 1 if each of them has the geometric mean of its bounds.
+        """
         found = 1.0
         for name, axis in self.scales.items():
             middle = math.sqrt(axis.low * axis.high)
@@ -72,11 +82,11 @@ class View:
         return found
 
     def place(self, trial: FrozenTrial) -> float:
-        """Return the place of a trial on the axis."""
+        """Return the position of a trial on the axis."""
         return self.axis.place(trial.params[self.parameter] * self.scale(trial))
 
     def context(self, trial: FrozenTrial) -> Context:
-        """Return the other parameters of a trial."""
+        """Return the values of a trial's other parameters."""
         values: list[tuple[str, float | str]] = []
         for name in sorted(self.others):
             if name not in trial.params:
@@ -88,12 +98,12 @@ class View:
         return Context(tuple(values), low, high)
 
     def seen(self, study: Study, last: int | None, ended: dict[int, Told] | None = None) -> Seen:
-        """Return the records of a study. The sign of the scores makes larger ones better.
+        """Return the records and trials of a study. If the study minimises, scores are negated.
 
         Args:
             study: any study.
-            last: step at which trials end; without it there are no records.
-            ended: cache of the records of ended trials, by number; it is filled.
+            last: step at which trials end. If it is None, there are no records.
+            ended: cache of the records of ended trials by trial number. New records are added to it.
         """
         sign = 1.0 if study.direction == StudyDirection.MAXIMIZE else -1.0
         ended = {} if ended is None else ended
@@ -110,7 +120,7 @@ class View:
         return Seen.of(records, standings)
 
     def _told(self, trial: FrozenTrial, last: int | None, sign: float) -> Told:
-        """Return the state of one trial and its records."""
+        """Return the state and the records of one trial. `sign` is -1 if the study minimises."""
         place, context, state = self.place(trial), self.context(trial), _STATES[trial.state]
         scores = dict(trial.intermediate_values)
         if state == "complete" and last is not None and trial.value is not None:
@@ -124,7 +134,10 @@ class View:
 
 
 def axis_of(distribution: BaseDistribution) -> ParameterAxis | None:
-    """Return the axis of a parameter: log like its distribution, or log(1 + x) if never negative, or linear."""
+    """Return the axis of a parameter, or None if the parameter is not a number or has only one value.
+
+    The scale is log for a log distribution, log1p for other parameters that are never negative, and linear otherwise.
+    """
     if not isinstance(distribution, FloatDistribution | IntDistribution) or not distribution.low < distribution.high:
         return None
     low, high = float(distribution.low), float(distribution.high)
@@ -132,7 +145,7 @@ def axis_of(distribution: BaseDistribution) -> ParameterAxis | None:
 
 
 def last_step(study: Study, given: int | None) -> int | None:
-    """Return the step at which trials end: the given one, or the largest step that a complete trial has reported."""
+    """Return the step at which trials end, which is `given` or the largest step that a complete trial has reported."""
     if given is not None:
         return given
     steps = [

@@ -1,1 +1,1 @@
-"""Inference from scores with one top along a parameter: numpy and scipy only, no Optuna."""
+"""Inference for scores with one maximum along a parameter. It uses numpy and scipy only, and no Optuna."""

@@ -1,4 +1,4 @@
-"""Axis: one searched parameter on the scale on which it is modelled."""
+"""Axis of a searched parameter, which maps the parameter's values to [0, 1] for the model."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Warp = Literal["log", "log1p", "linear"]
 Array = NDArray[np.float64]
 
 GRID = 49
-"""Number of points of a curve."""
+"""Number of points at which a curve is computed."""
 
 
 @dataclass(frozen=True)
 class ParameterAxis:
-    """Parameter between two bounds, mapped onto [0, 1].
+    """Map from the values of a parameter between two bounds to positions in [0, 1].
 
-    The warp is `log1p` for a radius (its left end may be 0), `log` for a rate, and `linear` otherwise.
+    The scale `warp` is `log1p` for a radius, whose lower bound may be 0, `log` for a rate, and `linear` otherwise.
     """
 
     low: float
@@ -33,15 +33,16 @@ class ParameterAxis:
         if not self.low < self.high:
             raise ValueError(f"The lower bound must be below the upper bound (got {self.low!r} and {self.high!r}).")
         if self.low < {"log": 5e-324, "log1p": 0.0}.get(self.warp, -float("inf")):
-            raise ValueError(f"An axis with the scale {self.warp} cannot start at {self.low!r}.")
+            least = "above 0" if self.warp == "log" else "at least 0"
+            raise ValueError(f"The lower bound of a {self.warp} axis must be {least} (got {self.low!r}).")
 
     def place(self, value: float) -> float:
-        """Return the place of a value: 0 at `low`, 1 at `high`, below 0 or above 1 outside the bounds."""
+        """Return the position of a value, which is 0 at `low` and 1 at `high`. Other values may be outside [0, 1]."""
         low, high = self._warped(self.low), self._warped(self.high)
         return (self._warped(value) - low) / (high - low)
 
     def value(self, place: float) -> float:
-        """Return the value at a place, limited to the bounds."""
+        """Return the value at a position, limited to the bounds."""
         low, high = self._warped(self.low), self._warped(self.high)
         warped = low + place * (high - low)
         back = exp(warped) if self.warp == "log" else expm1(warped) if self.warp == "log1p" else warped
@@ -49,7 +50,7 @@ class ParameterAxis:
 
     @property
     def grid(self) -> Array:
-        """Places of a curve's points, including both ends."""
+        """Positions at which a curve is computed, including both ends."""
         return np.linspace(0.0, 1.0, GRID)
 
     def _warped(self, value: float) -> float:

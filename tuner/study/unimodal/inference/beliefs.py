@@ -1,4 +1,4 @@
-"""Decisions from the records: which value to try, which trial to stop, when to end the search. Imports no Optuna."""
+"""Decisions of the unimodal search: which value to try, which trial to stop, when to end. Imports no Optuna."""
 
 from __future__ import annotations
 
@@ -21,42 +21,44 @@ __all__ = ["Beliefs", "Rules", "believe"]
 Array = NDArray[np.float64]
 
 _FINE: Final = 4
-"""Factor on the number of curves for the decision to end a search, which few curves would make by chance."""
+"""Factor by which more curves are drawn before a search ends. With fewer curves, a search could end by chance."""
 
 _ROUGH: Final = 0.1
-"""Largest error of a probability from few curves, several times its standard error."""
+"""Assumed maximum error of a probability that is computed from few curves. It is several standard errors."""
 
 _CONTEXTS: Final = 3
-"""Number of the best complete trials whose contexts are compared with a trial's own context."""
+"""Number of contexts (values of the other parameters) of the best complete trials with which a trial is compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """Rules by which `Beliefs` places trials, stops trials and ends a search.
+    """Rules by which `Beliefs` chooses values, stops trials and ends a search.
 
     Attributes:
         axis: axis of the parameter.
-        tolerance: smallest difference between scores that matters, in the unit of the score.
-        risk: a trial is stopped when the probability that it is near the best falls below this.
-        sure: the search ends when the best complete trial is near the best with at least this probability.
+        tolerance: smallest difference between scores that matters, in the unit of the score. A value is near the best
+            if its score on the curve is within the tolerance of the maximum.
+        risk: a trial is stopped if the probability that its value is near the best is below this limit.
+        sure: the search may end if the best complete trial is near the best with at least this probability.
         starts: values of the first trials, which are never stopped.
         at_once: maximum number of running trials. A trial cannot use scores that are reported after its start.
-        stagger: the next trial starts when all running ones have taken this fraction of their steps.
-        early: before this fraction of the steps, and until `enough` trials are complete, scores exclude only values to
-            the left of the best, because the optimum moves right during training.
-        enough: number of complete trials after which both sides may be excluded.
-        apart: least distance of a new trial from running ones, in lengths of the axis.
+        stagger: the next trial starts after all running trials have taken this fraction of their steps.
+        early: fraction of the steps before which a trial is stopped only if its value is too small, because the best
+            value increases during training. This rule ends when `enough` trials are complete.
+        enough: number of complete trials after which `early` has no effect.
+        apart: minimum distance of a new trial from running trials, as a fraction of the axis.
         spread_until: number of complete trials after which `apart` has no effect.
-        full_from: scores up to this fraction come from fewer smoothing samples. They exclude only values to the left of
-            the best, which moves right with the number of samples.
-        audits: every n-th trial is an audit, placed far from all others to find a second peak; 0 for none.
-        audit_from: number of the first trial that may be an audit.
-        draws: number of curves from the posterior.
+        full_from: fraction of the steps up to which trials use fewer smoothing samples than at their end. Up to this
+            fraction, a trial is stopped only if its value is too small, because the best value increases with the
+            number of samples.
+        audits: every n-th trial is a diagnostic trial far from all other trials, to find a second maximum; 0 for none.
+        audit_from: number of the first trial that may be a diagnostic trial.
+        draws: number of curves drawn from the posterior.
         share: prior probability that the curve is unimodal.
-        final_only: whether scores before the end of training are ignored.
+        final_only: whether to ignore scores from before the end of training.
         strict: whether to stop only trials outside the bracket of the mode.
-        runs: a run is also stopped when the probability that it ends above the best complete run falls below this.
-            Positive for users who keep the best run, with its luck; 0 for users who want a configuration.
+        runs: a trial is also stopped if the probability that its final score exceeds the best final score so far is
+            below this limit. Use a positive limit to find the best model, and 0 to find the best configuration.
     """
 
     axis: ParameterAxis
@@ -88,18 +90,21 @@ class Rules:
             if count < 1:
                 raise ValueError(f"`{name}` must be at least 1 (got {count!r}).")
         if not self.starts or not all(isfinite(value) for value in self.starts):
-            raise ValueError(f"`starts` must hold one or more finite values (got {self.starts!r}).")
+            raise ValueError(f"`starts` must contain one or more finite values (got {self.starts!r}).")
 
 
 class Beliefs:
-    """Conclusions from the records, and decisions by the rules. The order of the records does not matter."""
+    """Conclusions from the scores of a study along one parameter, and decisions by the rules.
+
+    A context is the set of values of the other searched parameters. The order of the records does not matter.
+    """
 
     def __init__(self, seen: Seen, rules: Rules) -> None:
         self.seen, self.rules = seen, rules
 
     @cached_property
     def posterior(self) -> Posterior | None:
-        """Posterior of the curve; None without records."""
+        """Posterior of the curve, or None without records."""
         seen = self.seen
         if self.rules.final_only:
             seen = Seen(tuple(record for record in seen.records if record.fraction == 1), seen.trials)
@@ -107,33 +112,42 @@ class Beliefs:
 
     @cached_property
     def bracket(self) -> ModeBracket:
-        """Bracket of the mode of any unimodal curve at level 1 %, from complete trials alone."""
+        """Interval that contains the mode of the curve with an error probability of 1 %, if the curve is unimodal.
+
+        It is computed from complete trials alone.
+        """
         return self._bracket_at(1.0)
 
     @property
     def unimodal(self) -> bool:
-        """Whether the bracket leaves room for a top. An empty one contradicts the assumption of one top."""
+        """Whether the scores are consistent with a single maximum. An empty bracket of the mode contradicts it."""
         return not self.bracket.empty
 
     @property
     def one_top(self) -> float:
-        """Probability that the curve has one top: `Rules.share` without records, 0 if the bracket contradicts it."""
+        """Probability that the curve has one maximum.
+
+        Without records, it is the prior probability `Rules.share`. It is 0 if the bracket of the mode is empty.
+        """
         if not self.unimodal:
             return 0.0
         return self.rules.share if self.posterior is None else self._drawn(self._best_context)[1]
 
     @property
     def curves(self) -> Array:
-        """Possible curves at the end of training, in the context of the best complete trial, shape (draws, points)."""
+        """Posterior draws of the curve at the end of training, shape (draws, points).
+
+        The other parameters have the values of the best complete trial.
+        """
         return self._curves(self._best_context)[:, 0]
 
     @property
     def first(self) -> frozenset[int]:
-        """Numbers of the first trials, at `Rules.starts`. They are never stopped."""
+        """Numbers of the first trials, which use the values `Rules.starts` and are never stopped."""
         return frozenset(sorted(trial.trial for trial in self.seen.trials)[: len(self.rules.starts)])
 
     def near(self, place: float, context: Context = ALONE) -> float:
-        """Return the probability that a trial at a place is near (within the tolerance of) the best of all contexts."""
+        """Return the probability that a trial at this position is within the tolerance of the overall maximum."""
         values, grid = self._curves(context), self.rules.axis.grid
         tops = [
             values[:, number, eligible_points(grid, each)].max(1) for number, each in enumerate(self._around(context))
@@ -141,14 +155,14 @@ class Beliefs:
         return float(np.mean(self._at(values[:, 0], place) >= np.max(tops, axis=0) - self.rules.tolerance))
 
     def left_of_best(self, place: float, context: Context = ALONE) -> float:
-        """Return the probability that this place is to the left of the best place of the context."""
+        """Return the probability that the best position for this context is to the right of this position."""
         grid = self.rules.axis.grid
         eligible = grid[eligible_points(grid, context)]
         curves = self._curves(context)[:, 0][:, eligible_points(grid, context)]
         return float(np.mean(eligible[curves.argmax(1)] > place))
 
     def excluded(self, place: float, fraction: float = 0.0, context: Context = ALONE) -> bool:
-        """Return whether to stop a trial at this place, after this fraction of its steps."""
+        """Return whether to stop a trial at this position after this fraction of its steps."""
         if self.posterior is None or self._scores_best_here(place, context):
             return False
         if self.rules.strict:
@@ -160,11 +174,11 @@ class Beliefs:
         return True
 
     def ahead(self, trial: int, place: float, context: Context = ALONE) -> float:
-        """Return the probability that a run ends above the best complete one; 1 without records."""
+        """Return the probability that a trial's final score exceeds the best final score so far; 1 without records."""
         return 1.0 if self.posterior is None else self.posterior.ahead(trial, place, context)
 
     def beaten(self, trial: int, place: float, fraction: float, context: Context = ALONE) -> bool:
-        """Return whether to stop a run, after this fraction of its steps, because of its own scores."""
+        """Return whether to stop a trial because of its own scores after this fraction of its steps (`Rules.runs`)."""
         if not self.rules.runs or self._early(fraction) or fraction <= self.rules.full_from:
             return False
         return self.ahead(trial, place, context) < self.rules.runs
@@ -174,7 +188,10 @@ class Beliefs:
 
     @property
     def _runs(self) -> frozenset[int]:
-        """Running trials and the best ended one, whose records are not merged if runs are compared."""
+        """Running trials and the trial with the best final score. Their records must not be merged.
+
+        It is empty if `Rules.runs` is 0, because single trials are then not compared.
+        """
         if not self.rules.runs:
             return frozenset()
         ends = [(record.score, -record.trial) for record in self.seen.records if record.fraction == 1]
@@ -182,9 +199,10 @@ class Beliefs:
         return frozenset(best.union(trial.trial for trial in self.seen.standing("running")))
 
     def _scores_best_here(self, place: float, context: Context) -> bool:
-        """Return whether a complete trial at this place has the best score of its context.
+        """Return whether a complete trial at this position has the best score of its context.
 
-        Such a trial is never excluded, because the model overshoots at cliffs.
+        Such a position is never excluded. Near a steep fall of the score, the model may show a higher maximum elsewhere
+        that does not exist.
         """
         last = [record for record in self.last_records if record.context == context]
         best = max((record.score for record in last), default=0.0)
@@ -192,26 +210,29 @@ class Beliefs:
 
     @cached_property
     def strict_bracket(self) -> ModeBracket:
-        """Bracket of the mode at level 5 %: 1 % at each of five rungs. Early rungs raise only its low end."""
+        """Bracket of the mode with an error probability of 5 %, which is 1 % at each of five rungs.
+
+        Rungs before the end of training can only raise the lower end of the bracket.
+        """
         found = self.bracket
         for fraction in sorted({record.fraction for record in self.seen.records if record.fraction < 1}):
             found = found.and_also(ModeBracket(low=self._bracket_at(fraction).low))
         return found
 
     def best(self) -> int | None:
-        """Return the number of the complete trial that is the best by the curve."""
+        """Return the number of the complete trial that is best by the mean curve, or None if no trial is complete."""
         ranked = self.ranked()
         return ranked[0] if ranked else None
 
     def ranked(self) -> tuple[int, ...]:
-        """Return the numbers of the complete trials in the order of the curve, best first."""
+        """Return the numbers of the complete trials, best first, ordered by the mean curve at their positions."""
         if self.posterior is None:
             return ()
         done = self.seen.standing("complete")
         believed = self._means(tuple(dict.fromkeys(trial.context for trial in done)))
         grid = self.rules.axis.grid
         by_mean = {trial.trial: float(np.interp(trial.place, grid, believed[trial.context])) for trial in done}
-        # Repetitions have the same mean: order them by score, so that a collapsed one does not come first.
+        # Trials with the same configuration have the same mean. They are ordered by score.
         scores = {record.trial: record.score for record in self.seen.records if record.fraction == 1}
         return tuple(sorted(by_mean, key=lambda trial: (-by_mean[trial], -scores.get(trial, -np.inf), trial)))
 
@@ -222,7 +243,10 @@ class Beliefs:
         return len(done) >= 2 and best is not None and self.near_trial(done[best]) >= self.rules.sure
 
     def near_trial(self, trial: Standing) -> float:
-        """Return the probability that a trial is near the best. More curves are drawn if it may end the search."""
+        """Return the probability that a trial is near the best.
+
+        If this probability is nearly high enough to end the search, it is computed again with more curves.
+        """
         found = self.near(trial.place, trial.context)
         return self._finer.near(trial.place, trial.context) if found >= self.rules.sure - _ROUGH else found
 
@@ -231,7 +255,7 @@ class Beliefs:
         return Beliefs(self.seen, replace(self.rules, draws=_FINE * self.rules.draws))
 
     def waits(self) -> bool:
-        """Return whether to start no trial before a running one has reported more."""
+        """Return whether the next trial must wait for further reports of running trials."""
         running = {trial.trial for trial in self.seen.standing("running")}
         full = len(running) >= self.rules.at_once
         if full or not self.rules.stagger or len(self.seen.trials) < len(self.rules.starts):
@@ -240,14 +264,14 @@ class Beliefs:
         return not running <= told
 
     def audits(self) -> bool:
-        """Return whether the next trial is an audit, placed far from all others."""
+        """Return whether the next trial is a diagnostic trial, far from all other trials."""
         rules, started = self.rules, self._started
         return rules.audits > 0 and started >= rules.audit_from and (started - rules.audit_from) % rules.audits == 0
 
     def propose(self, random: np.random.Generator, context: Context = ALONE, *, audit: bool = True) -> float:
-        """Return the place of the next trial, where it is most likely near the best of its context.
+        """Return the position of the next trial, which is most probably near the best of its context.
 
-        If `audit`, the trial may be an audit. Ties and audits are random.
+        If `audit` is True, the trial may be a diagnostic trial. `random` breaks ties and chooses diagnostic trials.
         """
         rules, started = self.rules, len(self.seen.trials)
         if started < len(rules.starts):
@@ -264,24 +288,25 @@ class Beliefs:
             for trial in self.seen.standing("running"):
                 chance[np.abs(grid - trial.place) < rules.apart] = -1.0
         else:
-            # Only curves whose best is not near a running trial or the best complete one count.
+            # Count only curves on which no running trial and not the best complete trial is near the maximum.
             served = np.any([near[:, int(np.abs(grid - at).argmin())] for at in self._covered_places(context)], axis=0)
             chance = (near if np.all(served) else near & ~np.reshape(served, (-1, 1))).mean(0)
-            chance[near.mean(0) < min(rules.risk, near.mean(0).max())] = -1.0  # these would be stopped at once
+            chance[near.mean(0) < min(rules.risk, near.mean(0).max())] = -1.0  # trials here would be stopped at once
         place = float(grid[random.choice(np.flatnonzero(chance >= chance.max() - 1e-9))])
         return min(max(place, context.low), context.high)
 
     def _covered_places(self, context: Context) -> list[float]:
-        """Return the places of the running trials and of the best complete trial of this context.
+        """Return the positions of the running trials and of the best complete trial of this context.
 
-        Without the latter, a search with one trial at a time would always propose the same place.
+        The best complete trial is included because a search with one trial at a time would otherwise always propose
+        the same position.
         """
         own = {trial.trial: trial.place for trial in self.seen.standing("complete") if trial.context == context}
         best = next((own[number] for number in self.ranked() if number in own), None) if own else None
         return [trial.place for trial in self.seen.standing("running")] + ([] if best is None else [best])
 
     def _start(self, context: Context) -> float:
-        """Return the place of the first of `Rules.starts` without a trial. Failed trials do not count."""
+        """Return the position of the first value in `Rules.starts` that has no trial. Failed trials do not count."""
         axis, known = self.rules.axis, [trial.place for trial in self.seen.trials]
         values = [min(max(value, axis.low), axis.high) for value in self.rules.starts]
         places = [min(max(axis.place(value), context.low), context.high) for value in values]
@@ -289,19 +314,19 @@ class Beliefs:
         return next(free, places[len(known)])
 
     def _audit(self, random: np.random.Generator, context: Context) -> float:
-        """Return the place, of eight random ones, that is farthest from every trial."""
+        """Draw eight random positions and return the one whose nearest trial is farthest away."""
         known = np.array([trial.place for trial in self.seen.trials])
         drawn = random.uniform(context.low, context.high, 8)
         return float(drawn[np.abs(drawn[:, None] - known[None, :]).min(1).argmax()])
 
     def _bracket_at(self, fraction: float) -> ModeBracket:
-        """Return the bracket of the mode from one rung and its most frequent context."""
+        """Return the bracket of the mode from the scores of one rung and of the most frequent context at this rung."""
         rows = self.last_records
         if fraction < 1:
             rows = [record for record in self.seen.records if record.fraction == fraction]
         if not rows:
             return ModeBracket()
-        # Trials at the same place are ordered by number. Ordered by score, neighbours would be too similar.
+        # Trials at the same position are ordered by number. Sorting by score would make neighbours too similar.
         rows = sorted(rows, key=lambda row: (row.place, row.trial))
         every = [row.context for row in rows]
         often = max(sorted(set(every)), key=every.count)
@@ -311,19 +336,19 @@ class Beliefs:
 
     @cached_property
     def _started(self) -> int:
-        """Number of trials, without those that were excluded before their first step."""
+        """Number of started trials. Trials that were excluded before their first step do not count."""
         scored = {record.trial for record in self.seen.records}
         return sum(trial.state != "pruned" or trial.trial in scored for trial in self.seen.trials)
 
     @cached_property
     def last_records(self) -> list[Record]:
-        """Last records of the complete trials."""
+        """Final records of the complete trials."""
         done = {trial.trial for trial in self.seen.standing("complete")}
         return [record for record in self.seen.records if record.fraction == 1 and record.trial in done]
 
     @cached_property
     def _contexts(self) -> tuple[Context, ...]:
-        """Contexts of the complete trials with the best scores."""
+        """Contexts of the complete trials with the best scores, best first."""
         ranked = sorted(self.last_records, key=lambda record: (-record.score, record.trial))
         return tuple(dict.fromkeys(record.context for record in ranked))[:_CONTEXTS]
 
@@ -341,7 +366,10 @@ class Beliefs:
         return (context, *(other for other in self._contexts if other != context))
 
     def _curves(self, context: Context) -> Array:
-        """Return curves of this context, then of the contexts of the best trials, shape (draws, contexts, points)."""
+        """Return posterior draws of the curve, shape (draws, contexts, points).
+
+        The first context is `context`. The others are the contexts of the best trials.
+        """
         return self._drawn(context)[0]
 
     def _drawn(self, context: Context) -> tuple[Array, float]:
@@ -350,7 +378,7 @@ class Beliefs:
         return drawn(self._known, grid, self._around(context), rules.draws, share, rules.tolerance)
 
     def _means(self, contexts: tuple[Context, ...]) -> dict[Context, Array]:
-        """Return the mean curve of each context."""
+        """Return the posterior mean of the curve of each context."""
         if len(contexts) == 1:
             return {contexts[0]: self._curves(contexts[0])[:, 0].mean(0)}
         found = self._known.mean(self.rules.axis.grid, contexts)
@@ -366,5 +394,5 @@ class Beliefs:
 
 @lru_cache(maxsize=8)
 def believe(seen: Seen, rules: Rules) -> Beliefs:
-    """Return the beliefs from these records, cached for the sampler and the pruner of a study."""
+    """Return the conclusions from these records. The cache is shared by the sampler and the pruner of a study."""
     return Beliefs(seen, rules)

@@ -1,12 +1,13 @@
-"""Bracket of the best value of the parameter, for any unimodal curve.
+"""Bracket of the mode: an interval that contains the best value of the parameter, for any unimodal curve.
 
 Let A and B be two blocks of neighbouring trials, with B to the right of A. If the mode of a unimodal curve is at the
-left edge of A or further left, the curve does not rise from A to B. A significant rise therefore puts the mode to the
-right of A's left edge, and a significant fall to the left of B's right edge.
+left edge of A or further left, the curve does not rise from A to B. A significant rise therefore shows that the mode is
+to the right of A's left edge. A significant fall shows that the mode is to the left of B's right edge.
 
-The critical value holds over all pairs of blocks and all looks (numbers of complete trials) at once. It is the quantile
-of the largest rise on the least favourable curve: a constant with its mode at the left end, where every rise would
-exclude the mode. With the mode elsewhere, fewer contrasts could.
+The bracket is computed again after every complete trial (an interim analysis). The critical value is valid for all
+pairs of blocks and all interim analyses together. It is the quantile of the largest rise on the least favourable curve,
+which is constant and has its mode at the left end. On this curve, every significant rise would exclude the mode. For
+any other mode, fewer pairs of blocks could exclude it.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ __all__ = ["LOOKS", "ModeBracket", "bracket", "deviation_of_neighbours", "thresh
 Array = NDArray[np.float64]
 
 _BLOCK: Final = 3
-"""Largest number of neighbours in a block."""
+"""Maximum number of neighbouring trials in a block."""
 
 LOOKS: Final = 40
-"""Least number of complete trials for which the critical value is computed."""
+"""Minimum number of interim analyses (one per complete trial) for which the critical value is computed."""
 
 LEAST: Final = 5
-"""Least number of values for an estimate of the deviation. With fewer, nothing is excluded."""
+"""Minimum number of scores for an estimate of the standard deviation. With fewer scores, no value is excluded."""
 
 _MADE: Final[Mapping[tuple[float, int], tuple[float, float]]] = {
     (0.01, 10): (3.816, 2.847),
@@ -43,23 +44,27 @@ _MADE: Final[Mapping[tuple[float, int], tuple[float, float]]] = {
     (0.05, 40): (4.079, 3.739),
     (0.05, 80): (4.488, 4.262),
 }
-"""Simulated critical values by α and looks, with the deviation known and estimated. A test simulates them again."""
+"""Simulated critical values by (α, number of interim analyses).
+
+The first value is for a known standard deviation, and the second value is for an estimated one. A test repeats the
+simulation.
+"""
 
 
 @dataclass(frozen=True)
 class ModeBracket:
-    """Open interval of places that contains the mode, at all looks together with probability 1 − α."""
+    """Open interval of positions. With probability 1 − α, the intervals of all interim analyses contain the mode."""
 
     low: float = -inf
     high: float = inf
 
     @property
     def empty(self) -> bool:
-        """Whether the interval is empty: the curve is then not unimodal, at level α."""
+        """Whether the interval is empty. The curve is then not unimodal, at significance level α."""
         return self.low >= self.high
 
     def holds(self, place: float) -> bool:
-        """Return whether the mode may be at this place."""
+        """Return whether the mode may be at this position."""
         return self.low < place < self.high
 
     def and_also(self, other: ModeBracket) -> ModeBracket:
@@ -71,20 +76,20 @@ def bracket(places: ArrayLike, scores: ArrayLike, *, step: float) -> ModeBracket
     """Return the bracket of the mode from the scores of one rung.
 
     Args:
-        places: shape (n,), in any order.
-        scores: shape (n,).
-        step: `threshold` times the standard deviation of one score. A contrast of two blocks of a and b scores is
-            significant above step · √(1/a + 1/b).
+        places: positions of the trials, shape (n,), in any order.
+        scores: scores of the trials, shape (n,).
+        step: `threshold` times the standard deviation of one score. The difference between the means of two blocks with
+            a and b scores is significant if it exceeds step · √(1/a + 1/b).
     """
     order = np.argsort(np.asarray(places, dtype=float), kind="stable")
     at, known = np.asarray(places, dtype=float)[order], np.asarray(scores, dtype=float)[order]
     low, high = -inf, inf
-    rounding = 1e-12 * float(np.abs(known).max(initial=0.0))  # means of blocks of equal scores differ by this
+    rounding = 1e-12 * float(np.abs(known).max(initial=0.0))  # possible difference between means of equal scores
     for left, right, gap in _blocks(known.size):
         rises = _means(known, right)[None, :] - _means(known, left)[:, None]
         apart = np.arange(known.size - right + 1)[None, :] >= np.arange(known.size - left + 1)[:, None] + left
         sure = apart & (np.abs(rises) > step * gap + rounding)
-        # A contrast among equal places has no direction.
+        # A difference between blocks at the same position has no direction.
         sure &= at[right - 1 :][None, :] > at[: known.size - left + 1][:, None]
         rising, falling = np.argwhere(sure & (rises > 0)), np.argwhere(sure & (rises < 0))
         if rising.size:
@@ -95,13 +100,15 @@ def bracket(places: ArrayLike, scores: ArrayLike, *, step: float) -> ModeBracket
 
 
 def threshold(alpha: float, looks: int, *, values: int, known: bool = False) -> float:
-    """Return the number of standard deviations that make a contrast significant; inf with too few scores.
+    """Return the critical value, in standard deviations, for a difference between two blocks.
+
+    The result is infinite if there are too few scores.
 
     Args:
-        alpha: probability of any error over all looks.
-        looks: largest number of scores in all.
+        alpha: probability of any error in all interim analyses together.
+        looks: maximum number of scores over the whole search, which is the number of interim analyses.
         values: number of scores now.
-        known: whether the deviation is known; otherwise it is estimated by `deviation_of_neighbours`.
+        known: whether the standard deviation is known. Otherwise `deviation_of_neighbours` estimates it.
     """
     made = min((most for level, most in _MADE if level == alpha and most >= looks), default=None)
     normal = _bonferroni(alpha, looks) if made is None else _MADE[alpha, made][0 if known else 1]
@@ -113,17 +120,20 @@ def threshold(alpha: float, looks: int, *, values: int, known: bool = False) -> 
 
 
 def _bonferroni(alpha: float, looks: int) -> float:
-    """Return an upper bound on the critical value without simulation, with `looks` rounded up to a power of two.
+    """Return an upper bound on the critical value without simulation. `looks` is rounded up to a power of two.
 
-    A new score makes at most _BLOCK (_BLOCK + 1) / 2 new blocks of neighbours. Over n looks there are at most m = 6 n
-    blocks, and m²/2 pairs of a left and a right block. The contrast of each pair is normal.
+    A new score adds at most _BLOCK (_BLOCK + 1) / 2 blocks of neighbours. In n interim analyses there are thus at most
+    m = 6 n blocks and m²/2 pairs of blocks. The difference between the means of each pair has a normal distribution.
     """
     blocks = _BLOCK * (_BLOCK + 1) / 2 * 2 ** ceil(log2(looks))
     return float(stats.norm.isf(alpha / (blocks**2 / 2)))
 
 
 def deviation_of_neighbours(places: ArrayLike, scores: ArrayLike) -> float:
-    """Estimate the deviation of a score from differences of neighbours (von Neumann 1941). Slopes increase it."""
+    """Estimate the standard deviation of a score from differences of neighbouring scores (von Neumann 1941).
+
+    Slopes of the curve increase the estimate.
+    """
     order = np.argsort(np.asarray(places, dtype=float), kind="stable")
     with np.errstate(over="ignore"):
         steps = np.diff(np.asarray(scores, dtype=float)[order])
@@ -131,7 +141,10 @@ def deviation_of_neighbours(places: ArrayLike, scores: ArrayLike) -> float:
 
 
 def _degrees(values: int) -> float:
-    """Return the degrees of freedom of the estimate from n neighbours, by moments: 2(n − 1)² / (3n − 4)."""
+    """Return the degrees of freedom 2(n − 1)² / (3n − 4) of `deviation_of_neighbours` for n scores.
+
+    They follow from matching the first two moments.
+    """
     return 2 * (values - 1) ** 2 / (3 * values - 4)
 
 

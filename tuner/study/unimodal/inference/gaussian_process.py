@@ -1,17 +1,18 @@
-"""Gaussian process of the score over the parameter x, the fraction t of the steps and the other parameters z.
+"""Gaussian process of the score as a function of the parameter x, the fraction t of the steps and other parameters z.
 
     score(trial, x, z, t) = mean(t) + s(t) [g(x − d log t, z, log t) + h(z, log t)] + effect of the trial + noise
 
-- `mean` has its own value at each rung.
-- g, the curve, has a Matérn 5/2 kernel in x and a squared exponential kernel in log t. Half of its variance is common
-  to all z.
-- s(t) = √t: all trials start alike, and the curve grows from there.
-- d ≥ 0 is the drift: during training the optimum moves to larger values.
-- h is the level that z gives to the whole curve.
-- A trial's effect has a persistent, a decaying and a fresh part.
+- mean(t) is the mean score at the rung t. Each rung has its own mean.
+- g is the curve. It has a Matérn 5/2 kernel in x and a squared exponential kernel in log t. Half of its variance is
+  common to all z.
+- s(t) = √t scales the curve. All trials start with similar scores, and the differences grow during training.
+- d ≥ 0 is the drift. The optimum moves to larger values during training.
+- h is the shift of the whole curve that depends on z.
+- The effect of a trial has a part that persists, a part that decays during training, and a part that is new at each
+  rung.
 
-Hyper-parameters are averaged over a grid by marginal likelihood times prior (Rasmussen & Williams 2006, chapters 2 and
-5), in units of the tolerance.
+The posterior is averaged over a grid of hyper-parameters with weights proportional to marginal likelihood times prior
+(Rasmussen & Williams 2006, chapters 2 and 5). The unit of the scores is the tolerance.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ class HyperGrid:
 
     Attributes:
         amplitudes: standard deviations of g, in tolerances.
-        lengths: length scales of the kernel in x, in lengths of the axis.
-        drifts: values of d, in lengths of the axis for each unit of log t.
-        noises: standard deviations of a trial's whole effect, in tolerances, with a log-normal prior around 1.
-        levels: standard deviations of h, in amplitudes of g; used only if other parameters are searched.
+        lengths: length scales of the kernel in x, as fractions of the axis.
+        drifts: values of d, as fractions of the axis per unit of log t.
+        noises: standard deviations of a trial's total effect, in tolerances. Their prior is log-normal around 1.
+        levels: ratios of the standard deviation of h to that of g. They are used only if other parameters are searched.
         time_length: length scale of the kernel in log t.
-        rough_left: the noise at place 0 is 1 + `rough_left` times the noise at the other end (DPLIS, Table 10).
+        rough_left: the noise at position 0 is 1 + `rough_left` times the noise far to the right (DPLIS, Table 10).
     """
 
     amplitudes: tuple[float, ...] = (2.5, 5.0, 10.0, 20.0, 40.0, 80.0)
@@ -55,32 +56,32 @@ class HyperGrid:
     rough_left: float = 0.8
 
 
-_AMPLITUDE: Final = (np.log(8.0), 1.0)  # median and deviation of the logarithm
+_AMPLITUDE: Final = (np.log(8.0), 1.0)  # mean and standard deviation of the logarithm, as in the next two lines
 _LENGTH: Final = (np.log(0.35), 0.6)
 _NOISE: Final = (0.0, 0.7)
-_DRIFT: Final = 0.3  # exponential
+_DRIFT: Final = 0.3  # mean of the exponential prior
 _MEAN: Final = 30.0
-"""Deviation of a rung's mean, in amplitudes. It is so large that the mean is free."""
+"""Prior standard deviation of a rung's mean, in amplitudes of g. It is so large that the prior has no influence."""
 
 FAR: Final = 15.0
-"""Limit on the distance of a score from the best of its rung, in tolerances."""
+"""Maximum distance of a score from the best score of its rung, in tolerances. Lower scores are raised to this limit."""
 
 FAR_OF_RUNS: Final = 60.0
-"""The limit when runs are compared: luck alone can give a run a lead of more than `FAR`."""
+"""Maximum distance, like `FAR`, for comparing single trials. By chance alone, a trial can lead by more than `FAR`."""
 
 FAR_AMONG: Final = 40.0
-"""The limit among trials that differ in other parameters, which change the level of the curve."""
+"""Maximum distance, like `FAR`, between trials with different other parameters, which shift the whole curve."""
 
-_COMMON: Final = 0.5  # share of g's variance that all contexts have in common
-_Z_CURVE, _Z_LEVEL = 1.0, 0.4  # lengths of the kernels of g and h in z, for numbers between 0 and 1
+_COMMON: Final = 0.5  # share of g's variance that is common to all contexts
+_Z_CURVE, _Z_LEVEL = 1.0, 0.4  # length scales of the kernels of g and h in z, for numbers between 0 and 1
 
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """Possible curves at the end of training, up to a constant.
+    """Posterior draws of the curve at the end of training, up to a constant.
 
     Attributes:
-        values: curves, shape (draws, contexts, places).
+        values: curves, shape (draws, contexts, positions).
         amplitudes: standard deviation of g in each draw, in tolerances, shape (draws,).
         lengths: length scale of g's kernel in each draw, shape (draws,).
     """
@@ -92,7 +93,7 @@ class Draws:
 
 @dataclass(frozen=True, eq=False)
 class _Solved:
-    """Point of the hyper-grid with its factorised covariance; `noise` is in amplitudes."""
+    """Point of the hyper-parameter grid with the factorised covariance. `noise` is in units of `amplitude`."""
 
     weight: float
     amplitude: float
@@ -109,7 +110,7 @@ class Posterior:
     """Posterior of the curve.
 
     Attributes:
-        noise: mean standard deviation of a trial's effect, in units of the score.
+        noise: posterior mean of the standard deviation of a trial's effect, in units of the score.
     """
 
     noise: float
@@ -119,7 +120,7 @@ class Posterior:
     _solved: tuple[_Solved, ...]
 
     def draws(self, grid: Array, contexts: Sequence[Context], count: int, random: np.random.Generator) -> Draws:
-        """Draw curves of several contexts jointly, with hyper-parameters in proportion to their weights."""
+        """Draw `count` curves of several contexts jointly. Each point of the hyper-parameter grid gets its share."""
         weights = np.array([each.weight for each in self._solved])
         shares = np.floor(weights * count).astype(int)
         shares[0] += count - shares.sum()
@@ -136,18 +137,18 @@ class Posterior:
         )
 
     def mean(self, grid: Array, contexts: Sequence[Context]) -> Array:
-        """Return the mean curve of each context over the hyper-parameters, shape (contexts, places)."""
+        """Return the posterior mean of the curve of each context, shape (contexts, positions)."""
         found = np.zeros(grid.size * len(contexts))
-        for each in self._solved:  # no covariance is needed: its root would be cubic in the number of contexts
+        for each in self._solved:  # the mean needs no covariance, whose cost is cubic in the number of contexts
             whole = np.linalg.solve(each.lower.T, each.half)
             found += each.weight * self._tolerance * (self._cross(each, grid, contexts).T @ whole)
         return found.reshape(len(contexts), grid.size)
 
     def ahead(self, trial: int, place: float, context: Context) -> float:
-        """Return the probability that a running trial will end above every ended trial.
+        """Return the probability that the final score of a running trial will exceed every final score so far.
 
-        The trial keeps the luck that its scores show so far. The curve may have any shape. 1 if no trial has ended, or
-        if this one has not reported.
+        The prediction includes the trial's own effect, which its scores so far show. It does not assume a unimodal
+        curve. It is 1 if no trial has ended, or if this trial has not reported a score.
         """
         at, fraction, score, number = self._seen.arrays
         ends, own = np.flatnonzero(fraction == 1), number == trial
@@ -171,7 +172,7 @@ class Posterior:
         return found
 
     def _cross(self, solved: _Solved, grid: Array, contexts: Sequence[Context]) -> Array:
-        """Return the covariance of records and curves, shape (records, contexts · places)."""
+        """Return the covariance between records and curves, shape (records, contexts · positions)."""
         place, fraction, _, _ = self._seen.arrays
         log_t = np.log(fraction)
         to_end = np.exp(-0.5 * (log_t / self._hyper.time_length) ** 2) * np.sqrt(fraction)
@@ -184,7 +185,7 @@ class Posterior:
         return found
 
     def _curve(self, solved: _Solved, grid: Array, contexts: Sequence[Context]) -> tuple[Array, Array]:
-        """Return the mean and the root of the covariance of the curves, in units of the score."""
+        """Return the mean of the curves and a root of their covariance, in units of the score."""
         here = _distances(contexts, contexts)
         places, many = np.tile(grid, len(contexts)), np.repeat(np.arange(len(contexts)), grid.size)
         back = np.linalg.solve(solved.lower, self._cross(solved, grid, contexts))
@@ -195,7 +196,13 @@ class Posterior:
 
 
 def fit(seen: Seen, *, tolerance: float, hyper: HyperGrid | None = None) -> Posterior:
-    """Condition the process on at least one record. The tolerance is the unit of all priors."""
+    """Return the posterior of the Gaussian process, given at least one record.
+
+    Args:
+        seen: records and trials.
+        tolerance: unit of all priors on scores.
+        hyper: grid of hyper-parameters, by default `HyperGrid()`.
+    """
     if not seen.records:
         raise ValueError("A curve needs at least one record.")
     hyper = hyper or HyperGrid()
@@ -210,14 +217,15 @@ def fit(seen: Seen, *, tolerance: float, hyper: HyperGrid | None = None) -> Post
     rough = _rough(hyper, place)
     effect = (trial[:, None] == trial[None, :]) * np.outer(rough, rough) * (1 + np.exp(-2 * gap)) / 3
     effect += np.diag(rough**2 / 3)
-    # A merged record has the mean effect of its trials. At a later rung, fewer of the same trials may be merged.
+    # The effect of a merged record is the mean effect of its trials. Later rungs may have fewer of these trials.
     count = np.array([record.count for record in seen.records], dtype=float)
     effect /= np.maximum(count[:, None], count[None, :])
     alone = len(set(contexts)) == 1
     distances = _distances(contexts, contexts)
     shared, level = in_time * _shared(distances), in_time * _level(distances)
 
-    # The noise is a share of the amplitude, so the amplitude scales the whole covariance: one root serves all of them.
+    # The noise is relative to the amplitude, so the amplitude scales the whole covariance. All amplitudes with the same
+    # relative noise can therefore use the same factorisation.
     shapes = list(product(hyper.lengths, hyper.drifts, hyper.levels[:1] if alone else hyper.levels))
     scales = np.array(list(product(hyper.amplitudes, hyper.noises)))
     shares, which = np.unique(np.round(scales[:, 1] / scales[:, 0], 12), return_inverse=True)
@@ -250,10 +258,10 @@ def fit(seen: Seen, *, tolerance: float, hyper: HyperGrid | None = None) -> Post
 
 
 def _without_cliffs(score: Array, tolerance: float, same_rung: NDArray[np.bool_], contexts: list[Context]) -> Array:
-    """Return the scores in tolerances, with a limit on their distance from the best of their rung.
+    """Return the scores in tolerances. Scores far below the best score of their rung are raised to a limit.
 
-    Next to a cliff, for example of collapsed trials, a smooth curve overshoots to a top that no trial comes near. The
-    limit keeps unimodal scores unimodal.
+    Next to very low scores, for example of collapsed trials, a smooth curve would overshoot to a maximum that no trial
+    reaches. With the limit, unimodal scores stay unimodal.
     """
     number = {context: place for place, context in enumerate(dict.fromkeys(contexts))}
     own = np.array([number[context] for context in contexts])
@@ -261,7 +269,7 @@ def _without_cliffs(score: Array, tolerance: float, same_rung: NDArray[np.bool_]
 
 
 def _not_far_below(score: Array, tolerance: float, *groups: tuple[NDArray[np.bool_], float]) -> Array:
-    """Return the scores in tolerances, each at most the given distance below the best of its group."""
+    """Return the scores in tolerances, each raised to at most the given distance below the best score of its group."""
     with np.errstate(over="ignore"):
         known: Array = (score - score.max()) / tolerance
         for group, far in groups:
@@ -271,13 +279,13 @@ def _not_far_below(score: Array, tolerance: float, *groups: tuple[NDArray[np.boo
 
 
 def _centred(y: Array, same_rung: NDArray[np.bool_]) -> Array:
-    """Return the scores minus the mean of their rung. The model is the same, but numerically more accurate."""
+    """Return the scores minus the mean of their rung. This does not change the model, but reduces rounding errors."""
     found: Array = y - np.array([y[row].mean() for row in same_rung])
     return found
 
 
 def _rough(hyper: HyperGrid, place: Array) -> Array:
-    """Return the size of a trial's effect at a place, relative to its size far to the right."""
+    """Return the size of a trial's effect at a position, relative to the size far to the right."""
     found: Array = 1.0 + hyper.rough_left * np.exp(-place / 0.45)
     return found
 
@@ -299,7 +307,7 @@ def _level(distances: Array) -> Array:
 
 
 def _distances(rows: Sequence[Context], columns: Sequence[Context]) -> Array:
-    """Return the squared distances between contexts. Different words, or a missing value, count as 1."""
+    """Return the squared distances between contexts. Different texts, or a value that only one has, count as 1."""
     known = list(dict.fromkeys((*rows, *columns)))
     found, values = np.zeros((len(known), len(known))), [dict(context.values) for context in known]
     for name in sorted({name for each in values for name in each}):

@@ -1,4 +1,4 @@
-"""Picture of a curve: numbers in the units of the parameter and of the score, and sentences about them."""
+"""Description of a curve for reports, with numbers in the units of the parameter and the score, and sentences."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ __all__ = ["NEVER_STARTED", "CurvePicture", "CurvePoint", "picture"]
 Array = NDArray[np.float64]
 
 _LEVEL = 0.01
-"""Level of the bracket over all looks, and of the test of unimodality."""
+"""Error probability of the bracket over the whole search, and significance level of the test of unimodality."""
 
 NEVER_STARTED = "never started"
 """State of a trial that was excluded before its first step."""
 
 _BAND = (0.1, 0.9)
-"""Quantiles of the possible curves that bound the band."""
+"""Quantiles of the posterior draws that are the limits of the band around the curve."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CurvePoint:
-    """Trial in the picture of a curve.
+    """Trial as a point in the picture of a curve.
 
     Attributes:
+        trial: number of the trial.
         value: value of the parameter.
-        score: the last score; None without one.
-        fraction: share of the steps before the last score; 0 without one.
+        score: the last score, or None without a score.
+        fraction: fraction of the steps at the last score, or 0 without a score.
         state: ``complete``, ``pruned``, ``running`` or `NEVER_STARTED`.
     """
 
@@ -48,29 +49,33 @@ class CurvePoint:
 
 @dataclass(frozen=True, kw_only=True)
 class CurvePicture:
-    """Curve of the score along one parameter, by the model of a search.
+    """Estimated curve of the score along one parameter.
 
     Attributes:
-        low: least value of the parameter.
-        high: largest value of the parameter.
+        parameter: name of the parameter.
+        low: lower bound of the parameter.
+        high: upper bound of the parameter.
         warp: scale of the axis.
-        values: points of the curve; empty before the first score, like the next three.
-        mean: the curve.
-        band_low: quantile 10 % of the possible curves.
-        band_high: quantile 90 % of the possible curves.
-        height_at: share of the steps after which the scores at the height of the curve were reported.
-        drawn_for: the trial whose other parameters the curve is drawn for; None if nothing else is searched.
-        scaled_by: parameters that multiply this one, each from the middle of its range; all values are products.
-        above: lower limit of the best value; None if unknown.
-        below: upper limit of the best value; None if unknown.
-        level: probability, over all looks, that `above` or `below` is wrong for a curve with one top.
-        unimodal: whether the assumption of one top holds.
-        one_top: probability of one top by the model; 0 if it was rejected.
-        best: the best complete trial by the curve; None without one.
+        maximize: whether larger scores are better.
+        values: values of the parameter at which the curve is given. Empty before the first score.
+        mean: posterior mean of the score at `values`.
+        band_low: 10 % quantile of the posterior draws at `values`.
+        band_high: 90 % quantile of the posterior draws at `values`.
+        height_at: fraction of the steps of the rung whose scores determine the height of the curve.
+        drawn_for: number of the trial whose other parameters the curve uses, or None if no other parameter is searched.
+        scaled_by: other parameters that multiply this one. Each factor is relative to the middle of its range, and all
+            values of the picture are products.
+        above: lower limit of the best value, or None if unknown.
+        below: upper limit of the best value, or None if unknown.
+        level: probability that `above` or `below` is ever wrong during the search, if the curve has one maximum.
+        unimodal: whether the scores are consistent with one maximum.
+        one_top: probability that the curve has one maximum, or 0 if the scores contradict it.
+        points: the trials.
+        best: number of the complete trial that is best by the curve, or None if no trial is complete.
         near: probability that `best` is within the tolerance of the optimum.
         tolerance: smallest difference between scores that matters.
-        noise: standard deviation of the last scores of equal trials, by the model; None before the first score.
-        fallback: pruner for scores with more than one top; empty if unknown.
+        noise: estimated standard deviation of the final scores of equal trials, or None before the first score.
+        fallback: name of the pruner for scores with several maxima, or empty if unknown.
     """
 
     parameter: str
@@ -103,12 +108,12 @@ class CurvePicture:
         return ParameterAxis(self.low, self.high, self.warp)
 
     def point(self, trial: int | None) -> CurvePoint | None:
-        """Return the point of a trial."""
+        """Return the point of a trial, or None if the trial has no point."""
         return next((point for point in self.points if point.trial == trial), None)
 
     @property
     def where(self) -> str:
-        """Range of the best value in words; empty if neither end is excluded."""
+        """Range of the best value in words, or empty if neither limit is known."""
         if not self.unimodal:
             return ""
         if self.above is not None and self.below is not None:
@@ -119,40 +124,40 @@ class CurvePicture:
 
     @property
     def chance(self) -> str:
-        """`near` in words, never 1 or 0: it is a share of a few hundred curves."""
+        """Text for `near`. It never shows 0 or 1, because `near` is estimated from a few hundred curves."""
         return "" if self.near is None else _chance(self.near)
 
     @property
     def rejected(self) -> str:
-        """Reason why unimodality was rejected; empty while it holds."""
+        """Sentences about the rejection of unimodality, or empty if it was not rejected."""
         if self.unimodal:
             return ""
         instead = f", pruning by {self.fallback}" if self.fallback else ""
         return (
-            f"Not unimodal in {self.parameter}: if the curve had one top, the complete trials would put it above "
+            f"Not unimodal in {self.parameter}: if the curve had one maximum, the complete trials would put it above "
             f"{_number(self.above)} and below {_number(self.below)}, which is impossible (level "
-            f"{_percent(self.level)} over all looks). The search continues without the assumption{instead}."
+            f"{_percent(self.level)} over the whole search). The search continues without the assumption{instead}."
         )
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Description of the picture, in sentences."""
+        """Sentences that describe the picture."""
         said = [self.rejected] if self.rejected else [self._bracket_sentence]
         if self.unimodal and self.one_top is not None:
-            said.append(f"By the model the curve has one top with probability {_chance(self.one_top)}.")
+            said.append(f"By the model, the curve has one maximum with probability {_chance(self.one_top)}.")
         best = self.point(self.best)
         if best is not None and self.near is not None:
             said.append(
-                f"By the curve, trial {best.trial} ({self.parameter} = {_number(best.value)}) is the best "
-                f"complete one: it is within {_number(self.tolerance)} of the optimum with probability {self.chance}."
+                f"By the curve, trial {best.trial} ({self.parameter} = {_number(best.value)}) is the best complete "
+                f"trial. It is within {_number(self.tolerance)} of the optimum with probability {self.chance}."
             )
         elif self.points:
             said.append("No trial is complete yet.")
         if self.values and self.height_at < 1:
-            said.append(f"The curve has the height of the scores after {_percent(self.height_at)} of the steps.")
+            said.append(f"The curve shows the level of scores after {_percent(self.height_at)} of the steps.")
         if self.drawn_for is not None:
             said.append(
-                f"Other parameters are searched too: the curve is drawn for those of trial {self.drawn_for}, and "
+                f"Other parameters are searched too. The curve is drawn for their values in trial {self.drawn_for}, so "
                 "other trials may be off the curve."
             )
         if self.scaled_by:
@@ -180,15 +185,15 @@ class CurvePicture:
     @property
     def _bracket_sentence(self) -> str:
         if not self.where:
-            return f"Neither end of {self.parameter} is excluded yet (level {_percent(self.level)} over all looks)."
-        sure = f"level {_percent(self.level)} over all looks, for a curve with one top"
+            return f"No value of {self.parameter} is excluded yet (level {_percent(self.level)} over the whole search)."
+        sure = f"level {_percent(self.level)} over the whole search, for a curve with one maximum"
         return f"The best {self.parameter} is {self.where} ({sure})."
 
 
 def picture(
     beliefs: Beliefs, parameter: str, *, maximize: bool = True, fallback: str = "", scaled_by: tuple[str, ...] = ()
 ) -> CurvePicture:
-    """Create the picture of the beliefs along a parameter. `CurvePicture` explains the other arguments."""
+    """Create the picture of the conclusions about one parameter. See `CurvePicture` for the other arguments."""
     axis, sign = beliefs.rules.axis, 1.0 if maximize else -1.0
     best = beliefs.best()
     standing = next((trial for trial in beliefs.seen.trials if trial.trial == best), None)
@@ -247,16 +252,19 @@ def _points(beliefs: Beliefs, sign: float) -> tuple[CurvePoint, ...]:
 
 
 def _at_height(beliefs: Beliefs) -> tuple[Array, float, int]:
-    """Return the curves at the height of the scores, the rung (share of the steps) of these scores, and its best trial.
+    """Return posterior draws of the curve that are shifted to the level of the observed scores.
 
-    The model knows each curve up to a constant. Each curve is shifted to the mean of the scores at the latest rung, in
-    the context of the best score: the curves are of this context.
+    The model determines each curve only up to a constant. Each draw is shifted to the mean of the scores at the latest
+    rung. Only scores in the context of the rung's best trial count, because the curves belong to this context.
+
+    Returns:
+        The shifted curves, the latest rung as a fraction of the steps, and the number of the rung's best trial.
     """
     records = beliefs.last_records or beliefs.seen.records
     reached = max(record.fraction for record in records)
     there = [record for record in records if record.fraction == reached]
     best = min(there, key=lambda record: (-record.score, record.trial))
-    # The model limits scores far below the best, so they give no height.
+    # The model raises scores far below the best, so these scores cannot determine the level.
     least = best.score - FAR * beliefs.rules.tolerance
     like = [record for record in there if record.context == best.context and record.score >= least]
     grid, curves = beliefs.rules.axis.grid, beliefs.curves
@@ -271,7 +279,7 @@ def _numbers(values: Array) -> tuple[float, ...]:
 
 
 def _tidy(value: float) -> float:
-    """Round away the digits that the conversion to the axis and back adds."""
+    """Round a value to 12 digits, which removes the rounding errors of the conversion to the axis and back."""
     return float(f"{value:.12g}")
 
 

@@ -1,4 +1,4 @@
-"""Possible curves, given the records: draws from the posterior, of which most are unimodal."""
+"""Posterior draws of the curve, most of which are selected and projected to be unimodal."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["drawn", "eligible_points", "fitted", "project"]
 Array = NDArray[np.float64]
 
 _TRIES: Final = 10
-"""Number of curves drawn for each kept one, when nearly unimodal curves are selected."""
+"""Number of curves drawn for each selected curve, when nearly unimodal curves are selected."""
 
 _PRIOR_DRAWS: Final = 4_000
 
 
-# A trial that starts or stops changes no score, so costly results are cached by the records.
+# Costly results are cached by the records, because most decisions between two reports use the same records.
 @lru_cache(maxsize=8)
 def fitted(records: tuple[Record, ...], tolerance: float, runs: frozenset[int]) -> Posterior:
-    """Return the posterior of the curve, given the records. Records of the trials `runs` are not merged."""
+    """Return the posterior of the curve, given the records. Records of the trials in `runs` are not merged."""
     return fit(Seen(thinned(records, keep=runs), ()), tolerance=tolerance)
 
 
@@ -32,13 +32,22 @@ def fitted(records: tuple[Record, ...], tolerance: float, runs: frozenset[int]) 
 def drawn(
     posterior: Posterior, places: bytes, contexts: tuple[Context, ...], draws: int, share: float, tolerance: float
 ) -> tuple[Array, float]:
-    """Draw possible curves, of which a share is unimodal, shape (draws, contexts, points).
+    """Draw curves from the posterior. The fraction of unimodal curves is the posterior probability of unimodality.
 
-    Unimodal curves are selected by weight: those that are unimodal in the first context to within half the tolerance
-    are kept and then projected. Projecting all curves instead would keep the height of wiggles.
+    Unimodal curves are obtained in two steps. First, curves are selected that differ from a unimodal curve by about
+    half the tolerance or less in the first context. Then the selected curves are projected to unimodal curves.
+    Projecting all curves without the selection would turn wiggles into too high maxima.
+
+    Args:
+        posterior: posterior of the curve.
+        places: positions at which to compute the curves, as the bytes of an array (hashable for the cache).
+        contexts: values of the other parameters, one curve for each.
+        draws: number of draws.
+        share: prior probability that the curve is unimodal; 0 for curves of any shape.
+        tolerance: smallest difference between scores that matters.
 
     Returns:
-        The curves, and the share: the posterior probability of the shape, which a visible second peak lowers.
+        The curves, shape (draws, contexts, positions), and the posterior probability that the curve is unimodal.
     """
     grid = np.frombuffer(places)
     every = posterior.draws(grid, contexts, _TRIES * draws if share else draws, np.random.default_rng(0))
@@ -50,7 +59,7 @@ def drawn(
         odds = share * float(weights.mean())
         believed = odds / (odds + 1 - share)
         keep = round(draws * believed)
-    # Draws are ordered by hyper-parameter: take an even share of each.
+    # Draws are ordered by hyper-parameters, so evenly spaced draws represent all hyper-parameters.
     free = every.values[((np.arange(draws - keep) + 0.5) * len(every.values) / max(draws - keep, 1)).astype(int)]
     if not keep:
         return free, believed
@@ -60,7 +69,7 @@ def drawn(
 
 
 def eligible_points(grid: Array, context: Context) -> NDArray[np.bool_]:
-    """Return a mask of the points that a trial of this context can take; at least one."""
+    """Return a mask of the grid points that a trial of this context can have. At least one point is True."""
     found: NDArray[np.bool_] = (grid >= context.low - 1e-9) & (grid <= context.high + 1e-9)
     if not found.any():
         found[np.abs(grid - (context.low + context.high) / 2).argmin()] = True
@@ -70,8 +79,8 @@ def eligible_points(grid: Array, context: Context) -> NDArray[np.bool_]:
 def project(draws: Array) -> Array:
     """Return for each row the nearest unimodal sequence with the same mode, in the supremum norm.
 
-    On either side of the mode this is the middle between the least monotone sequence above the row and the greatest one
-    below it (Barlow et al. 1972, section 1.4).
+    On each side of the mode, the result is the mean of two monotone sequences: the smallest one above the row and the
+    greatest one below the row (Barlow et al. 1972, section 1.4).
     """
     places = np.arange(draws.shape[-1])
     modes = draws.argmax(-1)[:, None]
@@ -85,14 +94,17 @@ def project(draws: Array) -> Array:
 
 
 def _unimodal_weight(curves: Array, tolerance: float) -> Array:
-    """Return the weight of each curve, which falls with its distance from the nearest unimodal curve."""
+    """Return a weight for each curve, which decreases with the distance from the nearest unimodal curve."""
     wrong = np.abs(curves - project(curves)).max(1)
     found: Array = np.exp(-0.5 * (wrong / (0.5 * tolerance)) ** 2)
     return found
 
 
 def _unimodal_mass(amplitudes: Array, lengths: Array, grid: Array) -> Array:
-    """Return the mean weight of curves from the prior, for amplitudes (in tolerances) and lengths of shape (draws,)."""
+    """Return the mean of `_unimodal_weight` over curves from the prior, for each pair of amplitude and length.
+
+    Amplitudes are in tolerances. Both arrays and the result have the shape (draws,).
+    """
     pairs = list(zip(amplitudes.tolist(), lengths.tolist(), strict=True))
     return np.array([_mass(*pair, grid.size) for pair in pairs])
 

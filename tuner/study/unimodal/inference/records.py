@@ -1,4 +1,4 @@
-"""Records: scores at rungs, of trials at places on an axis; and their thinning to a number that a model can fit."""
+"""Records of the scores of trials at their rungs, and a reduction to as many records as a model can fit."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ __all__ = ["ALONE", "Context", "Record", "Seen", "Standing", "thinned"]
 Array = NDArray[np.float64]
 
 _MOST: Final = 250
-"""Largest number of records that a model is fitted to: its cost is cubic in their number."""
+"""Maximum number of records for a model. The cost of fitting is cubic in the number of records."""
 
 _CELLS: Final = 48
-"""Number of cells of the axis, one between two points of a curve."""
+"""Number of equal cells into which the axis is divided. There is one cell between two neighbouring curve points."""
 
 _BEST: Final = 0.6
-"""Share of the records that are kept for their scores if merging by cells leaves too many."""
+"""Fraction of the remaining records that are selected by score, if merging within cells leaves too many records."""
 
 
 @dataclass(frozen=True, order=True)
 class Context:
-    """Parameters of a trial other than the one of the axis.
+    """Values of a trial's other searched parameters, which are all parameters except the one on the axis.
 
     Attributes:
-        values: names and values of the other searched parameters, sorted by name. A number is scaled to [0, 1], any
-            other value is text.
-        low: least place on the axis that a trial with these values can take; above 0 if they scale the parameter.
-        high: largest such place.
+        values: pairs (name, value), sorted by name. Numbers are scaled to [0, 1]. Other values are text.
+        low: minimum position on the axis of trials with these values. It may exceed 0 if they multiply the parameter.
+        high: maximum position on the axis of trials with these values.
     """
 
     values: tuple[tuple[str, float | str], ...] = ()
@@ -42,7 +41,7 @@ class Context:
 
 
 ALONE = Context()
-"""Context of every trial if nothing else is searched."""
+"""Context of all trials if no other parameter is searched."""
 
 
 @dataclass(frozen=True, order=True)
@@ -50,11 +49,12 @@ class Record:
     """Score of a trial at a rung.
 
     Attributes:
-        place: place of the trial on its axis, 0 to 1.
-        fraction: share of the steps taken, above 0, at most 1.
-        score: score whose sign makes larger values better.
+        place: position of the trial on the axis, from 0 to 1.
+        fraction: fraction of the trial's steps at the rung, above 0 and at most 1.
+        score: score of the trial, negated if smaller scores are better.
         trial: number of the trial.
-        count: number of trials whose mean it is; see `thinned`.
+        context: values of the trial's other parameters.
+        count: number of trials that were merged into this record (see `thinned`).
     """
 
     place: float
@@ -65,18 +65,20 @@ class Record:
     count: int = 1
 
     def __hash__(self) -> int:
-        """Hash few fields only: a large study looks up all its records at every decision."""
+        """Hash only a few fields, for speed. A large study looks up all its records at every decision."""
         return hash((self.place, self.fraction, self.score, self.trial))
 
 
 @dataclass(frozen=True, order=True)
 class Standing:
-    """Trial that was started.
+    """State of a trial. Failed trials have none.
 
     Attributes:
+        place: position of the trial on the axis.
         trial: number of the trial.
-        state: running, complete or pruned; failed trials are left out.
-        audit: whether the trial was placed far from all others, to look for another peak.
+        state: ``running``, ``complete`` or ``pruned``.
+        context: values of the trial's other parameters.
+        audit: whether this is a diagnostic trial, far from all other trials, to find a second maximum.
     """
 
     place: float
@@ -86,45 +88,45 @@ class Standing:
     audit: bool = False
 
     def __hash__(self) -> int:
-        """Hash few fields only, as for a record."""
+        """Hash only a few fields, for speed."""
         return hash((self.place, self.trial, self.state))
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Records and trials, sorted in an order that does not depend on time."""
+    """Records and trials of a study, in an order that does not depend on the time of their reports."""
 
     records: tuple[Record, ...]
     trials: tuple[Standing, ...]
 
     @classmethod
     def of(cls, records: Iterable[Record], trials: Iterable[Standing]) -> Seen:
-        """Sort records and trials."""
+        """Return the sorted records and trials."""
         by_place = sorted(records, key=lambda r: (r.place, r.fraction, r.score, r.trial))
         return cls(tuple(by_place), tuple(sorted(trials, key=lambda t: (t.place, t.trial))))
 
     @cached_property
     def arrays(self) -> tuple[Array, Array, Array, Array]:
-        """Places, fractions, scores and trial numbers, each of shape (records,)."""
+        """Positions, fractions, scores and trial numbers of the records, each of shape (records,)."""
         rows = np.array([(r.place, r.fraction, r.score, r.trial) for r in self.records]).reshape(-1, 4)
         return rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3]
 
     def standing(self, state: str) -> tuple[Standing, ...]:
-        """Return the trials in a state."""
+        """Return the trials with this state."""
         return tuple(trial for trial in self.trials if trial.state == state)
 
 
 def thinned(records: Sequence[Record], most: int = _MOST, keep: Collection[int] = ()) -> tuple[Record, ...]:
-    """Return at most `most` records.
+    """Reduce the records to at most `most` records.
 
-    Records of one rung, one context and one cell of the axis are merged into their mean. If this leaves too many
-    because trials differ in other parameters, the records of the latest rungs with the best scores are kept, and the
-    others are sampled evenly from the best to the worst.
+    Records with the same rung, context and cell of the axis are merged into their mean. If too many records remain,
+    records of the latest rungs with the best scores are selected. The rest of the result is an even selection from the
+    other records, ordered from best to worst.
 
     Args:
-        records: sorted as in `Seen`, so that the same trials give the same result.
-        most: at least 1.
-        keep: numbers of trials whose records are not merged, if they are less than half of all kept records.
+        records: records sorted as in `Seen`, so that the same trials give the same result.
+        most: maximum number of records, at least 1.
+        keep: numbers of trials whose records are not merged. If they have `most` / 2 records or more, it is ignored.
     """
     if len(records) <= most:
         return tuple(records)
@@ -147,7 +149,7 @@ def thinned(records: Sequence[Record], most: int = _MOST, keep: Collection[int] 
 
 
 def _mean(group: Sequence[Record], number: int) -> Record:
-    """Merge records of one rung into one. Its trial number is that of the cell, the same at every rung."""
+    """Merge records of one rung into their mean. The new trial number belongs to the cell and is equal at all rungs."""
     count = sum(record.count for record in group)
     place = sum(record.count * record.place for record in group) / count
     score = sum(record.count * record.score for record in group) / count
