@@ -21,7 +21,7 @@ import numpy as np
 
 from trainables.data import DatasetRequest, load_records
 from tuner.export.package import export_sweep
-from tuner.report.sweep_reader import read_sweep
+from tuner.report.facts import read_sweep
 from tuner.runner.run import RunOptions
 from tuner.runner.start import start_sweep
 from tuner.sweep.preflight import check_startable, prepare

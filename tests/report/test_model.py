@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from report_fakes import budget, report, row, view
 
 from tuner.privacy.card.claims import budget_sentence
-from tuner.report.facts import next_commands
+from tuner.privacy.modes import COMPOSITION
+from tuner.report.facts import _next_commands
 from tuner.report.trial_row import TrialRow, varying_parameters
 from tuner.report.wording import Shares
 from tuner.study.best import is_better
@@ -81,14 +82,14 @@ def test_the_claim_is_the_cap_and_never_what_was_spent() -> None:
 
 
 def test_the_next_commands_name_this_sweep_and_no_newer_one(tmp_path: Path) -> None:
-    old = folder.create_as(tmp_path, "tiny-20260101-000000-aaaaaa")
+    old = folder.create_as(tmp_path, "tiny-20260101-000000-aaaaaa", mode=COMPOSITION)
     old.experiment.touch()
     old.plan.touch()
-    assert next_commands(old, has_best=True)[0].startswith("tune export tiny ")
-    assert next_commands(old, has_best=True, state="interrupted")[0].startswith(f"tune resume {old.id}")
-    new = folder.create_as(tmp_path, "tiny-20260102-000000-aaaaaa")
+    assert _next_commands(old, has_best=True, state="done")[0].startswith("tune export tiny ")
+    assert _next_commands(old, has_best=True, state="interrupted")[0].startswith(f"tune resume {old.id}")
+    new = folder.create_as(tmp_path, "tiny-20260102-000000-aaaaaa", mode=COMPOSITION)
     new.experiment.touch()
     new.plan.touch()
-    assert f"tune export {old.id} " in next_commands(old, has_best=True)[0]
-    assert f"--out exports/{old.id}" in next_commands(old, has_best=True)[0]
-    assert next_commands(new, has_best=True)[0].startswith("tune export tiny ")
+    assert f"tune export {old.id} " in _next_commands(old, has_best=True, state="done")[0]
+    assert f"--out exports/{old.id}" in _next_commands(old, has_best=True, state="done")[0]
+    assert _next_commands(new, has_best=True, state="done")[0].startswith("tune export tiny ")

@@ -9,25 +9,9 @@ from typing import Any
 import click
 
 from tuner import __version__
+from tuner.cli import checks, landscape, plan, search, sweeps
 from tuner.cli.budget import tune_budget
-from tuner.cli.doctor import tune_doctor
-from tuner.cli.explain import tune_explain
-from tuner.cli.landscape import tune_landscape
-from tuner.cli.plan import tune_plan, tune_validate
 from tuner.cli.ray import RAY, ray_command
-from tuner.cli.search import tune_export, tune_init, tune_resume, tune_run, tune_train
-from tuner.cli.sweeps import (
-    tune_cp,
-    tune_ls,
-    tune_report,
-    tune_show,
-    tune_status,
-    tune_stop,
-    tune_sync,
-    tune_ui,
-    tune_watch,
-)
-from tuner.cli.verify import tune_verify
 from tuner.errors import InputError, SweepInterrupted, TunerError
 
 __all__ = ["cli", "main"]
@@ -106,28 +90,28 @@ def cli() -> None:
     """Hyper-parameter search for differentially private deep learning, within a privacy budget."""
 
 
-for _command in (
-    tune_init,
-    tune_validate,
-    tune_plan,
-    tune_run,
-    tune_resume,
-    tune_stop,
-    tune_status,
-    tune_watch,
-    tune_show,
-    tune_sync,
+for _command in (  # in the order of the help page
+    search.tune_init,
+    plan.tune_validate,
+    plan.tune_plan,
+    search.tune_run,
+    search.tune_resume,
+    sweeps.tune_stop,
+    sweeps.tune_status,
+    sweeps.tune_watch,
+    sweeps.tune_show,
+    sweeps.tune_sync,
     tune_budget,
-    tune_ls,
-    tune_cp,
-    tune_report,
-    tune_export,
-    tune_train,
-    tune_verify,
-    tune_landscape,
-    tune_ui,
-    tune_doctor,
-    tune_explain,
+    sweeps.tune_ls,
+    sweeps.tune_cp,
+    sweeps.tune_report,
+    search.tune_export,
+    search.tune_train,
+    checks.tune_verify,
+    landscape.tune_landscape,
+    sweeps.tune_ui,
+    checks.tune_doctor,
+    checks.tune_explain,
 ):
     cli.add_command(_command)
 

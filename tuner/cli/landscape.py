@@ -18,7 +18,7 @@ __all__ = ["tune_landscape"]
 @click.option(
     "--split", default="validation", show_default=True, help="validation or test; the training records are never used."
 )
-@click.option("--dataset", default=None, help="A shipped data set that no model was trained on (with --split test).")
+@click.option("--dataset", help="A shipped data set that no model was trained on (with --split test).")
 @data_option
 @click.option(
     "--records", type=click.IntRange(min=1), default=2000, show_default=True, help="Maximum number, spread evenly."
@@ -32,22 +32,15 @@ __all__ = ["tune_landscape"]
 )
 @click.option("--extent", type=float, default=0.8, show_default=True, help="Slices cover α in [-extent, extent].")
 @click.option("--points", type=int, default=41, show_default=True, help="Points of the line, an odd number.")
-@click.option("--plane", type=int, default=None, help="Also draw a plane with this many points a side, an odd number.")
+@click.option("--plane", type=int, help="Also draw a plane with this many points a side, an odd number.")
 @click.option(
     "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Public seed of the directions."
 )
 @click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=None,
-    help="Output folder (default: `landscape` in the first folder).",
+    "--out", type=click.Path(path_type=Path), help="Output folder (default: `landscape` in the first folder)."
 )
 @json_option
-def tune_landscape(
-    folders: tuple[Path, ...],
-    as_json: bool,
-    **options: Any,  # noqa: ANN401 - fields of LandscapeOptions
-) -> None:
+def tune_landscape(folders: tuple[Path, ...], as_json: bool, **options: Any) -> None:  # noqa: ANN401
     """Measure how flat the loss of exported models is on PUBLIC records: sharpness, slices, pictures.
 
     Several folders of `tune export` are drawn in one picture.

@@ -15,6 +15,7 @@ __all__ = [
     "json_option",
     "local_option",
     "name_argument",
+    "print_answer",
     "print_json",
     "quiet_option",
     "run_options",
@@ -44,7 +45,7 @@ storage_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object to standard output.")
 local_option = click.option("--local", is_flag=True, help="Run in this process, one trial at a time, without Ray.")
-address_option = click.option("--address", default=None, help="Address of a Ray cluster (default: this machine only).")
+address_option = click.option("--address", help="Address of a Ray cluster (default: this machine only).")
 quiet_option = click.option("--quiet", is_flag=True, help="Print plain lines, and only important ones.")
 
 
@@ -58,3 +59,8 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def print_json(values: object) -> None:
     """Print one JSON object."""
     click.echo(json.dumps(values, indent=2, default=str))
+
+
+def print_answer(values: object, text: str, *, as_json: bool) -> None:
+    """Print the answer of a command, as JSON or as text."""
+    print_json(values) if as_json else click.echo(text)

@@ -38,13 +38,7 @@ def tune_init(path: str, force: bool) -> None:
 @address_option
 @click.option("--resume", is_flag=True, help="Resume the newest sweep of this experiment.")
 @click.option("--dry-run", is_flag=True, help="Check everything and print the plan, but start nothing.")
-def tune_run(
-    file: str,
-    overrides: tuple[str, ...],
-    resume: bool,
-    dry_run: bool,
-    **run: Any,  # noqa: ANN401 - fields of RunOptions
-) -> None:
+def tune_run(file: str, overrides: tuple[str, ...], resume: bool, dry_run: bool, **run: Any) -> None:  # noqa: ANN401
     """Run a search. FILE is a path or the name of a shipped experiment (see `ls`)."""
     from tuner.runner.commands import RunOptions, run_file
 
@@ -56,12 +50,7 @@ def tune_run(
 @run_options
 @address_option
 @storage_option
-def tune_resume(
-    name: str,
-    overrides: tuple[str, ...],
-    storage: str,
-    **run: Any,  # noqa: ANN401 - fields of RunOptions
-) -> None:
+def tune_resume(name: str, overrides: tuple[str, ...], storage: str, **run: Any) -> None:  # noqa: ANN401
     """Resume an interrupted sweep, or extend a finished one with more trials (--set search.trials=N).
 
     Noise, data and cap do not change, so more trials can only use what is left of the cap. With
@@ -76,13 +65,8 @@ def tune_resume(
 @click.command("train", short_help="Train one exported configuration, charged like any run.")
 @file_argument
 @run_options
-@click.option("--out", type=click.Path(path_type=Path), default=None, help="Output folder (default: exports/NAME).")
-def tune_train(
-    file: str,
-    overrides: tuple[str, ...],
-    out: Path | None,
-    **run: Any,  # noqa: ANN401 - fields of RunOptions
-) -> None:
+@click.option("--out", type=click.Path(path_type=Path), help="Output folder (default: exports/NAME).")
+def tune_train(file: str, overrides: tuple[str, ...], out: Path | None, **run: Any) -> None:  # noqa: ANN401
     """Train one exported configuration, charge it like any run, and export its model and privacy card."""
     from tuner.runner.commands import RunOptions, train_file
 
@@ -91,11 +75,10 @@ def tune_train(
 
 @click.command("export", short_help="Export the best trial's model, configuration and privacy card.")
 @name_argument
-@click.option("--out", type=click.Path(path_type=Path), default=None, help="Output folder (default: exports/NAME).")
+@click.option("--out", type=click.Path(path_type=Path), help="Output folder (default: exports/NAME).")
 @click.option(
     "--by",
     type=click.Choice(["curve", "score"]),
-    default=None,
     help="What chooses the trial (default: the score). The curve needs a unimodal search whose assumption of a single "
     "maximum was not rejected.",
 )

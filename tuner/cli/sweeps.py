@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tuner.cli.options import json_option, name_argument, print_json, storage_option
+from tuner.cli.options import json_option, name_argument, print_answer, print_json, storage_option
 from tuner.cli.ray import ray_command
 
 __all__ = [
@@ -46,7 +46,7 @@ def tune_status(name: str | None, storage: str, as_json: bool) -> None:
     from tuner.report.status import status_text, status_values
 
     values = status_values(Path(storage), name)
-    print_json(values) if as_json else click.echo(status_text(values))
+    print_answer(values, status_text(values), as_json=as_json)
 
 
 @click.command("watch")
@@ -74,13 +74,13 @@ def tune_show(name: str, trial: str | None, storage: str, as_json: bool) -> None
     from tuner.sweep.folder import find_sweep
 
     values = trial_values(find_sweep(Path(storage), name), trial)
-    print_json(values) if as_json else click.echo(trial_text(values))
+    print_answer(values, trial_text(values), as_json=as_json)
 
 
 @click.command("sync", short_help="Upload unsent records to MLflow.")
 @name_argument
 @storage_option
-@click.option("--uri", default=None, help="Upload all records to this tracking address instead of the sweep's own.")
+@click.option("--uri", help="Upload all records to this tracking address instead of the sweep's own.")
 def tune_sync(name: str, storage: str, uri: str | None) -> None:
     """Upload the records of a sweep that the tracking server has not acknowledged yet."""
     from tuner.runner.commands import sync_tracking
@@ -127,7 +127,6 @@ def tune_cp(name: str, destination: str, force: bool) -> None:
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    default=None,
     help="The page to write (default: report.html in the sweep).",
 )
 @storage_option

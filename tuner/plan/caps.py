@@ -6,8 +6,9 @@ they choose. With a given or searched noise, the filter is the largest that fits
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, exp, inf, isfinite, log
+from typing import TYPE_CHECKING
 
 from tuner.errors import BudgetRefusedError
 from tuner.plan.shapes import Choice, Choices
@@ -15,6 +16,9 @@ from tuner.privacy.accountant.filters import CouponBook, Filter, FixedOrder, Tot
 from tuner.privacy.accountant.initial_guess import guess_gdp
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import MAX_STEPS, calibrate_noise, epsilon, max_steps
+
+if TYPE_CHECKING:
+    from tuner.experiment.sections import PrivacySection
 
 __all__ = ["Alternative", "ChosenFilter", "compose", "refuse_run"]
 
@@ -30,78 +34,50 @@ _WHY = {
 
 @dataclass(frozen=True)
 class Alternative:
-    """A filter that was considered.
-
-    Attributes:
-        cap: its kind.
-        noise_multiplier: noise multiplier with this filter; None if the noise is searched.
-        trials: least number of planned trials that fit.
-        epsilon: ε of the planned trials.
-    """
+    """A filter that was considered, by its kind."""
 
     cap: str
-    noise_multiplier: float | None
-    trials: int
-    epsilon: float
+    noise_multiplier: float | None  # None if it is searched
+    trials: int  # least number of planned trials that fit
+    epsilon: float  # of the planned trials
 
 
 @dataclass(frozen=True)
 class ChosenFilter:
-    """The filter of a search.
-
-    Attributes:
-        filter: the filter.
-        choices: the choices of trials, with the calibrated noise.
-        reason: why it is this filter.
-        alternatives: the filters that were considered, when there was more than one.
-    """
+    """The filter of a search, and why it was chosen. The choices have the calibrated noise."""
 
     filter: Filter
     choices: Choices
     reason: str
-    alternatives: tuple[Alternative, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()  # the filters that were considered, if there were several
 
 
-def compose(
-    choices: Choices, *, trials: int, epsilon: float, delta: float, cap: str = "auto", order: float | str = "auto"
-) -> ChosenFilter:
+def compose(choices: Choices, trials: int, privacy: PrivacySection) -> ChosenFilter:
     """Return the tightest filter that the space allows, or the one that the file asks for.
-
-    Args:
-        choices: the choices of trials.
-        trials: number of planned trials.
-        epsilon: ε of the whole search.
-        delta: δ of the whole search.
-        cap: kind of the filter, or auto.
-        order: order of the ``fixed_order`` filter, or auto.
 
     Raises:
         BudgetRefusedError: not one trial fits.
     """
-    kinds = _kinds(choices, cap, trials)
-    found = {kind: _filter(kind, choices, trials, epsilon, delta, order) for kind in kinds}
+    make = {"total_steps": _total_steps, "coupon_book": _coupon_book, "fixed_order": _fixed_order}
+    found = {kind: make[kind](choices, trials, privacy) for kind in _kinds(choices, trials, privacy.cap)}
     best = min(found, key=lambda kind: _looseness(*found[kind]))
     filter, chosen = found[best]
     if len(found) == 1:
         return ChosenFilter(filter, chosen, _WHY[best])
     others = " and ".join(kind for kind in found if kind != best)
-    return ChosenFilter(
-        filter,
-        chosen,
-        f"{_WHY[best]}; tighter here than {others}",
-        tuple(
-            Alternative(
-                kind,
-                filled.noise,
-                held.trials_that_fit(filled.menu, trials)[0],
-                held.epsilon_of_planned(filled.menu, trials, delta),
-            )
-            for kind, (held, filled) in found.items()
-        ),
+    alternatives = tuple(
+        Alternative(
+            kind,
+            filled.noise,
+            held.trials_that_fit(filled.menu, trials)[0],
+            held.epsilon_of_planned(filled.menu, trials, privacy.delta),
+        )
+        for kind, (held, filled) in found.items()
     )
+    return ChosenFilter(filter, chosen, f"{_WHY[best]}; tighter here than {others}", alternatives)
 
 
-def _kinds(choices: Choices, cap: str, trials: int) -> tuple[str, ...]:
+def _kinds(choices: Choices, trials: int, cap: str) -> tuple[str, ...]:
     if cap != "auto":
         return (cap,)
     if choices.one_mechanism:
@@ -117,37 +93,30 @@ def _looseness(filter: Filter, choices: Choices) -> tuple[float, float]:
     return (choices.noise or 0.0), -float(held)
 
 
-def _filter(
-    kind: str, choices: Choices, trials: int, target: float, delta: float, order: float | str
-) -> tuple[Filter, Choices]:
-    make = {"total_steps": _total_steps, "coupon_book": _coupon_book}
-    if kind in make:
-        return make[kind](choices, trials, target, delta)
-    return _fixed_order(choices, trials, target, delta, None if isinstance(order, str) else float(order))
-
-
-def _total_steps(choices: Choices, trials: int, target: float, delta: float) -> tuple[Filter, Choices]:
+def _total_steps(choices: Choices, trials: int, privacy: PrivacySection) -> tuple[Filter, Choices]:
     (rate,) = {choice.sample_rate for choice in choices.menu}
-    longest, shortest = (max(each.longest for each in choices.menu), min(each.shortest for each in choices.menu))
+    target, delta = privacy.epsilon, privacy.delta
     if choices.calibrates:
-        steps = trials * longest
-        choices = choices.with_noise(calibrate_noise(sample_rate=rate, steps=steps, epsilon=target, delta=delta))
+        steps = trials * max(each.longest for each in choices.menu)
+        noise = calibrate_noise(sample_rate=rate, steps=steps, epsilon=target, delta=delta)
+        choices = replace(choices, noise=noise)
         return TotalSteps(choices.menu[0].mechanism, steps), choices
-    mechanism = choices.menu[0].mechanism
+    mechanism, shortest = choices.menu[0].mechanism, min(each.shortest for each in choices.menu)
     steps = max_steps(mechanism, epsilon=target, delta=delta)
     if steps < shortest:
         raise refuse_run(mechanism, shortest, target, delta)
     return TotalSteps(mechanism, steps), choices
 
 
-def _coupon_book(choices: Choices, trials: int, target: float, delta: float) -> tuple[Filter, Choices]:
-    if choices.calibrates:
-        from tuner.privacy.accountant.calibration import calibrate_composed
+def _coupon_book(choices: Choices, trials: int, privacy: PrivacySection) -> tuple[Filter, Choices]:
+    if not choices.calibrates:
+        return _largest_book(choices, trials, privacy.epsilon, privacy.delta), choices
+    from tuner.privacy.accountant.calibration import calibrate_composed
 
-        menu = [(choice.sample_rate, _share(choices, trials) * choice.longest) for choice in choices.menu]
-        choices = choices.with_noise(calibrate_composed(menu, epsilon=target, delta=delta))
-        return CouponBook.planned(choices.menu, trials), choices
-    return _largest_book(choices, trials, target, delta), choices
+    menu = [(choice.sample_rate, _share(choices, trials) * choice.longest) for choice in choices.menu]
+    noise = calibrate_composed(menu, epsilon=privacy.epsilon, delta=privacy.delta)
+    choices = replace(choices, noise=noise)
+    return CouponBook.planned(choices.menu, trials), choices
 
 
 def _share(choices: Choices, trials: int) -> int:
@@ -178,12 +147,11 @@ def _largest_book(choices: Choices, trials: int, target: float, delta: float) ->
     return book
 
 
-def _fixed_order(
-    choices: Choices, trials: int, target: float, delta: float, order: float | None
-) -> tuple[Filter, Choices]:
+def _fixed_order(choices: Choices, trials: int, privacy: PrivacySection) -> tuple[Filter, Choices]:
     if choices.calibrates:
-        return _calibrated_order(choices, trials, target, delta, order)
-    at = _order_of(choices.dearest[0], trials, target, delta) if order is None else order
+        return _calibrated_order(choices, trials, privacy)
+    target, delta = privacy.epsilon, privacy.delta
+    at = _order_of(choices.dearest[0], trials, privacy)
     filter = FixedOrder.of(order=at, epsilon=target, delta=delta)
     if filter is None or all(filter.left({}, choice.mechanism) < choice.shortest for choice in choices.menu):
         cheapest = min(choices.menu, key=lambda choice: choice.weight)
@@ -192,20 +160,18 @@ def _fixed_order(
     return filter, choices
 
 
-def _calibrated_order(
-    choices: Choices, trials: int, target: float, delta: float, order: float | None
-) -> tuple[Filter, Choices]:
+def _calibrated_order(choices: Choices, trials: int, privacy: PrivacySection) -> tuple[Filter, Choices]:
     """Return the smallest noise with which `trials` trials of the most expensive configuration fit."""
     from tuner.privacy.accountant.calibration import calibrate_at_order
 
+    target, delta = privacy.epsilon, privacy.delta
+    order = None if isinstance(privacy.order, str) else float(privacy.order)
     dearest = choices.dearest[0]
     for _ in range(len(choices.menu) + 1):
         menu = [(dearest.sample_rate, trials * dearest.longest)]
-        noise = calibrate_at_order(menu, epsilon=target, delta=delta, order=order)
-        filled = choices.with_noise(noise)
+        filled = replace(choices, noise=calibrate_at_order(menu, epsilon=target, delta=delta, order=order))
         here = next(choice for choice in filled.menu if choice.batch_size == dearest.batch_size)
-        at = _order_of(here, trials, target, delta) if order is None else order
-        filter = FixedOrder.of(order=at, epsilon=target, delta=delta)
+        filter = FixedOrder.of(order=_order_of(here, trials, privacy), epsilon=target, delta=delta)
         if filter is None:
             break
         worst = max(filled.menu, key=lambda choice: choice.longest * filter.price(choice.mechanism))
@@ -219,10 +185,13 @@ def _calibrated_order(
     )
 
 
-def _order_of(choice: Choice, trials: int, target: float, delta: float) -> float:
+def _order_of(choice: Choice, trials: int, privacy: PrivacySection) -> float:
+    """Return the order that the file gives, or the best one for `trials` trials of this choice."""
     from tuner.privacy.accountant.calibration import best_order
 
-    return best_order([(choice.mechanism, trials * choice.longest)], epsilon=target, delta=delta)
+    if not isinstance(privacy.order, str):
+        return float(privacy.order)
+    return best_order([(choice.mechanism, trials * choice.longest)], epsilon=privacy.epsilon, delta=privacy.delta)
 
 
 def refuse_run(

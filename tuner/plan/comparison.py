@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tuner.errors import BudgetRefusedError
@@ -19,27 +20,14 @@ __all__ = ["ModeRow", "comparison"]
 
 @dataclass(frozen=True, kw_only=True)
 class ModeRow:
-    """The noise and the number of runs that the budget allows in one mode.
+    """The noise and the number of runs that the budget allows in one mode."""
 
-    Attributes:
-        mode: name of the mode, or ``one run, no search``.
-        noise_multiplier: smallest noise of each run that fits the budget; None if no noise does.
-        epsilon_run: ε of one such run alone.
-        expected_runs: expected number of runs on the private records.
-        runs_99: number of runs that 99 of 100 searches do not exceed.
-        refused: reason why the file cannot use this mode; empty if it can.
-    """
-
-    mode: str
-    noise_multiplier: float | None
-    epsilon_run: float | None
-    expected_runs: float
-    runs_99: int
-    refused: str = ""
-
-    def as_dict(self) -> dict[str, object]:
-        """Return plain values."""
-        return asdict(self)
+    mode: str  # name of the mode, or "one run, no search"
+    noise_multiplier: float | None  # the smallest with which each run fits the budget; None if no noise does
+    epsilon_run: float | None  # of one such run alone
+    expected_runs: float  # on the private records
+    runs_99: int  # 99 of 100 searches do not exceed it
+    refused: str = ""  # why the file cannot use this mode; empty if it can
 
 
 def comparison(plan: Plan) -> tuple[ModeRow, ...]:
@@ -48,8 +36,7 @@ def comparison(plan: Plan) -> tuple[ModeRow, ...]:
     In the plan's own mode, a calibrated noise is the plan's. Its cap may cover several mechanisms, and its law of runs
     may differ from the geometric law of the other row.
     """
-    run = plan.dearest
-    rate, steps, target, delta = run.sample_rate, run.longest, plan.epsilon, plan.delta
+    rate, steps, target, delta = plan.dearest.sample_rate, plan.dearest.longest, plan.epsilon, plan.delta
     own = plan.accounting if plan.noise_source == "calibrated" else ""
 
     def row(mode: str, noise: float | None, expected: float, most: int) -> ModeRow:
@@ -87,8 +74,7 @@ def _sealed(plan: Plan, row: Callable[[str, float | None, float, int], ModeRow])
         # The number of released scores would show the number of runs.
         return replace(row("selection", None, law.mean, most), refused="refused with protected scores")
     at_most = at_most_for(law, epsilon=target, delta=delta)
-    try:
+    noise = None
+    with suppress(BudgetRefusedError):
         noise = calibrate_selection(law, [(run.sample_rate, run.longest)], epsilon=target, delta=delta, at_most=at_most)
-    except BudgetRefusedError:
-        return row("selection", None, law.mean, most)
     return row("selection", noise, law.mean, most)

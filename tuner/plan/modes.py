@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp
 from typing import TYPE_CHECKING
 
@@ -34,25 +34,16 @@ class SealedFacts:
 
     Attributes:
         quantiles: number of runs that 50, 90 and 99 % of searches do not exceed, and ``at_most``, the cut-off.
-        truncation_share: part of δ that the cut-off uses.
-        price: ε of the search divided by ε of one run.
-        price_without_ratio: that quotient with a sampler that ignores the scores.
     """
 
     quantiles: Mapping[str, int]
-    truncation_share: float
-    price: float
-    price_without_ratio: float
+    truncation_share: float  # part of δ that the cut-off uses
+    price: float  # ε of the search divided by ε of one run
+    price_without_ratio: float  # the same with a sampler that ignores the scores
 
     @classmethod
     def of(cls, sealed: Sealed, *, claim: float, delta: float) -> SealedFacts:
-        """Return the facts of a sealed search.
-
-        Args:
-            sealed: filter of the search.
-            claim: ε of the search.
-            delta: δ of the search.
-        """
+        """Return the facts of a sealed search from its filter and its claim, (ε, δ)."""
         law = sealed.law
         one = max(epsilon(mechanism, steps, delta) for mechanism, steps in sealed.runs)
         quantiles = {name: min(law.quantile(part), sealed.at_most) for name, part in _QUANTILES}
@@ -69,13 +60,7 @@ class SealedFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class PublicData:
-    """The public records of a search.
-
-    Attributes:
-        name: name of the data set.
-        train_size: number of its training records.
-        sample_rate: sample rate of its steps.
-    """
+    """The public records of a search."""
 
     name: str
     train_size: int
@@ -84,13 +69,7 @@ class PublicData:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedMode:
-    """The filter of a search, with what only its mode knows.
-
-    Attributes:
-        chosen: the filter, and why it was chosen.
-        selection: the compute and the price of a sealed search.
-        public: the public records of a search on public data.
-    """
+    """The filter of a search, and the facts of a sealed or a public one."""
 
     chosen: ChosenFilter
     selection: SealedFacts | None = None
@@ -105,8 +84,7 @@ class ScorePlan:
     Gaussian step of noise multiplier s.
 
     Attributes:
-        epsilon: ε of all scores together.
-        delta: δ of all scores together.
+        epsilon, delta: of all scores together.
         noise: standard deviation of a released count.
         releases: number of scores that may be released.
         size: public number of validation records.
@@ -130,16 +108,7 @@ class ScorePlan:
 
 
 def _plan_composition(experiment: Experiment, choices: Choices) -> PlannedMode:
-    privacy = experiment.privacy
-    chosen = compose(
-        choices,
-        trials=experiment.search.trials,
-        epsilon=privacy.epsilon,
-        delta=privacy.delta,
-        cap=privacy.cap,
-        order=privacy.order,
-    )
-    return PlannedMode(chosen=chosen)
+    return PlannedMode(chosen=compose(choices, experiment.search.trials, experiment.privacy))
 
 
 def _plan_sealed(experiment: Experiment, choices: Choices) -> PlannedMode:
@@ -152,30 +121,25 @@ def _plan_sealed(experiment: Experiment, choices: Choices) -> PlannedMode:
 
     privacy, search = experiment.privacy, experiment.search
     law = RunLaw(name=privacy.runs.law, mean=float(search.trials), shape=privacy.runs.shape)
-    at_most = (
-        at_most_for(law, epsilon=privacy.epsilon, delta=privacy.delta)
-        if isinstance(privacy.runs.at_most, str)
-        else privacy.runs.at_most
-    )
+    target, delta, at_most = privacy.epsilon, privacy.delta, privacy.runs.at_most
+    if isinstance(at_most, str):
+        at_most = at_most_for(law, epsilon=target, delta=delta)
     ratio = _ratio(experiment)
     if choices.calibrates:
         menu = [(choice.sample_rate, choice.longest) for choice in choices.menu]
-        noise = calibrate_selection(
-            law, menu, epsilon=privacy.epsilon, delta=privacy.delta, at_most=at_most, ratio=ratio
-        )
-        choices = choices.with_noise(noise)
+        noise = calibrate_selection(law, menu, epsilon=target, delta=delta, at_most=at_most, ratio=ratio)
+        choices = replace(choices, noise=noise)
     runs = tuple((choice.mechanism, choice.longest) for choice in choices.menu)
     sealed = Sealed(law, at_most, runs, ratio)
-    claim = sealed.claim(privacy.delta)
-    if not claim <= privacy.epsilon:
+    claim = sealed.claim(delta)
+    if not claim <= target:
         raise BudgetRefusedError(
             "budget-too-small",
-            f"The best of {law.mean:g} runs on average has ε = {claim:.4g}, and privacy.epsilon is "
-            f"{privacy.epsilon:g}. Raise noise_multiplier (or write auto), lower search.trials or trainable.epochs, or "
-            "raise privacy.epsilon.",
+            f"The best of {law.mean:g} runs on average has ε = {claim:.4g}, and privacy.epsilon is {target:g}. Raise "
+            "noise_multiplier (or write auto), lower search.trials or trainable.epochs, or raise privacy.epsilon.",
         )
     chosen = ChosenFilter(sealed, choices, "charged as a whole when it begins, because its number of runs is hidden")
-    return PlannedMode(chosen=chosen, selection=SealedFacts.of(sealed, claim=claim, delta=privacy.delta))
+    return PlannedMode(chosen=chosen, selection=SealedFacts.of(sealed, claim=claim, delta=delta))
 
 
 def _ratio(experiment: Experiment) -> tuple[float, float]:
@@ -192,18 +156,16 @@ def _plan_public(experiment: Experiment, choices: Choices) -> PlannedMode:
     Raises:
         BudgetRefusedError: the run exceeds ε with the noise that the file gives.
     """
-    privacy, (choice,) = experiment.privacy, choices.menu
+    target, delta, (choice,) = experiment.privacy.epsilon, experiment.privacy.delta, choices.menu
     reason = "one private run, after a search on public records that costs nothing"
     if choices.calibrates:
-        noise = calibrate_noise(
-            sample_rate=choice.sample_rate, steps=choice.longest, epsilon=privacy.epsilon, delta=privacy.delta
-        )
-        choices = choices.with_noise(noise)
+        noise = calibrate_noise(sample_rate=choice.sample_rate, steps=choice.longest, epsilon=target, delta=delta)
+        choices = replace(choices, noise=noise)
         filter = TotalSteps(choices.menu[0].mechanism, choice.longest)
     else:
-        steps = max_steps(choice.mechanism, epsilon=privacy.epsilon, delta=privacy.delta)
+        steps = max_steps(choice.mechanism, epsilon=target, delta=delta)
         if steps < choice.longest:
-            raise refuse_run(choice.mechanism, choice.longest, privacy.epsilon, privacy.delta)
+            raise refuse_run(choice.mechanism, choice.longest, target, delta)
         filter = TotalSteps(choice.mechanism, steps)
     request = experiment.public_request()
     size = public_train_size(request)
@@ -222,11 +184,8 @@ PLANNERS: Mapping[str, Callable[[Experiment, Choices], PlannedMode]] = {
 def plan_scores(experiment: Experiment, request: DatasetRequest, *, planned: int, spare: int) -> ScorePlan | None:
     """Plan the protected scores. Return None if the scores are outside the guarantee.
 
-    Args:
-        experiment: the search.
-        request: its private records.
-        planned: scores of all planned trials.
-        spare: additional scores for restored trials, which score their checkpoint again.
+    `planned` scores belong to the planned trials. `spare` scores are added for restored trials, which score their
+    checkpoint again.
 
     Raises:
         BudgetRefusedError: not even one score fits with the noise that the file gives.

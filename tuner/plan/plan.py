@@ -29,86 +29,47 @@ __all__ = ["Plan", "PromotedLevels", "make_plan", "mechanism_of", "plan_from", "
 
 @dataclass(frozen=True, kw_only=True)
 class PromotedLevels:
-    """A parameter that rises within every trial.
-
-    Attributes:
-        levels: its values.
-        from_step: step at which each value begins, in a trial of the nominal length.
-    """
+    """The values of a parameter that rises within every trial."""
 
     levels: tuple[int, ...]
-    from_step: tuple[int, ...]
+    from_step: tuple[int, ...]  # where each value begins, in a trial of the nominal length
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The trials of a search, and the most that they cost.
-
-    Attributes:
-        name: the experiment's name.
-        method: training method of every trial.
-        model: model of every trial.
-        dataset: name of the private data set.
-        unit: what is protected: a ``record``, or a ``user`` with all records.
-        private: False when the run has no guarantee (``privacy.private: false``).
-        accounting: ``composition``, ``selection`` or ``public``.
-        train_size: PUBLIC number of training records (users) after the validation split.
-        batch_size: expected batch size of the longest trial.
-        nominal: mechanism of the longest trial's steps; its noise is the smallest one if noise is searched.
-        noise_source: ``calibrated`` (``auto`` in the file), ``given`` or ``searched``.
-        steps_per_trial: steps of the longest trial.
-        rungs: steps at which the longest trial reports; a shorter trial reports at the same fractions.
-        epochs: passes of a trial over its records; None if no priced parameter is searched.
-        free: searched parameters that do not affect the budget.
-        priced: domains of the searched parameters that affect the budget.
-        promoted: the parameters that rise within every trial.
-        trials: number of trials; the mean number in a sealed search.
-        trials_that_fit: number of trials that fit the budget if none is pruned and all are the most expensive.
-        trials_at_most: number that fits if all are the cheapest; None if all trials cost the same.
-        epsilon: the cap that the file asks for, which is the claim of the whole search.
-        delta: δ of every ε here.
-        epsilon_trial: ε of the most expensive trial, not pruned.
-        epsilon_planned: ε of all planned trials.
-        epsilon_at_cap: ε of everything that the cap allows, at most `epsilon`.
-        training_filter: the filter of the training steps.
-        cap_reason: why this filter was chosen.
-        alternatives: the filters that were considered.
-        validation: the protected scores; None if scores are outside the guarantee.
-        selection: compute and price of a sealed search; None in other modes.
-        public: the public records of ``accounting: public``; None in other modes.
-    """
+    """The trials of a search, and the most that they cost."""
 
     name: str
     method: str
     model: str
     dataset: str
-    unit: str
-    private: bool
-    accounting: str
-    train_size: int
-    batch_size: int
-    nominal: SampledGaussian
-    noise_source: str
-    steps_per_trial: int
-    rungs: tuple[int, ...]
-    epochs: float | None
-    free: tuple[str, ...]
-    priced: Mapping[str, Domain]
+    unit: str  # "record", or "user" with all records of a user
+    private: bool  # False: no guarantee (`privacy.private: false`)
+    accounting: str  # name of the mode: "composition", "selection" or "public"
+    train_size: int  # PUBLIC number of training records (users) after the validation split
+    batch_size: int  # expected batch size of the longest trial
+    nominal: SampledGaussian  # mechanism of the longest trial; the smallest noise if noise is searched
+    noise_source: str  # "calibrated" (`auto` in the file), "given" or "searched"
+    steps_per_trial: int  # of the longest trial
+    rungs: tuple[int, ...]  # where the longest trial reports; a shorter one reports at the same fractions
+    epochs: float | None  # None if no parameter that affects the budget is searched
+    free: tuple[str, ...]  # searched parameters that do not affect the budget
+    priced: Mapping[str, Domain]  # searched parameters that affect the budget
     promoted: Mapping[str, PromotedLevels]
-    trials: int
-    trials_that_fit: int
-    trials_at_most: int | None
-    epsilon: float
-    delta: float
-    epsilon_trial: float
-    epsilon_planned: float
-    epsilon_at_cap: float
+    trials: int  # in a sealed search, the mean number
+    trials_that_fit: int  # if none is pruned and all are the most expensive
+    trials_at_most: int | None  # if all are the cheapest; None if all trials cost the same
+    epsilon: float  # the cap that the file asks for, which is the claim of the whole search
+    delta: float  # of every ε here
+    epsilon_trial: float  # of the most expensive trial, not pruned
+    epsilon_planned: float  # of all planned trials
+    epsilon_at_cap: float  # of everything that the cap allows, at most `epsilon`
     training_filter: Filter
     cap_reason: str
     alternatives: tuple[Alternative, ...]
-    validation: ScorePlan | None
-    selection: SealedFacts | None
-    public: PublicData | None
+    validation: ScorePlan | None  # the protected scores; None if scores are outside the guarantee
+    selection: SealedFacts | None  # only of a sealed search
+    public: PublicData | None  # only of a public search
 
     @property
     def mechanism(self) -> SampledGaussian:
@@ -174,11 +135,7 @@ class Plan:
         return (*self.free, *self.priced)
 
     def shape_of(self, parameters: Mapping[str, object]) -> TrialShape:
-        """Return the steps, mechanism and rungs of a trial with these parameters.
-
-        Raises:
-            KeyError: a searched and priced parameter is missing.
-        """
+        """Return the steps, mechanism and rungs of a trial with these flat parameters."""
         if self.priced:
             return self.choices.shape(parameters, rungs=self.rungs, released=self.validation is not None)
         return TrialShape(
@@ -205,15 +162,7 @@ class Plan:
 
     def with_trials(self, trials: int) -> Plan:
         """Return this plan for another number of trials. Noise, steps and cap do not change."""
-        private = self.mode.private_trials(trials)
-        least, most = self.training_filter.trials_that_fit(self.choices.menu, private)
-        return replace(
-            self,
-            trials=trials,
-            trials_that_fit=trials if self.mode.searches_public else least,
-            trials_at_most=most if most != least else None,
-            epsilon_planned=self.training_filter.epsilon_of_planned(self.choices.menu, private, self.delta),
-        )
+        return replace(self, **_counts(self.training_filter, self.choices, self.mode, trials, self.delta))
 
     def as_dict(self) -> dict[str, object]:
         """Return plain values for ``--json`` and the sweep's folder; `plan_from` reads them."""
@@ -268,6 +217,18 @@ def plan_from(values: Mapping[str, Any], *, trials: int) -> Plan:
     return plan.with_trials(trials)
 
 
+def _counts(filter: Filter, choices: Choices, mode: Mode, trials: int, delta: float) -> dict[str, Any]:
+    """Return the values of a plan that depend on its number of trials."""
+    private = mode.private_trials(trials)
+    least, most = filter.trials_that_fit(choices.menu, private)
+    return {
+        "trials": trials,
+        "trials_that_fit": trials if mode.searches_public else least,
+        "trials_at_most": most if most != least else None,
+        "epsilon_planned": filter.epsilon_of_planned(choices.menu, private, delta),
+    }
+
+
 def _unreadable(why: str) -> TunerError:
     return TunerError("plan-unreadable", f"The stored plan cannot be used: {why}. Restore plan.json from a copy.")
 
@@ -278,10 +239,7 @@ def mechanism_of(shape: TrialShape) -> SampledGaussian:
 
 
 def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
-    """Plan the search of an experiment file.
-
-    With ``noise_multiplier: auto`` the noise is the smallest with which all planned trials fit, and the cap admits just
-    these. With a number, or with searched noise, the cap is the largest that fits ε.
+    """Plan the search of an experiment file, as `tuner.plan.caps` says.
 
     Raises:
         BudgetRefusedError: not even one trial fits the search's own ε.
@@ -295,11 +253,7 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
     batch_size, steps, noise = choices.nominal
     rungs = rung_steps(search.rungs, steps)
     check_promotion(space, rungs, shortest=min(choice.shortest for choice in choices.menu))
-    mode = experiment.mode
-    trials = mode.private_trials(search.trials)
-    claim = filter.claim(privacy.delta)
-    least, most = filter.trials_that_fit(choices.menu, trials)
-    spare = experiment.resources.concurrent_trials
+    scores = experiment.mode.private_trials(search.trials) * len(rungs)
     return Plan(
         name=experiment.name,
         method=experiment.trainable.method,
@@ -321,18 +275,15 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
             name: PromotedLevels(levels=tuple(levels), from_step=tuple(level_steps(len(levels), rungs)))
             for name, levels in space.promoted.items()
         },
-        trials=search.trials,
-        trials_that_fit=search.trials if mode.searches_public else least,
-        trials_at_most=most if most != least else None,
         epsilon=privacy.epsilon,
         delta=privacy.delta,
         epsilon_trial=max(epsilon(choice.mechanism, choice.longest, privacy.delta) for choice in choices.dearest),
-        epsilon_planned=filter.epsilon_of_planned(choices.menu, trials, privacy.delta),
-        epsilon_at_cap=claim,
+        epsilon_at_cap=filter.claim(privacy.delta),
         training_filter=filter,
         cap_reason=chosen.reason,
         alternatives=chosen.alternatives,
-        validation=plan_scores(experiment, request, planned=trials * len(rungs), spare=spare),
+        validation=plan_scores(experiment, request, planned=scores, spare=experiment.resources.concurrent_trials),
         selection=planned.selection,
         public=planned.public,
+        **_counts(filter, choices, experiment.mode, search.trials, privacy.delta),
     )

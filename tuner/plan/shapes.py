@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import expm1, sqrt
@@ -31,9 +31,7 @@ def steps_per_trial(*, epochs: float, train_size: int, batch_size: int) -> int:
 def rung_steps(rungs: int | Sequence[float], steps: int) -> tuple[int, ...]:
     """Return the steps at which a trial of `steps` steps reports, ascending; the last is always `steps`.
 
-    Args:
-        rungs: number of equally spaced reports, or the fractions of the steps at which to report.
-        steps: steps of a trial.
+    `rungs` is the number of equally spaced reports, or the fractions of the steps at which to report.
     """
     fractions = [(i + 1) / rungs for i in range(rungs)] if isinstance(rungs, int) else list(rungs)
     return tuple(sorted({max(1, min(steps, round(fraction * steps))) for fraction in fractions} | {steps}))
@@ -41,29 +39,17 @@ def rung_steps(rungs: int | Sequence[float], steps: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """One batch size and noise of a trial, with its longest and shortest length.
+    """One batch size and noise of a trial, with the most and the fewest steps of a trial."""
 
-    Attributes:
-        batch_size: expected batch size.
-        sample_rate: sample rate of each step.
-        noise: noise multiplier; None before it is calibrated.
-        longest: most steps of a trial.
-        shortest: fewest steps of a trial.
-    """
-
-    batch_size: int
+    batch_size: int  # expected
     sample_rate: float
-    noise: float | None
+    noise: float | None  # None before it is calibrated
     longest: int
     shortest: int
 
     @property
     def mechanism(self) -> SampledGaussian:
-        """The mechanism of each step.
-
-        Raises:
-            tuner.errors.InputError: the noise is not calibrated yet.
-        """
+        """The mechanism of each step, when the noise is calibrated."""
         return SampledGaussian(self.sample_rate, self.noise)  # type: ignore[arg-type]  # it refuses None
 
     @property
@@ -75,20 +61,12 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """The priced parameters of a trial, fixed or searched.
+    """The parameters that set the cost of a trial: those of the file, and the domains of the searched ones."""
 
-    Attributes:
-        train_size: public number of training records.
-        batch_size: expected batch size, if it is not searched.
-        epochs: number of epochs, if it is not searched.
-        noise: noise multiplier, if it is not searched; None before it is calibrated.
-        searched: domains of the searched parameters.
-    """
-
-    train_size: int
+    train_size: int  # public
     batch_size: int
     epochs: float
-    noise: float | None
+    noise: float | None  # None if it is searched, and before it is calibrated
     searched: Mapping[str, Domain]
 
     @classmethod
@@ -102,10 +80,6 @@ class Choices:
             noise=float(noise) if isinstance(noise, int | float) else None,
             searched=experiment.priced,
         )
-
-    def with_noise(self, noise: float) -> Choices:
-        """Return the same choices with the calibrated noise."""
-        return replace(self, noise=noise)
 
     @property
     def one_mechanism(self) -> bool:
@@ -159,15 +133,9 @@ class Choices:
         return steps_per_trial(epochs=epochs, train_size=self.train_size, batch_size=batch_size)
 
     def shape(self, parameters: Mapping[str, object], *, rungs: Sequence[int], released: bool) -> TrialShape:
-        """Return the shape of a trial with these parameters.
+        """Return the shape of a trial with these flat parameters.
 
-        Args:
-            parameters: parameters of the trial; only the searched and priced ones matter.
-            rungs: rungs of the longest trial.
-            released: whether the scores are protected, with one release per rung.
-
-        Raises:
-            KeyError: a searched and priced parameter is missing.
+        `rungs` are those of the longest trial. If `released`, the scores are protected, with one release per rung.
         """
         chosen = {name: parameters[name] for name in self.searched}
         batch = int(chosen.get("batch_size", self.batch_size))  # type: ignore[call-overload]  # domains hold numbers

@@ -7,16 +7,20 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trainables.data import DATASETS
 from tuner.errors import InputError
-from tuner.report.budget_text import share_in_force
+from tuner.files import write_text
+from tuner.privacy.accountant.mechanism import require_delta, require_epsilon
+from tuner.privacy.accountant.rdp import ORDERS
+from tuner.privacy.ledger.admission import order_filter, require_name
+from tuner.privacy.ledger.history import lines, points, room, rule, search_lines, share_lines, within_cap
+from tuner.privacy.ledger.ledger import Ledger
+from tuner.privacy.ledger.odometer import LABEL, LABEL_WITHOUT_CAP, read_dataset
+from tuner.privacy.ledger.state import DatasetState
+from tuner.report.budget_page import budget_page
 from tuner.report.facts import dataset_line
-
-if TYPE_CHECKING:
-    from tuner.privacy.ledger.ledger import Ledger
-    from tuner.privacy.ledger.state import DatasetState
 
 _CLOSE = 0.75
 """Least similarity at which a name counts as misspelt: `diggits` does, `digits_of_ours` does not."""
@@ -30,8 +34,12 @@ def budget_values(url: str, dataset: str | None) -> dict[str, Any]:
     Raises:
         InputError: no ledger exists, or it has no such data set.
     """
-    ledger = _opened(url)
-    names = ledger.datasets() if dataset is None else (_known(ledger, dataset),)
+    if dataset is None:
+        ledger = _opened(url)
+        names = ledger.datasets()
+    else:
+        ledger, owner = _ledger_and_owner(url, dataset)
+        names = (owner,)
     return {
         "ledger": ledger.url,
         "ledger_id": ledger.id,
@@ -44,23 +52,14 @@ def set_cap(
 ) -> dict[str, Any]:
     """Set a data set's cap, and return its state.
 
-    Args:
-        url: URL of the ledger; it is created if it does not exist.
-        dataset: name of the data set. A part of another set shares that set's budget, for example `cifar10_10k2k`.
-        epsilon: ε of all searches together.
-        delta: δ of all searches together.
-        order: order of the Rényi filter used in addition to the sum: a number, `auto` or `none`; None keeps it.
-        new: whether to accept a name that looks misspelt.
+    The ledger is created if it does not exist. A part of another set shares that set's budget, as `cifar10_10k2k` does.
+    `order` is the order of the Rényi filter used in addition to the sum: a number, `auto` or `none`; None keeps it.
+    If `new`, a name that looks misspelt is accepted.
 
     Raises:
         InputError: a number is out of range, or the name looks misspelt.
         BudgetRefusedError: the order would change while a search counts.
     """
-    from tuner.privacy.accountant.mechanism import require_delta, require_epsilon
-    from tuner.privacy.ledger.admission import require_name
-    from tuner.privacy.ledger.history import rule
-    from tuner.privacy.ledger.ledger import Ledger
-
     require_name(dataset, "dataset")
     require_epsilon(epsilon)
     require_delta(delta)
@@ -68,9 +67,9 @@ def set_cap(
     owner = _owner(dataset)
     # Read first: a refusal must not create a ledger.
     names = Ledger.open(url, create=False).datasets() if Ledger.exists(url) else ()
-    unknown = dataset not in {*DATASETS, *names}
-    near = _nearest(dataset, {*DATASETS, *names}) if unknown and not new else None
-    if near is not None:
+    known = {*DATASETS, *names}
+    unknown = dataset not in known
+    if unknown and not new and (near := _nearest(dataset, known)):
         raise InputError(
             "dataset-unknown",
             f"No data set is named {dataset!r}. Did you mean {near}? To set a cap for a new data set of that name, add "
@@ -87,7 +86,7 @@ def set_cap(
         notes.append(f"The order is {asked:g}: spending like that of a Gaussian mechanism reaches its filter last.")
     if asked is not None:
         notes.append(f"δ is split between two rules: {rule(state.cap)}.")
-    if _starts_nothing(state):
+    if within_cap(state) is False:
         notes.append("No new search can start.")
     if unknown:
         notes.append("No shipped data set has this name, and no search has used it yet.")
@@ -103,12 +102,9 @@ def grant(url: str, dataset: str, user: str, *, epsilon: float, delta: float) ->
         InputError: no such ledger or data set exists, or a number is out of range.
         BudgetRefusedError: the data set has no cap, or the shares would exceed it.
     """
-    from tuner.privacy.accountant.mechanism import require_delta, require_epsilon
-
     require_epsilon(epsilon)
     require_delta(delta)
-    ledger = _opened(url)
-    owner = _known(ledger, dataset)
+    ledger, owner = _ledger_and_owner(url, dataset)
     first = not ledger.dataset_state(owner).grants
     ledger.grant(owner, user, epsilon, delta)
     state = ledger.dataset_state(owner)
@@ -126,15 +122,14 @@ def revoke(url: str, dataset: str, user: str) -> dict[str, Any]:
         InputError: no such ledger or data set exists.
         LedgerError: the user has no share.
     """
-    ledger = _opened(url)
-    owner = _known(ledger, dataset)
+    ledger, owner = _ledger_and_owner(url, dataset)
     ledger.revoke(owner, user)
     state = ledger.dataset_state(owner)
     notes = [
         f"The share of {user} is revoked: {user} can start nothing more on {owner}; what runs on a reservation "
         "finishes."
     ]
-    if not any(share_in_force(_pair((share.epsilon, share.delta))) for share in state.grants.values()):
+    if not any(share.epsilon > 0 for share in state.grants.values()):
         notes.append("The cap stays divided, so nobody can start a search until a share is granted.")
     return _changed(ledger, state, notes)
 
@@ -147,18 +142,13 @@ def write_budget_report(url: str, dataset: str, out: Path) -> dict[str, Any]:
         LedgerCorruptError: a chain is broken. No page is written.
         OSError: the page cannot be written.
     """
-    from tuner.privacy.ledger.history import lines, points
-    from tuner.report.budget_page import budget_page
-    from tuner.report.pages import write_page
-
     if out.is_dir() or not out.parent.is_dir():
         raise InputError(
             "output-path-invalid",
             f"Cannot write the page to {out}: it is a folder, or its folder does not exist. Name a file, for example "
             "budget.html.",
         )
-    ledger = _opened(url)
-    owner = _known(ledger, dataset)
+    ledger, owner = _ledger_and_owner(url, dataset)
     ledger.verify_chain()
     history = ledger.entries(owner)
     values = {
@@ -168,13 +158,17 @@ def write_budget_report(url: str, dataset: str, out: Path) -> dict[str, Any]:
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"),
         "history": [asdict(line) for line in lines(history)],
     }
-    write_page(budget_page(values, points(history)), out)
+    write_text(out, budget_page(values, points(history)))
     return {**values, "out": str(out)}
 
 
-def _opened(url: str) -> Ledger:
-    from tuner.privacy.ledger.ledger import Ledger
+def _owner(dataset: str) -> str:
+    """Return the name under which the ledger holds a data set's budget."""
+    about = DATASETS.get(dataset)
+    return dataset if about is None else about.budget_owner or dataset
 
+
+def _opened(url: str) -> Ledger:
     if not Ledger.exists(url):
         raise InputError(
             "no-ledger",
@@ -184,13 +178,9 @@ def _opened(url: str) -> Ledger:
     return Ledger.open(url, create=False)
 
 
-def _owner(dataset: str) -> str:
-    about = DATASETS.get(dataset)
-    return dataset if about is None else about.budget_owner or dataset
-
-
-def _known(ledger: Ledger, dataset: str) -> str:
-    owner, names = _owner(dataset), ledger.datasets()
+def _ledger_and_owner(url: str, dataset: str) -> tuple[Ledger, str]:
+    ledger, owner = _opened(url), _owner(dataset)
+    names = ledger.datasets()
     if owner not in names:
         near = _nearest(dataset, names)
         meant = f" Did you mean {near}?" if near else ""
@@ -199,7 +189,7 @@ def _known(ledger: Ledger, dataset: str) -> str:
             f"The ledger has no data set {dataset!r}.{meant} It has: {', '.join(names) or 'none'}. To add one, set its "
             "cap with `tune budget set`.",
         )
-    return owner
+    return ledger, owner
 
 
 def _nearest(name: str, known: Iterable[str]) -> str | None:
@@ -215,9 +205,6 @@ def _order(asked: str | None, epsilon: float, delta: float) -> float | None:
     Raises:
         InputError: the value is not an order, or its filter would admit nothing.
     """
-    from tuner.privacy.accountant.rdp import ORDERS
-    from tuner.privacy.ledger.admission import order_filter
-
     if asked in {None, "none"}:
         return None
     if asked == "auto":
@@ -244,8 +231,6 @@ def _changed(ledger: Ledger, state: DatasetState, notes: list[str]) -> dict[str,
 
 
 def _dataset(state: DatasetState) -> dict[str, Any]:
-    from tuner.privacy.ledger.history import room, rule, search_lines, share_lines
-
     cap = state.cap
     halves = 1 if cap is None or cap.order is None else 2
     hides_runs = any(search.charged_whole for search in state.searches)
@@ -262,15 +247,11 @@ def _dataset(state: DatasetState) -> dict[str, Any]:
         ),
         "order_used": _order_used(state),
         "guarantee": _guarantee(state),
-        "over": _starts_nothing(state),
+        "over": within_cap(state) is False,
         "divided": bool(state.grants),
         "shares": [
-            {
-                "user": line.user,
-                "granted": _pair(line.granted),
-                "committed": _pair(line.committed),
-                "left": _pair(line.left),
-            }
+            {"user": line.user, "granted": _pair(line.granted), "committed": _pair(line.committed),
+             "left": _pair(line.left)}
             for line in share_lines(state)
         ],
         "searches": [
@@ -283,8 +264,6 @@ def _dataset(state: DatasetState) -> dict[str, Any]:
 
 
 def _with_odometer(state: DatasetState) -> dict[str, Any]:
-    from tuner.privacy.ledger.odometer import LABEL, LABEL_WITHOUT_CAP, read_dataset
-
     read, cap = read_dataset(state), state.cap
     # If only the claims bound the spending, and their δ is above the cap's, the reading is at that δ.
     at = "the cap's" if cap is not None and read.delta == cap.delta else "that of all searches together"
@@ -301,18 +280,12 @@ def _order_used(state: DatasetState) -> float | None:
     return None if cap is None or cap.units is None or held.unbounded else held.units / cap.units
 
 
-def _starts_nothing(state: DatasetState) -> bool:
-    from tuner.privacy.ledger.history import within_cap
-
-    return within_cap(state) is False
-
-
 def _guarantee(state: DatasetState) -> dict[str, float] | None:
     """Return the guarantee: the cap, or the committed total if it is larger; None without a cap."""
     cap = state.cap
     if cap is None:
         return None
-    if not _starts_nothing(state):
+    if within_cap(state):
         return _pair((cap.epsilon, cap.delta))
     return _pair((max(cap.epsilon, state.committed_epsilon), max(cap.delta, state.committed_delta)))
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tuner.figures import PURPLE, RED, new_figure, styled
+from tuner.report.budget_text import share_in_force
 from tuner.report.charts import WIDE
 from tuner.report.pages import page_from, page_picture
 
@@ -26,12 +27,7 @@ _HIDDEN = "not shown: how the number grows could reveal when a sealed search end
 
 
 def budget_page(values: Values, points: Sequence[Point]) -> str:
-    """Return the page.
-
-    Args:
-        values: the values that `tune budget report --json` prints.
-        points: points of the chart, in the order of time.
-    """
+    """Return the page from the values that `tune budget report --json` prints and the points of the chart."""
     holds = values["guarantee"]
     figure = budget_chart(points, until=values["made"])
     return page_from(
@@ -44,7 +40,7 @@ def budget_page(values: Values, points: Sequence[Point]) -> str:
         large=holds is not None and holds["epsilon"] > _LARGE,
         picture=figure and page_picture(figure, "ε committed over time, and the cap. The history has the numbers."),
         shares=[_share_cells(share) for share in values["shares"]],
-        all_revoked=not any(share["granted"] and share["granted"]["epsilon"] for share in values["shares"]),
+        all_revoked=not any(share_in_force(share["granted"]) for share in values["shares"]),
         searches=[_search_cells(search) for search in values["searches"]],
         any_sealed=any(search["trials"] is None for search in values["searches"]),
         history=[_history_cells(line) for line in values["history"]],
@@ -54,12 +50,7 @@ def budget_page(values: Values, points: Sequence[Point]) -> str:
 
 @styled()
 def budget_chart(points: Sequence[Point], *, until: str) -> Figure | None:
-    """Draw the committed ε over time, and the cap. Return None if there is no point.
-
-    Args:
-        points: points of the chart, in the order of time.
-        until: time of the report, where the lines end.
-    """
+    """Draw the committed ε over time, and the cap, up to the time of the report. Return None if there is no point."""
     if not points:
         return None
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
@@ -81,7 +72,7 @@ def budget_chart(points: Sequence[Point], *, until: str) -> Figure | None:
     locator = AutoDateLocator(tz=UTC)
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=2)
+    figure.legend(loc="outside upper left", ncols=2)
     return figure
 
 
@@ -96,7 +87,7 @@ def sureness(epsilon: float) -> str:
 
 
 def _boxes(values: Values) -> list[tuple[str, str, str]]:
-    """Return the four main figures, each as name, value and remark."""
+    """Return the name, the value and a remark of the four main figures."""
     cap, left, number = values["cap"], values["left"], len(values["searches"])
     counted = sum(search["counts"] for search in values["searches"])
     guarantee = "cap (below what was committed)" if values["over"] else "guarantee (the cap)"
@@ -104,21 +95,20 @@ def _boxes(values: Values) -> list[tuple[str, str, str]]:
     return [
         (guarantee, *_headline(cap)) if cap else ("cap", "none", "each search has its own"),
         ("committed", *_headline(values["committed"])),
-        (
-            "left, by the sum of claims" if values["order"] else "left",
-            *(_headline(left) if left else ("–", "without a cap")),
-        ),
+        ("left, by the sum of claims" if values["order"] else "left", *_headline(left)),
         ("searches", str(number), remark),
     ]
 
 
-def _headline(amounts: Amounts) -> tuple[str, str]:
+def _headline(amounts: Amounts | None) -> tuple[str, str]:
+    if amounts is None:
+        return "–", "without a cap"
     return f"ε = {amounts['epsilon']:g}", f"at δ = {amounts['delta']:g}"
 
 
 def _share_cells(share: Values) -> list[str]:
     granted = share["granted"]
-    revoked = granted is not None and not granted["epsilon"]
+    revoked = granted is not None and not share_in_force(granted)
     cells = ["share revoked", "–"] if revoked else _amount_cells(granted)
     return [share["user"], *cells, *_amount_cells(share["committed"]), *_amount_cells(share["left"])]
 
@@ -154,14 +144,11 @@ def _history_cells(line: Values) -> list[str]:
 
 def _ledger_facts(values: Values) -> list[tuple[str, str]]:
     odometer, entries = values["odometer"], values["entries"]
+    spent = f"ε = {odometer['epsilon_spent']:.4g} at δ = {odometer['delta']:g}"
     return [
         ("chain of the ledger", f"read from the first entry and unbroken, on {values['made']} UTC"),
         ("entries", _HIDDEN if entries is None else str(entries)),
         ("head (SHA-256)", values["head"]),
         ("id of the ledger", values["ledger_id"]),
-        (
-            "spent so far",
-            f"ε = {odometer['epsilon_spent']:.4g} at δ = {odometer['delta']:g}, {odometer['delta_is']} "
-            f"({odometer['label']})",
-        ),
+        ("spent so far", f"{spent}, {odometer['delta_is']} ({odometer['label']})"),
     ]

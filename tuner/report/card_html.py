@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup
 
-from tuner.figures import data_uri
 from tuner.privacy.card.page import CURVE_FILE
+from tuner.report.pages import page_picture
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,15 +24,8 @@ _UNDER_THE_PAGE = 2  # the page has h1 and h2 of its own
 _ABOUT_THE_PICTURE = "Every dot "  # begins the paragraph that explains the picture
 
 
-@dataclass(frozen=True)
-class CardHtml:
-    """A card as a part of a page.
-
-    Attributes:
-        page: HTML of the main text.
-        details: HTML of the details, which a reader can unfold; empty if the card has none.
-        heading: heading of the details.
-    """
+class CardHtml(NamedTuple):
+    """A card as a part of a page. A reader can unfold its details, which may be empty."""
 
     page: Markup
     details: Markup
@@ -41,11 +33,9 @@ class CardHtml:
 
 
 def card_html(text: str, picture: str = "") -> CardHtml | None:
-    """Return a card as HTML; None for an empty text.
+    """Return a card's Markdown as HTML; None for an empty text.
 
-    Args:
-        text: the card as Markdown.
-        picture: the card's curve as SVG. If it is empty, the text about the picture is left out.
+    `picture` is the card's curve as SVG. If it is empty, the text about the picture is left out.
     """
     if not text:
         return None
@@ -78,28 +68,23 @@ def _parser() -> MarkdownIt:
 def _image(_renderer: object, tokens: Sequence[Token], index: int, _options: object, values: dict[str, str]) -> str:
     """Put the card's picture into the page. Any other picture is replaced by its description."""
     token = tokens[index]
-    words = escape(token.content)
     if token.attrGet("src") != CURVE_FILE or not values["picture"]:
-        return words
-    return f'<img class="chart" alt="{words}" src="{data_uri(values["picture"])}">'
+        return escape(token.content)
+    return str(page_picture(values["picture"], token.content))
 
 
 def _without_picture(tokens: Sequence[Token]) -> list[Token]:
     """Remove the paragraph with the card's picture, and the next one if it explains the picture."""
     kept: list[Token] = []
-    after_picture = False
-    at = 0
-    while at < len(tokens):
-        if tokens[at].type != "paragraph_open":
-            kept.append(tokens[at])
-            at += 1
-            continue
-        inline = tokens[at + 1]
-        is_picture = any(
-            child.type == "image" and child.attrGet("src") == CURVE_FILE for child in inline.children or ()
-        )
-        if not is_picture and not (after_picture and inline.content.startswith(_ABOUT_THE_PICTURE)):
-            kept += tokens[at : at + 3]
-        after_picture = is_picture
-        at += 3
+    after_picture = skipping = False
+    for place, token in enumerate(tokens):
+        if token.type == "paragraph_open":
+            inline = tokens[place + 1]
+            children = inline.children or ()
+            is_picture = any(child.type == "image" and child.attrGet("src") == CURVE_FILE for child in children)
+            skipping = is_picture or (after_picture and inline.content.startswith(_ABOUT_THE_PICTURE))
+            after_picture = is_picture
+        if not skipping:
+            kept.append(token)
+        skipping = skipping and token.type != "paragraph_close"
     return kept

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tuner.figures import BLUE, GREEN, GREY, ORANGE, RED, new_figure, styled
@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["STATE_MARKS", "WIDE", "parameter_chart", "plain_ticks", "steps_chart", "trials_chart"]
+__all__ = ["LEGEND", "STATE_MARKS", "WIDE", "parameter_chart", "plain_ticks", "steps_chart", "trials_chart"]
 
 WIDE = (8.6, 3.2)
 """Width and height in inches of a chart as wide as the page."""
+
+LEGEND: dict[str, Any] = {"loc": "outside upper left", "ncols": 6}
+"""Place of the legend of a chart, and the most entries in one line."""
 
 _NARROW = (5.2, 3.2)
 _SPREAD = 20
@@ -45,13 +48,14 @@ def trials_chart(report: SweepReport) -> Figure | None:
     scored = [trial for trial in report.trials if trial.score is not None]
     if not scored:
         return None
-    figure, axes = _axes(WIDE, "trial", report.metric)
+    figure = new_figure(*WIDE)
+    axes = figure.add_subplot(xlabel="trial", ylabel=report.metric)
     numbers, best = _best_so_far(report)
     if numbers:
         axes.step(numbers, best, where="post", color=GREEN, label="best so far", zorder=1)
-    _draw_trials(axes, report, [(trial.number, trial) for trial in scored])
+    _draw_trials(axes, report, ((trial.number, trial) for trial in scored))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _legend(figure, axes)
+    figure.legend(**LEGEND)
     return figure
 
 
@@ -61,23 +65,23 @@ def parameter_chart(report: SweepReport, name: str) -> Figure | None:
     scored = [trial for trial in report.trials if trial.score is not None and name in trial.parameters]
     if len(scored) < 2:
         return None
-    figure, axes = _axes(_NARROW, name, report.metric)
+    figure = new_figure(*_NARROW)
+    axes = figure.add_subplot(xlabel=name, ylabel=report.metric)
     values = [trial.parameters[name] for trial in scored]
     scale = report.scales.get(name)
-    options = scale.options if scale is not None else ()
+    options = scale.options if scale else ()
     numbers = [float(value) for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
     if not options and len(numbers) == len(values) and all(map(math.isfinite, numbers)):
-        if min(numbers) > 0 and (scale.log if scale is not None else max(numbers) / min(numbers) >= _SPREAD):
+        if min(numbers) > 0 and (scale.log if scale else max(numbers) / min(numbers) >= _SPREAD):
             axes.set_xscale("log")
-        _draw_trials(axes, report, list(zip(numbers, scored, strict=True)))
+        _draw_trials(axes, report, zip(numbers, scored, strict=True))
         plain_ticks(axes.xaxis)
     else:
         words = list(dict.fromkeys([*map(_option, options), *sorted(map(_option, values))]))
-        places = [float(words.index(_option(value))) for value in values]
-        _draw_trials(axes, report, list(zip(places, scored, strict=True)))
+        _draw_trials(axes, report, [(words.index(_option(trial.parameters[name])), trial) for trial in scored])
         axes.set_xticks(range(len(words)), words)
         axes.set_xlim(-0.5, len(words) - 0.5)
-    _legend(figure, axes)
+    figure.legend(**LEGEND)
     return figure
 
 
@@ -87,7 +91,8 @@ def steps_chart(report: SweepReport) -> Figure | None:
     drawn = [trial for trial in report.trials if len(trial.curve) > 1]
     if not drawn:
         return None
-    figure, axes = _axes(WIDE, "step", report.metric)
+    figure = new_figure(*WIDE)
+    axes = figure.add_subplot(xlabel="step", ylabel=report.metric)
     labels: set[str] = set()
     for trial in sorted(drawn, key=lambda trial: trial is report.winner):  # the winner last, so on top
         state = _mark(report, trial)
@@ -99,7 +104,7 @@ def steps_chart(report: SweepReport) -> Figure | None:
             label="" if state in labels else _label(report, state),
         )
         labels.add(state)
-    _legend(figure, axes)
+    figure.legend(**LEGEND)
     return figure
 
 
@@ -114,18 +119,11 @@ def plain_ticks(axis: Any) -> None:  # noqa: ANN401 - an XAxis or a YAxis
         axis.set_minor_formatter(lambda value, _: f"{value:.6g}" if high / low < 100 else "")
 
 
-def _axes(size: tuple[float, float], x_label: str, y_label: str) -> tuple[Figure, Axes]:
-    figure = new_figure(*size)
-    axes = figure.add_subplot()
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
-    return figure, axes
-
-
-def _draw_trials(axes: Axes, report: SweepReport, places: Sequence[tuple[float, TrialRow]]) -> None:
+def _draw_trials(axes: Axes, report: SweepReport, places: Iterable[tuple[float, TrialRow]]) -> None:
     """Draw (place, trial) points as one series per state; the winner is a series of its own."""
+    placed = list(places)
     for state, style in STATE_MARKS.items():
-        points = [(x, trial.score) for x, trial in places if _mark(report, trial) == state and trial.score is not None]
+        points = [(x, trial.score) for x, trial in placed if _mark(report, trial) == state and trial.score is not None]
         if points:
             xs, ys = zip(*points, strict=True)
             axes.plot(xs, ys, linestyle="none", label=_label(report, state), **{"markersize": 7, **style})
@@ -152,10 +150,6 @@ def _mark(report: SweepReport, trial: TrialRow) -> str:
 
 def _label(report: SweepReport, state: str) -> str:
     return "winner" if state == "best" and report.why else state
-
-
-def _legend(figure: Figure, axes: Axes) -> None:
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=len(STATE_MARKS))
 
 
 def _option(value: object) -> str:

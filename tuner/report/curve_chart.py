@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from tuner.report.spending import Spending, SpendingRow
+    from tuner.report.spending import Spending
     from tuner.study.unimodal.inference.picture import CurvePicture
 
 __all__ = ["OFF_AXIS", "axis_ticks", "curve_chart", "curve_svg", "spending_chart"]
@@ -31,10 +31,7 @@ _LETTERS = 110  # characters in a line under a chart
 def curve_chart(picture: CurvePicture, metric: str, *, title: str = "") -> Figure | None:
     """Draw the trials, the curve with its band, and the excluded values. Return None if there is no trial.
 
-    Args:
-        picture: the curve.
-        metric: name of the score.
-        title: title of the chart, which then also has the findings as text below; empty for the bare chart.
+    With a title, the chart also has the findings as text below.
     """
     if not picture.points:
         return None
@@ -46,14 +43,12 @@ def curve_chart(picture: CurvePicture, metric: str, *, title: str = "") -> Figur
     axes.set_xticks([picture.axis.place(value) for value in ticks], [f"{value:.6g}" for value in ticks])
     if picture.values:
         places = [picture.axis.place(value) for value in picture.values]
-        band = "10 to 90 % of possible curves"
-        axes.fill_between(
-            places, picture.band_low, picture.band_high, color=PURPLE, alpha=0.25, linewidth=0, label=band
-        )
+        band = axes.fill_between(places, picture.band_low, picture.band_high, color=PURPLE, alpha=0.25, linewidth=0)
+        band.set_label("10 to 90 % of possible curves")
         axes.plot(places, picture.mean, color=PURPLE, linewidth=2, label="curve")
     _draw_excluded(axes, picture)
     _draw_points(axes, picture)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=4, markerscale=0.8)
+    figure.legend(loc="outside upper left", ncols=4, markerscale=0.8)
     if title:
         lines = [line for text in picture.sentences for line in textwrap.wrap(text, _LETTERS)]
         axes.set_title(title)
@@ -92,23 +87,22 @@ def spending_chart(spending: Spending, metric: str) -> Figure | None:
     rows = [row for row in spending.rows if row.best is not None]
     if not rows:
         return None
-    spent = _epsilons if spending.with_epsilon else _steps
     figure = new_figure(*WIDE)
     axes = figure.add_subplot(ylabel=f"best {metric}")
     axes.set_xlabel("ε spent so far (an estimate, not a guarantee)" if spending.with_epsilon else "steps")
-    scores = [row.best for row in rows if row.best is not None]
-    series = (
-        (1, BLACK, "--", "the same trials, each run to its end"),
-        (0, GREEN, "-", "this search"),
-    )
-    for at, colour, dash, label in series:
-        places = [spent(row)[at] for row in rows]
+    scores = [row.best or 0.0 for row in rows]
+    spent = [row.epsilon or 0.0 if spending.with_epsilon else row.steps for row in rows]
+    whole = [row.whole_epsilon or 0.0 if spending.with_epsilon else row.whole_steps for row in rows]
+    for places, colour, dash, label in (
+        (whole, BLACK, "--", "the same trials, each run to its end"),
+        (spent, GREEN, "-", "this search"),
+    ):
         axes.step(places, scores, where="post", marker="o", markersize=4, color=colour, linestyle=dash, label=label)
-    most = max(place for row in rows for place in spent(row))
+    most = max(*spent, *whole)
     if spending.with_epsilon and spending.cap is not None and spending.cap <= 1.5 * most:
         axes.axvline(spending.cap, color=RED, linestyle=":", linewidth=2, label="the cap")
     axes.set_xlim(left=0.0)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=3)
+    figure.legend(loc="outside upper left", ncols=3)
     return figure
 
 
@@ -166,11 +160,3 @@ def _draw_points(axes: Axes, picture: CurvePicture) -> None:
             axes.annotate(name, (place, height), xytext=(0, 9), textcoords="offset points", ha="center")
         axes.plot([place], [height], linestyle="none", clip_on=False, label="" if label in labels else label, **style)
         labels.add(label)
-
-
-def _epsilons(row: SpendingRow) -> tuple[float, float]:
-    return row.epsilon or 0.0, row.whole_epsilon or 0.0
-
-
-def _steps(row: SpendingRow) -> tuple[float, float]:
-    return float(row.steps), float(row.whole_steps)

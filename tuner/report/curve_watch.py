@@ -17,7 +17,7 @@ from tuner.report.curve_chart import curve_svg
 from tuner.report.spending import Spending, spending
 from tuner.study.names import canonical_pruner
 from tuner.study.types import NullObserver, TrialView
-from tuner.sweep.winner import is_unimodal
+from tuner.sweep.winner import Chosen, is_unimodal
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -28,23 +28,19 @@ if TYPE_CHECKING:
     from tuner.report.trial_row import TrialRow
     from tuner.study.unimodal.inference.picture import CurvePicture
     from tuner.sweep.folder import SweepFolder
-    from tuner.sweep.winner import Chosen
 
-__all__ = ["FOLDER", "CurveWatch", "curves_of_sweep", "spent_on"]
+__all__ = ["CurveWatch", "curves_of_sweep", "spent_on"]
 
 log = logging.getLogger(__name__)
 
-FOLDER = "curves"
-"""Name of the folder of the files, in the sweep's folder and among the artifacts of its MLflow run."""
+_FOLDER = "curves"  # in the sweep's folder, and among the artifacts of its MLflow run
 
-TAG = "unimodal"
-"""Tag of the parent run in MLflow: whether the assumption of a single maximum holds."""
+# Tags of the parent run in MLflow.
+_HOLDS = "unimodal"  # whether the assumption of a single maximum holds
+_BEST = "best_trial"  # the winning trial
+_WHY = "best_trial_why"  # why another trial than the one with the best score wins
 
-BEST_TAG, WHY_TAG = "best_trial", "best_trial_why"
-"""Tags of the parent run in MLflow: the winning trial, and why it is not the one with the best score."""
-
-_SECONDS = 5.0
-"""Least time between two updates of the files."""
+_SECONDS = 5.0  # least time between two updates of the files
 
 
 def curves_of_sweep(study: Study, experiment: Experiment) -> tuple[CurvePicture, ...]:
@@ -59,14 +55,7 @@ def curves_of_sweep(study: Study, experiment: Experiment) -> tuple[CurvePicture,
 def spent_on(
     rows: Sequence[TrialRow], *, mode: str, budget: SearchBudget | None, excluded: int = 0, whole: int = 0
 ) -> Spending | None:
-    """Return the spending of the trials, and their spending if each had run to its end.
-
-    Args:
-        rows: the trials.
-        mode: ``max`` or ``min``.
-        budget: budget of the search; None if nothing is charged.
-        excluded: candidates that never started.
-        whole: steps that each excluded candidate would have taken.
+    """Return the `spending` of the trials by the search's budget, which is None if nothing is charged.
 
     Raises:
         LedgerError: the ledger cannot be read.
@@ -104,11 +93,11 @@ class CurveWatch(NullObserver):
 
     Args:
         look: returns the current curves.
-        sweep: sweep to whose folder the files are written.
+        sweep: the sweep, whose folder receives the files.
         metric: name of the score.
         recorder: receives the files, whether the assumption holds, and the winning trial.
         choose: returns the current winner; None to leave it out.
-        clock: monotonic seconds.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -157,16 +146,14 @@ class CurveWatch(NullObserver):
         self.line = "\n".join(curve.line for curve in self._curves)
         told = _verdict(self._curves)
         if told and told != self._told:
-            self._recorder.tag(TAG, told)
+            self._recorder.tag(_HOLDS, told)
             self._told = told
-        if chosen is not None:
-            self._tell(chosen)
-
-    def _tell(self, chosen: Chosen) -> None:
+        if chosen is None:
+            return
         if chosen.why:  # each time: when a trial ends, the recorder has just tagged the best score's
-            self._recorder.tag(BEST_TAG, chosen.trial.id)
+            self._recorder.tag(_BEST, chosen.trial.id)
         if chosen.why != self._told_why:
-            self._recorder.tag(WHY_TAG, chosen.why)
+            self._recorder.tag(_WHY, chosen.why)
             self._told_why = chosen.why
 
     def _write(self) -> None:
@@ -175,22 +162,18 @@ class CurveWatch(NullObserver):
                 continue
             name = re.sub(r"[^\w.-]", "_", curve.parameter)
             try:
-                files = write_curve(curve, self._root / FOLDER, name, sweep=self._name, metric=self._metric)
+                files = write_curve(curve, self._root / _FOLDER, name, sweep=self._name, metric=self._metric)
             except OSError as error:
                 log.warning("the curve cannot be written: %s", error.strerror)
                 continue
             for file in files:
-                self._recorder.artifact(file.relative_to(self._root), under=FOLDER)
+                self._recorder.artifact(file.relative_to(self._root), under=_FOLDER)
             self._written[curve.parameter] = curve
             self._due = self._clock() + _SECONDS
 
 
-def write_curve(curve: CurvePicture, folder: Path, name: str, *, sweep: str, metric: str) -> tuple[Path, Path]:
-    """Write the picture and its numbers, each atomically: a reader sees the old file or the new one.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
+def write_curve(curve: CurvePicture, folder: Path, name: str, *, sweep: str, metric: str) -> tuple[Path, ...]:
+    """Write the picture and its numbers, and return their paths."""
     folder.mkdir(exist_ok=True)
     numbers = {"sweep": sweep, "metric": metric, **curve.as_dict()}
     contents = {
@@ -199,8 +182,7 @@ def write_curve(curve: CurvePicture, folder: Path, name: str, *, sweep: str, met
     }
     for path, text in contents.items():
         write_text(path, text)
-    picture, values = contents
-    return picture, values
+    return tuple(contents)
 
 
 def _verdict(curves: Sequence[CurvePicture]) -> str:

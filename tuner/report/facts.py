@@ -1,42 +1,40 @@
-"""Facts of a sweep for its report, and the commands that come next."""
+"""Facts of a sweep for its report, and the commands that come next. Nothing is written."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from search_spaces.domains import Categorical, Integer, LogUniform
 from tuner.errors import InputError, TunerError
+from tuner.experiment import Experiment, load_experiment
+from tuner.plan.plan import Plan, plan_from
+from tuner.report.curve_watch import curves_of_sweep, spent_on
 from tuner.report.sweep_report import Scale, SweepReport
 from tuner.report.trial_row import CUT_OFF, TrialRow
 from tuner.report.wording import plural
 from tuner.sweep import folder as sweeps
-from tuner.sweep.sealed import WINNER
-from tuner.sweep.status import RESUMABLE, RUNNING, resume_command, storage_option
+from tuner.sweep.folder import CHARGED, SweepFolder
+from tuner.sweep.sealed import WINNER, SealedWinner, read_winner
+from tuner.sweep.status import RESUMABLE, RUNNING, SweepState, resume_command, state_of, storage_option
+from tuner.sweep.winner import Chosen, choose_winner
 
 if TYPE_CHECKING:
     from optuna.study import Study
 
     from search_spaces.domains import Domain
-    from tuner.experiment import Experiment
-    from tuner.plan.plan import Plan
-    from tuner.privacy.ledger.search_budget import BudgetView
+    from tuner.plan.modes import PublicData
+    from tuner.privacy.ledger.search_budget import BudgetView, SearchBudget
     from tuner.privacy.ledger.state import DatasetState
-    from tuner.study.types import TrialView
-    from tuner.study.unimodal.inference.picture import CurvePicture
-    from tuner.sweep.folder import SweepFolder
-    from tuner.sweep.sealed import SealedWinner
-    from tuner.sweep.winner import Chosen
 
 __all__ = [
-    "ALL_STARTED",
     "PUBLIC_CLAIM",
-    "NotStarted",
     "dataset_line",
-    "next_commands",
-    "not_started",
     "on_public",
+    "public_records",
+    "read_sweep",
     "sealed_report",
     "sweep_report",
     "unique_name",
@@ -53,9 +51,8 @@ def dataset_line(state: DatasetState) -> str:
     """Return the total that all searches on a data set have committed, and its cap, as text."""
     counted = sum(search.counts for search in state.searches)
     cap = f"cap ε = {state.cap.epsilon:g}, δ = {state.cap.delta:g}" if state.cap else "no cap set"
-    return (
-        f"{plural(counted, 'search')}, committed ε = {state.committed_epsilon:g}, δ = {state.committed_delta:g}; {cap}"
-    )
+    committed = f"committed ε = {state.committed_epsilon:g}, δ = {state.committed_delta:g}"
+    return f"{plural(counted, 'search')}, {committed}; {cap}"
 
 
 def unique_name(sweep: SweepFolder) -> str:
@@ -67,7 +64,7 @@ def unique_name(sweep: SweepFolder) -> str:
     return sweep.name if found.root == sweep.root else sweep.id
 
 
-def next_commands(sweep: SweepFolder, *, has_best: bool, state: str = "done") -> tuple[str, ...]:
+def _next_commands(sweep: SweepFolder, *, has_best: bool, state: str) -> tuple[str, ...]:
     """Return the commands that come next, the most likely first."""
     name, where = unique_name(sweep), storage_option(sweep)
     if state in RUNNING:
@@ -85,43 +82,105 @@ def next_commands(sweep: SweepFolder, *, has_best: bool, state: str = "done") ->
     )
 
 
-def on_public(plan: Plan) -> Plan:
-    """Return the plan of the search on public records: the same steps and noise, with its sample rate."""
-    records = plan.public
-    if records is None:
+def public_records(plan: Plan) -> PublicData:
+    """Return the public records of a public search."""
+    if plan.public is None:
         raise TunerError(
             "plan-incomplete", "The plan of this public search does not name its public records. Restore plan.json."
         )
-    return replace(
-        plan,
-        dataset=records.name,
-        train_size=records.train_size,
-        nominal=replace(plan.nominal, sample_rate=records.sample_rate),
-        validation=None,
-    )
+    return plan.public
 
 
-class NotStarted(NamedTuple):
-    """Numbers of candidates that were drawn and never became trials."""
-
-    misfits: int = 0
-    """Did not fit the remaining budget."""
-    excluded: int = 0
-    """Excluded by the pruner before their first step."""
+def on_public(plan: Plan) -> Plan:
+    """Return the plan of the search on public records: the same steps and noise, with its sample rate."""
+    records = public_records(plan)
+    nominal = replace(plan.nominal, sample_rate=records.sample_rate)
+    return replace(plan, dataset=records.name, train_size=records.train_size, nominal=nominal, validation=None)
 
 
-ALL_STARTED = NotStarted()
-"""Every candidate became a trial."""
+def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
+    """Return the report of a sweep from its folder, its study and its ledger.
+
+    Spending against the best score is included if `spent`; this takes about a second.
+
+    Raises:
+        InputError: the sweep stopped while its folder was being created.
+        TunerError: its ledger or its storage cannot be read.
+    """
+    from tuner.privacy.ledger.ledger import Ledger
+    from tuner.privacy.ledger.search_budget import SearchBudget
+    from tuner.sweep.sweep_study import open_sweep_study
+
+    sweep.require_whole()
+    experiment = load_experiment(sweep.experiment)
+    plan = plan_from(sweeps.read_json(sweep.plan), trials=experiment.search.trials)
+    status = sweep.read_status()
+    charged = plan.private and not plan.mode.searches_public
+    entered = charged and status.get("state", SweepState.STARTING) != SweepState.STARTING
+    ledger = Ledger.open(experiment.ledger, create=False) if entered else None
+    budget = None if ledger is None else SearchBudget(ledger, sweep.id)
+    shown: dict[str, Any] = {
+        "state": state_of(sweep),
+        "budget": None if budget is None else budget.view(),
+        "dataset": None if ledger is None else ledger.dataset_state(ledger.search_state(sweep.id).dataset),
+    }
+    if plan.mode.runs_hidden:
+        report = sealed_report(sweep, experiment, plan, winner=read_winner(sweep), **shown)
+    else:
+        # Reading creates nothing: before the first trial there is no study.
+        study = open_sweep_study(sweep, experiment, plan) if sweep.journal.exists() else None
+        rows, chosen = _trials(study, experiment, plan, budget)
+        reason = str(status.get("detail", ""))
+        report = sweep_report(sweep, experiment, plan, reason=reason, trials=rows, chosen=chosen, study=study, **shown)
+        if spent and rows:
+            _, excluded = _not_started(study)
+            spending = spent_on(rows, mode=report.mode, budget=budget, excluded=excluded, whole=plan.steps_per_trial)
+            report = replace(report, spending=spending)
+    card, picture = _card(sweep)
+    return replace(report, card=card, card_picture=picture)
 
 
-def not_started(study: Study) -> NotStarted:
-    """Count the candidates of a study that never became trials."""
+def _trials(
+    study: Study | None, experiment: Experiment, plan: Plan, budget: SearchBudget | None
+) -> tuple[list[TrialRow], Chosen | None]:
+    """Return the trials and the winner."""
+    from tuner.study.views import REJECTED, TRIAL_ID, learning_curve, view_of
+
+    if study is None:
+        return [], None
+    rows, views = [], []
+    for stored in study.get_trials(deepcopy=False):
+        if TRIAL_ID not in stored.user_attrs or REJECTED in stored.user_attrs:
+            continue
+        view = view_of(stored, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
+        cost = None if budget is None else budget.trial_epsilon(view.id, budget.charged_steps(view.id))
+        views.append(view)
+        rows.append(TrialRow.of(view, curve=learning_curve(stored), epsilon=cost))
+    return rows, choose_winner(study, views, experiment)
+
+
+def _card(sweep: SweepFolder) -> tuple[str, str]:
+    """Return the exported privacy card and its picture; empty if there is none."""
+    from tuner.privacy.card.page import CURVE_FILE
+
+    for name in (sweep.name, sweep.name.removesuffix(CHARGED), sweep.id):
+        page = Path("exports") / name / "privacy_card.md"
+        text = page.read_text() if page.exists() else ""
+        if sweep.id in text:
+            picture = page.with_name(CURVE_FILE)
+            return text, picture.read_text() if picture.exists() else ""
+    return "", ""
+
+
+def _not_started(study: Study | None) -> tuple[int, int]:
+    """Count the candidates that did not fit the remaining budget, and those that the pruner excluded."""
     from tuner.study.candidates import excluded_because
     from tuner.study.views import REJECTED
 
-    rejected = [trial for trial in study.get_trials(deepcopy=False) if REJECTED in trial.user_attrs]
+    trials = [] if study is None else study.get_trials(deepcopy=False)
+    rejected = [trial for trial in trials if REJECTED in trial.user_attrs]
     excluded = sum(bool(excluded_because(trial)) for trial in rejected)
-    return NotStarted(len(rejected) - excluded, excluded)
+    return len(rejected) - excluded, excluded
 
 
 def _scale(domain: Domain) -> Scale:
@@ -136,32 +195,27 @@ def sweep_report(
     plan: Plan,
     *,
     state: str,
-    trials: Sequence[TrialRow] | Sequence[TrialView],
+    trials: Sequence[TrialRow],
     budget: BudgetView | None,
     dataset: DatasetState | None,
     reason: str = "",
-    card: str = "",
-    card_picture: str = "",
-    claim: str = "",
-    not_started: NotStarted = ALL_STARTED,
-    curves: tuple[CurvePicture, ...] = (),
     chosen: Chosen | None = None,
+    study: Study | None = None,
 ) -> SweepReport:
-    """Return the report of an open sweep."""
-    rows = tuple(trial if isinstance(trial, TrialRow) else TrialRow.of(trial) for trial in trials)
+    """Return the report of a sweep. The study gives the candidates that never started and the curves."""
+    rows = tuple(trials)
     if state not in RUNNING:
         rows = tuple(replace(row, state=CUT_OFF) if row.state == "running" else row for row in rows)
-    searched_on: list[tuple[str, str]] = []
+    facts = []
     if plan.mode.searches_public:
         plan = on_public(plan)
-        searched_on = [("searched on", f"{plan.dataset} (declared public)")]
+        facts.append(("searched on", f"{plan.dataset} (declared public)"))
     noise = "searched" if "noise_multiplier" in plan.priced else f"{plan.nominal.noise_multiplier:g}"
     rate = "searched" if "batch_size" in plan.priced else f"{plan.nominal.sample_rate:.6g}"
     cap = f", cap {plan.cap.replace('_', ' ') if plan.step_cap is None else plan.step_cap}"
     if not plan.mode.caps:  # the cap does not count the steps of all runs
         cap = ""
-    facts = [
-        *searched_on,
+    facts += [
         ("noise", f"noise multiplier {noise}, sample rate {rate}"),
         ("steps", f"{'up to ' if plan.priced else ''}{plan.steps_per_trial} a trial{cap}"),
     ]
@@ -170,9 +224,9 @@ def sweep_report(
         facts.append(("score noise", f"± {100 * error:.2g} points (standard error)"))
     if dataset is not None:
         facts.append(("data set", f"{dataset.dataset}: {dataset_line(dataset)}"))
-    if not_started.excluded:
-        each = plural(not_started.excluded, "candidate")
-        facts.append(("excluded", f"{each} before the first step, which costs nothing"))
+    misfits, excluded = _not_started(study)
+    if excluded:
+        facts.append(("excluded", f"{plural(excluded, 'candidate')} before the first step, which costs nothing"))
     facts.append(("folder", str(sweep.root)))
     return SweepReport(
         name=experiment.name,
@@ -185,19 +239,17 @@ def sweep_report(
         mode=experiment.search.metric.mode,
         budget=budget,
         subtitle=f"{plan.method}, {plan.model} on {plan.dataset}",
-        next_commands=next_commands(sweep, has_best=any(row.state == "complete" for row in rows), state=state),
+        next_commands=_next_commands(sweep, has_best=any(row.state == "complete" for row in rows), state=state),
         facts=tuple(facts),
-        card=card,
         experiment=sweep.experiment.read_text(),
         searched=plan.searched,
-        claim=claim,
+        claim=PUBLIC_CLAIM if plan.mode.searches_public else "",
         accounting=plan.mode,
         unit=plan.unit,
         score_error=error,
         scales={name: _scale(domain) for name, domain in experiment.space.parameters if name in plan.searched},
-        not_started=not_started.misfits,
-        card_picture=card_picture,
-        curves=curves,
+        not_started=misfits,
+        curves=() if study is None else curves_of_sweep(study, experiment),
         chosen=None if chosen is None else chosen.trial.number,
         why="" if chosen is None else chosen.why,
     )
@@ -208,42 +260,17 @@ def sealed_report(
     experiment: Experiment,
     plan: Plan,
     *,
-    state: str,
     winner: SealedWinner | None,
-    budget: BudgetView | None,
-    dataset: DatasetState | None,
-    card: str = "",
-    card_picture: str = "",
+    **shown: Any,  # noqa: ANN401
 ) -> SweepReport:
-    """Return the report of a sealed sweep: its winner when it has ended, and nothing about the other runs.
+    """Return the report of a sealed sweep: its released winner, if there is one, and nothing about the other runs.
 
-    Args:
-        sweep: the sweep.
-        experiment: the search.
-        plan: its plan, which is public.
-        state: ``running``, ``done``, ...
-        winner: the released winner; None while the search runs.
-        budget: budget of the whole search.
-        dataset: state of the data set in the ledger.
-        card: the privacy card as text.
-        card_picture: the card's curve as SVG.
+    `shown` has the state, the budget and the data set for `sweep_report`.
     """
-    rows: tuple[TrialRow, ...] = ()
-    reason = ""
+    rows, reason = [], ""
     if winner is not None and winner.found:
-        rows = (TrialRow(number=0, state="complete", parameters=winner.parameters, score=winner.score, id=WINNER),)
+        rows = [TrialRow(number=0, state="complete", parameters=winner.parameters, score=winner.score, id=WINNER)]
     elif winner is not None:
         reason = "no winner: no run ended with a score"
-    report = sweep_report(
-        sweep,
-        experiment,
-        plan,
-        state=state,
-        reason=reason,
-        trials=rows,
-        budget=budget,
-        dataset=dataset,
-        card=card,
-        card_picture=card_picture,
-    )
+    report = sweep_report(sweep, experiment, plan, reason=reason, trials=rows, **shown)
     return replace(report, winner_lost=winner is None and not sweep.hides_runs)

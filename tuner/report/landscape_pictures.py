@@ -32,27 +32,15 @@ def landscape_table(models: Sequence[Model]) -> Table:
     made.add_column("model", overflow="fold")
     made.add_column("method", overflow="fold")
     ends = models[0]["line"]["coordinates"]
-    heads = (
-        "ε",
-        "loss",
-        "accuracy",
-        "sharpness ≥",
-        "lowest start",
-        f"loss at α = {ends[0]:g}",
-        f"loss at α = {ends[-1]:g}",
-    )
-    for head in heads:
+    at_ends = (f"loss at α = {ends[0]:g}", f"loss at α = {ends[-1]:g}")
+    for head in ("ε", "loss", "accuracy", "sharpness ≥", "lowest start", *at_ends):
         made.add_column(head, justify="right", no_wrap=True)
     for model in models:
         losses = model["line"]["losses"]
         found = model["sharpness"]
         numbers = (model["loss"], model["accuracy"], found["value"], min(found["by_start"]), losses[0], losses[-1])
-        made.add_row(
-            model["label"],
-            f"{model['method']}, {model['model']}",
-            f"{model['epsilon']:g}",
-            *(format_value(each) for each in numbers),
-        )
+        cells = (f"{model['method']}, {model['model']}", f"{model['epsilon']:g}", *map(format_value, numbers))
+        made.add_row(model["label"], *cells)
     return made
 
 

@@ -20,11 +20,9 @@ from tuner.privacy.card.claims import budget_sentence
 from tuner.report.text import budget_bar
 from tuner.report.text import console as standard_console
 from tuner.report.trial_row import TrialRow, best_row, varying_parameters
-from tuner.report.wording import Shares, budget_line, format_value, plural
+from tuner.report.wording import Shares, budget_line, format_value, parameters_text, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tuner.privacy.ledger.search_budget import BudgetView
     from tuner.study.types import TrialView
 
@@ -43,27 +41,21 @@ class LiveView:
     """Observer that shows a search while it runs. Use it in a ``with`` statement.
 
     On a terminal it redraws one table in place and removes it at the end, when the summary follows. After an error or
-    an interrupt the table stays. Elsewhere, and with ``quiet``, it prints one line per event.
+    an interrupt the table stays. Elsewhere it prints one line per event; with ``quiet``, one line per finished trial.
     The budget is read at every event. For the table it is also read every two seconds, because steps are charged
     between reports. If the budget cannot be read, the table keeps the last reading and says so.
 
     Args:
-        name: name of the sweep.
-        subtitle: for example ``dplis, tutorial_cnn on cifar10``.
         trials: number of planned trials.
-        metric: name of the score.
-        mode: ``max`` or ``min``.
         budget_view: returns the search's budget now; None for a sweep that is not private.
-        searched: names of the searched parameters; taken from the trials when empty.
+        searched: names of the searched parameters; if empty, those that differ between the trials.
         earlier: the trials of a resumed sweep.
-        note: returns a line under the bars, for example unsent MLflow records; empty for none.
-        console: output; standard output when None.
-        quiet: print one line per finished trial, and no table.
-        claim: sentence to show instead of a guarantee if nothing is charged; empty for none.
+        note: returns a line to show under the bars, or an empty text.
+        claim: sentence to show instead of a guarantee if nothing is charged.
         unit: what the guarantee protects: ``record`` or ``user``.
-        waiting: text to show until the first trial starts; empty for none.
-        finding: returns the findings so far, to show under the table; empty for none.
-        clock: monotonic seconds.
+        waiting: text to show until the first trial starts.
+        finding: returns the findings so far, to show under the table.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -86,27 +78,17 @@ class LiveView:
         finding: Callable[[], str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._name = name
-        self._subtitle = subtitle
-        self._planned = trials
-        self._metric = metric
-        self._mode = mode
-        self._budget_view = budget_view
-        self._searched = tuple(searched)
-        self._note = note
+        self._name, self._subtitle, self._planned = name, subtitle, trials
+        self._metric, self._mode, self._searched = metric, mode, tuple(searched)
+        self._budget_view, self._note, self._finding = budget_view, note, finding
+        self._quiet, self._claim, self._unit, self._waiting, self._clock = quiet, claim, unit, waiting, clock
         self._console = console or standard_console()
-        self._quiet = quiet
-        self._claim = claim
-        self._unit = unit
-        self._waiting = waiting
-        self._finding = finding
         self._found = ""  # the last finding that was printed
         self._mutex = threading.RLock()
         self._rows = {trial.id: TrialRow.of(trial) for trial in earlier}
         self._best: TrialRow | None = None
         for row in self._rows.values():
             self._consider(row)
-        self._clock = clock
         self._reading = threading.Lock()  # one reader at a time: an older view never replaces a newer one
         self._budget: BudgetView | None = None
         self._budget_due = 0.0
@@ -123,10 +105,11 @@ class LiveView:
             )
             self._live.start()
         else:
-            ended = sum(row.state != "running" for row in self._rows.values())
+            ended = self._ended()
             planned = f"{plural(self._planned, 'trial')} planned" + (f", {ended} ended before" if self._rows else "")
-            without = self._claim or "NOT PRIVATE: nothing here carries a guarantee."
-            claim = budget_sentence(self._budget, unit=self._unit) if self._budget else without
+            claim = self._claim or "NOT PRIVATE: nothing here carries a guarantee."
+            if self._budget:
+                claim = budget_sentence(self._budget, unit=self._unit)
             self._say(f"{self._name}: {planned}. {claim}")
             if self._waiting and not self._quiet:
                 self._say(self._waiting)
@@ -151,9 +134,8 @@ class LiveView:
             self._take(trial)
             if not self._quiet:
                 names = varying_parameters(row.parameters for row in self._rows.values())
-                self._say(
-                    f"trial {trial.number} started  {self._parameters(trial.parameters, self._searched or names)}"
-                )
+                chosen = parameters_text(trial.parameters, self._searched or names)
+                self._say(f"trial {trial.number} started  {chosen}")
 
     def trial_reported(self, trial: TrialView, step: int, metrics: dict[str, float]) -> None:
         """Show the scores of a trial at a rung."""
@@ -171,10 +153,9 @@ class LiveView:
             reason = f" ({row.reason})" if row.reason else ""
             best = "  BEST" if row is self._best else ""
             budget = f"  budget: {budget_line(self._budget)}" if self._budget else ""
-            done = sum(other.state != "running" for other in self._rows.values())
             self._say(
                 f"trial {row.number} {row.state}{reason}  {self._metric} {format_value(row.score)}{best}"
-                f"  {done}/{plural(self._planned, 'trial')}{budget}"
+                f"  {self._ended()}/{plural(self._planned, 'trial')}{budget}"
             )
             found = "" if self._finding is None or self._quiet else self._finding()
             if found and found != self._found:
@@ -194,14 +175,13 @@ class LiveView:
                 self._reading.release()
         with self._mutex:
             rows = sorted(self._rows.values(), key=lambda row: row.number)
-            done = sum(row.state != "running" for row in rows)
             width = max(min(self._console.width - 4 - _ECHO, 120), 40)
             parts: list[RenderableType] = [self._table(rows)]
             if self._waiting:
                 parts.append(Text(self._waiting, style="cyan"))
             if self._finding is not None and (found := self._finding()):
                 parts.append(Text(found))
-            parts += [Rule(style="dim"), self._progress(done, width)]
+            parts += [Rule(style="dim"), self._progress(width)]
             parts += self._budget_parts(width)
             if self._budget_trouble:
                 parts.append(Text(self._budget_trouble, style="yellow"))
@@ -217,6 +197,9 @@ class LiveView:
         self._rows[trial.id] = row
         self._read_budget()
         return row
+
+    def _ended(self) -> int:
+        return sum(row.state != "running" for row in self._rows.values())
 
     def _consider(self, row: TrialRow) -> None:
         self._best = best_row([row] if self._best is None else [self._best, row], mode=self._mode)
@@ -261,7 +244,7 @@ class LiveView:
         for row in shown:
             cells = [Text(format_value(row.parameters.get(name))) for name in columns]
             if not columns:
-                cells = [Text(self._parameters(row.parameters, names))]
+                cells = [Text(parameters_text(row.parameters, names))]
             best = self._best is not None and row.number == self._best.number
             table.add_row(
                 f"{'★ ' if best else ''}{row.number}",
@@ -284,7 +267,8 @@ class LiveView:
         ranked = sorted(rows, key=lambda row: (row.state != "running", row.number != best, -row.number))
         return sorted(ranked[:room], key=lambda row: row.number), len(rows) - room
 
-    def _progress(self, done: int, width: int) -> RenderableType:
+    def _progress(self, width: int) -> RenderableType:
+        done = self._ended()
         bar = ProgressBar(total=max(self._planned, 1), completed=done, width=_bar_width(width), complete_style="green")
         best = f"  best {format_value(self._best.score)} (trial {self._best.number})" if self._best else ""
         row = Table.grid()
@@ -302,10 +286,6 @@ class LiveView:
             parts += [_budget_row("scores", budget.validation, bar), _budget_words(budget.validation, "scores")]
         return [*parts, Text(budget_sentence(budget, unit=self._unit), style="italic")]
 
-    @staticmethod
-    def _parameters(parameters: Mapping[str, object], names: Sequence[str]) -> str:
-        return "  ".join(f"{name}={format_value(parameters[name])}" for name in names if name in parameters)
-
 
 def _budget_row(name: str, budget: BudgetView, bar: int) -> Text:
     numbers = f"  ε spent {format_value(budget.epsilon_spent)} (odometer), cap {format_value(budget.epsilon_cap)}"
@@ -317,15 +297,9 @@ def _budget_words(budget: BudgetView, what: str) -> Text:
         left, whole = f"{Shares.of(budget).left:.0%} of the budget", f"  ({what})"
     else:
         left, whole = format_value(budget.left_steps), f"  of {format_value(budget.step_cap)} {what}"
-    return Text.assemble(
-        "        ",
-        (f"█ spent {format_value(budget.spent_steps)}", "magenta"),
-        "  ",
-        (f"▓ reserved {format_value(budget.reserved_steps)}", "yellow"),
-        "  ",
-        (f"░ left {left}", "grey62"),
-        whole,
-    )
+    spent = (f"█ spent {format_value(budget.spent_steps)}", "magenta")
+    reserved = (f"▓ reserved {format_value(budget.reserved_steps)}", "yellow")
+    return Text.assemble("        ", spent, "  ", reserved, "  ", (f"░ left {left}", "grey62"), whole)
 
 
 def _bar_width(width: int) -> int:
@@ -333,10 +307,7 @@ def _bar_width(width: int) -> int:
 
 
 def _steps(row: TrialRow) -> RenderableType:
-    style = _STATE_STYLE.get(row.state, "")
-    made = Table.grid()
-    bar = ProgressBar(
-        total=max(row.steps_planned, 1), completed=row.step, width=8, complete_style=style, finished_style=style
-    )
+    made, style = Table.grid(), _STATE_STYLE.get(row.state, "")
+    bar = ProgressBar(max(row.steps_planned, 1), row.step, width=8, complete_style=style, finished_style=style)
     made.add_row(bar, Text(f" {row.step}/{row.steps_planned}"))
     return made

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -16,41 +14,18 @@ from tuner.report.wording import format_value
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PagePicture", "page_from", "page_picture", "write_page"]
+__all__ = ["page_from", "page_picture"]
 
 
-@dataclass(frozen=True)
-class PagePicture:
-    """A picture inside a page.
-
-    Attributes:
-        address: the whole picture as a ``data:`` URL.
-        alt: description for readers who cannot see the picture.
-    """
-
-    address: str
-    alt: str
-
-
-def page_picture(figure: Figure, alt: str) -> PagePicture:
-    """Return a figure as a picture inside a page."""
-    return PagePicture(data_uri(svg_text(figure, alt)), alt)
+def page_picture(picture: Figure | str, alt: str) -> Markup:
+    """Return a figure or an SVG as a part of a page, with a description for readers who cannot see it."""
+    svg = picture if isinstance(picture, str) else svg_text(picture, alt)
+    return Markup('<img class="chart" alt="{}" src="{}">').format(alt, data_uri(svg))
 
 
 def page_from(template: str, **values: object) -> str:
     """Return the page of a template. Every value is escaped."""
     return _environment().get_template(template).render(values)
-
-
-def write_page(page: str, path: Path) -> None:
-    """Write a page atomically: a reader sees the old file or the new one, never a part of it.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_text(page, encoding="utf-8")
-    temporary.replace(path)
 
 
 @cache
@@ -63,14 +38,10 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(value=format_value, breakable=_breakable, general=_general)
+    environment.filters.update(value=format_value, breakable=_breakable, general=lambda number: f"{number:g}")
     return environment
 
 
 def _breakable(name: str) -> Markup:
     """Allow line breaks after the dots and underscores of a long name."""
     return Markup(escape(name).replace(".", Markup(".<wbr>")).replace("_", Markup("_<wbr>")))
-
-
-def _general(number: float) -> str:
-    return f"{number:g}"

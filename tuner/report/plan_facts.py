@@ -44,34 +44,28 @@ def plan_text(
     set_cap: str = "",
     search: Sequence[tuple[str, str]] = (),
 ) -> PlanText:
-    """Return the plan in words.
+    """Return the plan in words. A fact that is not given is left out.
 
     Args:
         plan: the plan.
         source: the experiment file, and whether it is shipped with the program.
-        dataset: state of the data set in the ledger; None if the search is not private.
+        dataset: state of the data set in the ledger.
         warnings: warnings about the experiment and the plan.
-        wall_time: estimate of the wall time, or empty.
-        comparison: what the same budget buys in each mode; empty to leave the table out.
+        wall_time: estimate of the wall time.
+        comparison: what the same budget buys in each mode.
         user: user who would start the search; their share is shown if the cap is divided into shares.
-        set_cap: the command that sets the data set's cap, shown if it has none; empty to leave it out.
+        set_cap: the command that sets the data set's cap, shown if it has none.
         search: result of `search_facts`.
     """
     rows = MODE_ROWS[plan.accounting]
     facts = [("file", source), ("trains", _trains(plan)), *rows.trials(plan), *_batches(plan), _searched(plan)]
-    facts += [*_promoted(plan), *search]
-    facts += list(_scores(plan))
+    facts += [*_promoted(plan), *search, *_scores(plan)]
     if not plan.private:
-        return PlanText(
-            title=plan.name,
-            facts=tuple(facts),
-            sentence="NOT PRIVATE: privacy.private is false. Nothing is charged and nothing is claimed.",
-            warnings=tuple(warnings),
-        )
+        sentence = "NOT PRIVATE: privacy.private is false. Nothing is charged and nothing is claimed."
+        return PlanText(title=plan.name, facts=tuple(facts), sentence=sentence, warnings=tuple(warnings))
     facts += [*_cap(plan), *rows.cost(plan)]
     if dataset is not None:
-        facts.append(("data set so far", dataset_line(dataset)))
-        facts += list(_share(dataset, user))
+        facts += [("data set so far", dataset_line(dataset)), *_share(dataset, user)]
     if set_cap and (dataset is None or dataset.cap is None):
         facts.append(("data set's cap", f"no cap set: `{set_cap}` bounds all searches together"))
     if wall_time:
@@ -80,7 +74,14 @@ def plan_text(
         title=plan.name,
         facts=tuple(facts),
         tables=(_comparison(plan, comparison),) if comparison else (),
-        sentence=_guarantee(plan),
+        sentence=guarantee_words(
+            plan.epsilon,
+            plan.delta,
+            mode=plan.mode,
+            unit=plan.unit,
+            protected=plan.validation is not None,
+            planned=True,
+        ),
         warnings=tuple(warnings),
     )
 
@@ -96,13 +97,8 @@ def search_facts(experiment: Experiment) -> tuple[tuple[str, str], ...]:
         scales = [each for each in space.scales(name) if not isinstance(dict(space.parameters)[each], Categorical)]
         if scales:
             product = " × ".join((name, *scales))
-            facts.append(
-                (
-                    "modelled",
-                    f"{product}, an absolute standard deviation: "
-                    f"values of {name} alone are comparable only if the rest is equal",
-                )
-            )
+            comparable = f"values of {name} alone are comparable only if the rest is equal"
+            facts.append(("modelled", f"{product}, an absolute standard deviation: {comparable}"))
     if canonical_sampler(search.sampler.name) == "unimodal":
         from tuner.study.unimodal.inference.beliefs import Rules
 
@@ -148,23 +144,17 @@ def _share(dataset: DatasetState, user: str) -> Iterator[tuple[str, str]]:
     yield f"your share ({user})", said
 
 
-def _units(plan: Plan) -> str:
-    return "users" if plan.unit == "user" else "training records"
-
-
 def _trains(plan: Plan) -> str:
-    return f"{plan.method}, {plan.model} on {plan.dataset} ({plan.train_size} {_units(plan)}, public)"
+    units = "users" if plan.unit == "user" else "training records"
+    return f"{plan.method}, {plan.model} on {plan.dataset} ({plan.train_size} {units}, public)"
 
 
 def _batches(plan: Plan) -> Iterator[tuple[str, str]]:
     searched = plan.priced
     if "batch_size" in searched:
         rates = sorted(choice.sample_rate for choice in plan.choices.menu)
-        yield (
-            "batch",
-            f"{_among(searched['batch_size'])} expected (searched), Poisson, sample rate {rates[0]:.4g} to "
-            f"{rates[-1]:.4g}",
-        )
+        drawn = f"{_among(searched['batch_size'])} expected (searched), Poisson"
+        yield "batch", f"{drawn}, sample rate {rates[0]:.4g} to {rates[-1]:.4g}"
     else:
         yield "batch", f"{plan.batch_size} expected, Poisson, sample rate {plan.nominal.sample_rate:.6g}"
     if "noise_multiplier" in searched:
@@ -199,10 +189,8 @@ def _scores(plan: Plan) -> Iterator[tuple[str, str]]:
     scores = plan.validation
     if scores is None:
         return
-    yield (
-        "scores",
-        f"protected: counts of right answers among {scores.size}, with noise of standard deviation {scores.noise:g}",
-    )
+    noise = f"with noise of standard deviation {scores.noise:g}"
+    yield "scores", f"protected: counts of right answers among {scores.size}, {noise}"
     yield "error of a score", f"{100 * scores.standard_error:.2g} points (standard error), by that noise alone"
     planned = plan.private_trials * len(plan.rungs)
     left = scores.releases - planned
@@ -211,10 +199,7 @@ def _scores(plan: Plan) -> Iterator[tuple[str, str]]:
         told = f"{scores.releases} of the {planned} scores that are planned"
     elif left:
         told += f" and {left} in reserve for {'a restored trial' if left == 1 else 'restored trials'}"
-    yield (
-        "their budget",
-        f"{told} within ε = {scores.epsilon:g}, δ = {scores.delta:g}, for the validation records",
-    )
+    yield "their budget", f"{told} within ε = {scores.epsilon:g}, δ = {scores.delta:g}, for the validation records"
 
 
 def _cap(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -224,22 +209,17 @@ def _cap(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "cap", f"{kind}: {plan.cap_reason}" if plan.cap_reason else kind
     if isinstance(plan.training_filter, CouponBook):
         quotas = plan.training_filter.quotas
-        share = [f"{mechanism.sample_rate * plan.train_size:.0f}: {steps}" for mechanism, steps in quotas]
+        sizes = [f"{mechanism.sample_rate * plan.train_size:.0f}: {steps}" for mechanism, steps in quotas]
         noisy = "noise_multiplier" in plan.priced
-        yield (
-            "quotas",
-            f"{plural(len(share), 'kind')} of steps" if noisy else f"steps by batch size: {', '.join(share)}",
-        )
+        kinds = f"{plural(len(quotas), 'kind')} of steps"
+        yield "quotas", kinds if noisy else f"steps by batch size: {', '.join(sizes)}"
     if isinstance(plan.training_filter, FixedOrder):
         yield "order", f"{plan.training_filter.order:g}"
     for row in plan.alternatives:
         noise = "searched" if row.noise_multiplier is None else f"{row.noise_multiplier:g}"
         mark = "taken" if row.cap == plan.cap else "not taken"
-        fit = plural(row.trials, "trial")
-        yield (
-            f"  {row.cap}",
-            f"noise {noise}, {fit} fit, ε of all planned {format_value(row.epsilon, 5)} ({mark})",
-        )
+        cost = f"ε of all planned {format_value(row.epsilon, 5)}"
+        yield f"  {row.cap}", f"noise {noise}, {plural(row.trials, 'trial')} fit, {cost} ({mark})"
 
 
 def _comparison(plan: Plan, rows: Sequence[ModeRow]) -> PlanTable:
@@ -261,15 +241,4 @@ def _mode_cells(row: ModeRow) -> tuple[str, ...]:
         format_value(row.epsilon_run, 3),
         f"{row.expected_runs:g}",
         f"at most {row.runs_99}" if row.runs_99 != row.expected_runs else f"{row.runs_99}",
-    )
-
-
-def _guarantee(plan: Plan) -> str:
-    return guarantee_words(
-        plan.epsilon,
-        plan.delta,
-        mode=plan.mode,
-        unit=plan.unit,
-        protected=plan.validation is not None,
-        planned=True,
     )

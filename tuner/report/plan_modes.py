@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from tuner.errors import TunerError
 from tuner.privacy.accountant.filters import Sealed
 from tuner.privacy.modes import COMPOSITION, PUBLIC, SELECTION
+from tuner.report.facts import public_records
 from tuner.report.wording import plural
 
 if TYPE_CHECKING:
-    from tuner.plan.modes import PublicData, SealedFacts
+    from tuner.plan.modes import SealedFacts
     from tuner.plan.plan import Plan
 
 __all__ = ["MODE_ROWS", "ModeRows"]
@@ -23,15 +24,10 @@ _RUNGS = " (its rungs, where it is scored)"
 
 @dataclass(frozen=True)
 class ModeRows:
-    """The rows of one mode, each a name and a value.
+    """The rows of one mode, each a name and a value."""
 
-    Attributes:
-        trials: returns the rows about the number of runs and their steps.
-        cost: returns the rows about the cost of the runs.
-    """
-
-    trials: Callable[[Plan], Iterator[tuple[str, str]]]
-    cost: Callable[[Plan], Iterator[tuple[str, str]]]
+    trials: Callable[[Plan], Iterator[tuple[str, str]]]  # the number of runs and their steps
+    cost: Callable[[Plan], Iterator[tuple[str, str]]]  # their ε
 
 
 def _trials(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -71,20 +67,14 @@ def _sealed_cost(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "ε of the winner", f"{plan.epsilon_at_cap:.6g}, {facts.price:.3g} times one run"
     yield "the cut-off takes", f"{100 * facts.truncation_share:.2g} % of δ"
     if (low, high) != (1.0, 1.0):
-        yield (
-            "bounded sampler",
-            f"density {low:g} to {high:g} times the prior's: {facts.price:.3g} instead of "
-            f"{facts.price_without_ratio:.3g} times one run",
-        )
+        instead = f"{facts.price:.3g} instead of {facts.price_without_ratio:.3g} times one run"
+        yield "bounded sampler", f"density {low:g} to {high:g} times the prior's: {instead}"
 
 
 def _public_trials(plan: Plan) -> Iterator[tuple[str, str]]:
-    records = _public(plan)
-    yield (
-        "searches on",
-        f"{records.name} ({records.train_size} training records, declared public): "
-        f"{plural(plan.trials, 'trial')}, nothing charged",
-    )
+    records = public_records(plan)
+    size = f"{records.train_size} training records, declared public"
+    yield "searches on", f"{records.name} ({size}): {plural(plan.trials, 'trial')}, nothing charged"
     yield "then", f"the best configuration is trained once on {plan.dataset}"
     yield "steps", f"{plan.steps_per_trial} each, {_reports(plan)}"
 
@@ -108,14 +98,6 @@ def _sealed(plan: Plan) -> tuple[Sealed, SealedFacts]:
     if isinstance(plan.training_filter, Sealed) and plan.selection is not None:
         return plan.training_filter, plan.selection
     raise TunerError("plan-incomplete", "The plan of this sealed search has no law of runs. Restore plan.json.")
-
-
-def _public(plan: Plan) -> PublicData:
-    if plan.public is None:
-        raise TunerError(
-            "plan-incomplete", "The plan of this public search does not name its public records. Restore plan.json."
-        )
-    return plan.public
 
 
 MODE_ROWS: Mapping[str, ModeRows] = {

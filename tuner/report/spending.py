@@ -17,44 +17,26 @@ EpsilonOf = Callable[[Mapping[str, int]], float | None]
 
 @dataclass(frozen=True, kw_only=True)
 class SpendingRow:
-    """State of the search after a trial and all before it.
+    """State of the search after a trial and all before it."""
 
-    Attributes:
-        trial: number of the trial.
-        best: best score of a complete trial so far; None before the first.
-        steps: steps of all trials so far.
-        whole_steps: steps of the same trials if each had run to its end; the last row includes excluded candidates.
-        epsilon: ε of `steps`, an odometer reading; None if unknown.
-        whole_epsilon: ε of `whole_steps`, if they had been taken; None if unknown.
-    """
-
-    trial: int
-    best: float | None
-    steps: int
-    whole_steps: int
-    epsilon: float | None = None
-    whole_epsilon: float | None = None
+    trial: int  # number of the trial
+    best: float | None  # best score of a complete trial so far
+    steps: int  # of all trials so far
+    whole_steps: int  # if each had run to its end; the last row includes excluded candidates
+    epsilon: float | None = None  # of `steps`, an odometer reading; None if unknown
+    whole_epsilon: float | None = None  # of `whole_steps`, if they had been taken; None if unknown
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spending:
-    """Steps and ε against the best score.
+    """Steps and ε against the best score."""
 
-    Attributes:
-        rows: one row after every new best trial, and one after the last trial.
-        trials: number of candidates that were drawn, started or not.
-        stopped: number of trials that were stopped early.
-        excluded: number of candidates that never started.
-        cap: ε of the guarantee; None if nothing is charged.
-        delta: δ of every ε here.
-    """
-
-    rows: tuple[SpendingRow, ...]
-    trials: int
-    stopped: int
-    excluded: int
-    cap: float | None = None
-    delta: float | None = None
+    rows: tuple[SpendingRow, ...]  # one after every new best trial, and one after the last trial
+    trials: int  # candidates that were drawn, started or not
+    stopped: int  # trials that were stopped early
+    excluded: int  # candidates that never started
+    cap: float | None = None  # ε of the guarantee; None if nothing is charged
+    delta: float | None = None  # of every ε here
 
     @property
     def with_epsilon(self) -> bool:
@@ -69,9 +51,8 @@ class Spending:
         if self.with_epsilon:
             spent += f", ε {format_value(last.epsilon)}"
             whole += f", ε {format_value(last.whole_epsilon)} by the same accountant"
-        stopped = f"{self.stopped} stopped early" if self.stopped else ""
-        refused = f"{self.excluded} never started" if self.excluded else ""
-        words = ", ".join(part for part in (stopped, refused) if part)
+        parts = ((self.stopped, "stopped early"), (self.excluded, "never started"))
+        words = ", ".join(f"{number} {what}" for number, what in parts if number)
         trials = f"{plural(self.trials, 'trial')}{f' ({words})' if words else ''}"
         saved = last.whole_steps > last.steps
         said = [f"Spent so far: {spent}."]
@@ -102,15 +83,9 @@ def spending(
 ) -> Spending | None:
     """Return the spending in the order of the trials' numbers; None if there is no trial.
 
-    Args:
-        trials: trials that started, in the order of their numbers.
-        mode: ``max`` or ``min``.
-        charged: returns the steps charged to a trial, by its id; None to count the trial's own steps.
-        epsilon_of: ε of a number of steps of each trial (about 0.1 s a call); None if nothing is charged.
-        excluded: candidates that never started.
-        whole: steps that each excluded candidate would have taken.
-        cap: the guarantee's ε.
-        delta: of the guarantee.
+    `charged` returns the steps charged to a trial, by its id; without it, the trial's own steps are counted.
+    `epsilon_of` returns the ε of the steps of each trial, in about 0.1 s. None of the `excluded` candidates started;
+    each would have taken `whole` steps. `cap` and `delta` are the guarantee.
     """
     taken: dict[str, int] = {}
     to_end: dict[str, int] = {}
@@ -140,10 +115,8 @@ def spending(
             )
     if not rows:
         return None
-    stopped = sum(trial.state == "pruned" for trial in trials)
-    return Spending(
-        rows=tuple(rows), trials=len(trials) + excluded, stopped=stopped, excluded=excluded, cap=cap, delta=delta
-    )
+    stopped, drawn = sum(trial.state == "pruned" for trial in trials), len(trials) + excluded
+    return Spending(rows=tuple(rows), trials=drawn, stopped=stopped, excluded=excluded, cap=cap, delta=delta)
 
 
 def _finite(epsilon_of: EpsilonOf | None, steps: Mapping[str, int]) -> float | None:

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from tuner.errors import InputError, TunerError
-from tuner.report.sweep_reader import read_sweep
+from tuner.files import write_text
+from tuner.report.facts import read_sweep
 from tuner.report.sweep_report import SweepReport
-from tuner.report.wording import budget_line, format_value, plural, with_error
+from tuner.report.wording import budget_line, format_value, parameters_text, plural, with_error
 from tuner.sweep import folder as sweeps
+from tuner.sweep.folder import SweepFolder
 from tuner.sweep.sealed import WINNER
 from tuner.sweep.status import RUNNING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tuner.sweep.folder import SweepFolder
-
-__all__ = [
-    "follow_sweep",
-    "status_text",
-    "status_values",
-    "trial_text",
-    "trial_values",
-    "write_report",
-]
+__all__ = ["follow_sweep", "status_text", "status_values", "trial_text", "trial_values", "write_report"]
 
 
 def status_values(storage: Path, name: str | None) -> dict[str, Any]:
@@ -68,13 +60,10 @@ def _status(sweep: SweepFolder) -> dict[str, Any]:
             "best": None if best is None else {"score": best.score},
             "winner": "released" if best is not None else report.without_winner,
         }
-    counts: dict[str, int] = {}
-    for row in report.trials:
-        counts[row.state] = counts.get(row.state, 0) + 1
     return {
         "sweep": sweep.id,
         "state": report.state,
-        "trials": {"planned": report.trials_planned, **counts},
+        "trials": {"planned": report.trials_planned, **Counter(row.state for row in report.trials)},
         "metric": report.metric,
         "best": None if best is None else {"trial": best.number, "score": best.score},
         "budget": None if report.budget is None else asdict(report.budget),
@@ -86,19 +75,17 @@ def status_text(values: dict[str, Any]) -> str:
     """Return the status as text, one line per sweep."""
     lines = [f"Sweeps in {values['storage']}:"]
     for sweep in values["sweeps"]:
-        facts = _winner_line(sweep) if "winner" in sweep else _open(sweep)
-        lines.append(f"  {sweep['sweep']}  {sweep['state']}  {facts}".rstrip())
+        lines.append(f"  {sweep['sweep']}  {sweep['state']}  {_state_line(sweep)}".rstrip())
         lines += [f"    {line}" for line in sweep.get("curves", ())]
         if "problem" in sweep:
             lines.append(f"    {sweep['problem']}")
     return "\n".join(lines if values["sweeps"] else [*lines, "  none yet"])
 
 
-def _winner_line(sweep: dict[str, Any]) -> str:
-    return f"sealed  winner {format_value(sweep['best']['score'])}" if sweep["best"] else f"sealed  {sweep['winner']}"
-
-
-def _open(sweep: dict[str, Any]) -> str:
+def _state_line(sweep: dict[str, Any]) -> str:
+    if "winner" in sweep:
+        best = sweep["best"]
+        return f"sealed  winner {format_value(best['score'])}" if best else f"sealed  {sweep['winner']}"
     counts = ", ".join(f"{count} {state}" for state, count in sweep["trials"].items())
     best, budget = sweep["best"], sweep["budget"]
     score = f"best {format_value(best['score'])} (trial {best['trial']})" if best else "no complete trial"
@@ -126,10 +113,10 @@ def trial_values(sweep: SweepFolder, trial: str | None) -> dict[str, Any]:
                 "trial-not-found",
                 f"{sweep.name} has no trial {trial!r}. Give a number or an id from `tune show {sweep.name}`.",
             )
-    told: dict[str, Any] = {"sweep": sweep.id, "trials": [vars(row) for row in rows]}
-    if trial is not None:
-        return told
-    return {**told, "left_out": report.left_out, "curves": [curve.as_dict() for curve in report.curves]}
+    values: dict[str, Any] = {"sweep": sweep.id, "trials": [vars(row) for row in rows]}
+    if trial is None:
+        values |= {"left_out": report.left_out, "curves": [curve.as_dict() for curve in report.curves]}
+    return values
 
 
 def _winner_values(sweep: SweepFolder, report: SweepReport, trial: str | None) -> dict[str, Any]:
@@ -140,21 +127,21 @@ def _winner_values(sweep: SweepFolder, report: SweepReport, trial: str | None) -
             f"`tune show {sweep.name}`.",
         )
     best = report.best
-    told = None if best is None else {"score": best.score, "parameters": dict(best.parameters)}
-    why = "" if best is not None else report.without_winner
-    return {"sweep": sweep.id, "sealed": True, "metric": report.metric, "winner": told, "without": why}
+    winner = None if best is None else {"score": best.score, "parameters": dict(best.parameters)}
+    without = "" if best is not None else report.without_winner
+    return {"sweep": sweep.id, "sealed": True, "metric": report.metric, "winner": winner, "without": without}
 
 
 def trial_text(values: dict[str, Any]) -> str:
     """Return trials as text: one line each, or all facts of a single trial."""
     if "winner" in values:
-        return "\n".join(_the_winner(values))
+        return "\n".join(_winner_lines(values))
     rows = values["trials"]
     if len(rows) == 1:
-        return "\n".join(_one(rows[0]))
+        return "\n".join(_trial_lines(rows[0]))
     lines = [values["sweep"]]
     for row in rows:
-        chosen = "  ".join(f"{name}={format_value(value)}" for name, value in row["parameters"].items())
+        chosen = parameters_text(row["parameters"], row["parameters"])
         lines.append(
             f"  {row['number']:>4}  {row['state']:<9} {row['step']:>6}/{row['steps_planned']}  "
             f"{format_value(row['score']):>8}  {chosen}"
@@ -165,7 +152,7 @@ def trial_text(values: dict[str, Any]) -> str:
     return "\n".join(lines if rows else [*lines, "  no trial yet"])
 
 
-def _one(row: dict[str, Any]) -> Iterable[str]:
+def _trial_lines(row: dict[str, Any]) -> Iterable[str]:
     yield f"trial {row['number']} ({row['id']}): {row['state']}{': ' + row['reason'] if row['reason'] else ''}"
     yield f"  steps {row['step']} of {row['steps_planned']}, score {format_value(row['score'])}"
     if row["epsilon"] is not None:
@@ -176,7 +163,7 @@ def _one(row: dict[str, Any]) -> Iterable[str]:
         yield f"  step {step}: {format_value(score)}"
 
 
-def _the_winner(values: dict[str, Any]) -> Iterable[str]:
+def _winner_lines(values: dict[str, Any]) -> Iterable[str]:
     winner = values["winner"]
     if winner is None:
         yield f"{values['sweep']}: sealed, {values['without']}"
@@ -208,9 +195,8 @@ def follow_sweep(sweep: SweepFolder, *, every: float) -> None:
 
 def write_report(sweep: SweepFolder, out: Path | None) -> Path:
     """Write the report page; by default into the sweep's folder."""
-    from tuner.report.pages import write_page
     from tuner.report.sweep_page import sweep_page
 
     path = out or sweep.root / "report.html"
-    write_page(sweep_page(read_sweep(sweep, spent=True)), path)
+    write_text(path, sweep_page(read_sweep(sweep, spent=True)))
     return path

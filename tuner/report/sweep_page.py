@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tuner.report.card_html import card_html
@@ -13,26 +12,25 @@ from tuner.report.sweep_report import SweepReport
 from tuner.report.wording import Shares, format_value, plural, with_error
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from tuner.privacy.ledger.search_budget import BudgetView
-    from tuner.report.pages import PagePicture
     from tuner.report.spending import Spending
     from tuner.study.unimodal.inference.picture import CurvePicture
 
 __all__ = ["sweep_page"]
 
 _STATE_CLASSES = {
-    "failed": "bad",
-    "crashed": "bad",
-    "the first trials all failed": "bad",
+    **dict.fromkeys(("failed", "crashed", "the first trials all failed"), "bad"),
+    **dict.fromkeys(("starting", "running"), "running"),
     "interrupted": "pruned",
-    "starting": "running",
-    "running": "running",
 }
 _EVERY = 4  # every fourth value of the curve is in its table
 
 
 def sweep_page(report: SweepReport) -> str:
     """Return the page. For a sealed search it shows only the winner."""
+    winner = report.winner
     values: dict[str, Any] = {
         "title": report.sweep,
         "report": report,
@@ -40,7 +38,7 @@ def sweep_page(report: SweepReport) -> str:
         "boxes": _boxes(report),
         "bars": _bars(report),
         "best_title": _best_title(report),
-        "best_rows": _parameters(report),
+        "best_rows": [(name, format_value(value, 6)) for name, value in winner.parameters.items()] if winner else [],
         # The command that writes this page is left out.
         "commands": [command for command in report.next_commands if not command.startswith("tune report ")],
         "card": card_html(report.card, report.card_picture),
@@ -51,6 +49,7 @@ def sweep_page(report: SweepReport) -> str:
 
 
 def _trial_values(report: SweepReport) -> dict[str, Any]:
+    """Return what an open search shows of its trials, for the template ``trials.html``."""
     with_epsilon = any(trial.epsilon is not None for trial in report.trials)
     with_reasons = any(trial.reason for trial in report.trials)
     heads = ["trial", "state", "steps", report.metric, *report.parameters]
@@ -67,7 +66,7 @@ def _trial_values(report: SweepReport) -> dict[str, Any]:
 
 
 def _boxes(report: SweepReport) -> list[tuple[str, str, str]]:
-    """Return the three main figures, each as name, value and remark."""
+    """Return the name, the value and a remark of the three main figures."""
     best = report.best
     cap, delta = "none", "nothing charged" if report.claim else "not private"
     if report.budget is not None:
@@ -88,7 +87,7 @@ def _boxes(report: SweepReport) -> list[tuple[str, str, str]]:
 
 
 def _bars(report: SweepReport) -> list[tuple[str, list[tuple[str, float, str]], str]]:
-    """Return one bar per budget (training steps, protected scores): its title, its parts, and its total."""
+    """Return the title, the parts and the total of each bar: one for steps, one for protected scores."""
     budget = report.budget
     if budget is None or report.runs_hidden:
         return []
@@ -116,26 +115,18 @@ def _best_title(report: SweepReport) -> str:
     return f"Best trial: {report.winner.number}" if report.winner else "No trial is complete"
 
 
-def _parameters(report: SweepReport) -> list[tuple[str, str]]:
-    winner = report.winner
-    return [] if winner is None else [(name, format_value(value, 6)) for name, value in winner.parameters.items()]
-
-
-def _charts(report: SweepReport) -> list[tuple[str, list[PagePicture]]]:
-    metric = report.metric
+def _charts(report: SweepReport) -> list[tuple[str, list[Markup]]]:
+    metric, named = report.metric, report.parameters
     sections = [
-        (f"{metric} by trial", [(trials_chart(report), f"{metric} of each trial, and the best so far")]),
-        (
-            f"{metric} by parameter",
-            [(parameter_chart(report, name), f"{metric} by {name}") for name in report.parameters],
-        ),
-        (f"{metric} by step", [(steps_chart(report), f"{metric} of each trial by step")]),
+        ("trial", [(trials_chart(report), f"{metric} of each trial, and the best so far")]),
+        ("parameter", [(parameter_chart(report, name), f"{metric} by {name}") for name in named]),
+        ("step", [(steps_chart(report), f"{metric} of each trial by step")]),
     ]
     drawn = []
-    for title, figures in sections:
+    for by, figures in sections:
         pictures = [page_picture(figure, f"{alt}; numbers in the table of trials") for figure, alt in figures if figure]
         if pictures:
-            drawn.append((title, pictures))
+            drawn.append((f"{metric} by {by}", pictures))
     return drawn
 
 
@@ -162,18 +153,13 @@ def _curve(picture: CurvePicture, report: SweepReport) -> dict[str, Any]:
 
 def _spending(spending: Spending, metric: str) -> dict[str, Any]:
     heads = ["after trial", f"best {metric}", "steps", "steps, run whole"]
-    columns: list[Callable[[Any], object]] = [
-        lambda row: row.trial,
-        lambda row: row.best,
-        lambda row: row.steps,
-        lambda row: row.whole_steps,
-    ]
+    rows: list[tuple[object, ...]] = [(row.trial, row.best, row.steps, row.whole_steps) for row in spending.rows]
     if spending.with_epsilon:
         heads += ["ε", "ε, run whole"]
-        columns += [lambda row: row.epsilon, lambda row: row.whole_epsilon]
+        rows = [(*cells, row.epsilon, row.whole_epsilon) for cells, row in zip(rows, spending.rows, strict=True)]
     figure = spending_chart(spending, metric)
     return {
         "chart": figure and page_picture(figure, f"best {metric} by what was spent: {' '.join(spending.sentences)}"),
         "heads": heads,
-        "rows": [[format_value(column(row)) for column in columns] for row in spending.rows],
+        "rows": [map(format_value, row) for row in rows],
     }

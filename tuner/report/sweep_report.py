@@ -21,12 +21,7 @@ __all__ = ["Scale", "SweepReport"]
 
 @dataclass(frozen=True)
 class Scale:
-    """Scale on which a searched parameter is sampled.
-
-    Attributes:
-        log: whether the axis is logarithmic.
-        options: options of a choice, in the order of the file; empty for a range.
-    """
+    """Scale on which a searched parameter is sampled: a range, or the options of a choice in the order of the file."""
 
     log: bool = False
     options: tuple[object, ...] = ()
@@ -37,65 +32,35 @@ _STATES = ("complete", "pruned", "failed", "running", CUT_OFF)
 
 @dataclass(frozen=True, kw_only=True)
 class SweepReport:
-    """Facts of a sweep, running or ended.
+    """Facts of a sweep, running or ended. For a sealed sweep, `trials` has only the winner."""
 
-    Attributes:
-        name: name of the experiment.
-        sweep: name of this sweep.
-        state: ``running``, ``done``, ``budget reached``, ``interrupted``, ``failed``, ...
-        trials: the trials in the order of their numbers.
-        trials_planned: number of trials that the experiment asks for.
-        metric: name of the score.
-        mode: ``max`` or ``min``.
-        budget: budget of the search; None if the sweep is not private.
-        subtitle: what is trained on what, for example ``dplis, tutorial_cnn on cifar10``.
-        reason: one sentence on why it ended.
-        next_commands: suggested next commands.
-        facts: further (name, value) rows: data set, noise, folder, ...
-        card: the privacy card as text.
-        experiment: the resolved experiment file.
-        searched: names of the searched parameters; taken from the trials when empty.
-        claim: sentence to show instead of a guarantee if nothing is charged; empty for none.
-        accounting: accounting mode; if it hides the runs, `trials` has only the winner.
-        unit: what the guarantee protects: a ``record``, or a ``user`` with all records.
-        score_error: standard error of a protected score; None if scores have no noise.
-        scales: scales of the searched parameters; other parameters are drawn by their values.
-        not_started: number of candidates that did not fit the budget; no trial has their numbers.
-        card_picture: the card's curve as SVG; empty for none.
-        winner_lost: whether the hidden runs of a sealed search are gone, so that no winner can be released.
-        curves: curves of a unimodal search, one per parameter; empty for other searches.
-        spending: steps and ε against the best score; None if not requested.
-        chosen: number of the winning trial (`tuner.sweep.winner`); None if that is the one with the best score.
-        why: reason for the winner if another trial has the best score.
-    """
-
-    name: str
-    sweep: str
-    state: str
-    trials: tuple[TrialRow, ...]
+    name: str  # of the experiment
+    sweep: str  # id of the sweep
+    state: str  # "running", "done", "budget reached", "interrupted", "failed", ...
+    trials: tuple[TrialRow, ...]  # in the order of their numbers
     trials_planned: int
     metric: str
-    mode: str
-    budget: BudgetView | None
-    subtitle: str = ""
-    reason: str = ""
+    mode: str  # "max" or "min"
+    budget: BudgetView | None  # None if the sweep is not private
+    subtitle: str = ""  # for example "dplis, tutorial_cnn on cifar10"
+    reason: str = ""  # why the sweep ended
     next_commands: tuple[str, ...] = ()
-    facts: tuple[tuple[str, str], ...] = ()
-    card: str = ""
-    experiment: str = ""
-    searched: tuple[str, ...] = ()
-    claim: str = ""
+    facts: tuple[tuple[str, str], ...] = ()  # further names and values: data set, noise, folder, ...
+    card: str = ""  # the privacy card as Markdown
+    experiment: str = ""  # the resolved experiment file
+    searched: tuple[str, ...] = ()  # searched parameters; if empty, those that differ between the trials
+    claim: str = ""  # sentence shown instead of a guarantee if nothing is charged
     accounting: Mode = COMPOSITION
-    unit: str = "record"
-    score_error: float | None = None
-    scales: Mapping[str, Scale] = field(default_factory=dict)
-    not_started: int = 0
-    card_picture: str = ""
-    winner_lost: bool = False
-    curves: tuple[CurvePicture, ...] = ()
+    unit: str = "record"  # what the guarantee protects: a "record", or a "user" with all records
+    score_error: float | None = None  # standard error of a protected score
+    scales: Mapping[str, Scale] = field(default_factory=dict)  # of the searched parameters
+    not_started: int = 0  # candidates that did not fit the budget; no trial has their numbers
+    card_picture: str = ""  # the card's curve as SVG
+    winner_lost: bool = False  # the runs of a sealed search are gone, so no winner can be released
+    curves: tuple[CurvePicture, ...] = ()  # of a unimodal search, one per parameter
     spending: Spending | None = None
-    chosen: int | None = None
-    why: str = ""
+    chosen: int | None = None  # number of the winning trial; None if it is the one with the best score
+    why: str = ""  # why another trial than the one with the best score wins
 
     @property
     def runs_hidden(self) -> bool:
@@ -104,7 +69,7 @@ class SweepReport:
 
     @property
     def winner(self) -> TrialRow | None:
-        """The trial that is the result."""
+        """The trial that `tune export` exports."""
         return next((trial for trial in self.trials if trial.number == self.chosen), self.best)
 
     @property

@@ -11,12 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.report.sweep_report import SweepReport
-from tuner.report.wording import Shares, budget_line, format_value, plural, with_error
+from tuner.report.wording import Shares, budget_line, format_value, parameters_text, plural, with_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tuner.privacy.ledger.search_budget import BudgetView
+    from tuner.report.trial_row import TrialRow
 
 __all__ = ["PlanTable", "PlanText", "budget_bar", "console", "facts_table", "plan_panel", "summary"]
 
@@ -27,24 +28,14 @@ _PIPE_COLUMNS = 120  # width of a file or a pipe; with Rich's 80 columns, lines 
 
 
 def console(*, quiet: bool = False) -> Console:
-    """Return the console for standard output: as wide as the terminal, and at least 120 columns without one.
-
-    Args:
-        quiet: whether to print nothing.
-    """
+    """Return the console for standard output: as wide as the terminal, and at least 120 columns without one."""
     made = Console(quiet=quiet)
     return made if made.is_terminal else Console(quiet=quiet, width=max(made.width, _PIPE_COLUMNS))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanTable:
-    """Small table of a plan.
-
-    Attributes:
-        title: subject of the table.
-        header: names of the columns; the first column names the rows.
-        rows: cells of each row, as many as the header has.
-    """
+    """Small table of a plan. Its first column names the rows."""
 
     title: str
     header: tuple[str, ...]
@@ -53,20 +44,12 @@ class PlanTable:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanText:
-    """A plan as text.
+    """A plan as text."""
 
-    Attributes:
-        title: name of the experiment.
-        facts: (what, value) rows: trials, steps, ε of one trial, ε of all, noise, time, ...
-        sentence: sentence about the guarantee.
-        warnings: warnings to read before the search starts.
-        tables: comparisons with other modes.
-    """
-
-    title: str
-    facts: tuple[tuple[str, str], ...]
-    tables: tuple[PlanTable, ...] = ()
-    sentence: str = ""
+    title: str  # name of the experiment
+    facts: tuple[tuple[str, str], ...]  # names and values: trials, steps, ε of one trial, noise, time, ...
+    tables: tuple[PlanTable, ...] = ()  # comparisons with other modes
+    sentence: str = ""  # about the guarantee
     warnings: tuple[str, ...] = ()
 
 
@@ -133,15 +116,15 @@ def summary(report: SweepReport) -> RenderableType:
         parts.append(Text(report.sentence, style="italic"))
     else:
         parts.append(Text("NOT PRIVATE: nothing here carries a guarantee", style="bold red"))
-    parts += _commands(report.next_commands)
+    if report.next_commands:
+        parts += [Text(), Text("next", style="dim")]
+        parts += [Text(f"  {command}", style="bold") for command in report.next_commands]
     title = Text.assemble((report.sweep, "bold"), f"  {report.subtitle}" if report.subtitle else "")
-    return _Framed(
-        title=title,
-        body=lambda console, room: (
-            parts if report.runs_hidden else [_best_table(report, console, room), Text(), *parts]
-        ),
-        border="green" if best else "red",
-    )
+
+    def body(console: Console, room: int) -> list[RenderableType]:
+        return parts if report.runs_hidden else [_best_table(report, console, room), Text(), *parts]
+
+    return _Framed(title=title, body=body, border="green" if best else "red")
 
 
 def _score(report: SweepReport) -> str:
@@ -167,7 +150,7 @@ class _Framed:
 
 
 def _best_table(report: SweepReport, console: Console, room: int) -> Table:
-    """Return the best trials in at most `room` characters: one column per parameter, or one for all if too wide."""
+    """Return the best trials, with one column per parameter, or one for all if the table is wider than `room`."""
     wide = _trial_table(report, room, report.parameters)
     fits = not report.parameters or console.measure(wide, options=console.options.update(width=10_000)).maximum <= room
     return wide if fits else _trial_table(report, room, ())
@@ -176,15 +159,11 @@ def _best_table(report: SweepReport, console: Console, room: int) -> Table:
 def _trial_table(report: SweepReport, room: int, columns: Sequence[str]) -> Table:
     """Return the best trials first, then those without a rank, at most `_ROWS`."""
     sign = -1.0 if report.mode == "max" else 1.0
-    ranked = sorted(
-        report.trials,
-        key=lambda trial: (
-            trial.state != "complete",
-            trial.score is None,
-            sign * trial.score if trial.score is not None else 0.0,
-            trial.number,
-        ),
-    )
+
+    def rank(trial: TrialRow) -> tuple[bool, bool, float, int]:
+        return trial.state != "complete", trial.score is None, sign * (trial.score or 0.0), trial.number
+
+    ranked = sorted(report.trials, key=rank)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("trial", justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
@@ -198,24 +177,10 @@ def _trial_table(report: SweepReport, room: int, columns: Sequence[str]) -> Tabl
     for trial in ranked[:_ROWS]:
         values = [Text(format_value(trial.parameters.get(name))) for name in columns]
         if together:
-            values = [
-                Text(
-                    ", ".join(
-                        f"{name}={format_value(trial.parameters[name])}"
-                        for name in together
-                        if name in trial.parameters
-                    )
-                )
-            ]
+            values = [Text(parameters_text(trial.parameters, together, between=", "))]
         table.add_row(str(trial.number), trial.state, str(trial.step), format_value(trial.score), *values)
     more = [f"the best {_ROWS} of {plural(len(ranked), 'trial')}"] if len(ranked) > _ROWS else []
     if report.left_out:
         more.append(report.left_out)
     table.caption = "; ".join(more) or None
     return table
-
-
-def _commands(commands: Sequence[str]) -> list[RenderableType]:
-    if not commands:
-        return []
-    return [Text(), Text("next", style="dim"), *(Text(f"  {command}", style="bold") for command in commands)]

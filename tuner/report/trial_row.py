@@ -20,31 +20,18 @@ CUT_OFF = "cut off"
 
 @dataclass(frozen=True, kw_only=True)
 class TrialRow:
-    """Facts of one trial.
+    """Facts of one trial."""
 
-    Attributes:
-        number: counted from 0.
-        state: ``running``, ``complete``, ``pruned``, ``failed``, or `CUT_OFF`.
-        parameters: flat parameters, fixed ones included.
-        step: steps taken.
-        steps_planned: steps of a trial that is not pruned.
-        score: the last score; None if there is none or it is not finite.
-        reason: why the trial was pruned or failed.
-        curve: (step, score) of every report.
-        epsilon: ε of the trial's own steps.
-        id: name of the trial in the ledger and in the sweep's folder.
-    """
-
-    number: int
-    state: str
-    parameters: Mapping[str, object] = field(default_factory=dict)
+    number: int  # counted from 0
+    state: str  # "running", "complete", "pruned", "failed", or `CUT_OFF`
+    parameters: Mapping[str, object] = field(default_factory=dict)  # flat, fixed ones included
     step: int = 0
     steps_planned: int = 0
-    score: float | None = None
-    reason: str = ""
-    curve: tuple[tuple[int, float], ...] = ()
-    epsilon: float | None = None
-    id: str = ""
+    score: float | None = None  # the last score; None if it is not finite
+    reason: str = ""  # why the trial was pruned or failed
+    curve: tuple[tuple[int, float], ...] = ()  # (step, score) of every report
+    epsilon: float | None = None  # of the trial's own steps
+    id: str = ""  # in the ledger and in the sweep's folder
 
     @classmethod
     def of(cls, trial: TrialView, *, curve: Sequence[tuple[int, float]] = (), epsilon: float | None = None) -> TrialRow:

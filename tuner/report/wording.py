@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from search_spaces import promoted_levels
 if TYPE_CHECKING:
     from tuner.privacy.ledger.search_budget import BudgetView
 
-__all__ = ["Shares", "budget_line", "format_value", "plural", "with_error"]
+__all__ = ["Shares", "budget_line", "format_value", "parameters_text", "plural", "with_error"]
 
 
 def format_value(value: object, digits: int = 4) -> str:
@@ -33,6 +33,11 @@ def with_error(score: float | None, error: float | None) -> str:
     return format_value(score) if score is None or error is None else f"{format_value(score)} ± {error:.2g}"
 
 
+def parameters_text(parameters: Mapping[str, object], names: Iterable[str], *, between: str = "  ") -> str:
+    """Return the named parameters as text: ``learning_rate=0.1  batch_size=64``."""
+    return between.join(f"{name}={format_value(parameters[name])}" for name in names if name in parameters)
+
+
 def plural(number: int, what: str) -> str:
     """Return a number with its noun: ``1 step``, ``2 steps``, ``2 searches``."""
     several = f"{what}es" if what.endswith(("ch", "s")) else f"{what}s"
@@ -41,7 +46,7 @@ def plural(number: int, what: str) -> str:
 
 @dataclass(frozen=True)
 class Shares:
-    """Parts of a budget bar, each from 0 to 1, with the sum 1."""
+    """Parts of a budget bar in the unit of the cap (steps, coupons or Rényi divergence), with the sum 1."""
 
     spent: float
     reserved: float
@@ -49,7 +54,7 @@ class Shares:
 
     @classmethod
     def of(cls, budget: BudgetView) -> Shares:
-        """Return the parts, measured in the unit of the cap: steps, coupons or Rényi divergence."""
+        """Return the parts of a budget's bar."""
         spent = min(max(budget.spent, 0.0), 1.0)
         reserved = min(max(budget.reserved, 0.0), 1.0 - spent)
         return cls(spent, reserved, 1.0 - spent - reserved)

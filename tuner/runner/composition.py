@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from trainables.rungs import checkpoint_path, checkpoint_step
 from tuner.errors import BudgetRefusedError, SweepInterrupted, TunerError
 from tuner.report.curve_watch import CurveWatch, curves_of_sweep
-from tuner.report.facts import not_started, sweep_report, unique_name
+from tuner.report.facts import sweep_report, unique_name
 from tuner.report.text import console, summary
+from tuner.report.trial_row import TrialRow
 from tuner.report.wording import plural
 from tuner.runner.run import RunOptions, RunResult, run_trials, sweep_info
 from tuner.study.types import Stop, StopReason, Suggestion, TrialStatus, TrialView
@@ -228,13 +229,11 @@ def _conclude(
         plan,
         state=stop.reason.value,
         reason=stop.detail,
-        trials=trials,
+        trials=[TrialRow.of(trial) for trial in trials],
         budget=None if ledger is None else SearchBudget(ledger, sweep.id).view(),
         dataset=None if ledger is None else ledger.dataset_state(prepared.owner),
-        claim=claim,
-        not_started=not_started(study),
-        curves=curves_of_sweep(study, experiment),
         chosen=chosen,
+        study=study,
     )
     if claim or not options.next_commands:  # the charged run or the export comes next
         report = replace(report, next_commands=())

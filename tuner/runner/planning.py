@@ -9,7 +9,7 @@ import math
 import shlex
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from search_spaces.errors import DomainError
@@ -87,7 +87,7 @@ def plan_command(
     cap = None if dataset is None or dataset.cap is None else vars(dataset.cap)
     values = {
         **prepared.plan.as_dict(),
-        "comparison": [row.as_dict() for row in modes],
+        "comparison": [asdict(row) for row in modes],
         "dataset_committed": committed,
         "dataset_cap": cap,
         "refused": None if refusal is None else str(refusal),

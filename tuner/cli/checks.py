@@ -1,0 +1,62 @@
+"""Commands that check and explain: verify, doctor, explain."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from tuner.cli.options import data_option, json_option, print_answer, print_json
+
+__all__ = ["tune_doctor", "tune_explain", "tune_verify"]
+
+
+@click.command("verify", short_help="Recompute a privacy card from its ledger: yes or no.")
+@click.argument("card", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--ledger",
+    envvar="DP_TUNER_LEDGER",
+    help="The card's ledger (default: the one of the experiment file in the same folder).",
+)
+@json_option
+def tune_verify(card: Path, ledger: str | None, as_json: bool) -> None:
+    """Recompute a privacy card from its ledger with independent accountants, answer yes or no, and say why."""
+    from tuner.export.verification import verify_card
+
+    values, text = verify_card(card, ledger)
+    print_answer(values, text, as_json=as_json)
+    sys.exit(0 if values["ok"] else 1)
+
+
+@click.command("doctor", short_help="Check the installation and suggest fixes.")
+@data_option
+@json_option
+@click.option("--fix", is_flag=True, help="Point the scripts `tune` and `dp-tune` to this program.")
+def tune_doctor(data_dir: str | None, as_json: bool, fix: bool) -> None:
+    """Check the installation: scripts, packages, dependencies and data sets. Suggest fixes."""
+    from tuner.doctor import diagnose, diagnosis_text, fix_script
+
+    if fix:
+        for path in fix_script():
+            click.echo(f"wrote {path}", err=as_json)
+    found = diagnose(data_dir)
+    print_answer({"findings": [vars(each) for each in found]}, diagnosis_text(found), as_json=as_json)
+    sys.exit(0 if all(each.ok for each in found) else 1)
+
+
+@click.command("explain", short_help="Explain an error code, or list all codes.")
+@click.argument("code", required=False)
+@json_option
+def tune_explain(code: str | None, as_json: bool) -> None:
+    """Explain the CODE at the end of an error message, with its exit code. Without a CODE: list all codes."""
+    from tuner.error_codes import code_list, explain
+
+    values = code_list() if code is None else explain(code)
+    if as_json:
+        print_json(values)
+    elif code is None:
+        for name, sentence in values.items():
+            click.echo(f"{name:<28} {sentence}")
+    else:
+        click.echo(f"{values['code']} (exit code {values['exit_code']}: {values['family']})\n{values['explanation']}")
