@@ -1,4 +1,4 @@
-"""Parameters of every method. Of all parameters, only those in `PRICED` change ε."""
+"""Parameters that all methods share. Of all parameters, only those in `PRICED` change ε."""
 
 from __future__ import annotations
 

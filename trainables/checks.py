@@ -30,6 +30,6 @@ def near_name_hint(name: str, known: Iterable[str]) -> str:
 
 
 def legal_words(name: str) -> tuple[str, ...]:
-    """Return the legal words of a parameter; an empty tuple for a numeric parameter."""
+    """Return the allowed values of a categorical parameter, or an empty tuple for a numeric one."""
     legal = PARAMETERS[name].legal
     return legal.words if isinstance(legal, Words) else ()

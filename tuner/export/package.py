@@ -71,7 +71,8 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     if plan.mode.searches_public:
         raise InputError(
             "sweep-not-private",
-            f"{sweep.id} searched on public records and cannot be exported. Export its charged run.",
+            f"{sweep.id} searched on public records, so it cannot be exported. Export the run that then trained its "
+            "best configuration on the private records.",
         )
     # The ledger comes first: without it there is no claim, and nothing is written.
     ledger = Ledger.open(experiment.ledger, create=False)
@@ -198,9 +199,9 @@ def _test_score(sweep: SweepFolder, best: ExportedTrial, training: PrivateTraini
         if known.get("trial") != best.id:
             raise InputError(
                 "test-set-used",
-                f"The test set is scored once a sweep, and it was scored for {known.get('trial')}; {best.id} is "
-                f"chosen now. Choose as before (`--by`), or remove {path} only if you accept a score that was "
-                "chosen on the test set.",
+                f"The test set is scored once for each sweep. It was scored for {known.get('trial')}, and this command "
+                f"chooses {best.id}. Use the same `--by` as before. If you remove {path}, the test set is scored "
+                "again, and the score is biased.",
             )
         scores = known["scores"]
         if not isinstance(scores, dict):

@@ -123,8 +123,8 @@ def _winner_values(sweep: SweepFolder, report: SweepReport, trial: str | None) -
     if trial not in (None, WINNER):
         raise InputError(
             "sealed-runs-hidden",
-            f"{sweep.name} is a sealed search, so trial {trial!r} cannot be shown. Its winner can: "
-            f"`tune show {sweep.name}`.",
+            f"{sweep.name} is a sealed search, so trial {trial!r} cannot be shown. To see the winner "
+            f"use: tune show {sweep.name}",
         )
     best = report.best
     winner = None if best is None else {"score": best.score, "parameters": dict(best.parameters)}

@@ -234,7 +234,7 @@ def storage_unwritable(storage: Path, error: OSError) -> InputError:
     """Return the error for a folder of sweeps that cannot be written."""
     return InputError(
         "storage-unwritable",
-        f"The folder {storage} of `storage` cannot be written ({error.strerror}). Choose another folder.",
+        f"The folder {storage} (`storage`) cannot be written ({error.strerror}). Choose another folder.",
     )
 
 
@@ -247,7 +247,7 @@ def list_sweeps(storage: Path) -> list[SweepFolder]:
 
 
 def _began(sweep: SweepFolder) -> str:
-    """Return the time of the sweep's start. Only the operator of a sealed search can read more than its day."""
+    """Return the sweep's start time. Of a sealed search, everyone but its operator gets only the date."""
     with contextlib.suppress(OSError):
         return (sweep.sealed / _BEGAN).read_text()
     return sweep.id[-22:-7]

@@ -235,7 +235,7 @@ class _DriverSearcher(Searcher):  # type: ignore[misc]  # Ray has no types
         return self._bridge.suggest(trial_id)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:  # noqa: FBT001, FBT002 - Ray's signature
-        """Handle a trial that lost its worker. The scheduler has already finished every other trial."""
+        """Handle a trial that lost its worker. The scheduler has already handled trials that end in any other way."""
         if error:
             self._bridge.lost(trial_id)
 

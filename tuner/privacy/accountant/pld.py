@@ -278,7 +278,10 @@ def _composed(mechanism: SampledGaussian, steps: int, grid: float) -> Any:  # no
 
 @lru_cache(maxsize=64)
 def _missing_mass(mechanism: SampledGaussian, grid: float) -> float:
-    """Return 1 minus the sum of the masses of one step, at least 0: the larger value of both adjacency directions."""
+    """Return the probability that the distribution of one step lacks: 1 minus the sum of its masses.
+
+    The result is the larger one of both adjacency directions, and at least 0.
+    """
     step = _step_distribution(mechanism, grid)
     dense = [part.to_dense_pmf() for part in (step._pmf_remove, step._pmf_add)]
     return max(0.0, *(1 - (float(part._probs.sum()) + float(part._infinity_mass)) for part in dense))

@@ -81,9 +81,9 @@ def ranking(beliefs: Sequence[Beliefs]) -> tuple[int, ...]:
 
 
 def believed_best(beliefs: Sequence[Beliefs]) -> tuple[int, float] | None:
-    """Return the number of the probably best trial, and a lower bound on the probability that it is near the best.
+    """Return the most promising trial, and a lower bound on the probability that its score is near the maximum.
 
-    The bound is 1 − Σ p, where p is the probability, for each parameter, that the trial is not near the best. Return
+    The bound is 1 − Σ p, where p is the probability, for each parameter, that the trial is not near the maximum. Return
     None if no trial is complete.
     """
     ranked = ranking(beliefs)

@@ -193,7 +193,7 @@ class CurvePicture:
 def picture(
     beliefs: Beliefs, parameter: str, *, maximize: bool = True, fallback: str = "", scaled_by: tuple[str, ...] = ()
 ) -> CurvePicture:
-    """Create the picture of the conclusions about one parameter. See `CurvePicture` for the other arguments."""
+    """Create the chart data of the conclusions about one parameter. See `CurvePicture` for the other arguments."""
     axis, sign = beliefs.rules.axis, 1.0 if maximize else -1.0
     best = beliefs.best()
     standing = next((trial for trial in beliefs.seen.trials if trial.trial == best), None)
