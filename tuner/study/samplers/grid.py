@@ -86,7 +86,7 @@ def grid_points(space: Space, grid: Mapping[str, Sequence[object]]) -> list[dict
 
 
 class _GridWalk:
-    """`Suggest` that picks grid values by the indices in `prefix`, and then the first value of each further grid."""
+    """`Suggest` that picks grid values by the indices in `prefix`, then the first value of each other grid."""
 
     def __init__(self, grid: Mapping[str, Sequence[object]], prefix: Sequence[int]) -> None:
         self._grid = grid
