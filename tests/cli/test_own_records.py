@@ -92,7 +92,7 @@ def test_records_have_one_budget_whatever_they_are_called(own: Tune) -> None:
 
 
 def opened(tune: Tune) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each open_search entry as it stands in the file, and its body."""
+    """Each open_search entry of the ledger's file, and its body."""
     with sqlite3.connect(tune.folder / "runs" / "ledger.db") as raw:
         raw.row_factory = sqlite3.Row
         rows = [dict(row) for row in raw.execute("SELECT * FROM entries WHERE kind = 'open_search' ORDER BY id")]

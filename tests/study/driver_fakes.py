@@ -80,7 +80,7 @@ def dying(owner: type, name: str, *, after: bool = False, at: int = 1) -> Iterat
 
 @dataclass
 class Machine:
-    """A sweep that is driven, cut off and gone on with at random; it knows what every running trial may still take."""
+    """A sweep that is driven, interrupted and resumed at random, with the remaining steps of each running trial."""
 
     make: Callable[[], StudyDriver]
     ledger: MemoryLedger

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainables.charge import NoCharge
 from trainables.rungs import checkpoint_path
 from tuner.errors import InputError, TunerError
 from tuner.sweep.sealed import WINNER, read_winner
@@ -138,7 +137,7 @@ def require_charged(charged: SearchState, trial: str, number: int | None, steps:
         )
 
 
-class NoFurtherCharge(NoCharge):
+class NoFurtherCharge:
     """Charge of an exported trial. Its steps are charged already, so every further step or score is refused."""
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
@@ -150,3 +149,15 @@ class NoFurtherCharge(NoCharge):
         raise TunerError(
             "internal-error", f"An export releases no validation score (asked for {count}). Please report this."
         )
+
+    def leased(self) -> int:
+        """Return 0, because nothing is leased here."""
+        return 0
+
+    def restarts(self) -> int:
+        """Return 0, because an export is not resumed."""
+        return 0
+
+    def released(self) -> int:
+        """Return 0, because nothing is released here."""
+        return 0

@@ -80,7 +80,7 @@ def run_trials(
     *,
     trials: int,
     spec_for: SpecFor,
-    budget: SearchBudget | None = None,
+    budget: SearchBudget | None,
     observers: Sequence[Observer] = (),
     max_first_failures: int = 3,
 ) -> Stop:

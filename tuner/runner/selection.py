@@ -141,6 +141,7 @@ def _train(sweep: SweepFolder, prepared: ReadySearch, runs: SealedRuns, options:
         options,
         trials=runs.count,
         spec_for=spec_for,
+        budget=None,  # the whole search was charged before its first run
         max_first_failures=sys.maxsize,  # a failed run counts as the worst score and is not reported
     )
     if stop.reason is not StopReason.DONE:

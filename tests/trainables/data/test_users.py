@@ -216,7 +216,7 @@ NUMBERS = np.array([7, -2, 7, 10**8, -2, 7])
 
 @pytest.mark.parametrize("dtype", [np.int32, ">i8", str, "U40"])
 def test_users_are_the_same_whatever_type_their_names_are_stored_as(dtype: str | type, tmp_path: Path) -> None:
-    """The ledger's fingerprint, who is set aside, which records stand for a user, and who is left out for the test."""
+    """The ledger's fingerprint, the validation users, the records of each user, and the users of the test."""
     users, x, y = NUMBERS.astype(dtype), OWN["x_train"], OWN["y_train"]
     both = [own(tmp_path / each.dtype.str, user_train=each, user_test=NUMBERS[[1, 1, 1]]) for each in (users, NUMBERS)]
     assert users_fingerprint(both[0]) == users_fingerprint(both[1])
