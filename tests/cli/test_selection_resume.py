@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from command_fakes import Died, Tune, dies, raising_at, run_until_death
-from sealed_fakes import SEALED, draw, made, outside, sealed, the_sweep
+from sealed_fakes import SEALED, draw, made, outside, sealed, the_sweep, write_runs
 
 import tuner.runner.selection
 from trainables.training import PrivateTraining, TrainingSpec
@@ -58,8 +58,8 @@ def test_a_search_that_was_cut_off_releases_nothing_and_goes_on_with_its_number(
 
 @pytest.mark.slow
 def test_ctrl_c_and_stop_reach_it_and_kill_9_loses_nothing(tune: Tune) -> None:
-    # A geometric number of runs is often so small that the search ends before the third signal.
-    many = {"privacy__runs": {"law": "poisson"}, "search__trials": 60, "privacy__noise_multiplier": 6.0}
+    # A geometric number of runs is often so small that the search ends before the first signal.
+    many = {"privacy__runs": {"law": "poisson"}, "search__trials": 10, "privacy__noise_multiplier": 6.0}
     file = tune.write(**{**SEALED, **many, "trainable__epochs": 6})
 
     def under_way(sweep: Callable[[], SweepFolder], runs: int) -> None:
@@ -67,6 +67,7 @@ def test_ctrl_c_and_stop_reach_it_and_kill_9_loses_nothing(tune: Tune) -> None:
         while time.monotonic() < deadline:
             if tune.sweeps and (sweep().sealed / "trials").exists() and made(sweep()) >= runs:
                 return
+            assert process.poll() is None, process.communicate()
             time.sleep(0.02)
         raise AssertionError("it did not come so far")
 
@@ -89,6 +90,7 @@ def test_ctrl_c_and_stop_reach_it_and_kill_9_loses_nothing(tune: Tune) -> None:
             assert "[interrupted]" in err
             assert "tune resume tiny" in err
         assert read_winner(the_sweep(tune)) is None
+        write_runs(the_sweep(tune), 100)  # so that it does not end before the next signal
         words = ("resume", "tiny", "--local")
     assert tune.entries == ["open_search", "begin"]
 
@@ -201,10 +203,8 @@ def test_on_ray_it_goes_on_with_its_number_after_the_driver_is_gone(tune: Tune, 
     _, err = process.communicate(timeout=60)
     assert process.returncode == (130 if how is signal.SIGINT else -how), err
     assert read_winner(the_sweep(tune)) is None
-    runs = the_sweep(tune).sealed / "runs.json"
-    number = json.loads(runs.read_text())["runs"]
     begun = made(the_sweep(tune))
-    runs.write_text(runs.read_text().replace(f'"runs": {number}', f'"runs": {begun + 1}'))  # for the test to end
+    write_runs(the_sweep(tune), begun + 1)  # so that the test ends
     process = tune.process("resume", "tiny")
     out, err = process.communicate(timeout=110)
     assert process.returncode == 0, err
