@@ -11,10 +11,8 @@ from tuner.errors import InputError
 from tuner.study.driver import StudyDriver
 from tuner.study.pruners.make import make_pruner
 from tuner.study.samplers.grid import GridPointSampler, grid_points
-from tuner.study.samplers.make import make_sampler
-from tuner.study.samplers.request import seed_after
+from tuner.study.samplers.make import SamplerRequest, make_sampler
 from tuner.study.types import Suggestion, TrialStatus
-from tuner.study.unimodal.options import Along, Unimodality
 
 GRID: dict[str, list[object]] = {
     "learning_rate": [0.1, 0.5],
@@ -34,10 +32,6 @@ class Gridded(FakeSpace):
         return self._grid
 
 
-UNIMODALITY = Unimodality(parameters=(Along("smoothing_radius"),), last_step=STEPS, tolerance=0.002)
-NEEDED = {"percentile": {"percentile": 25.0}, "patient": {"patience": 2}, "threshold": {"lower": 0.1}}
-
-
 def driven(sampler: optuna.samplers.BaseSampler, trials: int, study: optuna.Study | None = None) -> optuna.Study:
     study = study or optuna.create_study(direction="maximize", pruner=optuna.pruners.NopPruner())
     study.sampler = sampler
@@ -52,13 +46,20 @@ def driven(sampler: optuna.samplers.BaseSampler, trials: int, study: optuna.Stud
     return study
 
 
+def next_seed(before: int) -> int:
+    request = SamplerRequest(
+        name="tpe", options={}, seed=1, trials_before=before, space=None, secret=False, unimodality=None
+    )
+    return request.next_seed
+
+
 @pytest.mark.parametrize("name", ["tpe", "random"])
 def test_a_resumed_sampler_does_not_begin_again(name: str) -> None:
     study = driven(make_sampler(name, seed=1), trials=4)
     driven(make_sampler(name, seed=1, trials_before=4), trials=8, study=study)
     assert len({t.params["learning_rate"] for t in study.trials}) == 8
-    assert seed_after(1, 0) == 1
-    assert len({seed_after(1, before) for before in range(100)}) == 100
+    assert next_seed(0) == 1
+    assert len({next_seed(before) for before in range(100)}) == 100
 
 
 def test_a_grid_has_every_active_point_once_and_then_ends() -> None:

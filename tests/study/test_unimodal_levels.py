@@ -7,7 +7,7 @@ import optuna
 import pytest
 from critical_values import critical_value
 from optuna.distributions import FloatDistribution
-from optuna.samplers import BaseSampler, RandomSampler
+from optuna.samplers import RandomSampler
 from optuna.trial import create_trial
 from radius_studies import beliefs_of
 
@@ -15,7 +15,6 @@ from tuner.study.unimodal.inference.axis import ParameterAxis
 from tuner.study.unimodal.inference.beliefs import Beliefs, Rules
 from tuner.study.unimodal.inference.bracket import bracket, threshold
 from tuner.study.unimodal.inference.records import Record, Seen, Standing
-from tuner.study.unimodal.options import Along
 from tuner.study.unimodal.sampler import UnimodalSampler, UnimodalSamplers
 from tuner.study.unimodal.view import View
 
@@ -51,10 +50,9 @@ def test_the_bound_is_above_what_is_simulated(looks: int, monkeypatch: pytest.Mo
 
 
 def layered(points: list[tuple[float, float]], scores: list[float]) -> tuple[UnimodalSamplers, optuna.Study]:
-    def make(along: Along, base: BaseSampler) -> UnimodalSampler:
-        return UnimodalSampler(along.name, tolerance=0.02, last_step=1, base=base, starts=(0.3, 0.6))
-
-    sampler = UnimodalSamplers((Along("x"), Along("y")), RandomSampler(seed=0), make)
+    x_sampler = UnimodalSampler("x", tolerance=0.02, last_step=1, base=RandomSampler(seed=0), starts=(0.3, 0.6))
+    y_sampler = UnimodalSampler("y", tolerance=0.02, last_step=1, base=x_sampler, starts=(0.3, 0.6))
+    sampler = UnimodalSamplers([x_sampler, y_sampler])
     study = optuna.create_study(direction="maximize", sampler=sampler)
     for (x, y), score in zip(points, scores, strict=True):
         study.add_trial(create_trial(params={"x": x, "y": y}, distributions={"x": UNIT, "y": UNIT}, value=score))

@@ -8,7 +8,7 @@ import numpy as np
 import optuna
 import pytest
 from optuna.distributions import FloatDistribution
-from optuna.samplers import BaseSampler, RandomSampler
+from optuna.samplers import RandomSampler
 from optuna.study import Study
 from optuna.trial import TrialState, create_trial
 from radius_studies import DOMAIN, RUNGS, TOLERANCE, beliefs_of, made, pruner, sampler, study_of
@@ -18,7 +18,6 @@ from tuner.study.unimodal.inference.axis import ParameterAxis
 from tuner.study.unimodal.inference.beliefs import Rules
 from tuner.study.unimodal.inference.picture import NEVER_STARTED, CurvePicture, picture
 from tuner.study.unimodal.inference.records import Standing
-from tuner.study.unimodal.options import Along
 from tuner.study.unimodal.pruner import UnimodalPruners
 from tuner.study.unimodal.sampler import UnimodalSampler, UnimodalSamplers
 
@@ -122,11 +121,10 @@ def test_the_bracket_is_in_the_parameters_own_unit_and_a_second_top_has_none() -
 
 
 def test_several_parameters_have_a_picture_each_drawn_for_the_best_trial() -> None:
-    def make(along: Along, _base: BaseSampler) -> UnimodalSampler:
-        return UnimodalSampler(along.name, tolerance=TOLERANCE, last_step=27, base=RandomSampler(seed=1))
-
     several = optuna.create_study(direction="maximize")
-    several.sampler = UnimodalSamplers((Along("R"), Along("S", ("R",))), RandomSampler(seed=0), make)
+    several.sampler = UnimodalSamplers(
+        [UnimodalSampler(name, tolerance=TOLERANCE, last_step=27, base=RandomSampler(seed=1)) for name in "RS"]
+    )
     domains = {"R": DOMAIN, "S": FloatDistribution(1.0, 10.0)}
     for value, params in ((1.5, {"R": 10.0, "S": 2.0}), (2.0, {"R": 30.0, "S": 5.0})):
         scored = {"value": value, "intermediate_values": {27: value}}

@@ -13,9 +13,9 @@ from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
+from tuner.study.samplers.make import SamplerRequest
 from tuner.study.samplers.prior import PriorSampler, draw
 from tuner.study.samplers.ratio import Ratio, ratio_of
-from tuner.study.samplers.request import SamplerRequest
 
 __all__ = ["BoundedSampler", "build"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from optuna.samplers import GPSampler
 
 from tuner.study.optuna_options import refused_options
-from tuner.study.samplers.request import SamplerRequest
+from tuner.study.samplers.make import SamplerRequest
 
 __all__ = ["build"]
 

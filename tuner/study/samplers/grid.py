@@ -12,8 +12,8 @@ from optuna.trial import FrozenTrial
 
 from search_spaces.domains import Scalar
 from tuner.errors import InputError
+from tuner.study.samplers.make import SamplerRequest
 from tuner.study.samplers.prior import IndependentSampler
-from tuner.study.samplers.request import SamplerRequest
 from tuner.study.suggest import Space
 
 __all__ = ["GridPointSampler", "build", "grid_points"]

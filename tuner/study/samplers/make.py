@@ -1,14 +1,15 @@
-"""Creation of a sampler by its name."""
+"""Creation of a sampler by its name. Imports no Optuna."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tuner.errors import InputError
 from tuner.study import names
-from tuner.study.samplers.request import SamplerRequest
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -16,7 +17,42 @@ if TYPE_CHECKING:
     from tuner.study.suggest import GridSpace
     from tuner.study.unimodal.options import Unimodality
 
-__all__ = ["make_sampler"]
+__all__ = ["SamplerRequest", "make_sampler"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplerRequest:
+    """Arguments of a sampler's `build` function.
+
+    Attributes:
+        name: the sampler's name as the user wrote it, for messages.
+        options: options with checked names and unchecked values.
+        seed: public seed of the search.
+        trials_before: number of trials that are already in the storage.
+        space: search space, which only the sampler ``grid`` needs.
+        secret: whether all randomness must come from the operating system instead of `seed`. A sealed search needs
+            this, because anyone who knows the seed can count the candidates up to the winner.
+        unimodality: facts about the search that only the sampler ``unimodal`` needs.
+    """
+
+    name: str
+    options: Mapping[str, Any]
+    seed: int
+    trials_before: int
+    space: GridSpace | None
+    secret: bool
+    unimodality: Unimodality | None
+
+    @property
+    def next_seed(self) -> int:
+        """Seed of a sampler that starts after `trials_before` trials, which is `seed` itself for a new sweep.
+
+        The state of a sampler's random generator is not stored. With an unchanged seed, a resumed sweep would propose
+        its first configurations again and be charged for them again.
+        """
+        if self.trials_before == 0:
+            return self.seed
+        return random.Random(f"{self.seed}/{self.trials_before}").getrandbits(32)
 
 
 def make_sampler(

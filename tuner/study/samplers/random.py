@@ -6,8 +6,8 @@ import random
 
 from optuna.samplers import BaseSampler, RandomSampler
 
+from tuner.study.samplers.make import SamplerRequest
 from tuner.study.samplers.prior import PriorSampler
-from tuner.study.samplers.request import SamplerRequest
 
 __all__ = ["build"]
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from optuna.samplers import BaseSampler
-
-from tuner.study.samplers.make import make_sampler
-from tuner.study.samplers.request import SamplerRequest
-from tuner.study.unimodal.options import DEFAULT_OTHERS, Along, checked_facts
+from tuner.study.samplers.make import SamplerRequest, make_sampler
+from tuner.study.unimodal.options import DEFAULT_OTHERS, checked_facts
 from tuner.study.unimodal.sampler import UnimodalSampler, UnimodalSamplers
 
 __all__ = ["build"]
@@ -17,10 +14,10 @@ def build(request: SamplerRequest) -> UnimodalSamplers:
     options = dict(request.options)
     facts = checked_facts("sampler", options, request.unimodality)
     others = options.pop("others", DEFAULT_OTHERS)
-
-    def one(along: Along, base: BaseSampler) -> UnimodalSampler:
-        # The draws also depend on the trial's number, so a resumed sweep can use the same seed.
-        return UnimodalSampler(along.name, base=base, seed=request.seed, **facts.arguments(along, options))
-
     base = make_sampler(others, seed=request.seed, trials_before=request.trials_before)
-    return UnimodalSamplers(facts.parameters, base, one)
+    layers: list[UnimodalSampler] = []
+    for along in facts.parameters:
+        # The draws also depend on the trial's number, so a resumed sweep can use the same seed.
+        base = UnimodalSampler(along.name, base=base, seed=request.seed, **facts.arguments(along, options))
+        layers.append(base)
+    return UnimodalSamplers(layers)

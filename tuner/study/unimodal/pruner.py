@@ -72,8 +72,6 @@ class UnimodalPruners(BasePruner, StudyPruner):
     """
 
     def __init__(self, pruners: Sequence[UnimodalPruner], fallback: BasePruner, *, called: str) -> None:
-        if not pruners:
-            raise ValueError("`pruners` must contain at least one pruner (got none).")
         self.each, self._fallback, self._called = tuple(pruners), fallback, called
 
     def curve_models(self) -> tuple[CurveModel, ...]:

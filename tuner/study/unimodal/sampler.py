@@ -11,7 +11,7 @@ makes the same decisions as an uninterrupted one. Trials may finish in any order
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +23,6 @@ from optuna.trial import FrozenTrial, TrialState
 from tuner.study.protocols import CurveModel, StudySampler
 from tuner.study.unimodal.along import AlongParameter, believed_best, ranking
 from tuner.study.unimodal.inference.beliefs import Beliefs, Rules
-from tuner.study.unimodal.options import Along
 from tuner.study.unimodal.view import AUDIT
 
 __all__ = ["UnimodalSampler", "UnimodalSamplers"]
@@ -154,25 +153,14 @@ class UnimodalSampler(AlongParameter, _CurveSampler):
 
 
 class UnimodalSamplers(_CurveSampler):
-    """Sampler for several unimodal parameters. It is a chain of samplers, each of which wraps the previous one.
+    """Sampler for several unimodal parameters.
 
     Args:
-        parameters: unimodal parameters, in the order of the search space.
-        base: sampler of all other parameters.
-        make: creates the sampler of a parameter, given the sampler to wrap.
+        layers: samplers of one parameter each, in the order of the search space, at least one. The `base` of each
+            sampler is the previous one, and the `base` of the first proposes all other parameters.
     """
 
-    def __init__(
-        self,
-        parameters: Sequence[Along],
-        base: BaseSampler,
-        make: Callable[[Along, BaseSampler], UnimodalSampler],
-    ) -> None:
-        if not parameters:
-            raise ValueError("`parameters` must name at least one parameter (got none).")
-        layers: list[UnimodalSampler] = []
-        for along in parameters:
-            layers.append(make(along, layers[-1] if layers else base))
+    def __init__(self, layers: Sequence[UnimodalSampler]) -> None:
         self.each, self._base = tuple(layers), layers[-1]
         self._sure = max(layer.sure for layer in layers)
 
