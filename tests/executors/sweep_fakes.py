@@ -24,7 +24,7 @@ from tuner.study.driver import StudyDriver
 from tuner.study.pruners.make import make_pruner
 from tuner.study.samplers.make import make_sampler
 from tuner.study.storage import open_storage, open_study
-from tuner.study.types import Ask, NullObserver, Stop, Suggestion, TrialView, WhenSure
+from tuner.study.types import Ask, Observer, Stop, Suggestion, TrialView, WhenSure
 from tuner.study.unimodal.options import Along, Unimodality
 
 STEPS = 100
@@ -262,7 +262,7 @@ class FileCharge:
         return self.ledger.released(self.trial)
 
 
-class Recorder(NullObserver):
+class Recorder(Observer):
     """Observer that keeps what it sees, and may act on the n-th report."""
 
     def __init__(self, on_report: Callable[[int], None] | None = None) -> None:
@@ -283,7 +283,7 @@ class Recorder(NullObserver):
         self.finished.append(trial)
 
 
-class MostRunning(NullObserver):
+class MostRunning(Observer):
     """Observer that counts the most trials that ran at once."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from tuner.files import write_text
 from tuner.report.curve_chart import curve_svg
 from tuner.report.spending import Spending, spending
 from tuner.study.names import canonical_pruner
-from tuner.study.types import NullObserver, TrialView
+from tuner.study.types import Observer, TrialView
 from tuner.sweep.winner import Chosen, is_unimodal
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def spent_on(
     )
 
 
-class CurveWatch(NullObserver):
+class CurveWatch(Observer):
     """Observer that updates the curves whenever a trial ends. Use it in a ``with`` statement.
 
     It writes the files, also for MLflow, at most every few seconds and once more at the end. An error in a curve is

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import tuner
-from tuner.study.types import NullObserver, Stop, TrialView
+from tuner.study.types import Observer, Stop, TrialView
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -56,7 +56,7 @@ class RunResult:
     values: dict[str, Any]
 
 
-class _StopOnRequest(NullObserver):
+class _StopOnRequest(Observer):
     """Observer that stops the driver if `tune stop` has put a file into the sweep's folder."""
 
     driver: StudyDriver

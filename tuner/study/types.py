@@ -12,7 +12,6 @@ __all__ = [
     "BudgetGate",
     "Decision",
     "FindCheckpoint",
-    "NullObserver",
     "Observer",
     "Shape",
     "Stop",
@@ -198,26 +197,19 @@ FindCheckpoint: TypeAlias = Callable[[str], int | None]
 
 
 class Observer(Protocol):
-    """Protocol of receivers of a search's events. The driver calls the methods in order, from a single thread."""
+    """Receiver of a search's events. The driver calls the methods in order, from a single thread.
+
+    Subclasses override the methods that they need. The default methods do nothing.
+    """
 
     def trial_started(self, trial: TrialView) -> None:
         """Handle a trial that is about to start or to resume after an interruption."""
+        return
 
     def trial_reported(self, trial: TrialView, step: int, metrics: dict[str, float]) -> None:
         """Handle the metrics that a trial reported at `step`."""
+        return
 
     def trial_finished(self, trial: TrialView) -> None:
         """Handle a trial that ended as COMPLETE, PRUNED or FAILED."""
-
-
-class NullObserver:
-    """Base class of observers. Every method does nothing."""
-
-    def trial_started(self, trial: TrialView) -> None:
-        """Do nothing."""
-
-    def trial_reported(self, trial: TrialView, step: int, metrics: dict[str, float]) -> None:
-        """Do nothing."""
-
-    def trial_finished(self, trial: TrialView) -> None:
-        """Do nothing."""
+        return
