@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 from tuner.errors import BudgetRefusedError
@@ -30,16 +31,9 @@ class BudgetRoom:
 
     def whole(self, shapes: Sequence[TrialShape], *, at_most: int) -> int:
         """Return how many trials of the cheapest shape fit the remaining budget, at most `at_most`."""
-        return max((self._whole(shape.ask, at_most) for shape in shapes), default=0) if self._budget else at_most
-
-    def _whole(self, ask: Ask, at_most: int) -> int:
-        fits, too_many = 0, at_most + 1
-        while too_many - fits > 1:
-            number = (fits + too_many) // 2
-            together = Ask(ask.steps * number, ask.sample_rate, ask.noise_multiplier, ask.releases * number)
-            enough = self._budget is None or self._budget.fits(together)
-            fits, too_many = (number, too_many) if enough else (fits, number)
-        return fits
+        if self._budget is None:
+            return at_most
+        return max((_most_that_fit(self._budget, shape.ask, at_most) for shape in shapes), default=0)
 
     def reserve(self, trial_id: str, ask: Ask) -> bool:
         """Reserve all requested steps and scores and return True. Return False if they do not fit the budget."""
@@ -77,3 +71,12 @@ class BudgetRoom:
     def outstanding(self) -> Mapping[str, Unleased]:
         """Return the unleased reservation of each trial that is not settled."""
         return {} if self._budget is None else self._budget.outstanding()
+
+
+def _most_that_fit(budget: BudgetGate, ask: Ask, at_most: int) -> int:
+    """Return how many trials with this request fit together, by a binary search in few queries of the ledger."""
+
+    def is_too_many(number: int) -> bool:
+        return not budget.fits(Ask(ask.steps * number, ask.sample_rate, ask.noise_multiplier, ask.releases * number))
+
+    return bisect_left(range(1, at_most + 1), x=True, key=is_too_many)

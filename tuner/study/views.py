@@ -44,12 +44,11 @@ _STATES = {"RUNNING": TrialStatus.RUNNING, "COMPLETE": TrialStatus.COMPLETE, "PR
 
 def read_trials(study: Study, *, mode: str, steps_planned: int) -> tuple[TrialView, ...]:
     """Return all started trials of a study, ordered by number. A complete trial has `steps_planned` steps."""
-    trials = study.get_trials(deepcopy=False)
-    return tuple(view_of(t, mode=mode, steps_planned=steps_planned) for t in trials if _is_trial(t))
-
-
-def _is_trial(trial: FrozenTrial) -> bool:
-    return TRIAL_ID in trial.user_attrs and REJECTED not in trial.user_attrs
+    return tuple(
+        view_of(trial, mode=mode, steps_planned=steps_planned)
+        for trial in study.get_trials(deepcopy=False)
+        if TRIAL_ID in trial.user_attrs and REJECTED not in trial.user_attrs
+    )
 
 
 def view_of(trial: FrozenTrial, *, mode: str, steps_planned: int) -> TrialView:

@@ -174,15 +174,19 @@ def _broken(option: str, value: object) -> tuple[str, str]:
         case "tolerance" if not (is_number(value) and value > 0):
             return "tolerance must be a number above 0, in the unit of the score", "Write for example 0.002."
         case "risk" | "sure" if not (is_number(value) and 0 < value < 1):
-            return f"{option} must be a probability above 0 and below 1", _EXAMPLES[option]
+            example = "0.05" if option == "risk" else "0.85"
+            return f"{option} must be a probability above 0 and below 1", f"Write for example {example}."
         case "runs" if not (is_number(value) and 0 <= value < 1):
-            return "runs must be a probability of at least 0 and below 1", _EXAMPLES[option]
+            fix = "Write for example 0.1. With 0, no trial is stopped because of its own scores."
+            return "runs must be a probability of at least 0 and below 1", fix
         case "at_once" if not (whole and value >= 1):  # type: ignore[operator]  # `whole` implies a number
-            return "at_once must be a whole number of trials, at least 1", _EXAMPLES[option]
+            return "at_once must be a whole number of trials, at least 1", "Write for example 2."
         case "stagger" if not (is_number(value) and 0 <= value <= 1):
-            return "stagger must be a fraction of a trial's steps, from 0 to 1", _EXAMPLES[option]
+            fix = "Write for example 0.6. With 0, a trial starts as soon as fewer than at_once trials are running."
+            return "stagger must be a fraction of a trial's steps, from 0 to 1", fix
         case "audits" if not (whole and value >= 0):  # type: ignore[operator]
-            return "audits must be a whole number of at least 0", _EXAMPLES[option]
+            fix = "Write for example 4 to make every fourth trial a diagnostic trial, or 0 for none."
+            return "audits must be a whole number of at least 0", fix
         case "strict" if not isinstance(value, bool):
             return "strict must be true or false", ""
         case "others" if not (isinstance(value, str) and names.canonical_sampler(value) in _OTHERS):
@@ -190,16 +194,6 @@ def _broken(option: str, value: object) -> tuple[str, str]:
         case "fallback":
             return _fallback(value)
     return "", ""
-
-
-_EXAMPLES: Final[Mapping[str, str]] = {
-    "risk": "Write for example 0.05.",
-    "sure": "Write for example 0.85.",
-    "runs": "Write for example 0.1. With 0, no trial is stopped because of its own scores.",
-    "at_once": "Write for example 2.",
-    "stagger": "Write for example 0.6. With 0, a trial starts as soon as fewer than at_once trials are running.",
-    "audits": "Write for example 4 to make every fourth trial a diagnostic trial, or 0 for none.",
-}
 
 
 def _fallback(value: object) -> tuple[str, str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import exp, expm1, log, log1p
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,13 @@ Array = NDArray[np.float64]
 
 GRID = 49
 """Number of points at which a curve is computed."""
+
+_SCALES: Final[Mapping[Warp, tuple[Callable[[float], float], Callable[[float], float]]]] = {
+    "log": (log, exp),
+    "log1p": (log1p, expm1),
+    "linear": (float, float),
+}
+"""Function of each scale, and its inverse."""
 
 
 @dataclass(frozen=True)
@@ -38,20 +46,16 @@ class ParameterAxis:
 
     def place(self, value: float) -> float:
         """Return the position of a value, which is 0 at `low` and 1 at `high`. Other values may be outside [0, 1]."""
-        low, high = self._warped(self.low), self._warped(self.high)
-        return (self._warped(value) - low) / (high - low)
+        warp, _ = _SCALES[self.warp]
+        return (warp(value) - warp(self.low)) / (warp(self.high) - warp(self.low))
 
     def value(self, place: float) -> float:
         """Return the value at a position, limited to the bounds."""
-        low, high = self._warped(self.low), self._warped(self.high)
-        warped = low + place * (high - low)
-        back = exp(warped) if self.warp == "log" else expm1(warped) if self.warp == "log1p" else warped
-        return min(max(back, self.low), self.high)
+        warp, inverse = _SCALES[self.warp]
+        value = inverse(warp(self.low) + place * (warp(self.high) - warp(self.low)))
+        return min(max(value, self.low), self.high)
 
     @property
     def grid(self) -> Array:
         """Positions at which a curve is computed, including both ends."""
         return np.linspace(0.0, 1.0, GRID)
-
-    def _warped(self, value: float) -> float:
-        return log(value) if self.warp == "log" else log1p(value) if self.warp == "log1p" else float(value)

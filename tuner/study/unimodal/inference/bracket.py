@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil, inf, isinf, log2, sqrt
+from math import ceil, inf, log2, sqrt
 from typing import Final
 
 import numpy as np
@@ -116,7 +116,7 @@ def threshold(alpha: float, looks: int, *, values: int, known: bool = False) -> 
         return normal
     if values < LEAST:
         return inf
-    return _student(normal, values)
+    return float(stats.t.isf(stats.norm.sf(normal), _degrees(values)))
 
 
 def _bonferroni(alpha: float, looks: int) -> float:
@@ -146,11 +146,6 @@ def _degrees(values: int) -> float:
     They follow from matching the first two moments.
     """
     return 2 * (values - 1) ** 2 / (3 * values - 4)
-
-
-def _student(normal: float, values: int) -> float:
-    tail = float(stats.norm.sf(normal))
-    return inf if isinf(normal) else float(stats.t.isf(tail, _degrees(values)))
 
 
 def _blocks(count: int) -> list[tuple[int, int, float]]:

@@ -28,7 +28,7 @@ from scipy.special import ndtr
 
 from tuner.study.unimodal.inference.records import Context, Seen
 
-__all__ = ["Draws", "HyperGrid", "Posterior", "fit"]
+__all__ = ["Draws", "HyperGrid", "Posterior", "fit", "matern"]
 
 Array = NDArray[np.float64]
 
@@ -179,7 +179,7 @@ class Posterior:
         known = _distances([r.context for r in self._seen.records], contexts)
         places, many = np.tile(grid, len(contexts)), np.repeat(np.arange(len(contexts)), grid.size)
         z = place - solved.drift * log_t
-        cross = _matern(np.abs(z[:, None] - places[None, :]) / solved.length) * _shared(known)[:, many]
+        cross = matern(np.abs(z[:, None] - places[None, :]) / solved.length) * _shared(known)[:, many]
         cross += solved.level**2 * _level(known)[:, many]
         found: Array = cross * to_end[:, None]
         return found
@@ -189,7 +189,7 @@ class Posterior:
         here = _distances(contexts, contexts)
         places, many = np.tile(grid, len(contexts)), np.repeat(np.arange(len(contexts)), grid.size)
         back = np.linalg.solve(solved.lower, self._cross(solved, grid, contexts))
-        prior = _matern(np.abs(places[:, None] - places[None, :]) / solved.length) * _shared(here)[many][:, many]
+        prior = matern(np.abs(places[:, None] - places[None, :]) / solved.length) * _shared(here)[many][:, many]
         prior += solved.level**2 * _level(here)[many][:, many]
         root = np.asarray(np.linalg.cholesky(prior - back.T @ back + 1e-6 * np.eye(places.size)), dtype=np.float64)
         return self._tolerance * (back.T @ solved.half), self._tolerance * solved.amplitude * root
@@ -234,7 +234,7 @@ def fit(seen: Seen, *, tolerance: float, hyper: HyperGrid | None = None) -> Post
     solved: list[tuple[Array, Array]] = []
     for row, (length, drift, height) in enumerate(shapes):
         z = place - drift * log_t
-        curve = _matern(np.abs(z[:, None] - z[None, :]) / length) * shared
+        curve = matern(np.abs(z[:, None] - z[None, :]) / length) * shared
         lower = np.linalg.cholesky((curve if alone else curve + height**2 * level) + noisy)
         half = np.linalg.solve(lower, np.broadcast_to(y[:, None], (len(shares), y.size, 1)))[..., 0]
         logs = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(1)
@@ -290,7 +290,8 @@ def _rough(hyper: HyperGrid, place: Array) -> Array:
     return found
 
 
-def _matern(distance: Array) -> Array:
+def matern(distance: Array) -> Array:
+    """Return the Matérn 5/2 correlation at distances in length scales."""
     scaled = np.sqrt(5.0) * distance
     found: Array = (1 + scaled + scaled**2 / 3) * np.exp(-scaled)
     return found

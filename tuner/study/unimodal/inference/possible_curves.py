@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.study.unimodal.inference.gaussian_process import Posterior, fit
+from tuner.study.unimodal.inference.gaussian_process import Posterior, fit, matern
 from tuner.study.unimodal.inference.records import Context, Record, Seen, thinned
 
 __all__ = ["drawn", "eligible_points", "fitted", "project"]
@@ -112,8 +112,7 @@ def _unimodal_mass(amplitudes: Array, lengths: Array, grid: Array) -> Array:
 @lru_cache(maxsize=256)
 def _mass(amplitude: float, length: float, points: int) -> float:
     grid = np.linspace(0.0, 1.0, points)
-    scaled = np.sqrt(5.0) * np.abs(grid[:, None] - grid[None, :]) / length
-    covariance = (1 + scaled + scaled**2 / 3) * np.exp(-scaled) + 1e-6 * np.eye(points)
+    covariance = matern(np.abs(grid[:, None] - grid[None, :]) / length) + 1e-6 * np.eye(points)
     normal = np.random.default_rng(0).standard_normal((_PRIOR_DRAWS, points))
     curves = amplitude * normal @ np.linalg.cholesky(covariance).T
     return max(float(_unimodal_weight(curves, 1.0).mean()), 1 / _PRIOR_DRAWS)
