@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
-from tuner.study.unimodal.inference.bracket import LEAST, Array, _blocks, _degrees, _means
+from tuner.study.unimodal.inference.axis import Array
+from tuner.study.unimodal.inference.bracket import LEAST, _blocks, _degrees, _means
 
 __all__ = ["critical_value"]
 

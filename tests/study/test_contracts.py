@@ -158,13 +158,9 @@ def test_a_resumed_search_proposes_as_one_that_was_not_interrupted(name: str, ab
         parts = study_of(sampler_of(name, about, before=upto))
         for trial in whole.trials[:upto]:
             parts.add_trial(trial)
-        trial = parts.ask()
-        for parameter, domain in whole.trials[upto].distributions.items():
-            if parameter not in ours:
-                value = domain.to_internal_repr(whole.trials[upto].params[parameter])
-                parts._storage.set_trial_param(trial._trial_id, parameter, value, domain)
-        again = Mixed().sample(OptunaSuggest(optuna.trial.Trial(parts, trial._trial_id)))
-        assert again == whole.trials[upto].params
+        proposed = whole.trials[upto].params
+        parts.enqueue_trial({name: value for name, value in proposed.items() if name not in ours})
+        assert Mixed().sample(OptunaSuggest(parts.ask())) == proposed
 
 
 @pytest.mark.parametrize(("name", "about"), SAMPLERS)
@@ -202,11 +198,8 @@ def add(study: Study, scores: dict[int, float], value: float | None, **values: o
 def asked(study: Study, pruner: BasePruner, scores: dict[int, float], **values: object) -> bool:
     """Whether a trial with these scores would be pruned now."""
     study.pruner = pruner
-    trial = study.ask()
-    for name, value in {**VALUES, **values}.items():
-        domain = DOMAINS[name]
-        study._storage.set_trial_param(trial._trial_id, name, domain.to_internal_repr(value), domain)
-    trial = optuna.trial.Trial(study, trial._trial_id)
+    study.enqueue_trial({**VALUES, **values})
+    trial = study.ask(DOMAINS)
     for step, each in scores.items():
         trial.report(each, step)
     pruned = trial.should_prune()

@@ -62,16 +62,6 @@ def test_room_that_another_process_takes_between_the_question_and_the_reservatio
     assert driver.study.trials == []
 
 
-def test_reserves_before_it_asks() -> None:
-    ledger = MemoryLedger("")
-    study = random_study()
-    seen = []
-    ask = study.ask
-    study.ask = lambda: (seen.append(ledger.held()), ask())[1]
-    suggestion = started(driver_of(study, ledger))
-    assert seen == [{suggestion.trial_id: STEPS}]
-
-
 # -- ends --------------------------------------------------------------------------------------------------------------
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import optuna
 import pytest
+from driver_fakes import driver_of, random_study, run_through
 from errors_helper import raises_code
-from sweep_fakes import METRIC, RUNGS, STEPS, FakeSpace, score
+from sweep_fakes import RUNGS, STEPS, FakeSpace, score
 
 from tuner.errors import InputError
-from tuner.study.driver import StudyDriver
 from tuner.study.pruners.make import make_pruner
 from tuner.study.samplers.grid import GridPointSampler, grid_points
 from tuner.study.samplers.make import SamplerRequest, make_sampler
-from tuner.study.types import Suggestion, TrialStatus
+from tuner.study.types import Suggestion
 
 GRID: dict[str, list[object]] = {
     "learning_rate": [0.1, 0.5],
@@ -33,15 +33,11 @@ class Gridded(FakeSpace):
 
 
 def driven(sampler: optuna.samplers.BaseSampler, trials: int, study: optuna.Study | None = None) -> optuna.Study:
-    study = study or optuna.create_study(direction="maximize", pruner=optuna.pruners.NopPruner())
+    study = study or random_study()
     study.sampler = sampler
-    driver = StudyDriver(
-        study, FakeSpace(), trials=trials, steps_per_trial=STEPS, rung_steps=RUNGS, metric=METRIC, mode="max"
-    )
+    driver = driver_of(study, trials=trials)
     while isinstance(trial := driver.next(), Suggestion):
-        for step in RUNGS:
-            driver.report(trial.trial_id, step, {METRIC: score(trial.parameters, step)})
-        driver.finish(trial.trial_id, outcome=TrialStatus.COMPLETE, steps_taken=STEPS)
+        run_through(driver, None, trial, score=score(trial.parameters, STEPS))
     study.set_user_attr("stopped", trial.reason.value)
     return study
 

@@ -59,10 +59,9 @@ def scaled_study() -> Study:
 
 def asked(study: Study, **values: float) -> FrozenTrial:
     """A new trial with these values."""
-    trial = study.ask()
-    for name, value in values.items():
-        study._storage.set_trial_param(trial._trial_id, name, SPACE[name].to_internal_repr(value), SPACE[name])
-    return study._storage.get_trial(trial._trial_id)
+    study.enqueue_trial(values)
+    study.ask({name: SPACE[name] for name in values})
+    return study.trials[-1]
 
 
 @pytest.mark.parametrize("rate", [0.1, 1.0])

@@ -32,11 +32,11 @@ def known_study(order: Sequence[int] = range(len(KNOWN))) -> Study:
 
 def judged(study: Study, rule: StudyPruner, radius: float, upto: int) -> tuple[bool, str]:
     """Whether a trial with scores at this many rungs is stopped, and why."""
-    trial = study.ask()
-    study._storage.set_trial_param(trial._trial_id, "R", radius, DOMAIN)
+    study.enqueue_trial({"R": radius})
+    trial = study.ask({"R": DOMAIN})
     for step in RUNGS[:upto]:
         trial.report(score(radius, step), step)
-    frozen = study._storage.get_trial(trial._trial_id)
+    frozen = study.trials[-1]
     found = rule.prune(study, frozen), rule.why(study, frozen)
     study.tell(trial, state=TrialState.FAIL)
     return found
@@ -87,7 +87,8 @@ def test_the_order_in_which_trials_finished_does_not_matter() -> None:
 
 
 def _asked(study: Study) -> FrozenTrial:
-    return study._storage.get_trial(study.ask()._trial_id)
+    study.ask()
+    return study.trials[-1]
 
 
 def drive(study: Study, trials: int) -> list[tuple[float, str]]:

@@ -354,9 +354,9 @@ class StudyDriver:
         return Suggestion(trial_id, trial.number, dict(parameters), shape)
 
     def _finish_begun(self, frozen: FrozenTrial) -> None:
+        attributes = frozen.user_attrs  # the outcome was written last, so the steps and the reason are there
         active = self._adopt(trial_of(self.study, frozen))
-        active.step = int(frozen.user_attrs.get(views.STEPS_TAKEN, 0))
-        self._close(active, TrialStatus(frozen.user_attrs[views.OUTCOME]), str(frozen.user_attrs.get(views.REASON, "")))
+        self._close(active, TrialStatus(attributes[views.OUTCOME]), str(attributes[views.REASON]))
 
     def _close(self, active: RunningTrial, outcome: TrialStatus, reason: str, *, settle: bool = True) -> None:
         active.store_end(self.study, outcome, reason)

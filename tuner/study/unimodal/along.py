@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from optuna.distributions import BaseDistribution
@@ -39,13 +39,11 @@ class AlongParameter:
     ) -> None:
         if not (isinstance(parameter, str) and parameter):
             raise ValueError(f"`parameter` must be the name of a searched parameter (got {parameter!r}).")
-        if not 0 < tolerance < math.inf:
-            raise ValueError(f"`tolerance` must be positive and finite, in the unit of the score (got {tolerance!r}).")
         if last_step is not None and not last_step > 0:
             raise ValueError(f"`last_step` must be positive (got {last_step!r}).")
-        Rules(axis=ParameterAxis(0.0, 1.0), tolerance=tolerance, **rules)  # raises an error if a rule is invalid
-        self.parameter, self.scales = parameter, tuple(scales)
-        self._tolerance, self._last_step, self._rules = tolerance, last_step, rules
+        self.parameter, self.scales, self._last_step = parameter, tuple(scales), last_step
+        # The axis is replaced as soon as the bounds of the parameter are known.
+        self._rules = Rules(axis=ParameterAxis(0.0, 1.0), tolerance=tolerance, **rules)
         # Cache of the records of ended trials. These records never change.
         self._ended: tuple[object, dict[int, Told]] = (None, {})
 
@@ -59,7 +57,7 @@ class AlongParameter:
         if self._ended[0] != of:
             self._ended = (of, {})
         seen = view.seen(study, last, self._ended[1])
-        return believe(seen, Rules(axis=view.axis, tolerance=self._tolerance, **self._rules))
+        return believe(seen, replace(self._rules, axis=view.axis))
 
     def view(self, study: Study, distribution: BaseDistribution | None = None) -> View | None:
         """Return the study's trials along the parameter, or None if the parameter's bounds are still unknown."""

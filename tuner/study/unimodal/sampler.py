@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tuner.study.protocols import CurveModel, StudySampler
 from tuner.study.unimodal.along import AlongParameter, believed_best, ranking
-from tuner.study.unimodal.inference.beliefs import Beliefs, Rules
+from tuner.study.unimodal.inference.beliefs import Beliefs
 from tuner.study.unimodal.view import AUDIT
 
 __all__ = ["UnimodalSampler", "UnimodalSamplers"]
@@ -130,7 +130,7 @@ class UnimodalSampler(AlongParameter, _CurveSampler):
     @property
     def sure(self) -> float:
         """Probability of being near the best that a complete trial needs to end the search."""
-        return float(self._rules.get("sure", Rules.sure))
+        return self._rules.sure
 
     def tell_left(self, left: float | None) -> None:
         """Receive how many more complete trials the budget allows. The last trials are not diagnostic trials."""

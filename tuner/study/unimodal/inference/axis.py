@@ -10,7 +10,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ParameterAxis", "Warp"]
+__all__ = ["Array", "ParameterAxis", "Warp"]
 
 Warp = Literal["log", "log1p", "linear"]
 Array = NDArray[np.float64]

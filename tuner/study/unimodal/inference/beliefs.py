@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from math import isfinite
+from math import inf, isfinite
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tuner.study.unimodal.inference.axis import GRID, ParameterAxis
+from tuner.study.unimodal.inference.axis import GRID, Array, ParameterAxis
 from tuner.study.unimodal.inference.bracket import LOOKS, ModeBracket, bracket, deviation_of_neighbours, threshold
 from tuner.study.unimodal.inference.gaussian_process import Posterior
 from tuner.study.unimodal.inference.possible_curves import drawn, eligible_points, fitted
 from tuner.study.unimodal.inference.records import ALONE, Context, Record, Seen, Standing
 
 __all__ = ["Beliefs", "Rules", "believe"]
-
-Array = NDArray[np.float64]
 
 _FINE: Final = 4
 """Factor by which more curves are drawn before a search ends. With fewer curves, a search could end by chance."""
@@ -82,6 +79,8 @@ class Rules:
     runs: float = 0.0
 
     def __post_init__(self) -> None:
+        if not 0 < self.tolerance < inf:
+            raise ValueError(f"`tolerance` must be positive and finite (got {self.tolerance!r}).")
         shares = {"risk": self.risk, "sure": self.sure, "share": self.share, "runs": self.runs}
         for name, value in shares.items():
             if not 0 <= value < 1:
@@ -388,8 +387,7 @@ class Beliefs:
         grid = self.rules.axis.grid
         right = int(np.clip(np.searchsorted(grid, place), 1, grid.size - 1))
         share = float(np.clip((place - grid[right - 1]) / (grid[right] - grid[right - 1]), 0.0, 1.0))
-        found: Array = (1 - share) * curves[:, right - 1] + share * curves[:, right]
-        return found
+        return (1 - share) * curves[:, right - 1] + share * curves[:, right]
 
 
 @lru_cache(maxsize=8)

@@ -18,12 +18,12 @@ from math import ceil, inf, log2, sqrt
 from typing import Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
-__all__ = ["LOOKS", "ModeBracket", "bracket", "deviation_of_neighbours", "threshold"]
+from tuner.study.unimodal.inference.axis import Array
 
-Array = NDArray[np.float64]
+__all__ = ["LOOKS", "ModeBracket", "bracket", "deviation_of_neighbours", "threshold"]
 
 _BLOCK: Final = 3
 """Maximum number of neighbouring trials in a block."""
@@ -155,5 +155,4 @@ def _blocks(count: int) -> list[tuple[int, int, float]]:
 
 def _means(values: Array, size: int) -> Array:
     sums = np.cumsum(np.insert(values, 0, 0.0, axis=-1), axis=-1)
-    found: Array = (sums[..., size:] - sums[..., :-size]) / size
-    return found
+    return (sums[..., size:] - sums[..., :-size]) / size

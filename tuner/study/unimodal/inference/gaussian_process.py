@@ -26,11 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from tuner.study.unimodal.inference.axis import Array
 from tuner.study.unimodal.inference.records import Context, Seen
 
 __all__ = ["Draws", "HyperGrid", "Posterior", "fit", "matern"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,8 +285,7 @@ def _centred(y: Array, same_rung: NDArray[np.bool_]) -> Array:
 
 def _rough(hyper: HyperGrid, place: Array) -> Array:
     """Return the size of a trial's effect at a position, relative to the size far to the right."""
-    found: Array = 1.0 + hyper.rough_left * np.exp(-place / 0.45)
-    return found
+    return 1.0 + hyper.rough_left * np.exp(-place / 0.45)
 
 
 def matern(distance: Array) -> Array:
@@ -298,13 +296,11 @@ def matern(distance: Array) -> Array:
 
 
 def _shared(distances: Array) -> Array:
-    found: Array = _COMMON + (1 - _COMMON) * np.exp(-0.5 * distances / _Z_CURVE**2)
-    return found
+    return _COMMON + (1 - _COMMON) * np.exp(-0.5 * distances / _Z_CURVE**2)
 
 
 def _level(distances: Array) -> Array:
-    found: Array = np.exp(-0.5 * distances / _Z_LEVEL**2)
-    return found
+    return np.exp(-0.5 * distances / _Z_LEVEL**2)
 
 
 def _distances(rows: Sequence[Context], columns: Sequence[Context]) -> Array:

@@ -7,16 +7,13 @@ from math import isfinite
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tuner.study.unimodal.inference.axis import ParameterAxis, Warp
+from tuner.study.unimodal.inference.axis import Array, ParameterAxis, Warp
 from tuner.study.unimodal.inference.beliefs import Beliefs
 from tuner.study.unimodal.inference.gaussian_process import FAR
 from tuner.study.unimodal.inference.records import Record
 
 __all__ = ["NEVER_STARTED", "CurvePicture", "CurvePoint", "picture"]
-
-Array = NDArray[np.float64]
 
 _LEVEL = 0.01
 """Error probability of the bracket over the whole search, and significance level of the test of unimodality."""

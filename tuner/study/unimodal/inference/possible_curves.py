@@ -8,12 +8,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tuner.study.unimodal.inference.axis import Array
 from tuner.study.unimodal.inference.gaussian_process import Posterior, fit, matern
 from tuner.study.unimodal.inference.records import Context, Record, Seen, thinned
 
 __all__ = ["drawn", "eligible_points", "fitted", "project"]
-
-Array = NDArray[np.float64]
 
 _TRIES: Final = 10
 """Number of curves drawn for each selected curve, when nearly unimodal curves are selected."""
@@ -89,8 +88,7 @@ def project(draws: Array) -> Array:
     to_mode = np.minimum.accumulate(np.where(left, draws, np.inf)[:, ::-1], -1)[:, ::-1]
     from_mode = np.minimum.accumulate(np.where(right, draws, np.inf), -1)
     below = np.where(left, to_mode, from_mode)
-    found: Array = (above + below) / 2
-    return found
+    return (above + below) / 2
 
 
 def _unimodal_weight(curves: Array, tolerance: float) -> Array:

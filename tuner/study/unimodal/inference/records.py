@@ -9,11 +9,10 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
+
+from tuner.study.unimodal.inference.axis import Array
 
 __all__ = ["ALONE", "Context", "Record", "Seen", "Standing", "thinned"]
-
-Array = NDArray[np.float64]
 
 _MOST: Final = 250
 """Maximum number of records for a model. The cost of fitting is cubic in the number of records."""
