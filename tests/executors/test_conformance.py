@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import optuna
@@ -114,7 +115,7 @@ def test_a_unimodal_search_limits_concurrent_trials(tmp_path: Path, ray_two_slot
     ours.observers, ours.trials = (watch,), 6
     driver = ours.driver()
     for each in driver.study.sampler.each:
-        each._rules["at_once"] = 1
+        each.rules = replace(each.rules, at_once=1)
     assert ours.run_ray(driver, concurrent_trials=2).reason is StopReason.DONE
     assert watch.most == 1
     assert ours.ledger.outstanding() == {}

@@ -126,7 +126,7 @@ def test_what_follows_when_it_is_sure_needs_the_sampler_that_can_tell(when: str)
 
 
 def rules_of(part: UnimodalSamplers | UnimodalPruners) -> list[tuple[str, float, tuple[str, ...]]]:
-    return [(each.parameter, each._tolerance, each.scales) for each in part.each]
+    return [(each.parameter, each.rules.tolerance, each.scales) for each in part.each]
 
 
 def test_both_get_the_parameter_its_scales_and_a_tolerance() -> None:
@@ -161,8 +161,8 @@ def test_several_share_the_risk_and_what_is_scaled_is_asked_for_last() -> None:
     pruner, sampler = _pruner(experiment, RUNGS), _sampler(experiment, RUNGS, 0)
     assert isinstance(pruner, UnimodalPruners)
     assert isinstance(sampler, UnimodalSamplers)
-    assert [each._rules["risk"] for each in pruner.each] == [0.04, 0.04]
-    assert [each._rules["runs"] for each in pruner.each] == [0.1, 0.1]
+    assert [each.rules.risk for each in pruner.each] == [0.04, 0.04]
+    assert [each.rules.runs for each in pruner.each] == [0.1, 0.1]
     assert [each.parameter for each in sampler.each] == ["learning_rate", "smoothing_radius"]
     assert sampler.each[1]._base is sampler.each[0]
     check_search(experiment, RUNGS)
@@ -171,8 +171,8 @@ def test_several_share_the_risk_and_what_is_scaled_is_asked_for_last() -> None:
 @pytest.mark.parametrize(
     ("space", "starts"),
     [
-        ("{R: {uniform: [0, 100]}}", None),
-        ("{R: {log_uniform: [1, 80]}}", None),
+        ("{R: {uniform: [0, 100]}}", Rules.starts),
+        ("{R: {log_uniform: [1, 80]}}", Rules.starts),
         ("{R: {uniform: [0, 9]}}", (3, 6)),
         ("{R: {log_uniform: [1, 27]}}", (3, 9)),
         ("{R: 1.0, lr: {log_uniform: [0.01, 10], unimodal: true}}", (0.1, 1)),
@@ -181,12 +181,11 @@ def test_several_share_the_risk_and_what_is_scaled_is_asked_for_last() -> None:
     ],
 )
 def test_the_first_values_are_usual_radii_or_a_third_and_two_thirds_of_the_way(
-    space: str, starts: tuple[float, ...] | None
+    space: str, starts: tuple[float, ...]
 ) -> None:
     experiment = of(f"search.space={space}", "search.pruner=unimodal")
     sampler, pruner = _sampler(experiment, RUNGS, 0), _pruner(experiment, RUNGS)
     assert isinstance(sampler, UnimodalSamplers)
     assert isinstance(pruner, UnimodalPruners)
-    own, others = sampler.each[0]._rules.get("starts"), pruner.each[0]._rules.get("starts")
-    assert own == others == (None if starts is None else pytest.approx(starts))
+    assert sampler.each[0].rules.starts == pruner.each[0].rules.starts == pytest.approx(starts)
     assert Rules.starts == (10.0, 30.0), "the usual ones"

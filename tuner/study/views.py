@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tuner.study.best import best_score
@@ -53,18 +52,16 @@ def read_trials(study: Study, *, mode: str, steps_planned: int) -> tuple[TrialVi
 
 def view_of(trial: FrozenTrial, *, mode: str, steps_planned: int) -> TrialView:
     """Return the view of a stored trial. While the trial runs, the view's step is the last step with a report."""
-    attributes: Mapping[str, object] = trial.user_attrs
+    attributes = trial.user_attrs
     curve = learning_curve(trial)
     scores = [score for _, score in curve]
     own = _own_steps(trial)
-    taken = attributes.get(STEPS_TAKEN, curve[-1][0] if curve else 0)
-    parameters = attributes.get(PARAMETERS, trial.params)
     return TrialView(
         id=str(attributes[TRIAL_ID]),
         number=trial.number,
-        parameters=dict(parameters) if isinstance(parameters, Mapping) else {},
+        parameters=dict(attributes.get(PARAMETERS, trial.params)),
         state=_STATES.get(trial.state.name, TrialStatus.FAILED),
-        step=taken if isinstance(taken, int) else 0,
+        step=attributes.get(STEPS_TAKEN, curve[-1][0] if curve else 0),
         steps_planned=max(own.values()) if own else steps_planned,
         last_score=scores[-1] if scores else None,
         best_score=best_score(scores, mode=mode),

@@ -43,7 +43,7 @@ class AlongParameter:
             raise ValueError(f"`last_step` must be positive (got {last_step!r}).")
         self.parameter, self.scales, self._last_step = parameter, tuple(scales), last_step
         # The axis is replaced as soon as the bounds of the parameter are known.
-        self._rules = Rules(axis=ParameterAxis(0.0, 1.0), tolerance=tolerance, **rules)
+        self.rules = Rules(axis=ParameterAxis(0.0, 1.0), tolerance=tolerance, **rules)
         # Cache of the records of ended trials. These records never change.
         self._ended: tuple[object, dict[int, Told]] = (None, {})
 
@@ -57,7 +57,7 @@ class AlongParameter:
         if self._ended[0] != of:
             self._ended = (of, {})
         seen = view.seen(study, last, self._ended[1])
-        return believe(seen, replace(self._rules, axis=view.axis))
+        return believe(seen, replace(self.rules, axis=view.axis))
 
     def view(self, study: Study, distribution: BaseDistribution | None = None) -> View | None:
         """Return the study's trials along the parameter, or None if the parameter's bounds are still unknown."""

@@ -127,11 +127,6 @@ class UnimodalSampler(AlongParameter, _CurveSampler):
         place = beliefs.propose(random, context, audit=not ending)
         return _rounded(beliefs.rules.axis.value(place) / view.scale(trial), param_distribution)
 
-    @property
-    def sure(self) -> float:
-        """Probability of being near the best that a complete trial needs to end the search."""
-        return self._rules.sure
-
     def tell_left(self, left: float | None) -> None:
         """Receive how many more complete trials the budget allows. The last trials are not diagnostic trials."""
         self._left = left
@@ -162,7 +157,7 @@ class UnimodalSamplers(_CurveSampler):
 
     def __init__(self, layers: Sequence[UnimodalSampler]) -> None:
         self.each, self._base = tuple(layers), layers[-1]
-        self._sure = max(layer.sure for layer in layers)
+        self._sure = max(layer.rules.sure for layer in layers)
 
     def curve_models(self) -> tuple[CurveModel, ...]:
         """Return the samplers of all parameters."""

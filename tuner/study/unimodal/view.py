@@ -97,7 +97,7 @@ class View:
         low, high = (round(min(max(self.axis.place(bound * scale), 0.0), 1.0), 9) for bound in self.bounds)
         return Context(tuple(values), low, high)
 
-    def seen(self, study: Study, last: int | None, ended: dict[int, Told] | None = None) -> Seen:
+    def seen(self, study: Study, last: int | None, ended: dict[int, Told]) -> Seen:
         """Return the records and trials of a study. If the study minimises, scores are negated.
 
         Args:
@@ -106,7 +106,6 @@ class View:
             ended: cache of the records of ended trials by trial number. New records are added to it.
         """
         sign = 1.0 if study.direction == StudyDirection.MAXIMIZE else -1.0
-        ended = {} if ended is None else ended
         records: list[Record] = []
         standings: list[Standing] = []
         for trial in study.get_trials(deepcopy=False):
@@ -122,15 +121,18 @@ class View:
     def _told(self, trial: FrozenTrial, last: int | None, sign: float) -> Told:
         """Return the state and the records of one trial. `sign` is -1 if the study minimises."""
         place, context, state = self.place(trial), self.context(trial), _STATES[trial.state]
+        standing = Standing(place, trial.number, state, context, AUDIT in trial.system_attrs)
+        if last is None:
+            return standing, ()
         scores = dict(trial.intermediate_values)
-        if state == "complete" and last is not None and trial.value is not None:
+        if state == "complete" and trial.value is not None:
             scores[last] = trial.value
         records = tuple(
             Record(place, min(step / last, 1.0), sign * score, trial.number, context)
-            for step, score in (scores.items() if last is not None else ())
-            if last is not None and step > 0 and np.isfinite(score)
+            for step, score in scores.items()
+            if step > 0 and np.isfinite(score)
         )
-        return Standing(place, trial.number, state, context, AUDIT in trial.system_attrs), records
+        return standing, records
 
 
 def axis_of(distribution: BaseDistribution) -> ParameterAxis | None:

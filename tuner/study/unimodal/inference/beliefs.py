@@ -213,10 +213,9 @@ class Beliefs:
 
         Rungs before the end of training can only raise the lower end of the bracket.
         """
-        found = self.bracket
-        for fraction in sorted({record.fraction for record in self.seen.records if record.fraction < 1}):
-            found = found.and_also(ModeBracket(low=self._bracket_at(fraction).low))
-        return found
+        early = {record.fraction for record in self.seen.records if record.fraction < 1}
+        lows = [self._bracket_at(fraction).low for fraction in early]
+        return replace(self.bracket, low=max([self.bracket.low, *lows]))
 
     def best(self) -> int | None:
         """Return the number of the complete trial that is best by the mean curve, or None if no trial is complete."""

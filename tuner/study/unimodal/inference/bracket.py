@@ -67,10 +67,6 @@ class ModeBracket:
         """Return whether the mode may be at this position."""
         return self.low < place < self.high
 
-    def and_also(self, other: ModeBracket) -> ModeBracket:
-        """Return the intersection of two brackets."""
-        return ModeBracket(max(self.low, other.low), min(self.high, other.high))
-
 
 def bracket(places: ArrayLike, scores: ArrayLike, *, step: float) -> ModeBracket:
     """Return the bracket of the mode from the scores of one rung.
