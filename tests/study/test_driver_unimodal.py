@@ -55,13 +55,6 @@ def test_a_configuration_that_is_excluded_never_starts_and_costs_nothing(path: s
     assert ledger.leased() == 2 * STEPS
 
 
-def test_one_reservation_serves_what_is_drawn_after_an_exclusion() -> None:
-    ledger = MemoryLedger("", cap=STEPS)
-    trial = started(make_driver(make_study(60.0, 10.0), ledger))
-    assert [kind for kind, *_ in ledger.entries()] == ["reserve"]
-    assert ledger.held() == {trial.trial_id: STEPS}
-
-
 @pytest.mark.parametrize("path", [*PATHS, "no budget"])
 def test_after_a_bounded_number_of_exclusions_the_next_is_started_anyway(path: str) -> None:
     ledger = None if path == "no budget" else MemoryLedger("")
@@ -83,18 +76,6 @@ def test_a_point_of_a_grid_that_is_excluded_is_skipped(path: str) -> None:
     assert states(study) == ["PRUNED", "COMPLETE", "PRUNED"]
     assert ledger.outstanding() == {}
     assert ledger.leased() == STEPS
-
-
-@pytest.mark.parametrize(("name", "options"), [("tpe", {"n_startup_trials": 2}), ("unimodal", {})])
-def test_samplers_take_trials_that_were_excluded_without_a_score(name: str, options: dict[str, object]) -> None:
-    study = make_study(sampler=make_sampler(name, options, seed=1, unimodality=ABOUT))
-    driver = make_driver(study, trials=5)
-    while isinstance(trial := driver.next(), Suggestion):
-        score = float(str(trial.parameters["radius"])) / 100  # they are drawn to what is excluded
-        run_through(driver, None, trial, score=score)
-    assert trial == Stop(StopReason.DONE)
-    assert len(views.read_trials(study, mode="max", steps_planned=STEPS)) == 5
-    assert len(study.trials) > 5
 
 
 WRITES = [(Study, "ask", 1), (Study, "ask", 2), (Study, "tell", 1), (MemoryLedger, "reserve", 1)]

@@ -52,13 +52,7 @@ def test_the_numbers_are_those_of_a_direct_computation() -> None:
     place = believed.rules.axis.place(best.value)
     assert shown.near == believed.near_trial(Standing(place, best.trial, "complete"))
     assert shown.near == pytest.approx(believed.near(place), abs=0.05)
-    assert (shown.low, shown.high, shown.warp, shown.height_at, shown.tolerance) == (
-        0.0,
-        100.0,
-        "log1p",
-        1.0,
-        TOLERANCE,
-    )
+    assert (shown.axis, shown.height_at, shown.tolerance) == (ParameterAxis(0.0, 100.0), 1.0, TOLERANCE)
 
 
 def test_points_have_their_value_last_score_fraction_and_state() -> None:

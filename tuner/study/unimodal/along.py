@@ -47,9 +47,17 @@ class AlongParameter:
         # Cache of the records of ended trials. These records never change.
         self._ended: tuple[object, dict[int, Told]] = (None, {})
 
-    def beliefs(self, study: Study, distribution: BaseDistribution | None = None) -> Beliefs | None:
+    def beliefs(self, study: Study) -> Beliefs | None:
         """Return the conclusions from the trials of the study, or None if the parameter's bounds are still unknown."""
-        view = self.view(study, distribution)
+        known = self.known(study)
+        return None if known is None else known[1]
+
+    def known(self, study: Study, distribution: BaseDistribution | None = None) -> tuple[View, Beliefs] | None:
+        """Return the view of the study and the conclusions, or None if the parameter's bounds are still unknown."""
+        distributions = {
+            name: found for trial in study.get_trials(deepcopy=False) for name, found in trial.distributions.items()
+        }
+        view = View.of(self.parameter, distribution or distributions.get(self.parameter), distributions, self.scales)
         if view is None:
             return None
         last = last_step(study, self._last_step)
@@ -57,14 +65,7 @@ class AlongParameter:
         if self._ended[0] != of:
             self._ended = (of, {})
         seen = view.seen(study, last, self._ended[1])
-        return believe(seen, replace(self.rules, axis=view.axis))
-
-    def view(self, study: Study, distribution: BaseDistribution | None = None) -> View | None:
-        """Return the study's trials along the parameter, or None if the parameter's bounds are still unknown."""
-        distributions = {
-            name: found for trial in study.get_trials(deepcopy=False) for name, found in trial.distributions.items()
-        }
-        return View.of(self.parameter, distribution or distributions.get(self.parameter), distributions, self.scales)
+        return view, believe(seen, replace(self.rules, axis=view.axis))
 
     def curve_models(self) -> tuple[CurveModel, ...]:
         """Return this model, which describes a single parameter."""

@@ -27,10 +27,10 @@ class UnimodalPruner(AlongParameter, BasePruner, StudyPruner):
         """Return whether to stop the trial; before its first report, whether not to start it."""
         if self.parameter not in trial.params:
             return False
-        known = self._known(study, trial)
-        if known is None:
+        judged = self._judged(study, trial)
+        if judged is None:
             return False
-        beliefs, place, context, done = known
+        beliefs, place, context, done = judged
         if trial.number in beliefs.first or done >= 1 or (done == 0 and AUDIT in trial.system_attrs):
             return False
         if beliefs.excluded(place, done, context):
@@ -39,10 +39,10 @@ class UnimodalPruner(AlongParameter, BasePruner, StudyPruner):
 
     def why(self, study: Study, trial: FrozenTrial) -> str:
         """Return why `prune` has just stopped the trial. The reason depends on scores and parameters only."""
-        known = self._known(study, trial)
-        if known is None:
+        judged = self._judged(study, trial)
+        if judged is None:
             return ""
-        beliefs, place, context, done = known
+        beliefs, place, context, done = judged
         value = f"{trial.params[self.parameter]:.4g}"
         when = f"after {100 * done:.0f} % of its steps" if done else "before its first step"
         if not beliefs.excluded(place, done, context):
@@ -53,13 +53,12 @@ class UnimodalPruner(AlongParameter, BasePruner, StudyPruner):
         near = _shown(beliefs.near(place, context))
         return f"{self.parameter} {value} is near the best with probability {near}, {when}"
 
-    def _known(self, study: Study, trial: FrozenTrial) -> tuple[Beliefs, float, Context, float] | None:
+    def _judged(self, study: Study, trial: FrozenTrial) -> tuple[Beliefs, float, Context, float] | None:
         """Return the conclusions, and the trial's position, context and fraction of steps, or None if not known yet."""
-        distribution = trial.distributions[self.parameter]
-        view, beliefs = self.view(study, distribution), self.beliefs(study, distribution)
-        last = last_step(study, self._last_step)
-        if view is None or beliefs is None or last is None:
+        known, last = self.known(study, trial.distributions[self.parameter]), last_step(study, self._last_step)
+        if known is None or last is None:
             return None
+        view, beliefs = known
         step = max(trial.intermediate_values, default=0)
         return beliefs, view.place(trial), view.context(trial), step / last
 
@@ -80,23 +79,23 @@ class UnimodalPruners(BasePruner, StudyPruner):
 
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
         """Return whether to stop the trial; before its first report, whether not to start it."""
-        if any(pruner.prune(study, trial) for pruner in self.each if _has_one_top(pruner, study)):
+        unimodal = self._unimodal(study)
+        if any(pruner.prune(study, trial) for pruner in unimodal):
             return True
         # The fallback is called only once, because some pruners count their calls.
-        return not all(_has_one_top(pruner, study) for pruner in self.each) and self._fallback.prune(study, trial)
+        return len(unimodal) < len(self.each) and self._fallback.prune(study, trial)
 
     def why(self, study: Study, trial: FrozenTrial) -> str:
         """Return why `prune` has just stopped the trial. The reason depends on scores and parameters only."""
-        for pruner in self.each:
-            if _has_one_top(pruner, study) and pruner.prune(study, trial):
+        for pruner in self._unimodal(study):
+            if pruner.prune(study, trial):
                 return pruner.why(study, trial)
         return f"the score has more than one maximum, and the pruner {self._called} stopped the trial"
 
-
-def _has_one_top(pruner: UnimodalPruner, study: Study) -> bool:
-    """Return False if the scores contradict the assumption of one maximum."""
-    believed = pruner.beliefs(study)
-    return believed is None or believed.unimodal
+    def _unimodal(self, study: Study) -> list[UnimodalPruner]:
+        """Return the pruners without those whose assumption of one maximum the scores contradict."""
+        every = [(pruner, pruner.beliefs(study)) for pruner in self.each]
+        return [pruner for pruner, believed in every if believed is None or believed.unimodal]
 
 
 def _shown(probability: float) -> str:

@@ -115,10 +115,10 @@ class UnimodalSampler(AlongParameter, _CurveSampler):
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:  # noqa: ANN401 - Optuna's signature
         """Return a value of one parameter. The curve model proposes the unimodal one, and `base` any other one."""
-        view = self.view(study, param_distribution) if param_name == self.parameter else None
-        beliefs = self.beliefs(study, param_distribution) if view is not None else None
-        if view is None or beliefs is None or not isinstance(param_distribution, FloatDistribution | IntDistribution):
+        known = self.known(study, param_distribution) if param_name == self.parameter else None
+        if known is None or not isinstance(param_distribution, FloatDistribution | IntDistribution):
             return super().sample_independent(study, trial, param_name, param_distribution)
+        view, beliefs = known
         random = np.random.default_rng([self._seed, trial.number])
         context, ending = view.context(trial), self._left is not None and self._left < _LAST
         if beliefs.audits() and not ending:
