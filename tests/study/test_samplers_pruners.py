@@ -25,11 +25,8 @@ GRID: dict[str, list[object]] = {
 class Gridded(FakeSpace):
     """A space with a grid of its own."""
 
-    def __init__(self, grid: dict[str, list[object]] = GRID) -> None:
-        self._grid = grid
-
     def grid(self, points: int) -> dict[str, list[object]]:
-        return self._grid
+        return GRID
 
 
 def driven(sampler: optuna.samplers.BaseSampler, trials: int, study: optuna.Study | None = None) -> optuna.Study:
@@ -104,7 +101,7 @@ def test_a_grid_without_a_space_or_without_values_or_too_large_is_refused(monkey
     with raises_code(InputError, "grid-values-missing"):
         make_sampler("grid", seed=0)
     with raises_code(InputError, "grid-values-missing"):
-        make_sampler("grid", seed=0, space=Gridded({"learning_rate": [0.1]}))
+        grid_points(FakeSpace(), {"learning_rate": [0.1]})
     monkeypatch.setattr("tuner.study.samplers.grid._GRID_LIMIT", 17)
     with raises_code(InputError, "grid-too-large"):
         make_sampler("grid", seed=0, space=Gridded())
