@@ -6,15 +6,13 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from tuner.errors import LedgerError
 from tuner.files import write_text
 from tuner.report.curve_chart import curve_svg
-from tuner.report.spending import Spending, spending
 from tuner.study.names import canonical_pruner
 from tuner.study.types import NullObserver, TrialView
 from tuner.sweep.winner import Chosen, is_unimodal
@@ -23,13 +21,11 @@ if TYPE_CHECKING:
     from optuna.study import Study
 
     from tuner.experiment import Experiment
-    from tuner.privacy.ledger.search_budget import SearchBudget
     from tuner.recorder.recorder import MLflowRecorder
-    from tuner.report.trial_row import TrialRow
     from tuner.study.unimodal.inference.picture import CurvePicture
     from tuner.sweep.folder import SweepFolder
 
-__all__ = ["CurveWatch", "curves_of_sweep", "spent_on"]
+__all__ = ["CurveWatch", "curves_of_sweep"]
 
 log = logging.getLogger(__name__)
 
@@ -50,39 +46,6 @@ def curves_of_sweep(study: Study, experiment: Experiment) -> tuple[CurvePicture,
     from tuner.study.unimodal.curves import curves_of
 
     return curves_of(study, fallback=_fallback(experiment))
-
-
-def spent_on(
-    rows: Sequence[TrialRow], *, mode: str, budget: SearchBudget | None, excluded: int = 0, whole: int = 0
-) -> Spending | None:
-    """Return the `spending` of the trials by the search's budget, which is None if nothing is charged.
-
-    Raises:
-        LedgerError: the ledger cannot be read.
-    """
-    if budget is None:
-        return spending(rows, mode=mode, excluded=excluded, whole=whole)
-    view = budget.view()
-    charged = {row.id: budget.charged_steps(row.id) for row in rows}
-
-    def epsilon_of(steps: Mapping[str, int]) -> float | None:
-        if dict(steps) == charged and sum(charged.values()) == view.spent_steps:
-            return view.epsilon_spent  # a Rényi filter may have a smaller ε for all of them together
-        try:
-            return budget.steps_epsilon(steps)
-        except LedgerError:  # a candidate that never started has no noise in the ledger
-            return None
-
-    return spending(
-        rows,
-        mode=mode,
-        charged=charged.__getitem__,
-        epsilon_of=epsilon_of,
-        excluded=excluded,
-        whole=whole,
-        cap=view.epsilon_cap,
-        delta=view.delta,
-    )
 
 
 class CurveWatch(NullObserver):

@@ -20,7 +20,7 @@ from tuner.privacy.card.claims import budget_sentence
 from tuner.report.text import budget_bar
 from tuner.report.text import console as standard_console
 from tuner.report.trial_row import TrialRow, best_row, varying_parameters
-from tuner.report.wording import Shares, budget_line, format_value, parameters_text, plural
+from tuner.report.wording import budget_line, format_value, parameters_text, plural
 
 if TYPE_CHECKING:
     from tuner.privacy.ledger.search_budget import BudgetView
@@ -294,7 +294,7 @@ def _budget_row(name: str, budget: BudgetView, bar: int) -> Text:
 
 def _budget_words(budget: BudgetView, what: str) -> Text:
     if budget.step_cap is None or budget.left_steps is None:
-        left, whole = f"{Shares.of(budget).left:.0%} of the budget", f"  ({what})"
+        left, whole = f"{budget.left:.0%} of the budget", f"  ({what})"
     else:
         left, whole = format_value(budget.left_steps), f"  of {format_value(budget.step_cap)} {what}"
     spent = (f"█ spent {format_value(budget.spent_steps)}", "magenta")

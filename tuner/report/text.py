@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.report.sweep_report import SweepReport
-from tuner.report.wording import Shares, budget_line, format_value, parameters_text, plural, with_error
+from tuner.report.wording import budget_line, format_value, parameters_text, plural, with_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -86,9 +86,8 @@ def plan_panel(text: PlanText) -> RenderableType:
 
 def budget_bar(budget: BudgetView, *, width: int) -> Text:
     """Return one bar with the spent, reserved and remaining parts of the budget."""
-    shares = Shares.of(budget)
-    spent = round(shares.spent * width)
-    reserved = min(round(shares.reserved * width), width - spent)
+    spent = round(budget.spent * width)
+    reserved = min(round(budget.reserved * width), width - spent)
     return Text.assemble(
         ("█" * spent, "magenta"), ("▓" * reserved, "yellow"), ("░" * (width - spent - reserved), "grey50")
     )
