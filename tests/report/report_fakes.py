@@ -119,6 +119,14 @@ def picture(**changes: object) -> CurvePicture:
     return CurvePicture(**{**values, **changes})
 
 
+SPENT_TRIALS = (
+    row(0, 0.80, id="t0"),
+    row(1, 0.70, "pruned", step=20, id="t1"),
+    row(2, 0.85, id="t2"),
+    row(4, 0.60, "running", step=40, id="t4"),
+)
+
+
 def root_of(steps: Mapping[str, int]) -> float:
     """An accountant: ε is the square root of the steps."""
     return float(sum(steps.values()) ** 0.5)

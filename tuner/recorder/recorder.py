@@ -75,11 +75,8 @@ class SweepInfo:
     ) -> dict[str, object]:
         """Return the record that opens the parent run, or opens it again after a resume.
 
-        Args:
-            tags: further tags of the parent run, in addition to the sweep's tags.
-            claim: budget sentence, in Markdown: the description of the sweep in MLflow.
-            step: total number of charged steps, at which `values` are logged.
-            values: metrics of the privacy budget.
+        The claim is the description of the sweep in MLflow, in Markdown. `values` are logged at `step`, the total
+        number of charged steps.
         """
         return {
             "kind": "sweep_started",
@@ -197,11 +194,9 @@ class MLflowRecorder:
         )
 
     def artifact(self, path: Path | str, *, under: str = "") -> None:
-        """Add a file or folder to the artifacts of the parent run.
+        """Add a file or folder to the folder `under` of the parent run's artifacts.
 
-        Args:
-            path: file or folder, absolute or relative to the sweep's folder. It is read only when it is sent.
-            under: folder in the run's artifacts.
+        A relative path is relative to the sweep's folder. The file is read when it is sent.
         """
         self._append(artifact_record(path, under=under))
 
@@ -210,12 +205,7 @@ class MLflowRecorder:
         self._append(metrics_record({}, step=self._history.steps, tags={name: value}))
 
     def finish(self, state: str, *, reason: str = "") -> None:
-        """Record the final status of the sweep and of every trial that has not ended.
-
-        Args:
-            state: for example ``done``, ``budget reached``, ``failed`` or ``interrupted``.
-            reason: explanation of the state.
-        """
+        """Record the final state of the sweep, for example ``done``, and end every trial that has not ended."""
         if self._history.ended:
             return
         budget = self._budget_metrics()

@@ -123,29 +123,27 @@ class CurveWatch(NullObserver):
         for curve in self._curves:
             if self._written.get(curve.parameter) == curve:
                 continue
-            name = re.sub(r"[^\w.-]", "_", curve.parameter)
+            files = self._files(curve)
             try:
-                files = write_curve(curve, self._root / _FOLDER, name, sweep=self._name, metric=self._metric)
+                (self._root / _FOLDER).mkdir(exist_ok=True)
+                for path, text in files.items():
+                    write_text(self._root / path, text)
             except OSError as error:
                 log.warning("the curve cannot be written: %s", error.strerror)
                 continue
-            for file in files:
-                self._recorder.artifact(file.relative_to(self._root), under=_FOLDER)
+            for path in files:
+                self._recorder.artifact(path, under=_FOLDER)
             self._written[curve.parameter] = curve
             self._due = self._clock() + _SECONDS
 
-
-def write_curve(curve: CurvePicture, folder: Path, name: str, *, sweep: str, metric: str) -> tuple[Path, ...]:
-    """Write the picture and its numbers, and return their paths."""
-    folder.mkdir(exist_ok=True)
-    numbers = {"sweep": sweep, "metric": metric, **curve.as_dict()}
-    contents = {
-        folder / f"{name}.svg": curve_svg(curve, metric, f"{curve.parameter} in {sweep}"),
-        folder / f"{name}.json": json.dumps(numbers, ensure_ascii=False, allow_nan=False) + "\n",
-    }
-    for path, text in contents.items():
-        write_text(path, text)
-    return tuple(contents)
+    def _files(self, curve: CurvePicture) -> dict[Path, str]:
+        """Return the picture and its numbers by their paths in the sweep's folder."""
+        name = re.sub(r"[^\w.-]", "_", curve.parameter)
+        numbers = {"sweep": self._name, "metric": self._metric, **curve.as_dict()}
+        return {
+            Path(_FOLDER, f"{name}.svg"): curve_svg(curve, self._metric, f"{curve.parameter} in {self._name}"),
+            Path(_FOLDER, f"{name}.json"): json.dumps(numbers, ensure_ascii=False, allow_nan=False) + "\n",
+        }
 
 
 def _verdict(curves: Sequence[CurvePicture]) -> str:
