@@ -13,7 +13,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tuner.errors import SweepInterrupted, TrackingError
@@ -243,9 +242,7 @@ class MLflowRecorder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         """Record the end of the sweep if `finish` was not called, wait for MLflow, and close the recorder."""
         try:
             if error is None:

@@ -8,7 +8,6 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from tuner.files import write_text
@@ -87,9 +86,7 @@ class CurveWatch(NullObserver):
         self._see()  # a resumed sweep has trials already
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._write()
 
     def trial_finished(self, trial: TrialView) -> None:

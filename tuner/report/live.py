@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console, Group, RenderableType
@@ -17,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.privacy.card.claims import budget_sentence
-from tuner.report.text import budget_bar
+from tuner.report.text import NOT_PRIVATE, budget_bar, guarantee_text
 from tuner.report.text import console as standard_console
 from tuner.report.trial_row import TrialRow, best_row, varying_parameters
 from tuner.report.wording import budget_line, format_value, parameters_text, plural
@@ -104,17 +103,12 @@ class LiveView:
         else:
             ended = self._ended()
             planned = f"{plural(self._planned, 'trial')} planned" + (f", {ended} ended before" if self._rows else "")
-            claim = self._claim or "NOT PRIVATE: nothing here carries a guarantee."
-            if self._budget:
-                claim = budget_sentence(self._budget, unit=self._unit)
-            self._say(f"{self._name}: {planned}. {claim}")
+            self._say(f"{self._name}: {planned}. {self._sentence() or f'{NOT_PRIVATE}.'}")
             if self._waiting and not self._quiet:
                 self._say(self._waiting)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._live is not None:
             try:
                 self._read_budget()
@@ -267,15 +261,16 @@ class LiveView:
         return row
 
     def _budget_parts(self, bar: int) -> list[RenderableType]:
-        if self._budget is None and self._claim:
-            return [Text(self._claim, style="italic")]
-        if self._budget is None:
-            return [Text("NOT PRIVATE: nothing here carries a guarantee", style="bold red")]
-        budget = self._budget
+        budget, sentence = self._budget, guarantee_text(self._sentence())
+        if budget is None:
+            return [sentence]
         parts = [_budget_row("budget", budget, bar), _budget_words(budget, "steps")]
         if budget.validation is not None:
             parts += [_budget_row("scores", budget.validation, bar), _budget_words(budget.validation, "scores")]
-        return [*parts, Text(budget_sentence(budget, unit=self._unit), style="italic")]
+        return [*parts, sentence]
+
+    def _sentence(self) -> str:
+        return self._claim if self._budget is None else budget_sentence(self._budget, unit=self._unit)
 
 
 def _budget_row(name: str, budget: BudgetView, bar: int) -> Text:

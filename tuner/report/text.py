@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from tuner.privacy.ledger.search_budget import BudgetView
     from tuner.report.trial_row import TrialRow
 
-__all__ = ["PlanTable", "PlanText", "budget_bar", "console", "facts_table", "plan_panel", "summary"]
+__all__ = ["NOT_PRIVATE", "PlanTable", "PlanText", "budget_bar", "console", "guarantee_text", "plan_panel", "summary"]
+
+NOT_PRIVATE = "NOT PRIVATE: nothing here carries a guarantee"
 
 _ROWS = 10
 _BAR = 40
@@ -53,7 +55,7 @@ class PlanText:
     warnings: tuple[str, ...] = ()
 
 
-def facts_table(facts: Sequence[tuple[str, str]]) -> Table:
+def _facts_table(facts: Sequence[tuple[str, str]]) -> Table:
     """Return a table of names and values."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
@@ -74,7 +76,7 @@ def _small_table(table: PlanTable) -> Table:
 
 def plan_panel(text: PlanText) -> RenderableType:
     """Return the plan of a sweep that has not started."""
-    parts: list[RenderableType] = [facts_table(text.facts)]
+    parts: list[RenderableType] = [_facts_table(text.facts)]
     for table in text.tables:
         parts += [Text(), Text(table.title), _small_table(table)]
     if text.sentence:
@@ -93,6 +95,11 @@ def budget_bar(budget: BudgetView, *, width: int) -> Text:
     )
 
 
+def guarantee_text(sentence: str) -> Text:
+    """Return the sentence about the guarantee, or say that there is none if it is empty."""
+    return Text(sentence, style="italic") if sentence else Text(NOT_PRIVATE, style="bold red")
+
+
 def summary(report: SweepReport) -> RenderableType:
     """Return how a sweep ended: the best trial, what was spent, and the commands that come next."""
     head = [("ended as", report.state + (f": {report.reason}" if report.reason else ""))]
@@ -108,13 +115,10 @@ def summary(report: SweepReport) -> RenderableType:
     if best is not None:
         head += [(f"  {name}", format_value(value, 6)) for name, value in best.parameters.items()]
     head += [("curve", curve.line) for curve in report.curves]
-    parts: list[RenderableType] = [facts_table([*head, *report.facts]), Text()]
+    parts: list[RenderableType] = [_facts_table([*head, *report.facts]), Text()]
     if report.budget is not None and not report.runs_hidden:
         parts.append(budget_bar(report.budget, width=_BAR) + Text(f"  {budget_line(report.budget)}"))
-    if report.sentence:
-        parts.append(Text(report.sentence, style="italic"))
-    else:
-        parts.append(Text("NOT PRIVATE: nothing here carries a guarantee", style="bold red"))
+    parts.append(guarantee_text(report.sentence))
     if report.next_commands:
         parts += [Text(), Text("next", style="dim")]
         parts += [Text(f"  {command}", style="bold") for command in report.next_commands]
