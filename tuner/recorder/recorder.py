@@ -222,16 +222,14 @@ class MLflowRecorder:
 
     def status(self) -> SendStatus:
         """Return the progress of sending to MLflow."""
-        if self._sender is None:
-            return SendStatus(sent=0, waiting=0, refused=0, problem="")
-        return self._sender.status()
+        return SendStatus() if self._sender is None else self._sender.status()
 
     def flush(self, timeout: float = 60.0) -> SendStatus:
         """Wait until MLflow has every record or does not respond, for at most `timeout` seconds.
 
         No error of MLflow is raised. The returned status shows the problem.
         """
-        return self._sender.flush(timeout) if self._sender is not None else self.status()
+        return SendStatus() if self._sender is None else self._sender.flush(timeout)
 
     def close(self) -> None:
         """Stop sending and close the spool. `sync.send_unsent` or a resume of the sweep sends the remaining records."""

@@ -56,10 +56,8 @@ class CurveWatch(NullObserver):
     Args:
         look: returns the current curves.
         sweep: the sweep, whose folder receives the files.
-        metric: name of the score.
         recorder: receives the files, whether the assumption holds, and the winning trial.
         choose: returns the current winner; None to leave it out.
-        clock: returns monotonic seconds.
     """
 
     def __init__(

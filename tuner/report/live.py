@@ -45,7 +45,6 @@ class LiveView:
     between reports. If the budget cannot be read, the table keeps the last reading and says so.
 
     Args:
-        trials: number of planned trials.
         budget_view: returns the search's budget now; None for a sweep that is not private.
         searched: names of the searched parameters; if empty, those that differ between the trials.
         earlier: the trials of a resumed sweep.
@@ -54,7 +53,6 @@ class LiveView:
         unit: what the guarantee protects: ``record`` or ``user``.
         waiting: text to show until the first trial starts.
         finding: returns the findings so far, to show under the table.
-        clock: returns monotonic seconds.
     """
 
     def __init__(
