@@ -131,7 +131,7 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
         rows, chosen = _trials(study, experiment, plan, budget)
         reason = str(status.get("detail", ""))
         report = sweep_report(sweep, experiment, plan, reason=reason, trials=rows, chosen=chosen, study=study, **shown)
-        if spent and rows:
+        if spent:
             _, excluded = _not_started(study)
             found = spending(rows, mode=report.mode, budget=budget, excluded=excluded, whole=plan.steps_per_trial)
             report = replace(report, spending=found)
@@ -143,18 +143,16 @@ def _trials(
     study: Study | None, experiment: Experiment, plan: Plan, budget: SearchBudget | None
 ) -> tuple[list[TrialRow], Chosen | None]:
     """Return the trials and the winner."""
-    from tuner.study.views import REJECTED, TRIAL_ID, learning_curve, view_of
+    from tuner.study.views import learning_curve, read_trials
 
     if study is None:
         return [], None
-    rows, views = [], []
-    for stored in study.get_trials(deepcopy=False):
-        if TRIAL_ID not in stored.user_attrs or REJECTED in stored.user_attrs:
-            continue
-        view = view_of(stored, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
+    views = read_trials(study, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
+    stored = {trial.number: trial for trial in study.get_trials(deepcopy=False)}
+    rows = []
+    for view in views:
         cost = None if budget is None else budget.trial_epsilon(view.id, budget.charged_steps(view.id))
-        views.append(view)
-        rows.append(TrialRow.of(view, curve=learning_curve(stored), epsilon=cost))
+        rows.append(TrialRow.of(view, curve=learning_curve(stored[view.number]), epsilon=cost))
     return rows, choose_winner(study, views, experiment)
 
 
