@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
+NASTY = """<script>alert(1)</script> & "quotes" 'too'"""
 PICTURE = "data:image/svg+xml,"
 VOID = {"meta", "wbr", "img"}
 REFUSED = {"script", "link", "iframe", "object", "svg"}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -119,14 +119,42 @@ def picture(**changes: object) -> CurvePicture:
     return CurvePicture(**{**values, **changes})
 
 
+SPENT_TRIALS = (
+    row(0, 0.80, id="t0"),
+    row(1, 0.70, "pruned", step=20, id="t1"),
+    row(2, 0.85, id="t2"),
+    row(4, 0.60, "running", step=40, id="t4"),
+)
+
+
 def root_of(steps: Mapping[str, int]) -> float:
     """An accountant: ε is the square root of the steps."""
     return float(sum(steps.values()) ** 0.5)
 
 
-def spending_of(rows: Sequence[TrialRow], **changes: object) -> Spending:
-    values: dict[str, Any] = {"mode": "max", "excluded": 1, "whole": 100, "epsilon_of": root_of, "cap": 20.0}
+@dataclass
+class ChargedBudget:
+    """A search's budget: the steps charged to each trial, and its odometer, which may read less than the steps."""
+
+    charged: Mapping[str, int]
+    steps_epsilon: Callable[[Mapping[str, int]], float] = root_of
+    cap: float = 20.0
+    odometer: float | None = None
+
+    def charged_steps(self, trial: str) -> int:
+        return self.charged[trial]
+
+    def view(self) -> SimpleNamespace:
+        spent = root_of(self.charged) if self.odometer is None else self.odometer
+        steps = sum(self.charged.values())
+        return SimpleNamespace(spent_steps=steps, epsilon_spent=spent, epsilon_cap=self.cap, delta=1e-5)
+
+
+def spending_of(rows: Sequence[TrialRow], *, mode: str = "max", **budget: object) -> Spending:
+    """Spending with one excluded candidate of 100 steps; `budget` goes to `ChargedBudget`."""
     named = [replace(each, id=f"t{each.number}") for each in rows]
-    found = spending(named, **{**values, "delta": 1e-5, **changes})
+    values: dict[str, Any] = {"charged": {each.id: each.step for each in named}, **budget}
+    charged: Any = ChargedBudget(**values)
+    found = spending(named, mode=mode, budget=charged, excluded=1, whole=100)
     assert found is not None
     return found

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 from figure_checks import series, texts
-from html_checks import checked, words_of
+from html_checks import NASTY, checked, words_of
 
 from tuner.privacy.ledger.history import Point
 from tuner.privacy.ledger.odometer import LABEL
 from tuner.report.budget_page import budget_chart, budget_page, sureness
 
-NASTY = """<script>alert(1)</script> & "quotes" 'too'"""
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 
 

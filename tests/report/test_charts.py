@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_fakes import report, row
 
+from search_spaces.domains import Categorical, Domain, LogUniform, Uniform
 from tuner.report.charts import parameter_chart, steps_chart, trials_chart
-from tuner.report.sweep_report import Scale
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e9, max_value=1e9)
 
@@ -45,27 +45,27 @@ def test_there_is_no_chart_without_scores() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scale", "values", "expected"),
+    ("domain", "values", "expected"),
     [
-        (Scale(log=True), (0.10, 0.12, 0.15), "log"),
-        (Scale(), (0.001, 0.12, 1.5), "linear"),
+        (LogUniform(0.1, 1.0), (0.10, 0.12, 0.15), "log"),
+        (Uniform(0.0, 2.0), (0.001, 0.12, 1.5), "linear"),
         (None, (0.10, 0.12, 0.15), "linear"),
         (None, (0.001, 0.12, 1.5), "log"),
-        (Scale(log=True), (0.0, 0.12, 0.15), "linear"),
+        (LogUniform(0.1, 1.0), (0.0, 0.12, 0.15), "linear"),
     ],
 )
 def test_the_axis_of_a_parameter_is_that_of_its_range(
-    scale: Scale | None, values: tuple[float, ...], expected: str
+    domain: Domain | None, values: tuple[float, ...], expected: str
 ) -> None:
     rows = [row(number, number / 10, parameters={"a": value}) for number, value in enumerate(values)]
-    figure = parameter_chart(report(*rows, scales={} if scale is None else {"a": scale}), "a")
+    figure = parameter_chart(report(*rows, domains={} if domain is None else {"a": domain}), "a")
     assert figure is not None
     assert figure.axes[0].get_xscale() == expected
 
 
 def test_a_choice_has_a_tick_at_every_option_in_its_order() -> None:
     rows = [row(n, n / 10, parameters={"batch": value}) for n, value in enumerate((64, 256, 64))]
-    figure = parameter_chart(report(*rows, scales={"batch": Scale(options=(256, 128, 64))}), "batch")
+    figure = parameter_chart(report(*rows, domains={"batch": Categorical((256, 128, 64))}), "batch")
     assert figure is not None
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["256", "128", "64"]
     assert series(figure) == {"complete": [(2, 0.0), (0, 0.1)], "best": [(2, 0.2)]}

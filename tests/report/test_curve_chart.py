@@ -8,7 +8,7 @@ import pytest
 from figure_checks import series, svg_texts, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report_fakes import CURVE_POINTS, picture, point, row, spending_of
+from report_fakes import CURVE_POINTS, SPENT_TRIALS, picture, point, spending_of
 
 from tuner.report.curve_chart import OFF_AXIS, curve_chart, curve_svg, spending_chart
 
@@ -91,18 +91,10 @@ def test_the_file_of_a_curve_stands_on_its_own_and_says_what_is_seen() -> None:
     assert curve_svg(picture(points=()), "m", "a") == ""
 
 
-TRIALS = (
-    row(0, 0.80, step=100),
-    row(1, 0.70, "pruned", step=20),
-    row(2, 0.85, step=100),
-    row(4, 0.60, "running", step=40),
-)
-
-
 def test_what_was_spent_has_two_lines_and_the_cap_where_it_is_near() -> None:
-    found = spending_of(TRIALS)
+    found = spending_of(SPENT_TRIALS)
     drawn = series(spending_chart(found, "m"))
     assert drawn["this search"] == [(row.epsilon, row.best) for row in found.rows]
     assert drawn["the same trials, each run to its end"] == [(row.whole_epsilon, row.best) for row in found.rows]
     assert drawn["the cap"] == [(20.0, 0.0), (20.0, 1.0)]
-    assert "the cap" not in series(spending_chart(spending_of(TRIALS, cap=500.0), "m"))
+    assert "the cap" not in series(spending_chart(spending_of(SPENT_TRIALS, cap=500.0), "m"))

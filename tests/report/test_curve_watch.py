@@ -1,4 +1,4 @@
-"""The curve of a running unimodal search: its files and tags, and the ε that was spent."""
+"""The curve of a running unimodal search: its files and tags."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from xml.etree import ElementTree
 import pytest
 from report_fakes import picture
 
-from tuner.errors import LedgerError
 from tuner.experiment import parse_experiment
-from tuner.report.curve_watch import CurveWatch, curves_of_sweep, spent_on
-from tuner.report.trial_row import TrialRow
+from tuner.report.curve_watch import CurveWatch, curves_of_sweep
 from tuner.study.types import TrialStatus, TrialView
 from tuner.study.unimodal.inference.picture import CurvePicture
 from tuner.sweep.winner import Chosen
@@ -138,40 +136,3 @@ def test_of_a_sealed_search_no_curve_is_made_whatever_its_study_holds(monkeypatc
     monkeypatch.setattr("tuner.study.unimodal.curves.curves_of", lambda *_args, **_more: (picture(),))
     assert curves_of_sweep(None, experiment) == (picture(),)  # type: ignore[arg-type]
     assert curves_of_sweep(None, experiment.model_copy(update={"privacy": privacy})) == ()  # type: ignore[arg-type]
-
-
-class Budget:
-    """A search's budget in which a step costs 0.01."""
-
-    def __init__(self, charged: dict[str, int], *, knows_all: bool = True) -> None:
-        self.charged, self.knows_all = charged, knows_all
-
-    def view(self) -> SimpleNamespace:
-        return SimpleNamespace(
-            spent_steps=sum(self.charged.values()), epsilon_spent=0.5, epsilon_cap=8.0, delta=1e-5, validation=None
-        )
-
-    def charged_steps(self, trial: str) -> int:
-        return self.charged[trial]
-
-    def steps_epsilon(self, steps: dict[str, int]) -> float:
-        if not self.knows_all and set(steps) - set(self.charged):
-            raise LedgerError("mechanism-not-single", "one mechanism")
-        return 0.01 * sum(steps.values())
-
-
-def test_epsilon_is_the_ledgers_and_at_the_end_the_odometers_own() -> None:
-    rows = [
-        TrialRow(number=0, id="a", state="complete", step=50, steps_planned=50, score=0.5),
-        TrialRow(number=1, id="b", state="pruned", step=10, steps_planned=50, score=0.4),
-    ]
-    charged = {"a": 50, "b": 20}
-    found = spent_on(rows, mode="max", budget=Budget(charged), excluded=1, whole=50)  # type: ignore[arg-type]
-    assert found is not None
-    assert [row.epsilon for row in found.rows] == pytest.approx([0.5, 0.5]), "the last is that of the view"
-    assert [row.whole_epsilon for row in found.rows] == pytest.approx([0.5, 1.5])
-    unknown = Budget(charged, knows_all=False)
-    found = spent_on(rows, mode="max", budget=unknown, excluded=1, whole=50)  # type: ignore[arg-type]
-    assert found is not None
-    assert not found.with_epsilon, "the noise of what never started is in no ledger"
-    assert spent_on(rows, mode="max", budget=None).with_epsilon is False  # type: ignore[union-attr]

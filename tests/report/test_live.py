@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import re
 
 import pytest
 from report_fakes import budget, view
 from rich.console import Console
+from screens import console, shown, text
 
 from tuner.errors import LedgerError
 from tuner.report.live import LiveView
 from tuner.study.types import TrialStatus
 
 NAN = float("nan")
-
-
-def console(*, terminal: bool, width: int = 140, height: int = 40) -> Console:
-    return Console(file=io.StringIO(), force_terminal=terminal, width=width, height=height, color_system=None)
-
-
-def text(target: Console) -> str:
-    assert isinstance(target.file, io.StringIO)
-    return target.file.getvalue()
-
-
-def screen(live: LiveView, width: int = 140, height: int = 40) -> str:
-    target = console(terminal=True, width=width, height=height)
-    target.print(live.render())
-    return text(target)
 
 
 def make(target: Console, *, trials: int = 4, **changes: object) -> LiveView:
@@ -70,7 +55,7 @@ def test_the_table_shows_every_trial_its_state_the_best_and_the_budget() -> None
     live = make(console(terminal=True, width=140), note=lambda: "MLflow: 3 waiting")
     with live:
         play(live)
-    seen = screen(live)
+    seen = shown(live.render(), terminal=True)
     rows = {line.split()[1]: line for line in seen.splitlines() if "/100" in line}
     assert "★" in rows["★"]
     assert "0.82" in rows["★"], "the star stands at the best COMPLETE trial"
@@ -93,7 +78,7 @@ def test_it_fits_every_terminal_and_keeps_what_matters(width: int, height: int) 
             if number != 7:
                 score = 0.99 if number == 3 else 0.5
                 live.trial_finished(view(number, TrialStatus.COMPLETE, parameters=many, step=100, last_score=score))
-    seen = screen(live, width, height)
+    seen = shown(live.render(), width, height, terminal=True)
     lines = seen.splitlines()
     assert len(lines) <= height + 2
     assert max(len(line) for line in lines) <= width
@@ -125,13 +110,13 @@ def test_the_table_reads_the_budget_at_most_every_two_seconds() -> None:
     with live:
         assert ledger.readings == 1
         for now[0] in (100.0, 101.0, 101.9):
-            assert "spent 1 " in screen(live)
+            assert "spent 1 " in shown(live.render(), terminal=True)
         now[0] = 102.0
-        assert "spent 2 " in screen(live), "steps are leased between reports"
+        assert "spent 2 " in shown(live.render(), terminal=True), "steps are leased between reports"
         live.trial_started(view(0))
         assert ledger.readings == 3, "what happens is shown at once"
         now[0] = 103.9
-        assert "spent 3 " in screen(live), "the two seconds begin again"
+        assert "spent 3 " in shown(live.render(), terminal=True), "the two seconds begin again"
 
 
 def test_at_the_end_the_budget_is_read_once_more() -> None:
@@ -148,13 +133,13 @@ def test_a_ledger_out_of_reach_leaves_the_last_budget_and_is_said() -> None:
     with live:
         now[0] = 10.0
         ledger.broken = True
-        seen = screen(live)
+        seen = shown(live.render(), terminal=True)
         assert "spent 1 " in seen
         assert "LedgerError" in seen
         live.trial_started(view(0))
         now[0] = 20.0
         ledger.broken = False
-        assert "cannot be read" not in screen(live)
+        assert "cannot be read" not in shown(live.render(), terminal=True)
 
 
 def test_a_ledger_that_cannot_be_read_at_the_start_is_an_error() -> None:
@@ -170,7 +155,7 @@ def test_names_are_printed_as_they_are() -> None:
     with make(target, searched=["schedule"]) as live:
         live.trial_started(view(0, parameters={"schedule": "[bold]x[/bold]"}))
     assert "schedule=[bold]x[/bold]" in text(target)
-    assert "[bold]x[/bold]" in screen(live)
+    assert "[bold]x[/bold]" in shown(live.render(), terminal=True)
 
 
 def test_lines_say_a_finding_when_it_changes() -> None:
@@ -206,7 +191,7 @@ def test_a_resumed_sweep_begins_with_the_trials_of_before_and_its_best_is_that_o
     )
     target = console(terminal=False)
     with make(target, earlier=earlier) as live:
-        seen = screen(live)
+        seen = shown(live.render(), terminal=True)
         live.trial_finished(view(3, TrialStatus.COMPLETE, step=100, last_score=0.7, best_score=0.7))
     assert "3/4" in seen
     assert "★ 1" in seen, "a pruned trial is never the best"

@@ -1,10 +1,9 @@
-"""Which trial is best, what is worth a column, and what may be claimed."""
+"""Which trial wins, what is worth a column, and what may be claimed."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from report_fakes import budget, report, row, view
@@ -12,22 +11,12 @@ from report_fakes import budget, report, row, view
 from tuner.privacy.card.claims import budget_sentence
 from tuner.privacy.modes import COMPOSITION
 from tuner.report.facts import _next_commands
+from tuner.report.text import budget_bar
 from tuner.report.trial_row import TrialRow, varying_parameters
-from tuner.report.wording import Shares
-from tuner.study.best import is_better
 from tuner.study.types import TrialStatus
 from tuner.sweep import folder
 
 NAN = float("nan")
-
-
-def test_the_best_is_complete_and_the_first_of_several() -> None:
-    trials = (row(0, 0.7), row(1, 0.9), row(2, 0.99, "pruned"), row(3, 0.9), row(4, None, "failed"))
-    found = report(*trials).best
-    assert found is trials[1]
-    least = report(*trials, mode="min").best
-    assert least is trials[0]
-    assert report(row(0, 0.9, "pruned")).best is None
 
 
 def test_the_winner_is_the_chosen_one_and_else_the_best() -> None:
@@ -39,29 +28,9 @@ def test_the_winner_is_the_chosen_one_and_else_the_best() -> None:
     assert report().winner is None
 
 
-@pytest.mark.parametrize(
-    ("score", "than", "mode", "expected"),
-    [
-        (0.2, 0.1, "max", True),
-        (0.2, 0.1, "min", False),
-        (0.1, 0.2, "min", True),
-        (0.1, 0.1, "max", False),
-        (0.1, None, "min", True),
-        (NAN, None, "max", False),
-        (NAN, 0.1, "min", False),
-        (None, None, "max", False),
-        (float("inf"), 0.1, "max", False),
-    ],
-)
-def test_better(score: float | None, than: float | None, mode: str, expected: bool) -> None:
-    assert is_better(score, than, mode=mode) is expected
-
-
-@given(spent=st.integers(0, 2000), reserved=st.integers(0, 2000), cap=st.integers(0, 1000))
-def test_the_parts_of_a_bar_always_fill_it(spent: int, reserved: int, cap: int) -> None:
-    shares = Shares.of(budget(spent, reserved, cap))
-    assert min(shares.spent, shares.reserved, shares.left) >= 0
-    assert shares.spent + shares.reserved + shares.left == pytest.approx(1)
+@given(spent=st.integers(0, 500), reserved=st.integers(0, 500), width=st.integers(0, 50))
+def test_the_parts_of_a_bar_always_fill_it(spent: int, reserved: int, width: int) -> None:
+    assert len(budget_bar(budget(spent, reserved, 1000), width=width)) == width
 
 
 def test_only_what_differs_gets_a_column() -> None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
-from report_fakes import row, spending_of
+from report_fakes import SPENT_TRIALS, root_of, row, spending_of
 
+from tuner.errors import LedgerError
 from tuner.report.spending import spending
-
-TRIALS = (
-    row(0, 0.80, step=100),
-    row(1, 0.70, "pruned", step=20),
-    row(2, 0.85, step=100),
-    row(4, 0.60, "running", step=40),
-)
 
 
 def test_it_is_counted_after_each_better_trial_and_at_the_end() -> None:
-    found = spending_of(TRIALS)
+    found = spending_of(SPENT_TRIALS)
     rows = [(each.trial, each.best, each.steps, each.whole_steps) for each in found.rows]
     assert rows == [(0, 0.80, 100, 100), (2, 0.85, 220, 300), (4, 0.85, 260, 500)]
     assert [each.epsilon for each in found.rows] == pytest.approx([10.0, 220**0.5, 260**0.5])
@@ -28,17 +24,36 @@ def test_it_is_counted_after_each_better_trial_and_at_the_end() -> None:
 
 
 def test_steps_that_were_charged_twice_would_have_been_so_in_any_search() -> None:
-    found = spending_of(TRIALS, charged=lambda trial: 130 if trial == "t0" else 100, excluded=0)
-    assert (found.rows[-1].steps, found.rows[-1].whole_steps) == (430, 430)
+    found = spending_of(SPENT_TRIALS, charged={"t0": 130, "t1": 100, "t2": 100, "t4": 100})
+    assert (found.rows[-1].steps, found.rows[-1].whole_steps) == (430, 430 + 100)
 
 
-@pytest.mark.parametrize("epsilon", [None, float("inf"), float("nan")])
-def test_an_epsilon_that_is_not_known_or_not_finite_is_not_shown(epsilon: float | None) -> None:
-    assert not spending_of(TRIALS, epsilon_of=lambda _steps: epsilon).with_epsilon
+@pytest.mark.parametrize("epsilon", [float("inf"), float("nan")])
+def test_an_epsilon_that_is_not_finite_is_not_shown(epsilon: float) -> None:
+    assert not spending_of(SPENT_TRIALS, steps_epsilon=lambda _steps: epsilon).with_epsilon
 
 
-def test_nothing_is_counted_of_no_trial() -> None:
-    assert spending([], mode="max") is None
+def test_the_noise_of_what_never_started_is_in_no_ledger_and_its_epsilon_is_not_shown() -> None:
+    def refuse(steps: Mapping[str, int]) -> float:
+        if any(trial.startswith("never started") for trial in steps):
+            raise LedgerError("mechanism-not-single", "one mechanism")
+        return root_of(steps)
+
+    found = spending_of(SPENT_TRIALS, steps_epsilon=refuse)
+    assert found.rows[-1].epsilon == pytest.approx(260**0.5)
+    assert not found.with_epsilon
+
+
+def test_the_last_epsilon_is_the_odometers_own() -> None:
+    found = spending_of(SPENT_TRIALS, odometer=0.5)
+    assert [each.epsilon for each in found.rows] == pytest.approx([10.0, 220**0.5, 0.5])
+
+
+def test_where_nothing_is_charged_the_steps_of_the_trials_count() -> None:
+    found = spending(SPENT_TRIALS, mode="max", budget=None)
+    assert found is not None
+    assert (found.rows[-1].steps, found.with_epsilon, found.cap) == (260, False, None)
+    assert spending([], mode="max", budget=None) is None
 
 
 def test_where_less_is_better_the_least_is_the_best() -> None:

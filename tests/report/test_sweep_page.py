@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from html_checks import checked, words_of
+from html_checks import NASTY, checked, words_of
 from report_fakes import budget, budget_of_units, budget_with_scores, picture, report, row, spending_of
 
 from tuner.privacy.modes import SELECTION
 from tuner.report.sweep_page import sweep_page
 
-NASTY = """<script>alert(1)</script> & "quotes" 'too'"""
 NAN = float("nan")
 
 

@@ -6,16 +6,9 @@ import io
 
 import pytest
 from report_fakes import report, row
-from rich.console import Console, RenderableType
+from screens import shown
 
 from tuner.report.text import PlanTable, PlanText, console, plan_panel, summary
-
-
-def shown(renderable: RenderableType, width: int = 140, *, terminal: bool = False) -> str:
-    target = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=terminal)
-    target.print(renderable)
-    assert isinstance(target.file, io.StringIO)
-    return target.file.getvalue()
 
 
 def test_the_summary_has_the_best_the_budget_and_what_to_run_next() -> None:

@@ -50,7 +50,8 @@ def by_search(trials: Sequence[TrialView], mode: str) -> int | None:
 def by_recorder(trials: Sequence[TrialView], mode: str) -> int | None:
     history = History()
     for each in trials:
-        history.trial_finished(each.id, number=each.number, state=each.state.name.lower(), score=each.last_score)
+        facts = {"trial": each.id, "number": each.number, "state": each.state.name.lower(), "score": each.last_score}
+        history.apply({"kind": "trial_finished", **facts})
     best = history.best(mode)
     return None if best is None else int(best[0].removeprefix("t"))
 

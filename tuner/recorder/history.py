@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tuner.recorder.spool import read_spool
 from tuner.study.best import best_of
@@ -13,61 +14,32 @@ from tuner.study.best import best_of
 __all__ = ["History", "read_history"]
 
 
-@dataclass(frozen=True)
-class _Finished:
-    trial: str
-    number: int
-    state: str
-    score: float | None
-
-
 @dataclass
 class History:
-    """Summary of a sweep's records, to which further records can be added.
+    """Summary of a sweep's records, to which further records can be added."""
 
-    Attributes:
-        last_tick: the latest timestamp, in milliseconds since 1970.
-        steps: the largest step number in any record.
-        started: whether the sweep has started.
-        ended: whether the sweep has ended and was not resumed since.
-    """
-
-    last_tick: int = 0
-    steps: int = 0
+    last_tick: int = 0  # the latest timestamp, in milliseconds since 1970
+    steps: int = 0  # the largest step number in any record
     started: bool = False
-    ended: bool = False
+    ended: bool = False  # and not resumed since
     _open: dict[str, None] = field(default_factory=dict)  # an ordered set
-    _finished: dict[str, _Finished] = field(default_factory=dict)
+    _finished: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # the last record of each ended trial
 
-    def apply(self, record: Mapping[str, object]) -> None:
+    def apply(self, record: Mapping[str, Any]) -> None:
         """Update the summary with one record."""
-        tick, step = record.get("t"), record.get("step")
-        if isinstance(tick, int):
-            self.last_tick = max(self.last_tick, tick)
-        if isinstance(step, int):
-            self.steps = max(self.steps, step)
-        trial = str(record.get("trial", ""))
-        match record.get("kind"):
+        self.last_tick = max(self.last_tick, record.get("t", 0))
+        self.steps = max(self.steps, record.get("step", 0))
+        match record["kind"]:
             case "sweep_started":
                 self.started, self.ended = True, False
             case "sweep_finished":
                 self.ended = True
             case "trial_started":
-                self._open[trial] = None
-                self._finished.pop(trial, None)
+                self._open[record["trial"]] = None
+                self._finished.pop(record["trial"], None)
             case "trial_finished":
-                score, number = record.get("score"), record.get("number")
-                self.trial_finished(
-                    trial,
-                    number=number if isinstance(number, int) else 0,
-                    state=str(record.get("state", "")),
-                    score=score if isinstance(score, float) else None,
-                )
-
-    def trial_finished(self, trial: str, *, number: int, state: str, score: float | None) -> None:
-        """Update the summary with the end of a trial. A second call changes nothing."""
-        self._open.pop(trial, None)
-        self._finished[trial] = _Finished(trial, number, state, score)
+                self._open.pop(record["trial"], None)
+                self._finished[record["trial"]] = record
 
     def open_trials(self) -> tuple[str, ...]:
         """Return the trials that were started and have not ended."""
@@ -75,15 +47,15 @@ class History:
 
     def counts(self) -> dict[str, int]:
         """Return the number of ended trials by state, and their total as ``done``."""
-        states = Counter(each.state for each in self._finished.values())
+        states = Counter(record["state"] for record in self._finished.values())
         ended = {state: states[state] for state in ("complete", "pruned", "failed")}
         return {**ended, "done": sum(ended.values())}
 
     def best(self, mode: str) -> tuple[str, float] | None:
         """Return the id and the final score of the best complete trial, or None if no trial is complete."""
-        complete = (each for each in self._finished.values() if each.state == "complete")
-        best = best_of(complete, score=lambda each: each.score, mode=mode, tie=lambda each: -each.number)
-        return None if best is None or best.score is None else (best.trial, best.score)
+        complete = (record for record in self._finished.values() if record["state"] == "complete")
+        best = best_of(complete, score=lambda each: each["score"], mode=mode, tie=lambda each: -each["number"])
+        return None if best is None else (best["trial"], best["score"])
 
 
 def read_history(path: Path) -> History:

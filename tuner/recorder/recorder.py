@@ -13,8 +13,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tuner.errors import SweepInterrupted, TrackingError
 from tuner.privacy.card.claims import budget_sentence
@@ -27,7 +26,6 @@ from tuner.recorder.records import (
     metrics_record,
     mlflow_name,
     mlflow_text,
-    privacy_unit,
     public_reason,
     unfinished_trial,
 )
@@ -55,40 +53,29 @@ _SWEEP_STATUS = {
 
 @dataclass(frozen=True, kw_only=True)
 class SweepInfo:
-    """Facts about a sweep that are recorded for MLflow when the sweep starts or resumes.
+    """Facts about a sweep that are recorded for MLflow when the sweep starts or resumes."""
 
-    Attributes:
-        id: name of the sweep, which identifies the parent run and does not change after a resume.
-        uri: absolute tracking address (see `mlflow_store.absolute_uri`).
-        experiment: name of the MLflow experiment.
-        metric: name of the objective.
-        mode: ``max`` or ``min``.
-        settings: the resolved experiment file, logged as parameters with dotted names.
-        tags: tags of the parent run, for example ``code_version``, ``dataset``, ``dataset_checksum``.
-        note: description of the sweep in MLflow, in Markdown, without the budget sentence.
-        claim: budget sentence. If it is empty, the recorder writes the sentence from the current budget.
-    """
+    id: str  # name of the sweep, which identifies the parent run and does not change after a resume
+    uri: str  # absolute tracking address (see `mlflow_store.absolute_uri`)
+    experiment: str  # name of the MLflow experiment
+    metric: str = "validation_accuracy"  # name of the objective
+    mode: str = "max"  # or "min"
+    settings: Mapping[str, Any] = field(default_factory=dict)  # the resolved experiment file, logged as parameters
+    tags: Mapping[str, str] = field(default_factory=dict)  # of the parent run: ``code_version``, ``dataset``, ...
+    claim: str = ""  # budget sentence; if empty, the recorder writes it from the current budget
 
-    id: str
-    uri: str
-    experiment: str
-    metric: str = "validation_accuracy"
-    mode: str = "max"
-    settings: Mapping[str, object] = field(default_factory=dict)
-    tags: Mapping[str, str] = field(default_factory=dict)
-    note: str = ""
-    claim: str = ""
+    @property
+    def unit(self) -> str:
+        """The unit of privacy: ``record`` or ``user``."""
+        return str(self.settings.get("privacy", {}).get("unit", "record"))
 
     def start_record(
         self, *, tags: Mapping[str, str], claim: str, step: int, values: Mapping[str, float]
     ) -> dict[str, object]:
         """Return the record that opens the parent run, or opens it again after a resume.
 
-        Args:
-            tags: further tags of the parent run, in addition to the sweep's tags.
-            claim: budget sentence, which is appended to the sweep's note.
-            step: total number of charged steps, at which `values` are logged.
-            values: metrics of the privacy budget.
+        The claim is the description of the sweep in MLflow, in Markdown. `values` are logged at `step`, the total
+        number of charged steps.
         """
         return {
             "kind": "sweep_started",
@@ -101,7 +88,7 @@ class SweepInfo:
                 **{mlflow_name(name): mlflow_text(value) for name, value in self.tags.items()},
                 **tags,
                 "objective": f"{self.mode} {self.metric}",
-                "mlflow.note.content": "\n\n".join(part for part in (self.note, claim) if part),
+                "mlflow.note.content": claim,
             },
             "step": step,
             "values": encode_metrics(values),
@@ -136,13 +123,15 @@ class MLflowRecorder:
         self._sweep = sweep
         self._budget = budget
         self.withheld: set[str] = set()
-        self.finished = False
         self._sender: Sender | None = None
         self._spool = Spool(folder / SPOOL)
         try:
             self._history = read_history(self._spool.path)
             self._clock = Clock(last=self._history.last_tick)
-            self._append(self._start_record())
+            spent = self._budget_metrics()
+            state = {"state": "running", "reason": ""}
+            step = self._sweep_step(spent)
+            self._append(sweep.start_record(tags=state, claim=self._budget_note(), step=step, values=spent))
         except BaseException:
             self._spool.close()
             raise
@@ -189,9 +178,10 @@ class MLflowRecorder:
             "step": trial.step,
             "values": encode_metrics(self._trial_budget(trial)),
         }
-        self._history.trial_finished(trial.id, number=trial.number, state=state.lower(), score=score)
-        best = self._history.best(self._sweep.mode)
         budget = self._budget_metrics()
+        step = self._sweep_step(budget)
+        self._history.apply(finished)
+        best = self._history.best(self._sweep.mode)
         parent: dict[str, float] = {
             **budget,
             **{f"trials_{name}": float(count) for name, count in self._history.counts().items()},
@@ -199,15 +189,13 @@ class MLflowRecorder:
         }
         self._append(
             finished,
-            metrics_record(parent, step=self._sweep_step(budget), tags={"best_trial": best[0]} if best else {}),
+            metrics_record(parent, step=step, tags={"best_trial": best[0]} if best else {}),
         )
 
     def artifact(self, path: Path | str, *, under: str = "") -> None:
-        """Add a file or folder to the artifacts of the parent run.
+        """Add a file or folder to the folder `under` of the parent run's artifacts.
 
-        Args:
-            path: file or folder, absolute or relative to the sweep's folder. It is read only when it is sent.
-            under: folder in the run's artifacts.
+        A relative path is relative to the sweep's folder. The file is read when it is sent.
         """
         self._append(artifact_record(path, under=under))
 
@@ -216,13 +204,8 @@ class MLflowRecorder:
         self._append(metrics_record({}, step=self._history.steps, tags={name: value}))
 
     def finish(self, state: str, *, reason: str = "") -> None:
-        """Record the final status of the sweep and of every trial that has not ended.
-
-        Args:
-            state: for example ``done``, ``budget reached``, ``failed`` or ``interrupted``.
-            reason: explanation of the state.
-        """
-        if self.finished:
+        """Record the final state of the sweep, for example ``done``, and end every trial that has not ended."""
+        if self._history.ended:
             return
         budget = self._budget_metrics()
         self._append(
@@ -236,20 +219,17 @@ class MLflowRecorder:
                 "values": encode_metrics(budget),
             },
         )
-        self.finished = True
 
     def status(self) -> SendStatus:
         """Return the progress of sending to MLflow."""
-        if self._sender is None:
-            return SendStatus(sent=0, waiting=0, refused=0, problem="")
-        return self._sender.status()
+        return SendStatus() if self._sender is None else self._sender.status()
 
     def flush(self, timeout: float = 60.0) -> SendStatus:
         """Wait until MLflow has every record or does not respond, for at most `timeout` seconds.
 
         No error of MLflow is raised. The returned status shows the problem.
         """
-        return self._sender.flush(timeout) if self._sender is not None else self.status()
+        return SendStatus() if self._sender is None else self._sender.flush(timeout)
 
     def close(self) -> None:
         """Stop sending and close the spool. `sync.send_unsent` or a resume of the sweep sends the remaining records."""
@@ -260,9 +240,7 @@ class MLflowRecorder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         """Record the end of the sweep if `finish` was not called, wait for MLflow, and close the recorder."""
         try:
             if error is None:
@@ -286,15 +264,6 @@ class MLflowRecorder:
             self._history.apply(record)
         if self._sender is not None:
             self._sender.notify()
-
-    def _start_record(self) -> dict[str, object]:
-        budget = self._budget_metrics()
-        return self._sweep.start_record(
-            tags={"state": "running", "reason": ""},
-            claim=self._budget_note(),
-            step=self._sweep_step(budget),
-            values=budget,
-        )
 
     def _shown(self, metrics: Mapping[str, float]) -> dict[str, float]:
         allowed = {
@@ -337,7 +306,7 @@ class MLflowRecorder:
         view = self._budget.view()
         steps = "" if view.step_cap is None else f"The search may take {view.step_cap} steps in all. "
         return (
-            f"**Privacy budget.** {budget_sentence(view, unit=privacy_unit(self._sweep.settings))} {steps}"
+            f"**Privacy budget.** {budget_sentence(view, unit=self._sweep.unit)} {steps}"
             "`epsilon_spent` is that odometer: what has been charged so far.\n\n"
             "Times are true to the minute only, so durations mean nothing here: finer ones would tell how many records "
             "were drawn."

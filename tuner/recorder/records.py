@@ -19,7 +19,6 @@ __all__ = [
     "metrics_record",
     "mlflow_name",
     "mlflow_text",
-    "privacy_unit",
     "public_reason",
     "unfinished_trial",
 ]
@@ -86,12 +85,6 @@ def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, str]:
         else:
             flat[mlflow_name(path)] = mlflow_text(value, PARAMETER_LIMIT)
     return flat
-
-
-def privacy_unit(settings: Mapping[str, object]) -> str:
-    """Return the unit of privacy in a sweep's settings, which is ``record`` or ``user``."""
-    privacy = settings.get("privacy")
-    return str(privacy.get("unit", "record")) if isinstance(privacy, Mapping) else "record"
 
 
 def public_reason(reason: str) -> str:

@@ -10,7 +10,7 @@ from tuner.privacy.card.claims import guarantee_words
 from tuner.privacy.modes import SELECTION
 from tuner.recorder.history import read_history
 from tuner.recorder.recorder import SweepInfo
-from tuner.recorder.records import Clock, artifact_record, flatten, metrics_record, privacy_unit
+from tuner.recorder.records import Clock, artifact_record, flatten, metrics_record
 from tuner.recorder.shipper import SPOOL
 from tuner.recorder.spool import Spool
 
@@ -47,8 +47,8 @@ def record_winner(
     with Spool(folder / SPOOL) as spool:
         if read_history(spool.path).ended:
             return
-        cap = _cap(sweep)  # a sealed search is charged once at its start, so the cap reveals nothing about the runs
-        values = {} if cap is None else {"epsilon_cap": cap[0]}
+        # A sealed search is charged once at its start, so the cap reveals nothing about the runs.
+        values = {"epsilon_cap": float(sweep.settings["privacy"]["epsilon"])}
         records = [sweep.start_record(tags={"state": "done"}, claim=_claim(sweep), step=0, values=values)]
         records += [artifact_record(path) for path in artifacts]
         if parameters is not None:
@@ -58,22 +58,15 @@ def record_winner(
         spool.append(*Clock(now=day.timestamp).stamp(*records))
 
 
-def _cap(sweep: SweepInfo) -> tuple[float, float] | None:
-    """Return (ε, δ) of the experiment file, or None if the file has no privacy section."""
-    privacy = sweep.settings.get("privacy")
-    if not isinstance(privacy, Mapping):
-        return None
-    return float(privacy["epsilon"]), float(privacy["delta"])
-
-
 def _claim(sweep: SweepInfo) -> str:
     """Return the budget sentence of a sealed search, in the words of its plan."""
-    cap, dataset = _cap(sweep), sweep.settings.get("dataset")
-    if cap is None:
-        return sweep.claim
-    validation = dataset.get("validation", {}) if isinstance(dataset, Mapping) else {}
+    privacy, validation = sweep.settings["privacy"], sweep.settings["dataset"]["validation"]
     words = guarantee_words(
-        *cap, mode=SELECTION, unit=privacy_unit(sweep.settings), protected=bool(validation.get("protected", False))
+        float(privacy["epsilon"]),
+        float(privacy["delta"]),
+        mode=SELECTION,
+        unit=sweep.unit,
+        protected=validation["protected"],
     )
     return f"**Privacy budget.** {words} The search was sealed: of all its runs, these pages show one."
 

@@ -25,19 +25,12 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class SendStatus:
-    """Progress of sending a sweep's records to MLflow.
+    """Progress of sending a sweep's records to MLflow, in numbers of records."""
 
-    Attributes:
-        sent: number of records that this process has sent and MLflow has acknowledged.
-        waiting: number of records on the disk that are not yet in MLflow.
-        refused: number of records that MLflow will never accept. They are saved in ``spool.refused.jsonl``.
-        problem: the error that stops the upload, or empty.
-    """
-
-    sent: int
-    waiting: int
-    refused: int
-    problem: str
+    sent: int = 0  # by this process, and acknowledged by MLflow
+    waiting: int = 0  # on the disk, and not yet in MLflow
+    refused: int = 0  # MLflow will never accept them; they are saved in ``spool.refused.jsonl``
+    problem: str = ""  # the error that stops the upload
 
     @property
     def complete(self) -> bool:
@@ -86,13 +79,12 @@ class Sender:
 
     def status(self) -> SendStatus:
         """Return the progress so far."""
+        problem = self._problem
         try:
             waiting = self._shipper.waiting()
         except TrackingError as error:
-            return SendStatus(sent=self._shipper.sent, waiting=1, refused=self._shipper.refused, problem=str(error))
-        return SendStatus(
-            sent=self._shipper.sent, waiting=waiting, refused=self._shipper.refused, problem=self._problem
-        )
+            waiting, problem = 1, str(error)
+        return SendStatus(sent=self._shipper.sent, waiting=waiting, refused=self._shipper.refused, problem=problem)
 
     def flush(self, timeout: float) -> SendStatus:
         """Wait until MLflow has every record, three attempts have failed, or `timeout` seconds have passed."""
@@ -161,7 +153,7 @@ def drain(folder: Path, *, uri: str | None = None, connect: Callable[[str], Any]
     try:
         while shipper.ship():
             pass
-        return SendStatus(sent=shipper.sent, waiting=shipper.waiting(), refused=shipper.refused, problem="")
+        return SendStatus(sent=shipper.sent, waiting=shipper.waiting(), refused=shipper.refused)
     except TrackingError:
         raise
     except Exception as error:

@@ -161,53 +161,38 @@ class Shipper:
 
     def _apply(self, record: dict[str, Any], pending: dict[str, _Pending]) -> None:
         kind = record["kind"]
-        if kind == "sweep_started":
-            self._sweep_started(record, pending)
-        elif kind == "artifact":
+        if kind == "artifact":
             self._artifact(record)
-        else:
-            run = self._run(record)
-            mine = pending.setdefault(run, _Pending())
-            mine.params.update(record.get("params", {}))
-            mine.tags.update(record.get("tags", {}))
-            self._add_metrics(mine, record)
-            if kind == "trial_started":
-                self._log(run, pending)
-                self._client.update_run(run, status="RUNNING")
-            elif kind in ("trial_finished", "sweep_finished"):
-                self._log(run, pending)
-                self._client.set_terminated(run, status=record["status"], end_time=record["t"])
-
-    def _sweep_started(self, record: dict[str, Any], pending: dict[str, _Pending]) -> None:
+            return
         run = self._run(record)
-        self._log(run, pending)
-        # MLflow refuses to change a parameter. If a resumed sweep changes a parameter, its new value becomes a tag.
-        logged: dict[str, str] = self._client.get_run(run).data.params
-        settings: dict[str, str] = record.get("params", {})
+        if kind == "sweep_started":
+            self._log(run, pending)
+            record = self._without_changed_parameters(run, record)
         mine = pending.setdefault(run, _Pending())
-        for name, value in settings.items():
-            if logged.get(name, value) == value:
-                mine.params[name] = value
-            else:
-                mine.tags[f"resumed.{name}"] = value
+        mine.params.update(record.get("params", {}))
         mine.tags.update(record.get("tags", {}))
-        self._add_metrics(mine, record)
-        self._log(run, pending)
-        self._client.update_run(run, status="RUNNING")
+        mine.metrics += _metrics(record)
+        if kind in ("sweep_started", "trial_started"):
+            self._log(run, pending)
+            self._client.update_run(run, status="RUNNING")
+        elif kind in ("trial_finished", "sweep_finished"):
+            self._log(run, pending)
+            self._client.set_terminated(run, status=record["status"], end_time=record["t"])
+
+    def _without_changed_parameters(self, run: str, record: dict[str, Any]) -> dict[str, Any]:
+        """Turn the parameters that a resumed sweep has changed into tags. MLflow refuses to change a parameter."""
+        logged: dict[str, str] = self._client.get_run(run).data.params
+        settings: dict[str, str] = record["params"]
+        changed = {name: value for name, value in settings.items() if logged.get(name, value) != value}
+        params = {name: value for name, value in settings.items() if name not in changed}
+        tags = {f"resumed.{name}": value for name, value in changed.items()}
+        return {**record, "params": params, "tags": {**tags, **record["tags"]}}
 
     def _artifact(self, record: dict[str, Any]) -> None:
         path = self._folder / str(record["path"])  # an absolute path stays unchanged
         if not path.exists():
             raise _MissingArtifactError("artifact-missing", f"{path} is a recorded artifact but no longer exists.")
         self._client.log_artifact(self._run(record), str(path), record.get("under") or None)
-
-    def _add_metrics(self, mine: _Pending, record: dict[str, Any]) -> None:
-        values: dict[str, float | str] = record.get("values", {})
-        if values:
-            from mlflow.entities import Metric
-
-            time, step = record["t"], record["step"]
-            mine.metrics += [Metric(name, float(value), time, step) for name, value in values.items()]
 
     def _log(self, run: str, pending: dict[str, _Pending]) -> None:
         mine = pending.pop(run, None)
@@ -256,6 +241,13 @@ class Shipper:
             name = str(self._header["sweep"])
         run = self._client.create_run(self._experiment, start_time=record["t"], tags=tags, run_name=name)
         return str(run.info.run_id)
+
+
+def _metrics(record: dict[str, Any]) -> list[Any]:
+    from mlflow.entities import Metric
+
+    values: dict[str, float | str] = record.get("values", {})
+    return [Metric(name, float(value), record["t"], record["step"]) for name, value in values.items()]
 
 
 class _MissingArtifactError(TrackingError):

@@ -20,11 +20,7 @@ def send_unsent(folder: Path, *, uri: str | None = None) -> SendStatus:
     """Upload the unsent records of a sweep to MLflow. A second call changes nothing.
 
     If the sweep's process died, the sweep and its running trials first get the status ``KILLED`` and the state
-    ``crashed``. A resume opens them again.
-
-    Args:
-        folder: the sweep's folder.
-        uri: tracking address to which every record is sent, instead of the sweep's own address.
+    ``crashed``. A resume opens them again. With a `uri`, every record is sent to that address, not to the sweep's own.
 
     Raises:
         TrackingError: the spool is missing or damaged, or MLflow cannot be reached. Unsent records stay on the disk.
@@ -63,12 +59,7 @@ def attach(
 ) -> None:
     """Add files, tags and metrics to the parent run of a sweep that has ended. `send_unsent` uploads them.
 
-    Args:
-        folder: the sweep's folder.
-        paths: files or folders, absolute or relative to the sweep's folder.
-        under: folder in the run's artifacts.
-        tags: tags by name, for example ``exported``.
-        metrics: metrics by name, for example ``test_accuracy``, which is measured only at export.
+    Relative `paths` are relative to the sweep's folder. They are uploaded to the folder `under` of the run's artifacts.
 
     Raises:
         TrackingError: the sweep is running, or the spool cannot be written.

@@ -19,13 +19,9 @@ from tuner.recorder.mlflow_store import absolute_uri, connect
 
 __all__ = ["serve", "serve_ui"]
 
-_SECONDS_TO_END = 5.0
-"""Time that a server has to end after a signal."""
-_SECONDS_TO_LOOK = 0.2
-"""Interval at which a stop is checked."""
-_PAGE = "#/experiments?workflowType=machine_learning"
-"""Part of the address that selects MLflow's view for machine learning. The default view, for language models, shows no
-runs."""
+_SECONDS_TO_END = 5.0  # for a server, after a signal
+_SECONDS_TO_LOOK = 0.2  # between two checks of a stop
+_PAGE = "#/experiments?workflowType=machine_learning"  # MLflow's default view, for language models, shows no runs
 
 
 def serve_ui(uri: str, *, port: int) -> int:

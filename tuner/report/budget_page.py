@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tuner.figures import PURPLE, RED, new_figure, styled
-from tuner.report.budget_text import share_in_force
+from tuner.report.budget_text import amounts_text, share_in_force
 from tuner.report.charts import WIDE
 from tuner.report.pages import page_from, page_picture
 
@@ -121,7 +121,7 @@ def _search_cells(search: Values) -> list[str]:
     hidden = search["trials"] is None
     how = "sealed selection; nothing else is shown" if hidden else f"{search['mode']}: {search['cap_text']}"
     if search["validation"] is not None:
-        how += f"; validation ε = {search['validation']['epsilon']:g}, δ = {search['validation']['delta']:g}"
+        how += f"; validation {amounts_text(search['validation'])}"
     if not search["counts"]:
         how += "; took no step: counts 0"
     return [

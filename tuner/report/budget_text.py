@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tuner.report.wording import plural
 
-__all__ = ["budget_text", "changed_text", "share_in_force"]
+__all__ = ["amounts_text", "budget_text", "changed_text", "share_in_force"]
 
 
 def budget_text(values: dict[str, Any]) -> str:
@@ -41,11 +42,11 @@ def _dataset_lines(dataset: dict[str, Any]) -> list[str]:
     odometer = dataset["odometer"]
     lines = [f"{dataset['dataset']}: {dataset['summary']}"]
     if dataset["cap"] is not None:
-        left = _said(dataset["left"])
+        left = amounts_text(dataset["left"])
         if dataset["over"]:
             lines.append(
                 f"  more is committed than the cap allows: nothing more can start, and what holds is not the cap but "
-                f"{_said(dataset['guarantee'])}"
+                f"{amounts_text(dataset['guarantee'])}"
             )
         lines.append(f"  rule: {dataset['rule']}")
         lines.append(f"  left by the sum of claims: {left}" if dataset["order"] else f"  left: {left}")
@@ -70,21 +71,18 @@ def _dataset_lines(dataset: dict[str, Any]) -> list[str]:
 def _share_text(share: dict[str, Any]) -> str:
     if not share_in_force(share["granted"]):
         none = "no share" if share["granted"] is None else "share revoked"
-        return f"{share['user']}: {none}; committed {_said(share['committed'])}"
+        return f"{share['user']}: {none}; committed {amounts_text(share['committed'])}"
     return (
-        f"{share['user']}: granted {_said(share['granted'])}; committed {_said(share['committed'])}; "
-        f"left {_said(share['left'])}"
+        f"{share['user']}: granted {amounts_text(share['granted'])}; committed {amounts_text(share['committed'])}; "
+        f"left {amounts_text(share['left'])}"
     )
 
 
 def _search_text(search: dict[str, Any]) -> str:
-    user = search["user"] or "user not recorded"
-    text = (
-        f"{search['search']}  {search['status']}  {user}  per {search['unit']}, {search['mode']}  "
-        f"cap ε = {search['epsilon']:g}, δ = {search['delta']:g}"
-    )
+    user, kind = search["user"] or "user not recorded", f"per {search['unit']}, {search['mode']}"
+    text = f"{search['search']}  {search['status']}  {user}  {kind}  cap {amounts_text(search)}"
     if search["validation"] is not None:
-        text += f" (validation {_said(search['validation'])})"
+        text += f" (validation {amounts_text(search['validation'])})"
     if search["trials"] is None:
         return f"{text}  opened {search['opened']}; nothing else of it is shown"
     steps = f"{search['steps_spent']} of {search['step_cap']}" if search["step_cap"] else str(search["steps_spent"])
@@ -92,5 +90,6 @@ def _search_text(search: dict[str, Any]) -> str:
     return f"{text}  {plural(search['trials'], 'trial')}, {steps} steps; {search['cap_text']}{note}"
 
 
-def _said(pair: dict[str, float]) -> str:
-    return f"ε = {pair['epsilon']:g}, δ = {pair['delta']:g}"
+def amounts_text(amounts: Mapping[str, Any]) -> str:
+    """Return an ε and a δ as text."""
+    return f"ε = {amounts['epsilon']:g}, δ = {amounts['delta']:g}"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from search_spaces.domains import Categorical, Integer, LogUniform
 from tuner.figures import BLUE, GREEN, GREY, ORANGE, RED, new_figure, styled
 from tuner.report.sweep_report import SweepReport
 from tuner.report.trial_row import CUT_OFF, TrialRow
@@ -16,15 +17,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["LEGEND", "STATE_MARKS", "WIDE", "parameter_chart", "plain_ticks", "steps_chart", "trials_chart"]
+    from search_spaces.domains import Domain
+
+__all__ = ["STATE_MARKS", "WIDE", "parameter_chart", "plain_ticks", "steps_chart", "trials_chart"]
 
 WIDE = (8.6, 3.2)
 """Width and height in inches of a chart as wide as the page."""
 
-LEGEND: dict[str, Any] = {"loc": "outside upper left", "ncols": 6}
-"""Place of the legend of a chart, and the most entries in one line."""
-
 _NARROW = (5.2, 3.2)
+_LEGEND: dict[str, Any] = {"loc": "outside upper left", "ncols": 6}  # place, and the most entries in one line
 _SPREAD = 20
 """Ratio of the largest to the smallest value from which an axis without a declared scale is logarithmic."""
 
@@ -55,7 +56,7 @@ def trials_chart(report: SweepReport) -> Figure | None:
         axes.step(numbers, best, where="post", color=GREEN, label="best so far", zorder=1)
     _draw_trials(axes, report, ((trial.number, trial) for trial in scored))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    figure.legend(**LEGEND)
+    figure.legend(**_LEGEND)
     return figure
 
 
@@ -68,11 +69,11 @@ def parameter_chart(report: SweepReport, name: str) -> Figure | None:
     figure = new_figure(*_NARROW)
     axes = figure.add_subplot(xlabel=name, ylabel=report.metric)
     values = [trial.parameters[name] for trial in scored]
-    scale = report.scales.get(name)
-    options = scale.options if scale else ()
+    domain = report.domains.get(name)
+    options = domain.options if isinstance(domain, Categorical) else ()
     numbers = [float(value) for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
     if not options and len(numbers) == len(values) and all(map(math.isfinite, numbers)):
-        if min(numbers) > 0 and (scale.log if scale else max(numbers) / min(numbers) >= _SPREAD):
+        if min(numbers) > 0 and (_is_log(domain) if domain else max(numbers) / min(numbers) >= _SPREAD):
             axes.set_xscale("log")
         _draw_trials(axes, report, zip(numbers, scored, strict=True))
         plain_ticks(axes.xaxis)
@@ -81,7 +82,7 @@ def parameter_chart(report: SweepReport, name: str) -> Figure | None:
         _draw_trials(axes, report, [(words.index(_option(trial.parameters[name])), trial) for trial in scored])
         axes.set_xticks(range(len(words)), words)
         axes.set_xlim(-0.5, len(words) - 0.5)
-    figure.legend(**LEGEND)
+    figure.legend(**_LEGEND)
     return figure
 
 
@@ -104,8 +105,12 @@ def steps_chart(report: SweepReport) -> Figure | None:
             label="" if state in labels else _label(report, state),
         )
         labels.add(state)
-    figure.legend(**LEGEND)
+    figure.legend(**_LEGEND)
     return figure
+
+
+def _is_log(domain: Domain) -> bool:
+    return isinstance(domain, LogUniform) or (isinstance(domain, Integer) and domain.log)
 
 
 def plain_ticks(axis: Any) -> None:  # noqa: ANN401 - an XAxis or a YAxis

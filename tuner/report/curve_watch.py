@@ -6,15 +6,12 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from tuner.errors import LedgerError
 from tuner.files import write_text
 from tuner.report.curve_chart import curve_svg
-from tuner.report.spending import Spending, spending
 from tuner.study.names import canonical_pruner
 from tuner.study.types import Observer, TrialView
 from tuner.sweep.winner import Chosen, is_unimodal
@@ -23,13 +20,11 @@ if TYPE_CHECKING:
     from optuna.study import Study
 
     from tuner.experiment import Experiment
-    from tuner.privacy.ledger.search_budget import SearchBudget
     from tuner.recorder.recorder import MLflowRecorder
-    from tuner.report.trial_row import TrialRow
     from tuner.study.unimodal.inference.picture import CurvePicture
     from tuner.sweep.folder import SweepFolder
 
-__all__ = ["CurveWatch", "curves_of_sweep", "spent_on"]
+__all__ = ["CurveWatch", "curves_of_sweep"]
 
 log = logging.getLogger(__name__)
 
@@ -52,39 +47,6 @@ def curves_of_sweep(study: Study, experiment: Experiment) -> tuple[CurvePicture,
     return curves_of(study, fallback=_fallback(experiment))
 
 
-def spent_on(
-    rows: Sequence[TrialRow], *, mode: str, budget: SearchBudget | None, excluded: int = 0, whole: int = 0
-) -> Spending | None:
-    """Return the `spending` of the trials by the search's budget, which is None if nothing is charged.
-
-    Raises:
-        LedgerError: the ledger cannot be read.
-    """
-    if budget is None:
-        return spending(rows, mode=mode, excluded=excluded, whole=whole)
-    view = budget.view()
-    charged = {row.id: budget.charged_steps(row.id) for row in rows}
-
-    def epsilon_of(steps: Mapping[str, int]) -> float | None:
-        if dict(steps) == charged and sum(charged.values()) == view.spent_steps:
-            return view.epsilon_spent  # a Rényi filter may have a smaller ε for all of them together
-        try:
-            return budget.steps_epsilon(steps)
-        except LedgerError:  # a candidate that never started has no noise in the ledger
-            return None
-
-    return spending(
-        rows,
-        mode=mode,
-        charged=charged.__getitem__,
-        epsilon_of=epsilon_of,
-        excluded=excluded,
-        whole=whole,
-        cap=view.epsilon_cap,
-        delta=view.delta,
-    )
-
-
 class CurveWatch(Observer):
     """Observer that updates the curves whenever a trial ends. Use it in a ``with`` statement.
 
@@ -94,10 +56,8 @@ class CurveWatch(Observer):
     Args:
         look: returns the current curves.
         sweep: the sweep, whose folder receives the files.
-        metric: name of the score.
         recorder: receives the files, whether the assumption holds, and the winning trial.
         choose: returns the current winner; None to leave it out.
-        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -124,9 +84,7 @@ class CurveWatch(Observer):
         self._see()  # a resumed sweep has trials already
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._write()
 
     def trial_finished(self, trial: TrialView) -> None:
@@ -160,29 +118,27 @@ class CurveWatch(Observer):
         for curve in self._curves:
             if self._written.get(curve.parameter) == curve:
                 continue
-            name = re.sub(r"[^\w.-]", "_", curve.parameter)
+            files = self._files(curve)
             try:
-                files = write_curve(curve, self._root / _FOLDER, name, sweep=self._name, metric=self._metric)
+                (self._root / _FOLDER).mkdir(exist_ok=True)
+                for path, text in files.items():
+                    write_text(self._root / path, text)
             except OSError as error:
                 log.warning("the curve cannot be written: %s", error.strerror)
                 continue
-            for file in files:
-                self._recorder.artifact(file.relative_to(self._root), under=_FOLDER)
+            for path in files:
+                self._recorder.artifact(path, under=_FOLDER)
             self._written[curve.parameter] = curve
             self._due = self._clock() + _SECONDS
 
-
-def write_curve(curve: CurvePicture, folder: Path, name: str, *, sweep: str, metric: str) -> tuple[Path, ...]:
-    """Write the picture and its numbers, and return their paths."""
-    folder.mkdir(exist_ok=True)
-    numbers = {"sweep": sweep, "metric": metric, **curve.as_dict()}
-    contents = {
-        folder / f"{name}.svg": curve_svg(curve, metric, f"{curve.parameter} in {sweep}"),
-        folder / f"{name}.json": json.dumps(numbers, ensure_ascii=False, allow_nan=False) + "\n",
-    }
-    for path, text in contents.items():
-        write_text(path, text)
-    return tuple(contents)
+    def _files(self, curve: CurvePicture) -> dict[Path, str]:
+        """Return the picture and its numbers by their paths in the sweep's folder."""
+        name = re.sub(r"[^\w.-]", "_", curve.parameter)
+        numbers = {"sweep": self._name, "metric": self._metric, **curve.as_dict()}
+        return {
+            Path(_FOLDER, f"{name}.svg"): curve_svg(curve, self._metric, f"{curve.parameter} in {self._name}"),
+            Path(_FOLDER, f"{name}.json"): json.dumps(numbers, ensure_ascii=False, allow_nan=False) + "\n",
+        }
 
 
 def _verdict(curves: Sequence[CurvePicture]) -> str:

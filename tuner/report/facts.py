@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from search_spaces.domains import Categorical, Integer, LogUniform
 from tuner.errors import InputError, TunerError
 from tuner.experiment import Experiment, load_experiment
 from tuner.plan.plan import Plan, plan_from
-from tuner.report.curve_watch import curves_of_sweep, spent_on
-from tuner.report.sweep_report import Scale, SweepReport
+from tuner.report.curve_watch import curves_of_sweep
+from tuner.report.spending import spending
+from tuner.report.sweep_report import SweepReport
 from tuner.report.trial_row import CUT_OFF, TrialRow
 from tuner.report.wording import plural
 from tuner.sweep import folder as sweeps
@@ -24,7 +24,6 @@ from tuner.sweep.winner import Chosen, choose_winner
 if TYPE_CHECKING:
     from optuna.study import Study
 
-    from search_spaces.domains import Domain
     from tuner.plan.modes import PublicData
     from tuner.privacy.ledger.search_budget import BudgetView, SearchBudget
     from tuner.privacy.ledger.state import DatasetState
@@ -132,10 +131,10 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
         rows, chosen = _trials(study, experiment, plan, budget)
         reason = str(status.get("detail", ""))
         report = sweep_report(sweep, experiment, plan, reason=reason, trials=rows, chosen=chosen, study=study, **shown)
-        if spent and rows:
+        if spent:
             _, excluded = _not_started(study)
-            spending = spent_on(rows, mode=report.mode, budget=budget, excluded=excluded, whole=plan.steps_per_trial)
-            report = replace(report, spending=spending)
+            found = spending(rows, mode=report.mode, budget=budget, excluded=excluded, whole=plan.steps_per_trial)
+            report = replace(report, spending=found)
     card, picture = _card(sweep)
     return replace(report, card=card, card_picture=picture)
 
@@ -144,18 +143,16 @@ def _trials(
     study: Study | None, experiment: Experiment, plan: Plan, budget: SearchBudget | None
 ) -> tuple[list[TrialRow], Chosen | None]:
     """Return the trials and the winner."""
-    from tuner.study.views import REJECTED, TRIAL_ID, learning_curve, view_of
+    from tuner.study.views import learning_curve, read_trials
 
     if study is None:
         return [], None
-    rows, views = [], []
-    for stored in study.get_trials(deepcopy=False):
-        if TRIAL_ID not in stored.user_attrs or REJECTED in stored.user_attrs:
-            continue
-        view = view_of(stored, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
+    views = read_trials(study, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
+    stored = {trial.number: trial for trial in study.get_trials(deepcopy=False)}
+    rows = []
+    for view in views:
         cost = None if budget is None else budget.trial_epsilon(view.id, budget.charged_steps(view.id))
-        views.append(view)
-        rows.append(TrialRow.of(view, curve=learning_curve(stored), epsilon=cost))
+        rows.append(TrialRow.of(view, curve=learning_curve(stored[view.number]), epsilon=cost))
     return rows, choose_winner(study, views, experiment)
 
 
@@ -181,12 +178,6 @@ def _not_started(study: Study | None) -> tuple[int, int]:
     rejected = [trial for trial in trials if REJECTED in trial.user_attrs]
     excluded = sum(bool(excluded_because(trial)) for trial in rejected)
     return len(rejected) - excluded, excluded
-
-
-def _scale(domain: Domain) -> Scale:
-    if isinstance(domain, Categorical):
-        return Scale(options=tuple(domain.options))
-    return Scale(log=isinstance(domain, LogUniform) or (isinstance(domain, Integer) and domain.log))
 
 
 def sweep_report(
@@ -247,7 +238,7 @@ def sweep_report(
         accounting=plan.mode,
         unit=plan.unit,
         score_error=error,
-        scales={name: _scale(domain) for name, domain in experiment.space.parameters if name in plan.searched},
+        domains={name: domain for name, domain in experiment.space.parameters if name in plan.searched},
         not_started=misfits,
         curves=() if study is None else curves_of_sweep(study, experiment),
         chosen=None if chosen is None else chosen.trial.number,

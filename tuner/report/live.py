@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console, Group, RenderableType
@@ -17,10 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.privacy.card.claims import budget_sentence
-from tuner.report.text import budget_bar
+from tuner.report.text import NOT_PRIVATE, budget_bar, guarantee_text
 from tuner.report.text import console as standard_console
 from tuner.report.trial_row import TrialRow, best_row, varying_parameters
-from tuner.report.wording import Shares, budget_line, format_value, parameters_text, plural
+from tuner.report.wording import budget_line, format_value, parameters_text, plural
 
 if TYPE_CHECKING:
     from tuner.privacy.ledger.search_budget import BudgetView
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LiveView"]
 
-_STATE_STYLE = {"running": "cyan", "complete": "green", "pruned": "yellow", "failed": "bold red"}
-_STATE_MARK = {"running": "●", "complete": "✓", "pruned": "✂", "failed": "✗"}
+_STYLES = {"running": "cyan", "complete": "green", "pruned": "yellow", "failed": "bold red"}
+_MARKS = {"running": "●", "complete": "✓", "pruned": "✂", "failed": "✗"}
 _LINES_AROUND = 15  # panel, heading, bars and sentences around the rows of the table
 _REFRESH_A_SECOND = 4
 _BUDGET_SECONDS = 2.0  # least time between two readings of the ledger
@@ -46,7 +45,6 @@ class LiveView:
     between reports. If the budget cannot be read, the table keeps the last reading and says so.
 
     Args:
-        trials: number of planned trials.
         budget_view: returns the search's budget now; None for a sweep that is not private.
         searched: names of the searched parameters; if empty, those that differ between the trials.
         earlier: the trials of a resumed sweep.
@@ -55,7 +53,6 @@ class LiveView:
         unit: what the guarantee protects: ``record`` or ``user``.
         waiting: text to show until the first trial starts.
         finding: returns the findings so far, to show under the table.
-        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -86,9 +83,6 @@ class LiveView:
         self._found = ""  # the last finding that was printed
         self._mutex = threading.RLock()
         self._rows = {trial.id: TrialRow.of(trial) for trial in earlier}
-        self._best: TrialRow | None = None
-        for row in self._rows.values():
-            self._consider(row)
         self._reading = threading.Lock()  # one reader at a time: an older view never replaces a newer one
         self._budget: BudgetView | None = None
         self._budget_due = 0.0
@@ -107,17 +101,12 @@ class LiveView:
         else:
             ended = self._ended()
             planned = f"{plural(self._planned, 'trial')} planned" + (f", {ended} ended before" if self._rows else "")
-            claim = self._claim or "NOT PRIVATE: nothing here carries a guarantee."
-            if self._budget:
-                claim = budget_sentence(self._budget, unit=self._unit)
-            self._say(f"{self._name}: {planned}. {claim}")
+            self._say(f"{self._name}: {planned}. {self._sentence() or f'{NOT_PRIVATE}.'}")
             if self._waiting and not self._quiet:
                 self._say(self._waiting)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._live is not None:
             try:
                 self._read_budget()
@@ -149,7 +138,6 @@ class LiveView:
         """Show a trial that ended."""
         with self._mutex:
             row = self._take(trial)
-            self._consider(row)
             reason = f" ({row.reason})" if row.reason else ""
             best = "  BEST" if row is self._best else ""
             budget = f"  budget: {budget_line(self._budget)}" if self._budget else ""
@@ -162,10 +150,6 @@ class LiveView:
                 self._found = found
                 self._say(found)
 
-    def message(self, text: str) -> None:
-        """Print a line, above the table if there is one."""
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
-
     def render(self) -> RenderableType:
         """Return the view as it is now."""
         if self._clock() >= self._budget_due and self._reading.acquire(blocking=False):
@@ -175,14 +159,14 @@ class LiveView:
                 self._reading.release()
         with self._mutex:
             rows = sorted(self._rows.values(), key=lambda row: row.number)
-            width = max(min(self._console.width - 4 - _ECHO, 120), 40)
-            parts: list[RenderableType] = [self._table(rows)]
+            best = self._best
+            bar = max(min(self._console.width - 4 - _ECHO, 120) - 48, 10)
+            parts: list[RenderableType] = [self._table(rows, best)]
             if self._waiting:
                 parts.append(Text(self._waiting, style="cyan"))
             if self._finding is not None and (found := self._finding()):
                 parts.append(Text(found))
-            parts += [Rule(style="dim"), self._progress(width)]
-            parts += self._budget_parts(width)
+            parts += [Rule(style="dim"), self._progress(best, bar), *self._budget_parts(bar)]
             if self._budget_trouble:
                 parts.append(Text(self._budget_trouble, style="yellow"))
             if self._note is not None and (note := self._note()):
@@ -201,8 +185,9 @@ class LiveView:
     def _ended(self) -> int:
         return sum(row.state != "running" for row in self._rows.values())
 
-    def _consider(self, row: TrialRow) -> None:
-        self._best = best_row([row] if self._best is None else [self._best, row], mode=self._mode)
+    @property
+    def _best(self) -> TrialRow | None:
+        return best_row(self._rows.values(), mode=self._mode)
 
     def _read_budget(self) -> None:
         with self._reading:
@@ -223,9 +208,9 @@ class LiveView:
 
     def _say(self, line: str) -> None:
         if self._live is None:
-            self.message(line)
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    def _table(self, rows: list[TrialRow]) -> Table:
+    def _table(self, rows: list[TrialRow], best: TrialRow | None) -> Table:
         names = self._searched or varying_parameters(row.parameters for row in rows)
         heading = self._metric if self._console.width >= _WIDE else "score"
         steps = 9 + max((len(f" {row.step}/{row.steps_planned}") for row in rows), default=0)
@@ -240,51 +225,50 @@ class LiveView:
             table.add_column(Text(name), justify="right", overflow="fold")
         if not columns:
             table.add_column("parameters", overflow="ellipsis", no_wrap=True, max_width=max(room, 10))
-        shown, hidden = self._visible(rows)
+        shown, hidden = self._visible(rows, best)
         for row in shown:
             cells = [Text(format_value(row.parameters.get(name))) for name in columns]
             if not columns:
                 cells = [Text(parameters_text(row.parameters, names))]
-            best = self._best is not None and row.number == self._best.number
             table.add_row(
-                f"{'★ ' if best else ''}{row.number}",
-                Text(f"{_STATE_MARK.get(row.state, '')} {row.state}", style=_STATE_STYLE.get(row.state, "")),
+                f"{'★ ' if row is best else ''}{row.number}",
+                Text(f"{_MARKS[row.state]} {row.state}", style=_STYLES[row.state]),
                 _steps(row),
                 format_value(row.score),
                 *cells,
-                style="bold" if best else "",
+                style="bold" if row is best else "",
             )
         if hidden:
             table.caption = f"{hidden} more {'trial is' if hidden == 1 else 'trials are'} not shown"
         return table
 
-    def _visible(self, rows: list[TrialRow]) -> tuple[list[TrialRow], int]:
+    def _visible(self, rows: list[TrialRow], best: TrialRow | None) -> tuple[list[TrialRow], int]:
         """Return the rows that fit (running trials, then the best, then the newest), and how many do not."""
         room = max(self._console.height - _LINES_AROUND, 3)
         if len(rows) <= room:
             return rows, 0
-        best = self._best.number if self._best else -1
-        ranked = sorted(rows, key=lambda row: (row.state != "running", row.number != best, -row.number))
+        ranked = sorted(rows, key=lambda row: (row.state != "running", row is not best, -row.number))
         return sorted(ranked[:room], key=lambda row: row.number), len(rows) - room
 
-    def _progress(self, width: int) -> RenderableType:
+    def _progress(self, best: TrialRow | None, bar: int) -> RenderableType:
         done = self._ended()
-        bar = ProgressBar(total=max(self._planned, 1), completed=done, width=_bar_width(width), complete_style="green")
-        best = f"  best {format_value(self._best.score)} (trial {self._best.number})" if self._best else ""
+        drawn = ProgressBar(total=max(self._planned, 1), completed=done, width=bar, complete_style="green")
+        found = f"  best {format_value(best.score)} (trial {best.number})" if best else ""
         row = Table.grid()
-        row.add_row(Text("trials  ", "bold"), bar, Text(f"  {done}/{self._planned}"), Text(best, "bold green"))
+        row.add_row(Text("trials  ", "bold"), drawn, Text(f"  {done}/{self._planned}"), Text(found, "bold green"))
         return row
 
-    def _budget_parts(self, width: int) -> list[RenderableType]:
-        if self._budget is None and self._claim:
-            return [Text(self._claim, style="italic")]
-        if self._budget is None:
-            return [Text("NOT PRIVATE: nothing here carries a guarantee", style="bold red")]
-        budget, bar = self._budget, _bar_width(width)
+    def _budget_parts(self, bar: int) -> list[RenderableType]:
+        budget, sentence = self._budget, guarantee_text(self._sentence())
+        if budget is None:
+            return [sentence]
         parts = [_budget_row("budget", budget, bar), _budget_words(budget, "steps")]
         if budget.validation is not None:
             parts += [_budget_row("scores", budget.validation, bar), _budget_words(budget.validation, "scores")]
-        return [*parts, Text(budget_sentence(budget, unit=self._unit), style="italic")]
+        return [*parts, sentence]
+
+    def _sentence(self) -> str:
+        return self._claim if self._budget is None else budget_sentence(self._budget, unit=self._unit)
 
 
 def _budget_row(name: str, budget: BudgetView, bar: int) -> Text:
@@ -294,7 +278,7 @@ def _budget_row(name: str, budget: BudgetView, bar: int) -> Text:
 
 def _budget_words(budget: BudgetView, what: str) -> Text:
     if budget.step_cap is None or budget.left_steps is None:
-        left, whole = f"{Shares.of(budget).left:.0%} of the budget", f"  ({what})"
+        left, whole = f"{budget.left:.0%} of the budget", f"  ({what})"
     else:
         left, whole = format_value(budget.left_steps), f"  of {format_value(budget.step_cap)} {what}"
     spent = (f"█ spent {format_value(budget.spent_steps)}", "magenta")
@@ -302,12 +286,8 @@ def _budget_words(budget: BudgetView, what: str) -> Text:
     return Text.assemble("        ", spent, "  ", reserved, "  ", (f"░ left {left}", "grey62"), whole)
 
 
-def _bar_width(width: int) -> int:
-    return max(width - 48, 10)
-
-
 def _steps(row: TrialRow) -> RenderableType:
-    made, style = Table.grid(), _STATE_STYLE.get(row.state, "")
+    made, style = Table.grid(), _STYLES[row.state]
     bar = ProgressBar(max(row.steps_planned, 1), row.step, width=8, complete_style=style, finished_style=style)
     made.add_row(bar, Text(f" {row.step}/{row.steps_planned}"))
     return made

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from tuner.errors import LedgerError
 from tuner.report.trial_row import TrialRow
 from tuner.report.wording import format_value, plural
 from tuner.study.best import is_better
 
-__all__ = ["Spending", "SpendingRow", "spending"]
+if TYPE_CHECKING:
+    from tuner.privacy.ledger.search_budget import SearchBudget
 
-EpsilonOf = Callable[[Mapping[str, int]], float | None]
+__all__ = ["Spending", "SpendingRow", "spending"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,31 +74,40 @@ class Spending:
 
 
 def spending(
-    trials: Sequence[TrialRow],
-    *,
-    mode: str,
-    charged: Callable[[str], int] | None = None,
-    epsilon_of: EpsilonOf | None = None,
-    excluded: int = 0,
-    whole: int = 0,
-    cap: float | None = None,
-    delta: float | None = None,
+    trials: Sequence[TrialRow], *, mode: str, budget: SearchBudget | None, excluded: int = 0, whole: int = 0
 ) -> Spending | None:
     """Return the spending in the order of the trials' numbers; None if there is no trial.
 
-    `charged` returns the steps charged to a trial, by its id; without it, the trial's own steps are counted.
-    `epsilon_of` returns the ε of the steps of each trial, in about 0.1 s. None of the `excluded` candidates started;
-    each would have taken `whole` steps. `cap` and `delta` are the guarantee.
+    The budget is None if nothing is charged; then the trials' own steps are counted. None of the `excluded` candidates
+    started; each would have taken `whole` steps. Every ε takes about 0.1 s.
+
+    Raises:
+        LedgerError: the ledger cannot be read.
     """
+    if not trials:
+        return None
+    view = None if budget is None else budget.view()
+    charged = {trial.id: trial.step if budget is None else budget.charged_steps(trial.id) for trial in trials}
+
+    def epsilon_of(steps: Mapping[str, int]) -> float | None:
+        if budget is None or view is None:
+            return None
+        if steps == charged and sum(charged.values()) == view.spent_steps:
+            return view.epsilon_spent  # a Rényi filter may have a smaller ε for all of them together
+        try:
+            found = budget.steps_epsilon(steps)
+        except LedgerError:  # a candidate that never started has no noise in the ledger
+            return None
+        return found if math.isfinite(found) else None
+
     taken: dict[str, int] = {}
     to_end: dict[str, int] = {}
     rows: list[SpendingRow] = []
     best: float | None = None
     for trial in trials:
-        steps = trial.step if charged is None else charged(trial.id)
-        taken[trial.id] = steps
+        taken[trial.id] = charged[trial.id]
         # Steps repeated after a crash would have been repeated in any case.
-        to_end[trial.id] = max(steps, trial.steps_planned)
+        to_end[trial.id] = max(charged[trial.id], trial.steps_planned)
         last = trial is trials[-1]
         if last:
             to_end |= {f"never started {number}": whole for number in range(excluded)}
@@ -109,16 +121,15 @@ def spending(
                     best=best,
                     steps=sum(taken.values()),
                     whole_steps=sum(to_end.values()),
-                    epsilon=_finite(epsilon_of, taken),
-                    whole_epsilon=_finite(epsilon_of, to_end),
+                    epsilon=epsilon_of(taken),
+                    whole_epsilon=epsilon_of(to_end),
                 )
             )
-    if not rows:
-        return None
-    stopped, drawn = sum(trial.state == "pruned" for trial in trials), len(trials) + excluded
-    return Spending(rows=tuple(rows), trials=drawn, stopped=stopped, excluded=excluded, cap=cap, delta=delta)
-
-
-def _finite(epsilon_of: EpsilonOf | None, steps: Mapping[str, int]) -> float | None:
-    found = None if epsilon_of is None else epsilon_of(steps)
-    return found if found is not None and math.isfinite(found) else None
+    return Spending(
+        rows=tuple(rows),
+        trials=len(trials) + excluded,
+        stopped=sum(trial.state == "pruned" for trial in trials),
+        excluded=excluded,
+        cap=None if view is None else view.epsilon_cap,
+        delta=None if view is None else view.delta,
+    )

@@ -9,7 +9,7 @@ from tuner.report.charts import parameter_chart, steps_chart, trials_chart
 from tuner.report.curve_chart import curve_chart, spending_chart
 from tuner.report.pages import page_from, page_picture
 from tuner.report.sweep_report import SweepReport
-from tuner.report.wording import Shares, format_value, plural, with_error
+from tuner.report.wording import format_value, plural, with_error
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -98,13 +98,12 @@ def _bars(report: SweepReport) -> list[tuple[str, list[tuple[str, float, str]], 
 
 
 def _bar(budget: BudgetView, what: str) -> tuple[list[tuple[str, float, str]], str]:
-    shares = Shares.of(budget)
     # The steps that are left depend on the mechanism unless all steps are alike.
-    left = f"{shares.left:.1%}" if budget.left_steps is None else plural(budget.left_steps, what)
+    left = f"{budget.left:.1%}" if budget.left_steps is None else plural(budget.left_steps, what)
     parts = [
-        ("spent", shares.spent, f"{plural(budget.spent_steps, what)}, ε {format_value(budget.epsilon_spent)}"),
-        ("reserved", shares.reserved, plural(budget.reserved_steps, what)),
-        ("left", shares.left, left),
+        ("spent", budget.spent, f"{plural(budget.spent_steps, what)}, ε {format_value(budget.epsilon_spent)}"),
+        ("reserved", budget.reserved, plural(budget.reserved_steps, what)),
+        ("left", budget.left, left),
     ]
     return parts, "" if budget.step_cap is None else plural(budget.step_cap, what)
 

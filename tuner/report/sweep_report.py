@@ -12,19 +12,12 @@ from tuner.report.trial_row import CUT_OFF, TrialRow, best_row, varying_paramete
 from tuner.report.wording import plural
 
 if TYPE_CHECKING:
+    from search_spaces.domains import Domain
     from tuner.privacy.ledger.search_budget import BudgetView
     from tuner.report.spending import Spending
     from tuner.study.unimodal.inference.picture import CurvePicture
 
-__all__ = ["Scale", "SweepReport"]
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Scale on which a searched parameter is sampled: a range, or the options of a choice in the order of the file."""
-
-    log: bool = False
-    options: tuple[object, ...] = ()
+__all__ = ["SweepReport"]
 
 
 _STATES = ("complete", "pruned", "failed", "running", CUT_OFF)
@@ -53,7 +46,7 @@ class SweepReport:
     accounting: Mode = COMPOSITION
     unit: str = "record"  # what the guarantee protects: a "record", or a "user" with all records
     score_error: float | None = None  # standard error of a protected score
-    scales: Mapping[str, Scale] = field(default_factory=dict)  # of the searched parameters
+    domains: Mapping[str, Domain] = field(default_factory=dict)  # of the searched parameters
     not_started: int = 0  # candidates that did not fit the budget; no trial has their numbers
     card_picture: str = ""  # the card's curve as SVG
     winner_lost: bool = False  # the runs of a sealed search are gone, so no winner can be released

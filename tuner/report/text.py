@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.report.sweep_report import SweepReport
-from tuner.report.wording import Shares, budget_line, format_value, parameters_text, plural, with_error
+from tuner.report.wording import budget_line, format_value, parameters_text, plural, with_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from tuner.privacy.ledger.search_budget import BudgetView
     from tuner.report.trial_row import TrialRow
 
-__all__ = ["PlanTable", "PlanText", "budget_bar", "console", "facts_table", "plan_panel", "summary"]
+__all__ = ["NOT_PRIVATE", "PlanTable", "PlanText", "budget_bar", "console", "guarantee_text", "plan_panel", "summary"]
+
+NOT_PRIVATE = "NOT PRIVATE: nothing here carries a guarantee"
 
 _ROWS = 10
 _BAR = 40
@@ -53,7 +55,7 @@ class PlanText:
     warnings: tuple[str, ...] = ()
 
 
-def facts_table(facts: Sequence[tuple[str, str]]) -> Table:
+def _facts_table(facts: Sequence[tuple[str, str]]) -> Table:
     """Return a table of names and values."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
@@ -74,7 +76,7 @@ def _small_table(table: PlanTable) -> Table:
 
 def plan_panel(text: PlanText) -> RenderableType:
     """Return the plan of a sweep that has not started."""
-    parts: list[RenderableType] = [facts_table(text.facts)]
+    parts: list[RenderableType] = [_facts_table(text.facts)]
     for table in text.tables:
         parts += [Text(), Text(table.title), _small_table(table)]
     if text.sentence:
@@ -86,12 +88,16 @@ def plan_panel(text: PlanText) -> RenderableType:
 
 def budget_bar(budget: BudgetView, *, width: int) -> Text:
     """Return one bar with the spent, reserved and remaining parts of the budget."""
-    shares = Shares.of(budget)
-    spent = round(shares.spent * width)
-    reserved = min(round(shares.reserved * width), width - spent)
+    spent = round(budget.spent * width)
+    reserved = min(round(budget.reserved * width), width - spent)
     return Text.assemble(
         ("█" * spent, "magenta"), ("▓" * reserved, "yellow"), ("░" * (width - spent - reserved), "grey50")
     )
+
+
+def guarantee_text(sentence: str) -> Text:
+    """Return the sentence about the guarantee, or say that there is none if it is empty."""
+    return Text(sentence, style="italic") if sentence else Text(NOT_PRIVATE, style="bold red")
 
 
 def summary(report: SweepReport) -> RenderableType:
@@ -109,13 +115,10 @@ def summary(report: SweepReport) -> RenderableType:
     if best is not None:
         head += [(f"  {name}", format_value(value, 6)) for name, value in best.parameters.items()]
     head += [("curve", curve.line) for curve in report.curves]
-    parts: list[RenderableType] = [facts_table([*head, *report.facts]), Text()]
+    parts: list[RenderableType] = [_facts_table([*head, *report.facts]), Text()]
     if report.budget is not None and not report.runs_hidden:
         parts.append(budget_bar(report.budget, width=_BAR) + Text(f"  {budget_line(report.budget)}"))
-    if report.sentence:
-        parts.append(Text(report.sentence, style="italic"))
-    else:
-        parts.append(Text("NOT PRIVATE: nothing here carries a guarantee", style="bold red"))
+    parts.append(guarantee_text(report.sentence))
     if report.next_commands:
         parts += [Text(), Text("next", style="dim")]
         parts += [Text(f"  {command}", style="bold") for command in report.next_commands]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from search_spaces import promoted_levels
@@ -12,7 +11,7 @@ from search_spaces import promoted_levels
 if TYPE_CHECKING:
     from tuner.privacy.ledger.search_budget import BudgetView
 
-__all__ = ["Shares", "budget_line", "format_value", "parameters_text", "plural", "with_error"]
+__all__ = ["budget_line", "format_value", "parameters_text", "plural", "with_error"]
 
 
 def format_value(value: object, digits: int = 4) -> str:
@@ -44,22 +43,6 @@ def plural(number: int, what: str) -> str:
     return f"{format_value(number)} {what if number == 1 else several}"
 
 
-@dataclass(frozen=True)
-class Shares:
-    """Parts of a budget bar in the unit of the cap (steps, coupons or Rényi divergence), with the sum 1."""
-
-    spent: float
-    reserved: float
-    left: float
-
-    @classmethod
-    def of(cls, budget: BudgetView) -> Shares:
-        """Return the parts of a budget's bar."""
-        spent = min(max(budget.spent, 0.0), 1.0)
-        reserved = min(max(budget.reserved, 0.0), 1.0 - spent)
-        return cls(spent, reserved, 1.0 - spent - reserved)
-
-
 def budget_line(budget: BudgetView) -> str:
     """Return the parts of the budget as text. The ε spent is labelled as an odometer reading."""
     scores = "" if budget.validation is None else f"; protected scores: {_parts(budget.validation, 'score')}"
@@ -68,10 +51,9 @@ def budget_line(budget: BudgetView) -> str:
 
 def _parts(budget: BudgetView, what: str) -> str:
     if budget.step_cap is None or budget.left_steps is None:
-        shares = Shares.of(budget)
         return (
             f"{plural(budget.spent_steps, what)} spent, {format_value(budget.reserved_steps)} reserved; "
-            f"{shares.spent:.0%} of the budget spent, {shares.reserved:.0%} reserved, {shares.left:.0%} left"
+            f"{budget.spent:.0%} of the budget spent, {budget.reserved:.0%} reserved, {budget.left:.0%} left"
         )
     return (
         f"{format_value(budget.spent_steps)} spent, {format_value(budget.reserved_steps)} reserved, "

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["run_open"]
 
 # Fields of the report that `--json` does not print.
-_FOR_PAGES = {"accounting", "card", "card_picture", "experiment", "facts", "scales", "spending", "why"}
+_FOR_PAGES = {"accounting", "card", "card_picture", "domains", "experiment", "facts", "spending", "why"}
 
 
 def run_open(
