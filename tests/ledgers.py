@@ -5,13 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from math import expm1
 from pathlib import Path
 from typing import Any
 
 from tuner.privacy.accountant.filters import Filter, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.accountant.pld import composed
 from tuner.privacy.ledger.entries import GENESIS, Entry, canonical, entry_hash
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.rules import checked_state_after
@@ -24,7 +22,6 @@ __all__ = [
     "TRAINING_STEPS",
     "chained",
     "child",
-    "delta_at",
     "file_of",
     "folded",
     "head_of",
@@ -80,12 +77,6 @@ def said_by(process: subprocess.Popen[str], *, word: str = "") -> list[str]:
 
 def file_of(ledger: Ledger) -> Path:
     return Path(ledger.url.removeprefix("sqlite:///"))
-
-
-def delta_at(mechanism: SampledGaussian, steps: int, epsilon: float) -> float:
-    """δ at `epsilon`, which may be negative, as the accountant's distribution has it."""
-    distribution, margin = composed([(mechanism, steps)])
-    return max(float(distribution.get_delta_for_epsilon(epsilon)), -expm1(min(epsilon, 0.0))) + margin
 
 
 def head_of(ledger: Ledger) -> tuple[int, str]:

@@ -13,7 +13,7 @@ from errors_helper import raises_code
 from tuner.errors import BudgetRefusedError, InputError
 from tuner.privacy.accountant.calibration import best_order, calibrate_at_order, calibrate_composed
 from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, TotalSteps
-from tuner.privacy.accountant.initial_guess import NOISE_RANGE, guess_on_coarse_grid, least_noise, previous, round_up
+from tuner.privacy.accountant.initial_guess import guess_on_coarse_grid, least_noise, previous, round_up
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import calibrate_noise, epsilon_composed
 from tuner.privacy.accountant.rdp import ORDERS
@@ -191,4 +191,14 @@ def test_a_guess_stays_a_number() -> None:
         assert isfinite(guess)
         assert guess > 0 > slope
     assert guess_on_coarse_grid(lambda noise, *, coarser: 3 / noise + 0 * coarser, 1.5, 1.0)[0] == pytest.approx(2.0)
-    assert NOISE_RANGE[0] < 2.0 < NOISE_RANGE[1]
+
+
+@pytest.mark.parametrize("start", [0.01, 1.0, 40.0])
+def test_a_guess_is_near_where_the_cost_is_epsilon(start: float) -> None:
+    def cost(noise: float, *, coarser: int) -> float:
+        """A cost of 10 / noise², and of infinity where the grid has no answer."""
+        return inf if noise < 0.02 else 10 / noise**2
+
+    noise, slope = guess_on_coarse_grid(cost, 2.5, start)
+    assert noise == pytest.approx(2.0, rel=0.05)
+    assert slope == pytest.approx(-2.0, rel=0.05)

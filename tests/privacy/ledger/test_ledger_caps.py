@@ -6,9 +6,8 @@ from collections.abc import Callable
 from math import inf, log, nan
 
 import pytest
-from adversary import reaching, realised_delta, two_outcomes
 from dp_accounting.rdp import RdpAccountant
-from enumeration import Discrete
+from enumeration import Discrete, reaching, realised_delta, two_outcomes
 from errors_helper import raises_code
 from ledgers import CHEAP, MECHANISM, RELEASE, chained, folded, lease, open_search, opening
 

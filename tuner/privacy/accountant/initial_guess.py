@@ -7,8 +7,11 @@ from decimal import ROUND_UP, Decimal
 from math import erfc, exp, inf, isfinite, log, log1p, sqrt
 from typing import TypeAlias
 
+from tuner.errors import BudgetRefusedError
+
 __all__ = [
     "NOISE_RANGE",
+    "found_noise",
     "guess_gdp",
     "guess_noise",
     "guess_on_coarse_grid",
@@ -125,6 +128,17 @@ def least_noise(
         trusted = abs(step) < 1 and turn % 4
         guess = float(noise) * exp(step) if trusted else sqrt(float(below) * float(high))
     return float(least) if below == least and cost(float(least)) <= epsilon else float(high)
+
+
+def found_noise(noise: float | None, what: str, *, epsilon: float, delta: float) -> float:
+    """Return `noise`; raise `BudgetRefusedError` if it is None, because `least_noise` found no noise for `what`."""
+    if noise is None:
+        raise BudgetRefusedError(
+            "no-noise-fits",
+            f"No noise multiplier up to {NOISE_RANGE[1]:.0f} makes {what} fit ε = {epsilon!r} at δ = {delta!r}. Raise "
+            "epsilon, or plan fewer trials or epochs.",
+        )
+    return noise
 
 
 def _ulp(value: Decimal) -> Decimal:

@@ -28,9 +28,9 @@ from functools import lru_cache
 from math import exp, expm1, floor, inf, isfinite, log, log1p, log2, sqrt
 from typing import Any
 
-from tuner.errors import BudgetRefusedError, InputError
+from tuner.errors import InputError
 from tuner.privacy.accountant.initial_guess import (
-    NOISE_RANGE,
+    found_noise,
     guess_gdp,
     guess_noise,
     guess_on_coarse_grid,
@@ -249,13 +249,7 @@ def calibrate_noise(*, sample_rate: float, steps: int, epsilon: float, delta: fl
     first = guess_noise(sample_rate * sqrt(steps), guess_gdp(epsilon, delta))
     guess, slope = guess_on_coarse_grid(cost, epsilon, first)
     noise = least_noise(cost, epsilon, guess=guess, slope=slope)
-    if noise is None:
-        raise BudgetRefusedError(
-            "no-noise-fits",
-            f"{steps} steps at sample rate {sample_rate!r} do not fit ε = {epsilon!r} at δ = {delta!r} with any noise "
-            f"multiplier up to {NOISE_RANGE[1]:.0f}. Raise epsilon, or plan fewer trials or epochs.",
-        )
-    return noise
+    return found_noise(noise, f"{steps} steps at sample rate {sample_rate!r}", epsilon=epsilon, delta=delta)
 
 
 @lru_cache(maxsize=16)

@@ -13,8 +13,14 @@ from functools import lru_cache
 from math import exp, expm1, inf, isfinite, log, log1p
 from typing import Any, TypeAlias
 
-from tuner.errors import BudgetRefusedError, InputError
-from tuner.privacy.accountant.initial_guess import guess_gdp, guess_noise, guess_on_coarse_grid, least_noise
+from tuner.errors import InputError
+from tuner.privacy.accountant.initial_guess import (
+    found_noise,
+    guess_gdp,
+    guess_noise,
+    guess_on_coarse_grid,
+    least_noise,
+)
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
 from tuner.privacy.accountant.pld import EPSILON_FLOOR, composed
 from tuner.privacy.accountant.rdp import ORDERS, divergence, epsilon_of_divergence
@@ -277,28 +283,19 @@ def calibrate_selection(
     first = guess_noise(max(rate * steps**0.5 for rate, steps in menu), mu)
     guess, slope = guess_on_coarse_grid(cost, epsilon, first)
     noise = least_noise(cost, epsilon, guess=guess, slope=slope)
-    if noise is None:
-        raise BudgetRefusedError(
-            "no-noise-fits",
-            f"The best of {law.mean:g} runs (on average) does not fit ε = {epsilon!r} at δ = {delta!r} with any noise "
-            "multiplier up to 100000. Raise epsilon, or plan fewer runs or epochs.",
-        )
-    return noise
+    return found_noise(noise, f"the best of {law.mean:g} runs (on average)", epsilon=epsilon, delta=delta)
 
 
 @dataclass(frozen=True)
 class _Bounds:
-    """All bounds on the winner's privacy loss, without the truncation. Each method returns the smallest bound."""
+    """All bounds on the winner's privacy loss, without the truncation."""
 
     profiles: tuple[Profile, ...]
     shift: Shift
     renyi: tuple[tuple[float, float], ...]  # (order, divergence of the winner) pairs
 
-    def delta(self, epsilon: float) -> float:
-        found = self.shift.delta(lambda at: max(part.delta(at) for part in self.profiles), epsilon)
-        return min(found, *(_delta_of_divergence(order, spent, epsilon) for order, spent in self.renyi), 1.0)
-
     def epsilon(self, delta: float) -> float:
+        """Return the smallest bound of ε at `delta`."""
         single = max(part.epsilon(delta / self.shift.factor) for part in self.profiles)
         found = (single + self.shift.shift) * (1 + 1e-12)
         return min(found, *(epsilon_of_divergence(order, spent, delta) for order, spent in self.renyi), inf)
@@ -343,11 +340,3 @@ def winner_divergences(law: RunLaw, single: Mapping[float, float], delta_of: Del
         second = min((1 - 1 / order) * spent - log(law.gamma) / order for order, spent in single.items())
         extra = dict.fromkeys(single, (1 + law.shape) * second * (1 + _MARGIN))
     return {order: spent + extra[order] + scale / (order - 1) for order, spent in single.items()}
-
-
-def _delta_of_divergence(order: float, divergence: float, epsilon: float) -> float:
-    """Return the δ at `epsilon` that a Rényi divergence implies (Canonne, Kamath & Steinke 2020, Proposition 12)."""
-    if not isfinite(divergence):
-        return 1.0
-    exponent = (order - 1) * (divergence - epsilon + log1p(-1 / order)) - log(order)
-    return exp(min(exponent + 1e-13 * (order - 1) * (divergence + epsilon), 0.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, inf, isfinite, log
+from math import ceil, floor, isfinite, log
 from typing import Any, ClassVar, Self
 
 from tuner.privacy.accountant.filters.base import UNITS, Filter, Part, Tally, TrialSteps, Used
@@ -77,11 +77,7 @@ class FixedOrder(Filter):
 
     def claim(self, delta: float) -> float:
         """Return the ε at `delta` that a search with this filter never exceeds."""
-        require_delta(delta)
-        order = self.order
-        terms = (self.budget / UNITS, log((order - 1) / order), -(log(delta) + log(order)) / (order - 1))
-        found = sum(terms) + _ROUNDING * sum(map(abs, terms))
-        return max(found, 1e-6) if isfinite(found) else inf
+        return epsilon_of_divergence(self.order, self.budget / UNITS, delta)
 
     def units_at(self, order: float) -> int | None:
         """Return the budget if `order` is at most the order of the filter, and None otherwise.

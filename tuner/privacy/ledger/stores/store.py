@@ -156,11 +156,6 @@ class Store:
             self.backend.check_durable(connection)
             yield connection
 
-    def check_pages(self) -> None:
-        """Run the database's own checks; raise `LedgerCorruptError` if they find damage."""
-        with self.reading() as connection:
-            self.backend.check_integrity(connection)
-
     def append(self, connection: sa.Connection, entry: Entry) -> int:
         """Append one entry, make it the head of its data set's chain, and return its row number."""
         self.backend.check_author(connection, entry)
