@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from tuner.privacy.accountant.filters import Filter, TotalSteps
+from tuner.privacy.accountant.filters import CouponBook, Filter, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.ledger.entries import GENESIS, Entry, canonical, entry_hash
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.rules import checked_state_after
 from tuner.privacy.ledger.state import DatasetState, PoolState, SearchState
 
 __all__ = [
+    "BOOK",
     "CHEAP",
     "MECHANISM",
     "RELEASE",
+    "SCORES",
+    "SEALED",
     "TRAINING_STEPS",
     "chained",
     "child",
+    "entry_of",
     "file_of",
     "folded",
     "head_of",
@@ -31,6 +37,7 @@ __all__ = [
     "opening",
     "reserved_mechanism",
     "said_by",
+    "took",
     "used_steps",
 ]
 
@@ -39,6 +46,9 @@ CHEAP = SampledGaussian(0.01, 4.0)
 RELEASE = SampledGaussian(1.0, 50.0)
 
 TRAINING_STEPS = TotalSteps(MECHANISM, 1000)
+BOOK = CouponBook(((MECHANISM, 10), (CHEAP, 20)))
+SEALED = Sealed(RunLaw(name="geometric", mean=2.0), 60, ((CHEAP, 5),))
+SCORES = {"validation": TotalSteps(RELEASE, 6), "validation_claim": (1.0, 1e-6)}
 
 _PRELUDE = """
 import os, resource, signal, sys, time
@@ -101,6 +111,12 @@ def lease(ledger: Ledger, search: str, trial: str, steps: int, *, pool: str = "t
     ledger.lease(search, trial, steps, reserved_mechanism(ledger, search, trial, pool), pool=pool)
 
 
+def took(ledger: Ledger, search: str, steps: int, trial: str = "a", *, pool: str = "training", **more: Any) -> None:  # noqa: ANN401 - as `Ledger.reserve`
+    """Reserve steps and lease all of them."""
+    ledger.reserve(search, trial, steps, pool=pool, **more)
+    lease(ledger, search, trial, steps, pool=pool)
+
+
 def used_steps(pool: PoolState) -> dict[SampledGaussian, int]:
     """Steps of each mechanism that are leased or promised."""
     return {mechanism: pool.leased.get(mechanism, 0) + steps for mechanism, steps in pool.reserved.items()}
@@ -122,15 +138,21 @@ def opening(filter: Filter | None = None, **more: object) -> tuple[str, dict[str
     return "open_search", {**said, **more}
 
 
-def chained(rows: Iterable[tuple[str, Mapping[str, Any]]], *, dataset: str = "digits") -> list[Entry]:
-    """Entries of (kind, body) with hashes that hold, whatever they say."""
+def entry_of(seq: int, kind: str, body: str, previous: str, *, dataset: str = "digits", time: str = "") -> Entry:
+    """An entry whose hash holds, whatever it says."""
+    said: Any = {"dataset": dataset, "seq": seq, "time": time, "kind": kind, "body": body, "previous": previous}
+    return Entry(**said, hash=entry_hash(**said))
+
+
+def chained(
+    rows: Iterable[tuple[str, Mapping[str, Any]]], *, dataset: str = "digits", times: Sequence[str] = ("",)
+) -> list[Entry]:
+    """Entries of (kind, body) with hashes that hold, whatever they say; `times` are used in turn."""
     entries: list[Entry] = []
     previous = GENESIS
-    for seq, (kind, body) in enumerate(rows, start=1):
-        said = {"dataset": dataset, "seq": seq, "time": "", "kind": kind, "body": canonical(dict(body))}
-        entry = Entry(**said, previous=previous, hash=entry_hash(**said, previous=previous))
-        entries.append(entry)
-        previous = entry.hash
+    for seq, ((kind, body), time) in enumerate(zip(rows, cycle(times), strict=False), start=1):
+        entries.append(entry_of(seq, kind, canonical(dict(body)), previous, dataset=dataset, time=time))
+        previous = entries[-1].hash
     return entries
 
 

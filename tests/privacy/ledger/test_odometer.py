@@ -6,24 +6,16 @@ from math import inf, isfinite
 from typing import Any
 
 import pytest
-from ledgers import CHEAP, MECHANISM, RELEASE, chained, folded, lease, open_search, opening
+from ledgers import CHEAP, MECHANISM, RELEASE, SEALED, chained, folded, open_search, opening, took
 
 from tuner.privacy.accountant import pld as accounting
-from tuner.privacy.accountant.filters import CouponBook, Filter, FixedOrder, Sealed, TotalSteps
+from tuner.privacy.accountant.filters import Filter, FixedOrder, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.ledger import odometer
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.odometer import read_dataset, read_search
 
-BOOK = CouponBook(((MECHANISM, 100), (CHEAP, 100)))
-SEALED = Sealed(RunLaw(name="geometric", mean=2.0, shape=1.0), 60, ((CHEAP, 5),))
 SPLIT = {"split": {"seed": 1}}
-
-
-def took(ledger: Ledger, search: str, steps: int, trial: str = "a", pool: str = "training", **more: Any) -> None:  # noqa: ANN401
-    ledger.reserve(search, trial, steps, pool=pool, **more)
-    lease(ledger, search, trial, steps, pool=pool)
 
 
 def composed(*parts: tuple[SampledGaussian, int], delta: float = 1e-5) -> float:

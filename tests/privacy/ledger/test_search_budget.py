@@ -9,19 +9,15 @@ from math import isfinite
 import pytest
 from covering import pairs
 from errors_helper import raises_code
-from ledgers import CHEAP, MECHANISM, RELEASE, head_of, open_search
+from ledgers import BOOK, CHEAP, MECHANISM, RELEASE, SCORES, SEALED, head_of, open_search
 
 from tuner.errors import BudgetRefusedError, InputError, LedgerError
 from tuner.privacy.accountant import pld as accounting
-from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, TotalSteps
+from tuner.privacy.accountant.filters import CouponBook, FixedOrder
 from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.search_budget import LedgerCharge, Reserved, SearchBudget
 from tuner.study.types import Ask
-
-BOOK = CouponBook(((MECHANISM, 10), (CHEAP, 20)))
-SEALED = Sealed(RunLaw(name="geometric", mean=2.0, shape=1.0), 60, ((CHEAP, 5),))
 
 
 def of(mechanism: SampledGaussian) -> dict[str, float]:
@@ -35,7 +31,7 @@ def asked(mechanism: SampledGaussian, steps: int, releases: int = 0) -> Ask:
 
 @pytest.fixture
 def scored(ledger: Ledger) -> SearchBudget:
-    open_search(ledger, "s", filter=BOOK, validation=TotalSteps(RELEASE, 6), validation_claim=(1.0, 1e-6), epsilon=4.0)
+    open_search(ledger, "s", filter=BOOK, **SCORES)
     return SearchBudget(ledger, "s")
 
 
@@ -216,8 +212,7 @@ def test_a_trial_releases_the_scores_that_were_reserved_for_it(scored: SearchBud
 @pytest.mark.parametrize("protected", [True, False])
 def test_a_trial_protects_its_scores_exactly_where_the_ledger_says_so(ledger: Ledger, *, protected: bool) -> None:
     """A trial that draws scores without noise asks for no lease, so no other check would notice."""
-    scores = {"validation": TotalSteps(RELEASE, 6), "validation_claim": (1.0, 1e-6)} if protected else {}
-    open_search(ledger, "s", **scores)
+    open_search(ledger, "s", **(SCORES if protected else {}))
     budget = SearchBudget(ledger, "s")
     budget.check_scores(protected=protected)
     with raises_code(LedgerError, "mechanism-not-reserved"):

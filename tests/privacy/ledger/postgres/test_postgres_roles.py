@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from errors_helper import raises_code
-from ledgers import TRAINING_STEPS
+from ledgers import TRAINING_STEPS, entry_of
 from postgres_server import PostgresServer
 
 from tuner.errors import LedgerCorruptError, LedgerError
-from tuner.privacy.ledger.entries import canonical, entry_hash
+from tuner.privacy.ledger.entries import canonical
 from tuner.privacy.ledger.ledger import DatasetCap, Ledger
 from tuner.privacy.ledger.stores import Backend, Store, open_store
 from tuner.privacy.ledger.stores import postgresql as store_postgres
@@ -24,8 +24,7 @@ def by_hand(postgres: PostgresServer, url: str, kind: str, body: dict[str, objec
 
     with open_store(url, create=False).reading() as connection:
         seq, previous = Store.heads(connection)["digits"]
-    said = {"dataset": "digits", "seq": seq + 1, "time": "", "kind": kind, "body": canonical(body)}
-    entry = {**said, "previous": previous, "hash": entry_hash(**said, previous=previous)}  # type: ignore[arg-type]
+    entry = vars(entry_of(seq + 1, kind, canonical(body), previous))
     where = {"host": str(postgres.sockets), "dbname": postgres.name_of(url), "user": postgres.role_of(url)}
     with psycopg.connect(**where) as raw:
         if before:
