@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import product
 from math import exp
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from tuner.privacy.accountant.pld import epsilon, epsilon_composed
 from tuner.privacy.accountant.rdp import ORDERS, divergence, epsilon_of_divergence
 from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.accountant.selection import epsilon_selection, poisson_shift, profile
+
+Row: TypeAlias = tuple[str, str, str]
+"""What is computed, the printed figure, and the computed one in as many digits."""
 
 DELTA = 1e-5
 CIFAR = SampledGaussian(256 / 50_000, 1.1)
@@ -35,26 +38,9 @@ HETEROGENEOUS = tuple(
 _BAD_ORDERS = (8.0, 2.1)
 
 
-@dataclass(frozen=True)
-class Row:
-    """One printed figure and the one computed here."""
-
-    what: str
-    printed: str
-    computed: float
-
-    @property
-    def shown(self) -> str:
-        """The computed figure, in the digits that are printed."""
-        if "e" in self.printed:
-            return f"{self.computed:.{len(self.printed.split('e')[0]) - 2}e}"
-        decimals = len(self.printed.partition(".")[2])
-        return f"{self.computed:.{decimals}f}"
-
-    @property
-    def agrees(self) -> bool:
-        """Whether every printed digit agrees."""
-        return float(self.shown) == float(self.printed)
+def _row(what: str, printed: str, computed: float) -> Row:
+    decimals = len(printed.partition(".")[2])
+    return what, printed, f"{computed:.{decimals}f}"
 
 
 def rows() -> list[Row]:
@@ -64,7 +50,7 @@ def rows() -> list[Row]:
 
 def _composed_runs() -> Iterator[Row]:
     for steps, printed in zip(STEPS, ("14.3", "43.4"), strict=False):  # 30 of the longest are more than we accept
-        yield Row(f"30 runs of {steps} steps composed", printed, epsilon(CIFAR, RUNS * steps, DELTA))
+        yield _row(f"30 runs of {steps} steps composed", printed, epsilon(CIFAR, RUNS * steps, DELTA))
 
 
 def _selection() -> Iterator[Row]:
@@ -75,7 +61,7 @@ def _selection() -> Iterator[Row]:
     }
     for name, all_printed in figures.items():
         for steps, printed in zip(STEPS, all_printed, strict=True):
-            yield Row(f"{name}, mean 30, of {steps} steps", printed, _winner(name, steps))
+            yield _row(f"{name}, mean 30, of {steps} steps", printed, _winner(name, steps))
 
 
 def _winner(name: str, steps: int) -> float:
@@ -106,8 +92,8 @@ def _not_hidden() -> Iterator[Row]:
     weights = np.array([law.pmf(int(k)) for k in runs])
     fixed = _solve(lambda at: float(least(np.array([float(RUNS)]), at)[0]))
     revealed = _solve(lambda at: float(weights @ least(runs, at)))
-    yield Row("K revealed with the winner, geometric, mean 30, at least", "11.7", revealed)
-    yield Row("a fixed K of 30, at least", "9.0", fixed)
+    yield _row("K revealed with the winner, geometric, mean 30, at least", "11.7", revealed)
+    yield _row("a fixed K of 30, at least", "9.0", fixed)
 
 
 def _compute() -> Iterator[Row]:
@@ -115,14 +101,14 @@ def _compute() -> Iterator[Row]:
         law = RunLaw(name=name, mean=RUNS)
         for probability, printed in zip((0.9, 0.99), quantiles, strict=True):
             what = f"runs of {name}, mean 30, at its {probability:.0%} quantile"
-            yield Row(what, printed, law.quantile(probability))
+            yield _row(what, printed, law.quantile(probability))
 
 
 def _heterogeneous() -> Iterator[Row]:
-    yield Row("30 heterogeneous trials, coupon book", "6.5", epsilon_composed(HETEROGENEOUS, DELTA))
-    yield Row("the same, one order, the best", "7.1", min(at_order(order) for order in ORDERS))
+    yield _row("30 heterogeneous trials, coupon book", "6.5", epsilon_composed(HETEROGENEOUS, DELTA))
+    yield _row("the same, one order, the best", "7.1", min(at_order(order) for order in ORDERS))
     for order, printed in zip(_BAD_ORDERS, ("9.6", "11.2"), strict=True):
-        yield Row(f"the same, one order, badly guessed: {order:g}", printed, at_order(order))
+        yield _row(f"the same, one order, badly guessed: {order:g}", printed, at_order(order))
 
 
 def at_order(order: float) -> float:
