@@ -46,6 +46,7 @@ __all__ = [
     "composed",
     "discretisation_error",
     "epsilon",
+    "epsilon_at",
     "epsilon_composed",
     "epsilon_curve",
     "epsilon_on_grid",
@@ -282,17 +283,23 @@ def _missing_mass(mechanism: SampledGaussian, grid: float) -> float:
 
 
 def read_epsilon(distribution: Any, margin: float, delta: float) -> float:  # noqa: ANN401 - the library is untyped
-    """Return ε at `delta` − `margin` of a distribution from `composed`; `math.inf` if there is no bound."""
+    """Return ε at `delta` − `margin` of a distribution from `composed`; `math.inf` if there is no bound.
+
+    Nothing is claimed if the margin takes half of `delta` or more.
+    """
     sure = delta - margin
-    if distribution is None or not sure > delta / 2:
+    return max(epsilon_at(distribution, sure), EPSILON_FLOOR) if sure > delta / 2 else inf
+
+
+def epsilon_at(distribution: Any, delta: float) -> float:  # noqa: ANN401 - the library is untyped
+    """Return the smallest ε ≥ 0 at which δ is at most `delta`, without a margin; `math.inf` if there is no such ε."""
+    if distribution is None or not delta > 0:
         return inf
     try:
-        value = float(distribution.get_epsilon_for_delta(sure))
+        found = float(distribution.get_epsilon_for_delta(min(delta, 1.0)))
     except OverflowError:  # e^loss overflows for a loss above 709, so nothing can be claimed
         return inf
-    if not value >= 0:
-        return inf
-    return max(value, EPSILON_FLOOR)
+    return found if found >= 0 else inf
 
 
 def _refuse_too_many(steps: int) -> None:

@@ -22,7 +22,7 @@ from tuner.privacy.accountant.initial_guess import (
     least_noise,
 )
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
-from tuner.privacy.accountant.pld import EPSILON_FLOOR, composed
+from tuner.privacy.accountant.pld import EPSILON_FLOOR, composed, epsilon_at
 from tuner.privacy.accountant.rdp import ORDERS, divergence, epsilon_of_divergence
 from tuner.privacy.accountant.run_laws import RunLaw
 
@@ -166,13 +166,7 @@ class Profile:
 
     def epsilon(self, delta: float) -> float:
         """Return the smallest ε ≥ 0 at which δ is at most `delta`; `math.inf` if there is no such ε."""
-        if self._distribution is None or not delta - self._margin > 0:
-            return inf
-        try:
-            found = float(self._distribution.get_epsilon_for_delta(min(delta - self._margin, 1.0)))
-        except OverflowError:  # e^loss overflows for a loss above 709, so nothing can be claimed
-            return inf
-        return found if found >= 0 else inf
+        return epsilon_at(self._distribution, delta - self._margin)
 
 
 @lru_cache(maxsize=8)
