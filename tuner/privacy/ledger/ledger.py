@@ -52,9 +52,9 @@ class Ledger:
                 all charges. Readers pass False, because they may lack the right to write.
 
         Raises:
-            InputError: the URL is not the URL of a ledger.
-            LedgerCorruptError: a chain is broken or the file is unreadable.
-            LedgerError: the ledger does not exist (with `create=False`) or cannot be opened.
+            InputError: the URL is not the URL of a ledger, or the database's driver is not installed.
+            LedgerCorruptError: a chain is broken, or the file or database is unreadable or not a ledger.
+            LedgerError: the ledger does not exist (with `create=False`), cannot be opened or has another format.
         """
         return cls(open_store(url, create=create))
 
