@@ -368,14 +368,13 @@ def _require_same_users(state: DatasetState | None, fingerprint: str | None, use
 
 def _priced(pool: PoolState, trial: str, mechanism: SampledGaussian | None) -> dict[str, Any]:
     """Return a reservation's mechanism and price, for its entry. With stated prices all machines get equal totals."""
-    before = pool.trials.get(trial)
-    if mechanism is None:
-        mechanism = before.mechanism if before else pool.filter.only_mechanism
+    before = pool.account(trial)
+    mechanism = mechanism or before.mechanism or pool.filter.only_mechanism
     if mechanism is None:
         raise InputError(
             "mechanism-not-named",
             f"Trial {trial!r} must name its mechanism, because its search allows several. Give "
             "mechanism=SampledGaussian(...).",
         )
-    price = before.price if before and before.mechanism == mechanism else pool.filter.price(mechanism)
+    price = before.price if before.mechanism == mechanism else pool.filter.price(mechanism)
     return {"mechanism": mechanism.body(), **({"price": price} if price else {})}

@@ -132,9 +132,13 @@ class PoolState:
             price=self.filter.price(mechanism) if price is None else price,
         )
 
+    def account(self, trial: str) -> TrialAccount:
+        """Return the account of `trial`; an empty account before its first reservation."""
+        return self.trials.get(trial, TrialAccount())
+
     def with_trial(self, trial: str, after: TrialAccount) -> PoolState:
         """Return the pool with `after` as the account of `trial`."""
-        before = self.trials.get(trial, TrialAccount())
+        before = self.account(trial)
         mechanism = after.mechanism
         leased, reserved = after.leased - before.leased, after.outstanding - before.outstanding
         by_leased, by_reserved = self.leased, self.reserved
