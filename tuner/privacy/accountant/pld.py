@@ -111,19 +111,13 @@ def epsilon(mechanism: SampledGaussian, steps: int, delta: float) -> float:
     """
     require_steps(steps, minimum=0)
     require_delta(delta)
-    if steps == 0:
-        return 0.0
-    _refuse_too_many(steps)
-    return epsilon_on_grid(mechanism, steps, delta, grid=interval(mechanism, steps))
+    return epsilon_on_grid(mechanism, steps, delta, coarser=1) if steps else 0.0
 
 
 @lru_cache(maxsize=4096)
-def epsilon_on_grid(mechanism: SampledGaussian, steps: int, delta: float, *, grid: float) -> float:
-    """Return an upper bound of ε, computed on a grid of losses with the interval `grid`; `steps` must be at least 1."""
-    if not isfinite(grid):
-        return inf
-    margin = _ROUNDING_ONCE + _ROUNDING * steps + _missing_mass(mechanism, grid) * steps
-    return read_epsilon(_composed(mechanism, steps, grid), margin, delta)
+def epsilon_on_grid(mechanism: SampledGaussian, steps: int, delta: float, *, coarser: int) -> float:
+    """Return an upper bound of ε on a grid that is `coarser` times as coarse as for a claim; at least 1 step."""
+    return read_epsilon(*composed([(mechanism, steps)], coarser=coarser), delta)
 
 
 def epsilon_composed(parts: Iterable[tuple[SampledGaussian, int]], delta: float, *, coarser: int = 1) -> float:
@@ -166,7 +160,8 @@ def composed(parts: Iterable[tuple[SampledGaussian, int]], *, coarser: int = 1) 
         return None, 1.0
     whole: Any = None
     for mechanism, steps in sorted(steps_of.items()):
-        part = _composed(mechanism, steps, grid)
+        step = _step_distribution(mechanism, grid)
+        part = step if steps == 1 else step.self_compose(steps)
         whole = part if whole is None else whole.compose(part)
     missing = sum(_missing_mass(mechanism, grid) * steps for mechanism, steps in steps_of.items())
     # The missing mass may belong to any loss, so it counts as infinite loss.
@@ -198,9 +193,8 @@ def discretisation_error(mechanism: SampledGaussian, steps: int, delta: float) -
     The error of a grid with interval h is between linear and quadratic in h. So a change from h to 2h raises ε by at
     least the error at h. The estimate is that rise plus 1e-9 for rounding.
     """
-    grid = interval(mechanism, steps)
     here = epsilon(mechanism, steps, delta)
-    return max(epsilon_on_grid(mechanism, steps, delta, grid=2 * grid) - here, 0.0) + 1e-9 if isfinite(here) else inf
+    return max(epsilon_on_grid(mechanism, steps, delta, coarser=2) - here, 0.0) + 1e-9 if isfinite(here) else inf
 
 
 def max_steps(mechanism: SampledGaussian, *, epsilon: float, delta: float) -> int:
@@ -216,7 +210,7 @@ def max_steps(mechanism: SampledGaussian, *, epsilon: float, delta: float) -> in
     while high - low > 1:
         turn += 1
         guess = min(max(guess, low + 1), high - 1)
-        value = epsilon_on_grid(mechanism, guess, delta, grid=interval(mechanism, guess))
+        value = epsilon_on_grid(mechanism, guess, delta, coarser=1)
         low, high = (guess, high) if value <= epsilon else (low, guess)
         if isfinite(value):
             seen = [*seen[-1:], (log(guess), log(value))]
@@ -244,8 +238,7 @@ def calibrate_noise(*, sample_rate: float, steps: int, epsilon: float, delta: fl
     SampledGaussian(sample_rate, 1.0)  # raises InputError for a sample rate out of range
 
     def cost(noise: float, coarser: int = 1) -> float:
-        mechanism = SampledGaussian(sample_rate, noise)
-        return epsilon_on_grid(mechanism, steps, delta, grid=coarser * interval(mechanism, steps))
+        return epsilon_on_grid(SampledGaussian(sample_rate, noise), steps, delta, coarser=coarser)
 
     first = guess_noise(sample_rate * sqrt(steps), guess_gdp(epsilon, delta))
     guess, slope = guess_on_coarse_grid(cost, epsilon, first)
@@ -264,11 +257,6 @@ def _step_distribution(mechanism: SampledGaussian, grid: float) -> Any:  # noqa:
         value_discretization_interval=grid,
         pessimistic_estimate=True,
     )
-
-
-def _composed(mechanism: SampledGaussian, steps: int, grid: float) -> Any:  # noqa: ANN401 - the library is untyped
-    step = _step_distribution(mechanism, grid)
-    return step if steps == 1 else step.self_compose(steps)
 
 
 @lru_cache(maxsize=64)
