@@ -89,7 +89,7 @@ def test_every_reading_is_finite(ledger: Ledger, monkeypatch: pytest.MonkeyPatch
         took(ledger, "s", 5)
     ledger.set_cap("digits", 100.0, 1e-6)  # below what is committed
     odometer._composed_epsilon.cache_clear()
-    monkeypatch.setattr(odometer, "epsilon", lambda *_: inf)
+    monkeypatch.setattr(odometer, "read_epsilon", lambda *_: inf)
     state = ledger.dataset_state("digits")
     assert read_dataset(state) == Reading(4.0, 1e-5)
     assert isfinite(read_search(ledger.search_state("s")).training.epsilon)

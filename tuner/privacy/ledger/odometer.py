@@ -15,7 +15,7 @@ from typing import Any
 
 from tuner.privacy.accountant.filters import UNITS, Part
 from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.accountant.pld import MAX_STEPS, composed, epsilon, interval, read_epsilon
+from tuner.privacy.accountant.pld import MAX_STEPS, composed, interval, read_epsilon
 from tuner.privacy.accountant.rdp import epsilon_of_divergence
 from tuner.privacy.ledger.entries import canonical
 from tuner.privacy.ledger.state import DatasetState, PoolState, SearchState, exact_sum
@@ -145,9 +145,6 @@ def _read(spent: list[_Spent], delta: float) -> Reading:
 
 @lru_cache(maxsize=512)
 def _composed_epsilon(parts: tuple[Part, ...], claims: tuple[tuple[float, float], ...], delta: float) -> float:
-    if not claims and len(parts) == 1:
-        mechanism, steps = parts[0]
-        return epsilon(mechanism, steps, delta) if steps <= MAX_STEPS else inf
     if not parts or sum(steps for _, steps in parts) > MAX_STEPS:
         return inf
     distribution, margin = composed(parts)
