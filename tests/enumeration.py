@@ -8,7 +8,7 @@ ledger would. The same enumeration must notice it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, exp, isfinite, log
@@ -162,8 +162,8 @@ def _left(menu: tuple[Discrete, ...], filter: Any, used: tuple[int, ...], index:
     return bool(filter.left(dict(zip(menu, used, strict=True)), menu[index]) >= 1)
 
 
-def _pair(p: float, loss: float) -> Discrete:
-    """Return a mechanism with a loud outcome of probability `p` on D and that loss, and a quiet one."""
+def two_outcomes(p: float, loss: float) -> Discrete:
+    """Return a mechanism with a loud outcome of probability `p` on D and that loss, and a quiet one with the rest."""
     return Discrete((p, 1 - p), (p * exp(-loss), 1 - p * exp(-loss)))
 
 
@@ -181,12 +181,29 @@ def exhausting(order: float, divergence: float, p: Array) -> Array:
     return low
 
 
+def reaching(order: float, divergence: float, p: float) -> Discrete:
+    """Return the mechanism with a loud outcome of probability `p` whose Rényi divergence is `divergence`."""
+    return two_outcomes(p, float(exhausting(order, divergence, np.array([p]))[0]))
+
+
+def realised_delta(first: Discrete, seconds: Sequence[Discrete | None], epsilon: float) -> float:
+    """Return δ at `epsilon` of an adversary who chooses the second mechanism by the outcome of the first.
+
+    `seconds` has the choice for each outcome; None stops after it.
+    """
+    return sum(
+        max(0.0, p1 * p2 - exp(epsilon) * q1 * q2)
+        for p1, q1, second in zip(first.on, first.off, seconds, strict=True)
+        for p2, q2 in ([(1.0, 1.0)] if second is None else zip(second.on, second.off, strict=True))
+    )
+
+
 def _loudest(order: float, divergence: float, epsilon: float) -> Discrete:
     """Return the one of these with the largest δ at `epsilon`: the edge of the conversion from Rényi to (ε, δ)."""
     p = np.exp(np.linspace(-14.0, -0.5, 40))
     loss = exhausting(order, divergence, p)
     best = int(np.argmax(p - exp(epsilon) * p * np.exp(-loss)))
-    return _pair(float(p[best]), float(loss[best]))
+    return two_outcomes(float(p[best]), float(loss[best]))
 
 
 def _fixed_order(rng: np.random.Generator, fault: str | None) -> tuple[float, float]:
@@ -197,9 +214,10 @@ def _fixed_order(rng: np.random.Generator, fault: str | None) -> tuple[float, fl
     filters = [found for found in possible if found is not None]
     if not filters:
         return 0.0, delta
-    menu = [_pair(10 ** rng.uniform(-3.0, -0.5), rng.uniform(0.3, 3.0)), _draw(rng, 3, spread=rng.uniform(0.2, 2.0))]
-    for found, seen in zip(filters, (0.0, log(menu[0].off[0] / menu[0].on[0])), strict=False):
-        left = (found.budget - found.price(menu[0])) / UNITS
+    first = two_outcomes(10 ** rng.uniform(-3.0, -0.5), rng.uniform(0.3, 3.0))
+    menu = [first, _draw(rng, 3, spread=rng.uniform(0.2, 2.0))]
+    for found, seen in zip(filters, (0.0, log(first.off[0] / first.on[0])), strict=False):
+        left = (found.budget - found.price(first)) / UNITS
         menu.append(_loudest(found.order, max(left, 0.0) * (1 - 1e-9), epsilon + seen))
     chosen = filters if fault == "some_order" else [filters[int(rng.integers(len(filters)))]]
 
@@ -217,7 +235,7 @@ def _data_set(rng: np.random.Generator, fault: str | None) -> tuple[float, float
     # The product requires Σδ ≤ δ/2 when there is an order, so an undivided cap has twice the δ.
     cap = SimpleNamespace(epsilon=epsilon, delta=2 * delta if fault == "undivided" else delta, order=order, units=units)
     whole = delta if fault == "undivided" else delta / 2
-    first = _pair(10 ** rng.uniform(-3.0, -1.0), rng.uniform(0.3, 2.0))
+    first = two_outcomes(10 ** rng.uniform(-3.0, -1.0), rng.uniform(0.3, 2.0))
     spent = max(abs(log(a / b)) for a, b in zip(first.on, first.off, strict=True))
     # The edge of the sum rule: an outcome that is impossible on the neighbour, with all δ that is left.
     last = whole * (1 - 1e-9)

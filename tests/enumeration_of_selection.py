@@ -8,7 +8,7 @@ tie-breaking.
 from __future__ import annotations
 
 from itertools import permutations
-from math import exp, log
+from math import exp, expm1, log
 from typing import TypeAlias
 
 import numpy as np
@@ -105,8 +105,17 @@ def best_of_runs(rng: np.random.Generator, fault: str | None) -> tuple[float, fl
 def _best(law: RunLaw, mass: Array, orders: Array) -> Array:
     """Return f(F(y)) − f(F(<y)); K = 0 is an outcome of its own, equally likely on D and on D′."""
     sums = np.minimum(np.cumsum(mass[orders], axis=1), 1.0)
-    values = np.vectorize(law.pgf)(np.concatenate([np.zeros((len(orders), 1)), sums], axis=1))
-    return np.asarray(np.diff(values, axis=1))
+    return np.asarray(np.diff(_generating(law, np.concatenate([np.zeros((len(orders), 1)), sums], axis=1)), axis=1))
+
+
+def _generating(law: RunLaw, x: Array) -> Array:
+    """Return f(x) = E[x^K]."""
+    if law.shape is None:
+        return np.exp(-law.mean * (1 - x))
+    base = np.log1p(-(1 - law.gamma) * x)
+    if law.shape == 0:
+        return np.asarray(base / log(law.gamma))
+    return np.asarray(np.expm1(-law.shape * base) / expm1(-law.shape * log(law.gamma)))
 
 
 def cut_off(rng: np.random.Generator, _fault: str | None) -> tuple[float, float]:

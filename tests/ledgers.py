@@ -4,44 +4,27 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
-from math import expm1
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from tuner.privacy.accountant.filters import Filter, TotalSteps
+from tuner.privacy.accountant.filters import CouponBook, Filter, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.accountant.pld import composed
+from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.ledger.entries import GENESIS, Entry, canonical, entry_hash
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.rules import checked_state_after
 from tuner.privacy.ledger.state import DatasetState, PoolState, SearchState
-
-__all__ = [
-    "CHEAP",
-    "MECHANISM",
-    "RELEASE",
-    "TRAINING_STEPS",
-    "chained",
-    "child",
-    "delta_at",
-    "file_of",
-    "folded",
-    "head_of",
-    "lease",
-    "left_steps",
-    "open_search",
-    "opening",
-    "reserved_mechanism",
-    "said_by",
-    "used_steps",
-]
 
 MECHANISM = SampledGaussian(0.05, 2.0)
 CHEAP = SampledGaussian(0.01, 4.0)
 RELEASE = SampledGaussian(1.0, 50.0)
 
 TRAINING_STEPS = TotalSteps(MECHANISM, 1000)
+BOOK = CouponBook(((MECHANISM, 10), (CHEAP, 20)))
+SEALED = Sealed(RunLaw(name="geometric", mean=2.0), 60, ((CHEAP, 5),))
+SCORES = {"validation": TotalSteps(RELEASE, 6), "validation_claim": (1.0, 1e-6)}
 
 _PRELUDE = """
 import os, resource, signal, sys, time
@@ -82,12 +65,6 @@ def file_of(ledger: Ledger) -> Path:
     return Path(ledger.url.removeprefix("sqlite:///"))
 
 
-def delta_at(mechanism: SampledGaussian, steps: int, epsilon: float) -> float:
-    """δ at `epsilon`, which may be negative, as the accountant's distribution has it."""
-    distribution, margin = composed([(mechanism, steps)])
-    return max(float(distribution.get_delta_for_epsilon(epsilon)), -expm1(min(epsilon, 0.0))) + margin
-
-
 def head_of(ledger: Ledger) -> tuple[int, str]:
     """Number and hash of the last entry of the data set `digits`."""
     state = ledger.dataset_state("digits")
@@ -108,6 +85,12 @@ def reserved_mechanism(ledger: Ledger, search: str, trial: str, pool: str = "tra
 def lease(ledger: Ledger, search: str, trial: str, steps: int, *, pool: str = "training") -> None:
     """Lease steps of the mechanism that the trial reserved, as an honest trainer does."""
     ledger.lease(search, trial, steps, reserved_mechanism(ledger, search, trial, pool), pool=pool)
+
+
+def took(ledger: Ledger, search: str, steps: int, trial: str = "a", *, pool: str = "training", **more: Any) -> None:  # noqa: ANN401 - as `Ledger.reserve`
+    """Reserve steps and lease all of them."""
+    ledger.reserve(search, trial, steps, pool=pool, **more)
+    lease(ledger, search, trial, steps, pool=pool)
 
 
 def used_steps(pool: PoolState) -> dict[SampledGaussian, int]:
@@ -131,15 +114,21 @@ def opening(filter: Filter | None = None, **more: object) -> tuple[str, dict[str
     return "open_search", {**said, **more}
 
 
-def chained(rows: Iterable[tuple[str, Mapping[str, Any]]], *, dataset: str = "digits") -> list[Entry]:
-    """Entries of (kind, body) with hashes that hold, whatever they say."""
+def entry_of(seq: int, kind: str, body: str, previous: str, *, dataset: str = "digits", time: str = "") -> Entry:
+    """An entry whose hash holds, whatever it says."""
+    said: Any = {"dataset": dataset, "seq": seq, "time": time, "kind": kind, "body": body, "previous": previous}
+    return Entry(**said, hash=entry_hash(**said))
+
+
+def chained(
+    rows: Iterable[tuple[str, Mapping[str, Any]]], *, dataset: str = "digits", times: Sequence[str] = ("",)
+) -> list[Entry]:
+    """Entries of (kind, body) with hashes that hold, whatever they say; `times` are used in turn."""
     entries: list[Entry] = []
     previous = GENESIS
-    for seq, (kind, body) in enumerate(rows, start=1):
-        said = {"dataset": dataset, "seq": seq, "time": "", "kind": kind, "body": canonical(dict(body))}
-        entry = Entry(**said, previous=previous, hash=entry_hash(**said, previous=previous))
-        entries.append(entry)
-        previous = entry.hash
+    for seq, ((kind, body), time) in enumerate(zip(rows, cycle(times), strict=False), start=1):
+        entries.append(entry_of(seq, kind, canonical(dict(body)), previous, dataset=dataset, time=time))
+        previous = entries[-1].hash
     return entries
 
 

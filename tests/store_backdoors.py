@@ -1,31 +1,19 @@
-"""Ledgers of every kind, each with a way to reach into its tables past the program."""
+"""Ledgers of every kind, each with a way to reach into its tables past the program.
+
+A backdoor has the URL of a ledger that is not made yet. `sql` runs one statement with bare names of tables. `unguard`
+takes away what keeps the tables append-only.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import TypeAlias
 
 from postgres_server import PostgresServer
 
-__all__ = ["Backdoor", "PostgresBackdoor", "SqliteBackdoor"]
 
-
-class Backdoor(ABC):
-    """The address of a ledger that is not made yet, and SQL past it."""
-
-    url: str
-
-    @abstractmethod
-    def sql(self, statement: str) -> list[tuple[object, ...]]:
-        """Run one statement; names of tables are bare."""
-
-    @abstractmethod
-    def unguard(self) -> None:
-        """Take away what keeps the tables append-only."""
-
-
-class SqliteBackdoor(Backdoor):
+class SqliteBackdoor:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "runs" / "ledger.db"
         self.url = f"sqlite:///{self.path}"
@@ -44,7 +32,7 @@ class SqliteBackdoor(Backdoor):
             self.sql(f"DROP TRIGGER {name}")
 
 
-class PostgresBackdoor(Backdoor):
+class PostgresBackdoor:
     def __init__(self, server: PostgresServer) -> None:
         self.server = server
         self.url = server.emptied()
@@ -55,3 +43,6 @@ class PostgresBackdoor(Backdoor):
     def unguard(self) -> None:
         for table in ("entries", "heads", "meta"):
             self.sql(f"ALTER TABLE {table} DISABLE TRIGGER USER")
+
+
+Backdoor: TypeAlias = SqliteBackdoor | PostgresBackdoor

@@ -35,8 +35,8 @@ FAULTS: tuple[Fault, ...] = (
         name="hopeless-costs-nothing",
         breaks="ε is 0 instead of infinite if no grid can be used",
         file="tuner/privacy/accountant/pld.py",
-        old="    if not isfinite(grid):\n        return inf\n    margin",
-        new="    if not isfinite(grid):\n        return 0.0\n    margin",
+        old="EPSILON_FLOOR) if sure > delta / 2 else inf",
+        new="EPSILON_FLOOR) if sure > delta / 2 else 0.0",
         test="tests/privacy/accountant/test_pld.py::test_hopeless_is_infinite_not_small",
     ),
     Fault(

@@ -13,7 +13,7 @@ from errors_helper import raises_code
 from tuner.errors import BudgetRefusedError, InputError
 from tuner.privacy.accountant.calibration import best_order, calibrate_at_order, calibrate_composed
 from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, TotalSteps
-from tuner.privacy.accountant.initial_guess import NOISE_RANGE, guess_on_coarse_grid, least_noise, previous, round_up
+from tuner.privacy.accountant.initial_guess import FIVE_DIGITS, guess_on_coarse_grid, least_noise
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import calibrate_noise, epsilon_composed
 from tuner.privacy.accountant.rdp import ORDERS
@@ -51,7 +51,7 @@ def parts(menu: Menu, noise: float) -> tuple[tuple[SampledGaussian, int], ...]:
 
 
 def one_less(noise: float) -> float:
-    return float(previous(Decimal(f"{noise:.4e}")))
+    return float(FIVE_DIGITS.next_minus(Decimal(f"{noise:.4e}")))
 
 
 @pytest.mark.parametrize(
@@ -168,18 +168,16 @@ def test_least_noise_is_exact_wherever_it_looks_first(guess: float, slope: float
         return inf if noise < 0.3 else 7.0 / noise**1.5
 
     found = least_noise(cost, 2.0, guess=guess, slope=slope)
-    assert found == float(round_up((7.0 / 2.0) ** (1 / 1.5)))
+    assert found == float(FIVE_DIGITS.create_decimal_from_float((7.0 / 2.0) ** (1 / 1.5)))
     assert found in asked
-    assert float(previous(Decimal(str(found)))) in asked
+    assert float(FIVE_DIGITS.next_minus(Decimal(str(found)))) in asked
     assert len(asked) < 60
 
 
-def test_least_noise_at_its_ends_and_in_five_digits() -> None:
+def test_least_noise_at_its_ends() -> None:
     assert least_noise(lambda noise: 1.0 / noise, 100.0, guess=3.0) == 0.05
     assert least_noise(lambda noise: 1.0 / noise, 100.0, guess=3.0, low=0.2) == 0.2
     assert least_noise(lambda noise: 1.0 + 1.0 / noise, 0.5, guess=3.0) is None
-    assert (float(round_up(1.234501)), float(round_up(0.999991))) == (1.2346, 1.0)
-    assert float(previous(Decimal("1.0000"))) == 0.99999
 
 
 def test_a_guess_stays_a_number() -> None:
@@ -191,4 +189,14 @@ def test_a_guess_stays_a_number() -> None:
         assert isfinite(guess)
         assert guess > 0 > slope
     assert guess_on_coarse_grid(lambda noise, *, coarser: 3 / noise + 0 * coarser, 1.5, 1.0)[0] == pytest.approx(2.0)
-    assert NOISE_RANGE[0] < 2.0 < NOISE_RANGE[1]
+
+
+@pytest.mark.parametrize("start", [0.01, 1.0, 40.0])
+def test_a_guess_is_near_where_the_cost_is_epsilon(start: float) -> None:
+    def cost(noise: float, *, coarser: int) -> float:
+        """A cost of 10 / noise², and of infinity where the grid has no answer."""
+        return inf if noise < 0.02 else 10 / noise**2
+
+    noise, slope = guess_on_coarse_grid(cost, 2.5, start)
+    assert noise == pytest.approx(2.0, rel=0.05)
+    assert slope == pytest.approx(-2.0, rel=0.05)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from adversary import reaching, realised_delta, two_outcomes
-from enumeration import Discrete, DiscreteOrder, worst_adaptive
+from enumeration import Discrete, DiscreteOrder, reaching, realised_delta, two_outcomes, worst_adaptive
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import exp, expm1, inf, log, nan
+from math import exp, expm1, inf, log, log1p, nan
 
 import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
 from errors_helper import raises_code
 from gaussian import gaussian_delta
-from ledgers import delta_at
 
 from tuner.errors import InputError
 from tuner.privacy.accountant import pld as accounting
@@ -41,10 +40,11 @@ def test_profile_of_a_gaussian_is_the_exact_one_from_above_at_negative_epsilon_t
 def test_profile_is_the_larger_direction_and_agrees_with_the_librarys_on_a_finer_grid() -> None:
     grid = accounting.interval(CIFAR, 2000) / 4
     library = PLDAccountant(value_discretization_interval=grid).compose(CIFAR.event(2000))
+    distribution, margin = accounting.composed([(CIFAR, 2000)])
     for epsilon in (0.0, 0.2, 0.8, 1.5):
         found, finer = profile(CIFAR, 2000).delta(epsilon), library.get_delta(epsilon)
         assert finer * (1 - 1e-9) <= found <= finer * 1.001 + 1e-9
-        assert found == pytest.approx(delta_at(CIFAR, 2000, epsilon), rel=1e-12)
+        assert found == pytest.approx(distribution.get_delta_for_epsilon(epsilon) + margin, rel=1e-12)
 
 
 def test_profile_at_a_negative_epsilon_obeys_the_exchange_of_neighbours() -> None:
@@ -120,7 +120,11 @@ def test_a_ratio_without_a_bound_is_refused(ratio: tuple[float, float]) -> None:
 
 def delta_selection(law: RunLaw, runs: selection.Runs, epsilon: float, *, at_most: int) -> float:
     """δ at `epsilon`: the least of the bounds, and what the cut of the law adds."""
-    return selection._bounds(law, runs, (1.0, 1.0)).delta(epsilon) + (1 + exp(epsilon)) * law.tail(at_most)
+    bounds = selection._bounds(law, runs, (1.0, 1.0))
+    found = bounds.shift.delta(lambda at: max(part.delta(at) for part in bounds.profiles), epsilon)
+    for order, spent in bounds.renyi:  # Canonne, Kamath & Steinke 2020, Proposition 12
+        found = min(found, exp(min((order - 1) * (spent - epsilon + log1p(-1 / order)) - log(order), 0.0)))
+    return found + (1 + exp(epsilon)) * law.tail(at_most)
 
 
 def by_profile(law: RunLaw, runs: selection.Runs, delta: float, ratio: tuple[float, float] = (1.0, 1.0)) -> float:

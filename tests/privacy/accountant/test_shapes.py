@@ -168,12 +168,10 @@ def test_the_second_accountant_sums_a_tail_from_below_its_mode() -> None:
         assert law.tail(int(1.1 * mean)) == pytest.approx(exact, rel=1e-6)
 
 
-def test_a_draw_and_a_generating_function_pass_no_exponent() -> None:
+def test_a_draw_passes_no_exponent() -> None:
     law = negative_binomial(1e6, 9e6)  # γ^−η has a million digits before the point
     assert law.draw(50, bits=lambda _: 0) == 1
     assert law.draw(50, bits=lambda count: 2**count - 1) == 50
-    assert law.pgf(1.0) == 1.0
-    assert law.pgf(0.5) == 0.0
 
 
 def test_a_cut_that_no_double_can_tell_is_refused() -> None:

@@ -9,20 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledgers import lease
+from ledgers import BOOK, MECHANISM, SEALED, lease, took
 
-from tuner.privacy.accountant.filters import CouponBook, Filter, Sealed, TotalSteps
-from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.accountant.run_laws import RunLaw
+from tuner.privacy.accountant.filters import Filter, TotalSteps
 from tuner.privacy.ledger import chain
 from tuner.privacy.ledger.entries import Entry
 from tuner.privacy.ledger.history import lines, points, room, rule, search_lines, share_lines
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.state import DatasetCap
 
-MECHANISM = SampledGaussian(0.05, 2.0)
 STEPS = TotalSteps(MECHANISM, 100)
-SEALED = Sealed(RunLaw(name="geometric", mean=4.0, shape=1.0), 200, ((MECHANISM, 10),))
 CARD = "ab" * 32
 
 
@@ -52,8 +48,7 @@ def test_what_happened_in_its_order(ledger: Ledger, clock: Clock) -> None:
     clock.move(hours=1)
     ledger.grant("digits", "alice", 5.0, 5e-5)
     ledger.open_search("digits", "one", filter=STEPS, epsilon=2.0, delta=1e-5, user="alice")
-    ledger.reserve("one", "a", 5)
-    lease(ledger, "one", "a", 5)
+    took(ledger, "one", 5)
     ledger.settle("one", "a", 5)
     clock.move(hours=1)
     ledger.record_card("one", CARD, "release")
@@ -88,8 +83,7 @@ def history_of(folder: Path, clock: Clock, filter: Filter, ending: Callable[[Led
     if filter is SEALED:
         ledger.begin_sealed("first")
     else:
-        ledger.reserve("first", "a", 1)
-        lease(ledger, "first", "a", 1)
+        took(ledger, "first", 1)
     ending(ledger, clock)
     clock.moment = datetime(2026, 3, 20, tzinfo=UTC)
     ledger.open_search("digits", "next", filter=STEPS, epsilon=2.0, delta=1e-5, user="alice")
@@ -151,8 +145,7 @@ def test_a_clock_that_jumps_back_turns_no_chart_around(ledger: Ledger, clock: Cl
 
 
 def test_searches_say_who_what_and_how(ledger: Ledger) -> None:
-    book = CouponBook(((MECHANISM, 10), (SampledGaussian(0.1, 3.0), 5)))
-    for name, filter in (("one", STEPS), ("two", book), ("three", SEALED)):
+    for name, filter in (("one", STEPS), ("two", BOOK), ("three", SEALED)):
         ledger.open_search("digits", name, filter=filter, epsilon=4.0, delta=1e-5, user="alice")
     ledger.reserve("one", "a", 5)
     lease(ledger, "one", "a", 3)

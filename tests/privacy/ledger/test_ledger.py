@@ -10,22 +10,15 @@ from typing import Any
 
 import pytest
 from errors_helper import raises_code
-from ledgers import CHEAP, MECHANISM, RELEASE, folded, head_of, lease, left_steps, open_search
+from ledgers import BOOK, CHEAP, MECHANISM, SCORES, SEALED, chained, folded, head_of, lease, left_steps, open_search
 
 from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError, LedgerError
 from tuner.privacy.accountant import pld as accounting
-from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, TotalSteps
+from tuner.privacy.accountant.filters import CouponBook, FixedOrder, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.ledger import rules
-from tuner.privacy.ledger.entries import GENESIS, Entry, entry_hash
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.search_budget import LedgerCharge
-
-BOOK = CouponBook(((MECHANISM, 10), (CHEAP, 20)))
-SEALED = Sealed(RunLaw(name="geometric", mean=2.0, shape=1.0), 60, ((CHEAP, 5),))
-SCORES = {"validation": TotalSteps(RELEASE, 6), "validation_claim": (1.0, 1e-6)}
-
 
 # Steps.
 
@@ -266,14 +259,7 @@ def test_times_that_jump_back_change_nothing(ledger: Ledger, search: str) -> Non
     ledger.reopen_search(search)
     written = [entry for entry, _ in ledger.entries("digits")]
     times = ("9999-12-31T23:59:59+00:00", "1970-01-01T00:00:00+00:00", "", "no time at all", "2025-03-01T12:00:00")
-    entries: list[Entry] = []
-    for number, entry in enumerate(written):
-        said = {
-            "dataset": entry.dataset, "seq": entry.seq, "time": times[number % 5], "kind": entry.kind,
-            "body": entry.body, "previous": entries[-1].hash if entries else GENESIS,
-        }  # fmt: skip
-        entries.append(Entry(**said, hash=entry_hash(**said)))
-    there, here = folded(written), folded(entries)
+    there, here = folded(written), folded(chained([(entry.kind, entry.data) for entry in written], times=times))
     assert here.head != there.head  # the note is in the hash
     for old, new in zip(there.searches, here.searches, strict=True):
         assert replace(new, opened_time=old.opened_time) == old

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from math import inf, log, nan
 
 import pytest
-from adversary import reaching, realised_delta, two_outcomes
 from dp_accounting.rdp import RdpAccountant
-from enumeration import Discrete
+from enumeration import Discrete, reaching, realised_delta, two_outcomes
 from errors_helper import raises_code
-from ledgers import CHEAP, MECHANISM, RELEASE, chained, folded, lease, open_search, opening
+from ledgers import CHEAP, MECHANISM, RELEASE, chained, folded, open_search, opening, took
 
 from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError
 from tuner.privacy.accountant.filters import UNITS, CouponBook, FixedOrder, Sealed, TotalSteps
@@ -40,8 +39,7 @@ def test_a_cap_with_an_order_admits_what_either_half_admits(ledger: Ledger) -> N
     state = ledger.dataset_state("digits")
     assert state.committed_epsilon == 8.0
     assert state.committed.units == 2 * units(10)
-    ledger.reserve("order", "a", 10)
-    lease(ledger, "order", "a", 10)
+    took(ledger, "order", 10)
     most = (filter_units - 2 * units(10)) // units(1)
     with raises_code(BudgetRefusedError, "dataset-cap-exceeded"):
         open_search(ledger, "greedy", epsilon=9.0, step_cap=most + 1)

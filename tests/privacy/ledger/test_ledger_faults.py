@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from errors_helper import raises_code
-from ledgers import MECHANISM, child, file_of, open_search, said_by
+from ledgers import MECHANISM, child, file_of, open_search, said_by, took
 
 from tuner.errors import LedgerCorruptError, LedgerError
 from tuner.privacy.ledger.ledger import Ledger
@@ -82,8 +82,7 @@ def test_a_writer_that_is_killed_leaves_no_wal_to_mix_with_another_ledger(used: 
 def test_a_reader_in_the_middle_keeps_nobody_from_writing(used: Ledger) -> None:
     reader, count = _hold(used), "SELECT count(*) FROM entries"
     before = reader.execute(count).fetchone()
-    used.reserve("first", "b", 2)
-    used.lease("first", "b", 2, MECHANISM)
+    took(used, "first", 2, "b")
     assert reader.execute(count).fetchone() == before
     reader.close()
     used.settle("first", "b", 2)
@@ -184,8 +183,7 @@ def shelf() -> Iterator[Ledger]:
         made = Ledger.open(f"sqlite:///{folder}/sub/ledger.db")
         made.set_cap("digits", 8.0, 1e-4)
         open_search(made, "first")
-        made.reserve("first", "a", 5)
-        made.lease("first", "a", 5, MECHANISM)
+        took(made, "first", 5)
         yield made
         (Path(folder) / "sub").chmod(0o755)
 
@@ -214,8 +212,7 @@ def test_who_may_only_read_can_look_and_is_told_why_no_more(shelf: Ledger) -> No
 
 def test_who_may_only_read_sees_what_is_still_in_the_wal(shelf: Ledger) -> None:
     holder = _hold(shelf)
-    shelf.reserve("first", "b", 2)
-    shelf.lease("first", "b", 2, MECHANISM)
+    took(shelf, "first", 2, "b")
     _close_shelf(shelf)
     assert _look_as_someone_else(shelf.url)[0] == "7 8.0"
     holder.close()

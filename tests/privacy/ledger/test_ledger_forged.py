@@ -6,26 +6,21 @@ from typing import Any
 
 import pytest
 from errors_helper import raises_code
-from ledgers import CHEAP, MECHANISM, RELEASE, chained, folded, head_of, open_search, opening
+from ledgers import BOOK, CHEAP, MECHANISM, RELEASE, SEALED, chained, entry_of, folded, head_of, open_search, opening
 
 from tuner.errors import BudgetRefusedError, LedgerCorruptError, TunerError
-from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, TotalSteps
+from tuner.privacy.accountant.filters import FixedOrder, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.ledger import ledger as writing
-from tuner.privacy.ledger.entries import Entry, canonical, entry_hash
+from tuner.privacy.ledger.entries import canonical
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.rules import checked_state_after
 
 Row = tuple[str, dict[str, object]]
 
 
-def named(mechanism: SampledGaussian) -> dict[str, float]:
-    return {"sample_rate": mechanism.sample_rate, "noise_multiplier": mechanism.noise_multiplier}
-
-
 def reserve(steps: int, trial: str = "a", mechanism: SampledGaussian = MECHANISM, **more: object) -> Row:
-    asked = {"search": "s", "trial": trial, "steps": steps, "pool": "training", "mechanism": named(mechanism)}
+    asked = {"search": "s", "trial": trial, "steps": steps, "pool": "training", "mechanism": mechanism.body()}
     return "reserve", {**asked, **more}
 
 
@@ -34,7 +29,7 @@ def scores(count: int, mechanism: SampledGaussian = RELEASE, **more: object) -> 
 
 
 def lease(steps: int, trial: str = "a", **more: object) -> Row:
-    asked = {"search": "s", "trial": trial, "steps": steps, "pool": "training", "mechanism": named(MECHANISM)}
+    asked = {"search": "s", "trial": trial, "steps": steps, "pool": "training", "mechanism": MECHANISM.body()}
     return "lease", {**asked, **more}
 
 
@@ -49,9 +44,7 @@ def grant(user: str, epsilon: float, delta: float) -> Row:
 CLOSE, BEGIN = ("close_search", {"search": "s"}), ("begin", {"search": "s"})
 REOPEN = ("reopen_search", {"search": "s", "units": None})
 USERS = ("ada", "bob", "eve")
-BOOK = CouponBook(((MECHANISM, 10), (CHEAP, 20)))
 ORDER = FixedOrder(8.0, 1000)
-SEALED = Sealed(RunLaw(name="geometric", mean=3.0, shape=1.0), 10, ((MECHANISM, 5),))
 SCORES = {"filter": TotalSteps(RELEASE, 4).body(), "epsilon": 4.0, "delta": 1e-5}
 CAP = ("cap", {"epsilon": 5.0, "delta": 1e-4})
 LOW = ("cap", {"epsilon": 0.2, "delta": 1e-5})
@@ -70,7 +63,7 @@ ALLOWED = {
     "the share of another mechanism": [MENU, reserve(10), reserve(20, "b", CHEAP)],
     "all of the units": [ORDERED, reserve(4, price=100), reserve(6, "b", CHEAP, price=100)],
     "what was given back": [OPEN, reserve(100), lease(40), settle(40), reserve(60, "b")],
-    "its scores": [SCORED, scores(4), lease(4, mechanism=named(RELEASE), pool="validation")],
+    "its scores": [SCORED, scores(4), lease(4, mechanism=RELEASE.body(), pool="validation")],
     "a sealed search": [SEALED_OPEN, BEGIN],
     "a sealed search with sealed scores": [opening(SEALED, validation=SEALED_SCORES), BEGIN],
     "a second search that fits": [CAP, OPEN, opening(search="t", epsilon=1.0)],
@@ -106,7 +99,7 @@ FORBIDDEN = {
     "a menu without a choice": [None, MENU, ("reserve", {"search": "s", "trial": "a", "steps": 1})],
     "a lease of more than was reserved": ["not-reserved", OPEN, reserve(10), lease(11)],
     "a lease that was never reserved": ["not-reserved", OPEN, reserve(10), lease(1, "b")],
-    "a lease of another mechanism": ["mechanism-not-reserved", MENU, reserve(10), lease(1, mechanism=named(CHEAP))],
+    "a lease of another mechanism": ["mechanism-not-reserved", MENU, reserve(10), lease(1, mechanism=CHEAP.body())],
     "a score with other noise": ["mechanism-not-reserved", SCORED, scores(4), lease(1, pool="validation")],
     "a lease of what was given back": ["trial-settled", OPEN, reserve(10), lease(4), settle(4), lease(1)],
     "a reservation of a settled trial": ["trial-settled", OPEN, reserve(10), settle(0), reserve(1)],
@@ -233,10 +226,9 @@ def test_an_over_committed_file_is_not_opening(ledger: Ledger, search: str) -> N
     ledger.reserve(search, "a", 1000)
     state = ledger.dataset_state("digits")
     kind, body = reserve(1, "b", search=search)
-    told = {"dataset": "digits", "seq": 3, "time": "", "kind": kind, "previous": state.head, "body": canonical(body)}
     store = ledger._chain.store
     with store.writing() as connection:
-        store.append(connection, Entry(**told, hash=entry_hash(**told)))  # type: ignore[arg-type]
+        store.append(connection, entry_of(3, kind, canonical(body), state.head))
     for use in (lambda: Ledger.open(ledger.url), lambda: ledger.reserve(search, "c", 1), ledger.verify_chain):
         with raises_code(LedgerCorruptError, "ledger-entry-not-allowed"):
             use()

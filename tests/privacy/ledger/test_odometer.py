@@ -6,24 +6,16 @@ from math import inf, isfinite
 from typing import Any
 
 import pytest
-from ledgers import CHEAP, MECHANISM, RELEASE, chained, folded, lease, open_search, opening
+from ledgers import CHEAP, MECHANISM, RELEASE, SEALED, chained, folded, open_search, opening, took
 
 from tuner.privacy.accountant import pld as accounting
-from tuner.privacy.accountant.filters import CouponBook, Filter, FixedOrder, Sealed, TotalSteps
+from tuner.privacy.accountant.filters import Filter, FixedOrder, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.ledger import odometer
 from tuner.privacy.ledger.ledger import Ledger
-from tuner.privacy.ledger.odometer import read_dataset, read_search
+from tuner.privacy.ledger.odometer import Odometer, Reading, read_dataset, read_search
 
-BOOK = CouponBook(((MECHANISM, 100), (CHEAP, 100)))
-SEALED = Sealed(RunLaw(name="geometric", mean=2.0, shape=1.0), 60, ((CHEAP, 5),))
 SPLIT = {"split": {"seed": 1}}
-
-
-def took(ledger: Ledger, search: str, steps: int, trial: str = "a", pool: str = "training", **more: Any) -> None:  # noqa: ANN401
-    ledger.reserve(search, trial, steps, pool=pool, **more)
-    lease(ledger, search, trial, steps, pool=pool)
 
 
 def composed(*parts: tuple[SampledGaussian, int], delta: float = 1e-5) -> float:
@@ -36,7 +28,7 @@ def test_it_reads_the_composition_of_what_was_leased(ledger: Ledger, search: str
     ledger.reserve(search, "promised", 500)
     assert read_dataset(ledger.dataset_state("digits")).epsilon == accounting.epsilon(MECHANISM, 120, 1e-5)
     reading = read_search(ledger.search_state(search))
-    assert (reading.epsilon, reading.delta) == (accounting.epsilon(MECHANISM, 120, 1e-5), 1e-5)
+    assert reading.training == Reading(accounting.epsilon(MECHANISM, 120, 1e-5), 1e-5)
     assert reading.validation is None
 
 
@@ -68,7 +60,7 @@ def test_a_fixed_order_with_many_mechanisms_reads_an_upper_bound_near_the_compos
     for number, mechanism in enumerate(many):
         took(ledger, "s", 40, f"t{number}", mechanism=mechanism)
     exact = composed(*((mechanism, 40) for mechanism in many))
-    found = read_search(ledger.search_state("s")).epsilon
+    found = read_search(ledger.search_state("s")).training.epsilon
     assert exact <= found <= 1.5 * exact
     assert found < 4.0
 
@@ -97,10 +89,10 @@ def test_every_reading_is_finite(ledger: Ledger, monkeypatch: pytest.MonkeyPatch
         took(ledger, "s", 5)
     ledger.set_cap("digits", 100.0, 1e-6)  # below what is committed
     odometer._composed_epsilon.cache_clear()
-    monkeypatch.setattr(odometer, "epsilon", lambda *_: inf)
+    monkeypatch.setattr(odometer, "read_epsilon", lambda *_: inf)
     state = ledger.dataset_state("digits")
-    assert (read_dataset(state).epsilon, read_dataset(state).delta) == (4.0, 1e-5)
-    assert isfinite(read_search(ledger.search_state("s")).epsilon)
+    assert read_dataset(state) == Reading(4.0, 1e-5)
+    assert isfinite(read_search(ledger.search_state("s")).training.epsilon)
     odometer._composed_epsilon.cache_clear()
 
 
@@ -128,7 +120,7 @@ def test_a_record_is_on_one_side_of_a_split(ledger: Ledger) -> None:
     assert reading.validation is not None
     assert reading.training.epsilon == accounting.epsilon(MECHANISM, 10, 1e-5)
     assert reading.validation.epsilon == accounting.epsilon(RELEASE, 80, 1e-5) > reading.training.epsilon
-    assert reading.epsilon == reading.validation.epsilon
+    assert read_dataset(ledger.dataset_state("digits")) == reading.validation
 
 
 @pytest.mark.parametrize(
@@ -144,13 +136,10 @@ def test_sides_add_up_where_the_searches_split_otherwise(
         scored(ledger, name, details)
         took(ledger, name, 40)
         took(ledger, name, 40, pool="validation")
-    reading = read_dataset(ledger.dataset_state("digits"))
-    training, validation = composed((MECHANISM, 80), delta=2e-5), composed((RELEASE, 80), delta=2e-5)
-    assert reading.validation is not None
-    assert (reading.training.epsilon, reading.validation.epsilon) == (training, validation)
+    either = max(composed((MECHANISM, 80), delta=2e-5), composed((RELEASE, 80), delta=2e-5))
     everything = composed((MECHANISM, 80), (RELEASE, 80), delta=2e-5)
-    assert reading.epsilon == (max(training, validation) if apart else everything)
-    assert everything > max(training, validation)
+    assert read_dataset(ledger.dataset_state("digits")) == Reading(either if apart else everything, 2e-5)
+    assert everything > either
 
 
 def test_a_sealed_search_counts_once_for_either_side(ledger: Ledger) -> None:
@@ -158,6 +147,5 @@ def test_a_sealed_search_counts_once_for_either_side(ledger: Ledger) -> None:
     open_search(ledger, "s", 2.0, filter=SEALED, validation=sealed_scores, validation_claim=(1.0, 1e-6), details=SPLIT)
     ledger.begin_sealed("s")
     scored(ledger, "t", {"split": "another"})
-    reading = read_dataset(ledger.dataset_state("digits"))
-    assert reading.validation is not None
-    assert (reading.training.epsilon, reading.validation.epsilon, reading.epsilon) == (2.0, 1.0, 2.0)
+    assert read_search(ledger.search_state("s")) == Odometer(Reading(2.0, 1e-5), Reading(1.0, 1e-6))
+    assert read_dataset(ledger.dataset_state("digits")).epsilon == 2.0

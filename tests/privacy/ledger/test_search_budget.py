@@ -9,24 +9,15 @@ from math import isfinite
 import pytest
 from covering import pairs
 from errors_helper import raises_code
-from ledgers import CHEAP, MECHANISM, RELEASE, head_of, open_search
+from ledgers import BOOK, CHEAP, MECHANISM, RELEASE, SCORES, SEALED, head_of, open_search
 
 from tuner.errors import BudgetRefusedError, InputError, LedgerError
 from tuner.privacy.accountant import pld as accounting
-from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, TotalSteps
+from tuner.privacy.accountant.filters import CouponBook, FixedOrder
 from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.search_budget import LedgerCharge, Reserved, SearchBudget
 from tuner.study.types import Ask
-
-BOOK = CouponBook(((MECHANISM, 10), (CHEAP, 20)))
-SEALED = Sealed(RunLaw(name="geometric", mean=2.0, shape=1.0), 60, ((CHEAP, 5),))
-
-
-def of(mechanism: SampledGaussian) -> dict[str, float]:
-    """What a trainer that uses this mechanism names at each lease."""
-    return mechanism.body()
 
 
 def asked(mechanism: SampledGaussian, steps: int, releases: int = 0) -> Ask:
@@ -35,7 +26,7 @@ def asked(mechanism: SampledGaussian, steps: int, releases: int = 0) -> Ask:
 
 @pytest.fixture
 def scored(ledger: Ledger) -> SearchBudget:
-    open_search(ledger, "s", filter=BOOK, validation=TotalSteps(RELEASE, 6), validation_claim=(1.0, 1e-6), epsilon=4.0)
+    open_search(ledger, "s", filter=BOOK, **SCORES)
     return SearchBudget(ledger, "s")
 
 
@@ -50,7 +41,7 @@ def test_budget_view_and_charge(ledger: Ledger, search: str) -> None:
     assert not budget.fits(Ask(1, releases=1))
     budget.reserve("a", Ask(50))
     charge = pickle.loads(pickle.dumps(budget.charge_for("a")))
-    charge.lease(30, **of(MECHANISM))
+    charge.lease(30, **MECHANISM.body())
     assert (charge.leased(), charge.released()) == (30, 0)
     view = budget.view()
     assert (view.spent_steps, view.reserved_steps, view.left_steps, view.step_cap) == (30, 20, 950, 1000)
@@ -60,7 +51,7 @@ def test_budget_view_and_charge(ledger: Ledger, search: str) -> None:
     assert budget.charged_steps("a") == 30
     budget.settle("a", 30)
     with pytest.raises(LedgerError):
-        charge.lease(1, **of(MECHANISM))
+        charge.lease(1, **MECHANISM.body())
 
 
 def test_it_fits_exactly_when_it_can_be_reserved(ledger: Ledger, scored: SearchBudget) -> None:
@@ -90,7 +81,7 @@ def test_steps_and_scores_are_asked_for_together(scored: SearchBudget) -> None:
     scored.reserve("a", Ask(0, releases=1))
     scored.reserve("a", Ask(2))  # its own mechanism
     charge = scored.charge_for("a")
-    charge.lease(5, **of(MECHANISM))
+    charge.lease(5, **MECHANISM.body())
     charge.release(noise=RELEASE.noise_multiplier)
     charge.release(2, noise=RELEASE.noise_multiplier)
     assert (charge.leased(), charge.released()) == (5, 3)
@@ -115,7 +106,7 @@ def test_the_bar_of_a_coupon_book_weighs_its_coupons(ledger: Ledger) -> None:
     budget.reserve("a", asked(CHEAP, 100))
     quiet = budget.view()
     budget.reserve("b", asked(loud, 10))
-    budget.charge_for("b").lease(10, **of(loud))
+    budget.charge_for("b").lease(10, **loud.body())
     view = budget.view()
     assert quiet.reserved < 0.2 < 0.8 < view.spent  # a tenth of the coupons, and nearly all of the loss
     assert view.spent + view.reserved == pytest.approx(1.0)
@@ -132,7 +123,7 @@ def test_the_bar_of_a_fixed_order_is_its_divergence(ledger: Ledger) -> None:
     assert budget.fits(asked(MECHANISM, most))
     assert not budget.fits(asked(MECHANISM, most + 1))
     budget.reserve("a", asked(MECHANISM, most))
-    budget.charge_for("a").lease(most // 2, **of(MECHANISM))
+    budget.charge_for("a").lease(most // 2, **MECHANISM.body())
     view = budget.view()
     assert (view.step_cap, view.left_steps) == (None, None)
     assert view.spent == pytest.approx(0.5, abs=1 / most)
@@ -157,8 +148,8 @@ def test_steps_of_several_trials_are_composed_each_with_its_own_mechanism(
 ) -> None:
     scored.reserve("a", asked(CHEAP, 20))
     scored.reserve("b", asked(MECHANISM, 10))
-    scored.charge_for("a").lease(15, **of(CHEAP))
-    scored.charge_for("b").lease(10, **of(MECHANISM))
+    scored.charge_for("a").lease(15, **CHEAP.body())
+    scored.charge_for("b").lease(10, **MECHANISM.body())
     assert scored.trial_epsilon("a", 20) == accounting.epsilon(CHEAP, 20, 1e-5)
     assert scored.trial_epsilon("b", 10) == accounting.epsilon(MECHANISM, 10, 1e-5)
     assert scored.steps_epsilon({}) == scored.steps_epsilon({"a": 0}) == 0.0
@@ -181,7 +172,7 @@ def test_no_number_that_is_shown_of_leased_steps_is_infinite(ledger: Ledger, mon
     open_search(ledger, "s")
     budget = SearchBudget(ledger, "s")
     budget.reserve("a", Ask(5))
-    budget.charge_for("a").lease(5, **of(MECHANISM))
+    budget.charge_for("a").lease(5, **MECHANISM.body())
     monkeypatch.setattr("tuner.privacy.ledger.search_budget.epsilon", lambda *_: float("inf"))
     assert budget.trial_epsilon("a", 5) == 4.0
     assert not isfinite(budget.trial_epsilon("a", 6))
@@ -190,7 +181,7 @@ def test_no_number_that_is_shown_of_leased_steps_is_infinite(ledger: Ledger, mon
 def test_each_process_opens_the_ledger_for_itself(ledger: Ledger, search: str) -> None:
     ledger.reserve(search, "a", 10)
     charge = LedgerCharge(ledger.url, search, "a")
-    charge.lease(1, **of(MECHANISM))
+    charge.lease(1, **MECHANISM.body())
     first = charge._ledger()
     assert charge._ledger() is first
     charge._opened = (os.getpid() + 1, first)  # as after a fork
@@ -204,7 +195,7 @@ def test_a_trial_releases_the_scores_that_were_reserved_for_it(scored: SearchBud
     with raises_code(LedgerError, "mechanism-not-reserved"):
         charge.release(noise=RELEASE.noise_multiplier / 2)
     with raises_code(LedgerError, "mechanism-not-reserved"):
-        charge.lease(1, **of(MECHANISM))
+        charge.lease(1, **MECHANISM.body())
     charge.release(noise=RELEASE.noise_multiplier)
     assert (charge.leased(), charge.released()) == (0, 1)
     scored.check_mechanism("a", CHEAP)
@@ -216,8 +207,7 @@ def test_a_trial_releases_the_scores_that_were_reserved_for_it(scored: SearchBud
 @pytest.mark.parametrize("protected", [True, False])
 def test_a_trial_protects_its_scores_exactly_where_the_ledger_says_so(ledger: Ledger, *, protected: bool) -> None:
     """A trial that draws scores without noise asks for no lease, so no other check would notice."""
-    scores = {"validation": TotalSteps(RELEASE, 6), "validation_claim": (1.0, 1e-6)} if protected else {}
-    open_search(ledger, "s", **scores)
+    open_search(ledger, "s", **(SCORES if protected else {}))
     budget = SearchBudget(ledger, "s")
     budget.check_scores(protected=protected)
     with raises_code(LedgerError, "mechanism-not-reserved"):
@@ -232,7 +222,7 @@ def test_a_trial_that_was_cut_off_is_told_so(ledger: Ledger, search: str) -> Non
     budget.reserve("a", Ask(50))
     assert charge.restarts() == 0
     for restart in (1, 2):
-        charge.lease(40, **of(MECHANISM))
+        charge.lease(40, **MECHANISM.body())
         budget.reserve("a", Ask(40))
         assert charge.restarts() == restart
     assert budget.charge_for("b").restarts() == 0

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from errors_helper import raises_code
-from ledgers import TRAINING_STEPS, child, lease, left_steps, said_by
+from ledgers import TRAINING_STEPS, child, entry_of, lease, left_steps, said_by
 from store_backdoors import Backdoor, PostgresBackdoor, SqliteBackdoor
 
 from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError, LedgerError
-from tuner.privacy.ledger.entries import GENESIS, Entry, entry_hash
+from tuner.privacy.ledger.entries import GENESIS, Entry
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.stores import Store, absolute_url, open_store, store_exists
 
@@ -41,8 +41,7 @@ def used(door: Backdoor) -> Ledger:
 
 
 def line(seq: int, previous: str = GENESIS, dataset: str = "d", body: str = "{}") -> Entry:
-    said = {"dataset": dataset, "seq": seq, "time": "now", "kind": "cap", "body": body, "previous": previous}
-    return Entry(**said, hash=entry_hash(**said))  # type: ignore[arg-type]
+    return entry_of(seq, "cap", body, previous, dataset=dataset, time="now")
 
 
 def write(store: Store, entry: Entry) -> int:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from math import ceil, inf, isfinite
+from math import inf
 
 from tuner.errors import BudgetRefusedError, InputError
-from tuner.privacy.accountant.filters import UNITS, FixedOrder, Part
-from tuner.privacy.accountant.initial_guess import guess_gdp, guess_noise, guess_on_coarse_grid, least_noise
+from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Part
+from tuner.privacy.accountant.initial_guess import (
+    found_noise,
+    guess_gdp,
+    guess_noise,
+    guess_on_coarse_grid,
+    least_noise,
+)
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
 from tuner.privacy.accountant.pld import calibrate_noise, epsilon_composed
-from tuner.privacy.accountant.rdp import ORDER_RANGE, ORDERS, divergence
+from tuner.privacy.accountant.rdp import ORDER_RANGE, ORDERS
 
 __all__ = ["best_order", "calibrate_at_order", "calibrate_composed"]
 
@@ -111,10 +117,10 @@ class _FixedOrderCost:
 
     def _at(self, place: int, noise: float) -> float:
         order = self._orders[place]
-        prices = [(divergence(SampledGaussian(rate, noise), order), steps) for rate, steps in self._totals.items()]
-        if not all(isfinite(price) for price, _ in prices):
+        book = CouponBook(tuple((SampledGaussian(rate, noise), steps) for rate, steps in self._totals.items()))
+        units = book.units_at(order)
+        if units is None:
             return inf
-        units = sum(steps * ceil(price * UNITS) for price, steps in prices)
         found = FixedOrder(order, units).claim(self._delta) * (1 + 1e-9)
         # The filter's budget is rounded down, so check that it still admits these units.
         filter = FixedOrder.of(order=order, epsilon=found, delta=self._delta)
@@ -140,10 +146,5 @@ def _first_guess(totals: Counter[float], epsilon: float, delta: float) -> float:
 
 
 def _found(noise: float | None, totals: Counter[float], epsilon: float, delta: float) -> float:
-    if noise is None:
-        raise BudgetRefusedError(
-            "no-noise-fits",
-            f"{sum(totals.values())} steps at sample rates {sorted(totals)} do not fit ε = {epsilon!r} at "
-            f"δ = {delta!r} with any noise multiplier up to 100000. Raise epsilon, or plan fewer trials or epochs.",
-        )
-    return noise
+    steps = f"{sum(totals.values())} steps at sample rates {sorted(totals)}"
+    return found_noise(noise, steps, epsilon=epsilon, delta=delta)

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import ROUND_UP, Decimal
+from decimal import ROUND_UP, Context, Decimal
 from math import erfc, exp, inf, isfinite, log, log1p, sqrt
 from typing import TypeAlias
 
+from tuner.errors import BudgetRefusedError
+
 __all__ = [
+    "FIVE_DIGITS",
     "NOISE_RANGE",
+    "found_noise",
     "guess_gdp",
     "guess_noise",
     "guess_on_coarse_grid",
     "least_noise",
-    "previous",
-    "round_up",
     "secant",
 ]
 
 NOISE_RANGE = (0.05, 1e5)
 """Smallest and largest noise multiplier that `least_noise` tries."""
 
-_DIGITS = 5
+FIVE_DIGITS = Context(prec=5, rounding=ROUND_UP)
+"""Decimal numbers of five significant digits, rounded up."""
 
 _CoarseCost: TypeAlias = Callable[..., float]
 """Function: noise multiplier → ε, which may be `math.inf`. The keyword `coarser` multiplies the grid's interval."""
@@ -106,9 +109,10 @@ def least_noise(
     least, high = (Decimal(repr(bound)) for bound in (low, NOISE_RANGE[1]))
     below, known_high, turn = least, False, 0
     seen: list[tuple[float, float]] = []
-    while _next_up(below) < high or not known_high:
+    while FIVE_DIGITS.next_plus(below) < high or not known_high:
         turn += 1
-        noise = min(max(round_up(guess), _next_up(below)), previous(high) if known_high else high)
+        largest = FIVE_DIGITS.next_minus(high) if known_high else high
+        noise = min(max(FIVE_DIGITS.create_decimal_from_float(guess), FIVE_DIGITS.next_plus(below)), largest)
         value = cost(float(noise))
         if value <= epsilon:
             high, known_high = noise, True
@@ -127,22 +131,12 @@ def least_noise(
     return float(least) if below == least and cost(float(least)) <= epsilon else float(high)
 
 
-def _ulp(value: Decimal) -> Decimal:
-    return Decimal(1).scaleb(value.adjusted() - _DIGITS + 1)
-
-
-def round_up(value: float) -> Decimal:
-    """Return `value`, rounded up to five significant digits."""
-    exact = Decimal(value)
-    return exact.quantize(_ulp(exact), rounding=ROUND_UP)
-
-
-def _next_up(value: Decimal) -> Decimal:
-    """Return the next larger number of five significant digits."""
-    return value + _ulp(value)
-
-
-def previous(value: Decimal) -> Decimal:
-    """Return the next smaller number of five significant digits."""
-    below = value - _ulp(value)
-    return below if below.adjusted() == value.adjusted() else value - _ulp(below)
+def found_noise(noise: float | None, what: str, *, epsilon: float, delta: float) -> float:
+    """Return `noise`; raise `BudgetRefusedError` if it is None, because `least_noise` found no noise for `what`."""
+    if noise is None:
+        raise BudgetRefusedError(
+            "no-noise-fits",
+            f"No noise multiplier up to {NOISE_RANGE[1]:.0f} makes {what} fit ε = {epsilon!r} at δ = {delta!r}. Raise "
+            "epsilon, or plan fewer trials or epochs.",
+        )
+    return noise

@@ -28,9 +28,9 @@ from functools import lru_cache
 from math import exp, expm1, floor, inf, isfinite, log, log1p, log2, sqrt
 from typing import Any
 
-from tuner.errors import BudgetRefusedError, InputError
+from tuner.errors import InputError
 from tuner.privacy.accountant.initial_guess import (
-    NOISE_RANGE,
+    found_noise,
     guess_gdp,
     guess_noise,
     guess_on_coarse_grid,
@@ -46,6 +46,7 @@ __all__ = [
     "composed",
     "discretisation_error",
     "epsilon",
+    "epsilon_at",
     "epsilon_composed",
     "epsilon_curve",
     "epsilon_on_grid",
@@ -110,19 +111,13 @@ def epsilon(mechanism: SampledGaussian, steps: int, delta: float) -> float:
     """
     require_steps(steps, minimum=0)
     require_delta(delta)
-    if steps == 0:
-        return 0.0
-    _refuse_too_many(steps)
-    return epsilon_on_grid(mechanism, steps, delta, grid=interval(mechanism, steps))
+    return epsilon_on_grid(mechanism, steps, delta, coarser=1) if steps else 0.0
 
 
 @lru_cache(maxsize=4096)
-def epsilon_on_grid(mechanism: SampledGaussian, steps: int, delta: float, *, grid: float) -> float:
-    """Return an upper bound of ε, computed on a grid of losses with the interval `grid`; `steps` must be at least 1."""
-    if not isfinite(grid):
-        return inf
-    margin = _ROUNDING_ONCE + _ROUNDING * steps + _missing_mass(mechanism, grid) * steps
-    return read_epsilon(_composed(mechanism, steps, grid), margin, delta)
+def epsilon_on_grid(mechanism: SampledGaussian, steps: int, delta: float, *, coarser: int) -> float:
+    """Return an upper bound of ε on a grid that is `coarser` times as coarse as for a claim; at least 1 step."""
+    return read_epsilon(*composed([(mechanism, steps)], coarser=coarser), delta)
 
 
 def epsilon_composed(parts: Iterable[tuple[SampledGaussian, int]], delta: float, *, coarser: int = 1) -> float:
@@ -165,7 +160,8 @@ def composed(parts: Iterable[tuple[SampledGaussian, int]], *, coarser: int = 1) 
         return None, 1.0
     whole: Any = None
     for mechanism, steps in sorted(steps_of.items()):
-        part = _composed(mechanism, steps, grid)
+        step = _step_distribution(mechanism, grid)
+        part = step if steps == 1 else step.self_compose(steps)
         whole = part if whole is None else whole.compose(part)
     missing = sum(_missing_mass(mechanism, grid) * steps for mechanism, steps in steps_of.items())
     # The missing mass may belong to any loss, so it counts as infinite loss.
@@ -197,9 +193,8 @@ def discretisation_error(mechanism: SampledGaussian, steps: int, delta: float) -
     The error of a grid with interval h is between linear and quadratic in h. So a change from h to 2h raises ε by at
     least the error at h. The estimate is that rise plus 1e-9 for rounding.
     """
-    grid = interval(mechanism, steps)
     here = epsilon(mechanism, steps, delta)
-    return max(epsilon_on_grid(mechanism, steps, delta, grid=2 * grid) - here, 0.0) + 1e-9 if isfinite(here) else inf
+    return max(epsilon_on_grid(mechanism, steps, delta, coarser=2) - here, 0.0) + 1e-9 if isfinite(here) else inf
 
 
 def max_steps(mechanism: SampledGaussian, *, epsilon: float, delta: float) -> int:
@@ -215,7 +210,7 @@ def max_steps(mechanism: SampledGaussian, *, epsilon: float, delta: float) -> in
     while high - low > 1:
         turn += 1
         guess = min(max(guess, low + 1), high - 1)
-        value = epsilon_on_grid(mechanism, guess, delta, grid=interval(mechanism, guess))
+        value = epsilon_on_grid(mechanism, guess, delta, coarser=1)
         low, high = (guess, high) if value <= epsilon else (low, guess)
         if isfinite(value):
             seen = [*seen[-1:], (log(guess), log(value))]
@@ -243,19 +238,12 @@ def calibrate_noise(*, sample_rate: float, steps: int, epsilon: float, delta: fl
     SampledGaussian(sample_rate, 1.0)  # raises InputError for a sample rate out of range
 
     def cost(noise: float, coarser: int = 1) -> float:
-        mechanism = SampledGaussian(sample_rate, noise)
-        return epsilon_on_grid(mechanism, steps, delta, grid=coarser * interval(mechanism, steps))
+        return epsilon_on_grid(SampledGaussian(sample_rate, noise), steps, delta, coarser=coarser)
 
     first = guess_noise(sample_rate * sqrt(steps), guess_gdp(epsilon, delta))
     guess, slope = guess_on_coarse_grid(cost, epsilon, first)
     noise = least_noise(cost, epsilon, guess=guess, slope=slope)
-    if noise is None:
-        raise BudgetRefusedError(
-            "no-noise-fits",
-            f"{steps} steps at sample rate {sample_rate!r} do not fit ε = {epsilon!r} at δ = {delta!r} with any noise "
-            f"multiplier up to {NOISE_RANGE[1]:.0f}. Raise epsilon, or plan fewer trials or epochs.",
-        )
-    return noise
+    return found_noise(noise, f"{steps} steps at sample rate {sample_rate!r}", epsilon=epsilon, delta=delta)
 
 
 @lru_cache(maxsize=16)
@@ -271,11 +259,6 @@ def _step_distribution(mechanism: SampledGaussian, grid: float) -> Any:  # noqa:
     )
 
 
-def _composed(mechanism: SampledGaussian, steps: int, grid: float) -> Any:  # noqa: ANN401 - the library is untyped
-    step = _step_distribution(mechanism, grid)
-    return step if steps == 1 else step.self_compose(steps)
-
-
 @lru_cache(maxsize=64)
 def _missing_mass(mechanism: SampledGaussian, grid: float) -> float:
     """Return the probability that the distribution of one step lacks: 1 minus the sum of its masses.
@@ -288,17 +271,23 @@ def _missing_mass(mechanism: SampledGaussian, grid: float) -> float:
 
 
 def read_epsilon(distribution: Any, margin: float, delta: float) -> float:  # noqa: ANN401 - the library is untyped
-    """Return ε at `delta` − `margin` of a distribution from `composed`; `math.inf` if there is no bound."""
+    """Return ε at `delta` − `margin` of a distribution from `composed`; `math.inf` if there is no bound.
+
+    Nothing is claimed if the margin takes half of `delta` or more.
+    """
     sure = delta - margin
-    if distribution is None or not sure > delta / 2:
+    return max(epsilon_at(distribution, sure), EPSILON_FLOOR) if sure > delta / 2 else inf
+
+
+def epsilon_at(distribution: Any, delta: float) -> float:  # noqa: ANN401 - the library is untyped
+    """Return the smallest ε ≥ 0 at which δ is at most `delta`, without a margin; `math.inf` if there is no such ε."""
+    if distribution is None or not delta > 0:
         return inf
     try:
-        value = float(distribution.get_epsilon_for_delta(sure))
+        found = float(distribution.get_epsilon_for_delta(min(delta, 1.0)))
     except OverflowError:  # e^loss overflows for a loss above 709, so nothing can be claimed
         return inf
-    if not value >= 0:
-        return inf
-    return max(value, EPSILON_FLOOR)
+    return found if found >= 0 else inf
 
 
 def _refuse_too_many(steps: int) -> None:

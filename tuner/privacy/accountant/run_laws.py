@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from functools import cached_property, lru_cache
-from math import ceil, exp, expm1, fsum, inf, isfinite, lgamma, log, log1p
+from math import ceil, exp, expm1, fsum, isfinite, lgamma, log, log1p
 from sys import float_info
 from typing import Any
 
@@ -111,28 +111,11 @@ class RunLaw:
             raise InputError("run-law-without-gamma", "A poisson law has no gamma. Use its mean.")
         return _gamma(self.mean, self.shape)
 
-    def log_pmf(self, runs: int) -> float:
-        """Return log P[K = runs]; −∞ if that number of runs is impossible."""
-        if self.shape is None:
-            return runs * log(self.mean) - self.mean - lgamma(runs + 1) if runs >= 0 else -inf
-        if runs < 1:
-            return -inf
-        return runs * log1p(-self.gamma) + self.log_weight(runs)
-
     def pmf(self, runs: int) -> float:
         """Return P[K = runs]."""
-        return exp(self.log_pmf(runs))
-
-    def pgf(self, x: float) -> float:
-        """Return E[x^K] for x in [0, 1]."""
         if self.shape is None:
-            return exp(-self.mean * (1 - x))
-        base, shape, gamma = log1p(-(1 - self.gamma) * x), self.shape, self.gamma
-        if shape == 0:
-            return base / log(gamma)
-        part, whole = -shape * base, -shape * log(gamma)
-        # e^whole may exceed the largest double; e^(part − whole) cannot.
-        return exp(part - whole) * expm1(-part) / expm1(-whole) if whole > 1 else expm1(part) / expm1(whole)
+            return exp(runs * log(self.mean) - self.mean - lgamma(runs + 1)) if runs >= 0 else 0.0
+        return exp(runs * log1p(-self.gamma) + self.log_weight(runs)) if runs >= 1 else 0.0
 
     def tail(self, runs: int) -> float:
         """Return an upper bound of P[K > runs], computed as a sum of non-negative terms.

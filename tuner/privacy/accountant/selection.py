@@ -13,10 +13,16 @@ from functools import lru_cache
 from math import exp, expm1, inf, isfinite, log, log1p
 from typing import Any, TypeAlias
 
-from tuner.errors import BudgetRefusedError, InputError
-from tuner.privacy.accountant.initial_guess import guess_gdp, guess_noise, guess_on_coarse_grid, least_noise
+from tuner.errors import InputError
+from tuner.privacy.accountant.initial_guess import (
+    found_noise,
+    guess_gdp,
+    guess_noise,
+    guess_on_coarse_grid,
+    least_noise,
+)
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
-from tuner.privacy.accountant.pld import EPSILON_FLOOR, composed
+from tuner.privacy.accountant.pld import EPSILON_FLOOR, composed, epsilon_at
 from tuner.privacy.accountant.rdp import ORDERS, divergence, epsilon_of_divergence
 from tuner.privacy.accountant.run_laws import RunLaw
 
@@ -160,13 +166,7 @@ class Profile:
 
     def epsilon(self, delta: float) -> float:
         """Return the smallest ε ≥ 0 at which δ is at most `delta`; `math.inf` if there is no such ε."""
-        if self._distribution is None or not delta - self._margin > 0:
-            return inf
-        try:
-            found = float(self._distribution.get_epsilon_for_delta(min(delta - self._margin, 1.0)))
-        except OverflowError:  # e^loss overflows for a loss above 709, so nothing can be claimed
-            return inf
-        return found if found >= 0 else inf
+        return epsilon_at(self._distribution, delta - self._margin)
 
 
 @lru_cache(maxsize=8)
@@ -277,28 +277,19 @@ def calibrate_selection(
     first = guess_noise(max(rate * steps**0.5 for rate, steps in menu), mu)
     guess, slope = guess_on_coarse_grid(cost, epsilon, first)
     noise = least_noise(cost, epsilon, guess=guess, slope=slope)
-    if noise is None:
-        raise BudgetRefusedError(
-            "no-noise-fits",
-            f"The best of {law.mean:g} runs (on average) does not fit ε = {epsilon!r} at δ = {delta!r} with any noise "
-            "multiplier up to 100000. Raise epsilon, or plan fewer runs or epochs.",
-        )
-    return noise
+    return found_noise(noise, f"the best of {law.mean:g} runs (on average)", epsilon=epsilon, delta=delta)
 
 
 @dataclass(frozen=True)
 class _Bounds:
-    """All bounds on the winner's privacy loss, without the truncation. Each method returns the smallest bound."""
+    """All bounds on the winner's privacy loss, without the truncation."""
 
     profiles: tuple[Profile, ...]
     shift: Shift
     renyi: tuple[tuple[float, float], ...]  # (order, divergence of the winner) pairs
 
-    def delta(self, epsilon: float) -> float:
-        found = self.shift.delta(lambda at: max(part.delta(at) for part in self.profiles), epsilon)
-        return min(found, *(_delta_of_divergence(order, spent, epsilon) for order, spent in self.renyi), 1.0)
-
     def epsilon(self, delta: float) -> float:
+        """Return the smallest bound of ε at `delta`."""
         single = max(part.epsilon(delta / self.shift.factor) for part in self.profiles)
         found = (single + self.shift.shift) * (1 + 1e-12)
         return min(found, *(epsilon_of_divergence(order, spent, delta) for order, spent in self.renyi), inf)
@@ -343,11 +334,3 @@ def winner_divergences(law: RunLaw, single: Mapping[float, float], delta_of: Del
         second = min((1 - 1 / order) * spent - log(law.gamma) / order for order, spent in single.items())
         extra = dict.fromkeys(single, (1 + law.shape) * second * (1 + _MARGIN))
     return {order: spent + extra[order] + scale / (order - 1) for order, spent in single.items()}
-
-
-def _delta_of_divergence(order: float, divergence: float, epsilon: float) -> float:
-    """Return the δ at `epsilon` that a Rényi divergence implies (Canonne, Kamath & Steinke 2020, Proposition 12)."""
-    if not isfinite(divergence):
-        return 1.0
-    exponent = (order - 1) * (divergence - epsilon + log1p(-1 / order)) - log(order)
-    return exp(min(exponent + 1e-13 * (order - 1) * (divergence + epsilon), 0.0))

@@ -63,8 +63,8 @@ class Chain:
     def verify(self) -> None:
         """Read the whole store again, and raise `LedgerCorruptError` if it is damaged or contradicts itself."""
         with self._lock:
-            self.store.check_pages()
             with self.store.reading() as connection:
+                self.store.backend.check_integrity(connection)
                 fresh, _ = self._fold(connection, {}, 0)
             remembered = self._states
         for dataset, state in remembered.items():

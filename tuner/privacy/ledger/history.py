@@ -231,11 +231,8 @@ def _words(entry: Entry, state: DatasetState) -> tuple[str, str, SearchState | N
         return None
     match entry.kind:
         case "close_search":
-            return (
-                "closed",
-                "Closed." if search.counts else "Closed before any charge. Its claim does not count.",
-                search,
-            )
+            text = "Closed." if search.counts else "Closed before any charge. Its claim does not count."
+            return "closed", text, search
         case "reopen_search":
             return "reopened", "Reopened with its old claim.", search
         case "card":

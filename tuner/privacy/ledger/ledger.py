@@ -52,9 +52,9 @@ class Ledger:
                 all charges. Readers pass False, because they may lack the right to write.
 
         Raises:
-            InputError: the URL is not the URL of a ledger.
-            LedgerCorruptError: a chain is broken or the file is unreadable.
-            LedgerError: the ledger does not exist (with `create=False`) or cannot be opened.
+            InputError: the URL is not the URL of a ledger, or the database's driver is not installed.
+            LedgerCorruptError: a chain is broken, or the file or database is unreadable or not a ledger.
+            LedgerError: the ledger does not exist (with `create=False`), cannot be opened or has another format.
         """
         return cls(open_store(url, create=create))
 
@@ -368,14 +368,13 @@ def _require_same_users(state: DatasetState | None, fingerprint: str | None, use
 
 def _priced(pool: PoolState, trial: str, mechanism: SampledGaussian | None) -> dict[str, Any]:
     """Return a reservation's mechanism and price, for its entry. With stated prices all machines get equal totals."""
-    before = pool.trials.get(trial)
-    if mechanism is None:
-        mechanism = before.mechanism if before else pool.filter.only_mechanism
+    before = pool.account(trial)
+    mechanism = mechanism or before.mechanism or pool.filter.only_mechanism
     if mechanism is None:
         raise InputError(
             "mechanism-not-named",
             f"Trial {trial!r} must name its mechanism, because its search allows several. Give "
             "mechanism=SampledGaussian(...).",
         )
-    price = before.price if before and before.mechanism == mechanism else pool.filter.price(mechanism)
+    price = before.price if before.mechanism == mechanism else pool.filter.price(mechanism)
     return {"mechanism": mechanism.body(), **({"price": price} if price else {})}

@@ -15,7 +15,7 @@ from typing import Any
 
 from tuner.privacy.accountant.filters import UNITS, Part
 from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.accountant.pld import MAX_STEPS, composed, epsilon, interval, read_epsilon
+from tuner.privacy.accountant.pld import MAX_STEPS, composed, interval, read_epsilon
 from tuner.privacy.accountant.rdp import epsilon_of_divergence
 from tuner.privacy.ledger.entries import canonical
 from tuner.privacy.ledger.state import DatasetState, PoolState, SearchState, exact_sum
@@ -39,64 +39,47 @@ class Reading:
 
 @dataclass(frozen=True)
 class Odometer:
-    """Readings of a search or of a data set.
+    """Readings of one search, in which a record either trains or validates.
 
     Attributes:
         training: reading for each training record.
         validation: reading for each validation record; None if the guarantee covers no score.
-        whole: reading for any record, whether it trains or validates.
     """
 
     training: Reading
     validation: Reading | None
-    whole: Reading
-
-    @property
-    def epsilon(self) -> float:
-        """ε for any record, whether it trains or validates."""
-        return self.whole.epsilon
-
-    @property
-    def delta(self) -> float:
-        """δ for any record, whether it trains or validates."""
-        return self.whole.delta
 
 
 def read_search(search: SearchState) -> Odometer:
-    """Return the ε that one search has spent, at its own δ.
-
-    In one search a record either trains or validates, so `whole` has the larger ε of the two pools.
-    """
+    """Return the ε that one search has spent, at the δ of each pool's claim."""
     training = _read([_Spent.of(search.training, begun=search.begun)], search.delta)
     if search.validation is None:
-        return Odometer(training, None, training)
-    validation = _read([_Spent.of(search.validation, begun=search.begun)], search.validation.claim[1])
-    return Odometer(training, validation, Reading(max(training.epsilon, validation.epsilon), search.delta))
+        return Odometer(training, None)
+    return Odometer(training, _read([_Spent.of(search.validation, begun=search.begun)], search.validation.claim[1]))
 
 
-def read_dataset(state: DatasetState) -> Odometer:
-    """Return the ε that all searches on a data set have spent, at the δ of its cap; without a cap, at the committed δ.
+def read_dataset(state: DatasetState) -> Reading:
+    """Return the ε that all searches on a data set have spent, for any record.
 
-    If all searches state the same split, a record either trains in all of them or validates in all of them. Then
-    `whole` has the larger ε of the two pools. Otherwise a record may train in one search and validate in another, so
-    `whole` is the composition of both pools.
+    It is read at the δ of the data set's cap; without a cap, at the committed δ.
+
+    If all searches state the same split, a record either trains in all of them or validates in all of them. Then the
+    reading has the larger ε of the two pools. Otherwise a record may train in one search and validate in another, so
+    the reading is the composition of both pools.
     """
     delta = state.cap.delta if state.cap else state.committed_delta or _DEFAULT_DELTA
     touched = [search for search in state.searches if search.touched]
     trained = [_Spent.of(search.training, begun=search.begun) for search in touched]
     scored = [_Spent.of(search.validation, begun=search.begun) for search in touched if search.validation]
-    training = _read(trained, delta)
     if not any(spent.anything for spent in scored):
-        return Odometer(training, None, training)
-    validation = _read(scored, delta)
+        return _read(trained, delta)
     splits = {canonical(search.details.get("split")) for search in touched}
     if len(splits) == 1 and splits != {"null"}:
-        whole = Reading(max(training.epsilon, validation.epsilon), max(training.delta, validation.delta))
-    else:
-        # The claim of a search covers training and validation, so it counts only once.
-        open_scores = [replace(spent, claim=(0.0, 0.0)) for spent in scored if not spent.whole]
-        whole = _read([*trained, *open_scores], delta)
-    return Odometer(training, validation, whole)
+        training, validation = _read(trained, delta), _read(scored, delta)
+        return Reading(max(training.epsilon, validation.epsilon), max(training.delta, validation.delta))
+    # The claim of a search covers training and validation, so it counts only once.
+    open_scores = [replace(spent, claim=(0.0, 0.0)) for spent in scored if not spent.whole]
+    return _read([*trained, *open_scores], delta)
 
 
 def read_steps(parts: Mapping[SampledGaussian, int], delta: float) -> Reading:
@@ -162,9 +145,6 @@ def _read(spent: list[_Spent], delta: float) -> Reading:
 
 @lru_cache(maxsize=512)
 def _composed_epsilon(parts: tuple[Part, ...], claims: tuple[tuple[float, float], ...], delta: float) -> float:
-    if not claims and len(parts) == 1:
-        mechanism, steps = parts[0]
-        return epsilon(mechanism, steps, delta) if steps <= MAX_STEPS else inf
     if not parts or sum(steps for _, steps in parts) > MAX_STEPS:
         return inf
     distribution, margin = composed(parts)

@@ -342,7 +342,7 @@ def _account(search: SearchState, data: Mapping[str, Any], what: str) -> tuple[s
             "trial-settled", f"Trial {trial!r} of {search.search!r} is settled and cannot {what}. Start a new trial."
         )
     pool = search.pools[name]
-    return name, pool, pool.trials.get(trial, TrialAccount())
+    return name, pool, pool.account(trial)
 
 
 def _with_pool(search: SearchState, name: str, pool: PoolState) -> SearchState:

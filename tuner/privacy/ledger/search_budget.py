@@ -122,8 +122,7 @@ class SearchBudget:
 
         The ledger also refuses the lease of such a trial, but then only the trial fails. This error stops the search.
         """
-        known = self._ledger.search_state(self.search).trials.get(trial)
-        reserved = None if known is None else known.mechanism
+        reserved = self._ledger.search_state(self.search).training.account(trial).mechanism
         if reserved != mechanism:
             raise LedgerError(
                 "mechanism-not-reserved",
@@ -152,8 +151,7 @@ class SearchBudget:
 
     def charged_steps(self, trial: str) -> int:
         """Return the number of training steps that all attempts of a trial together have leased."""
-        known = self._ledger.search_state(self.search).trials.get(trial)
-        return known.leased if known else 0
+        return self._ledger.search_state(self.search).training.account(trial).leased
 
     def trial_epsilon(self, trial: str, steps: int) -> float:
         """Return ε of a trial's first `steps` steps at the search's δ, as if it were the only trial. It is not a claim.
@@ -163,9 +161,8 @@ class SearchBudget:
         """
         require_steps(steps, minimum=0)
         state = self._ledger.search_state(self.search)
-        known = state.trials.get(trial)
         found = epsilon(_mechanism_of(state, trial), steps, state.delta)
-        return min(found, state.epsilon) if known and steps <= known.leased else found
+        return min(found, state.epsilon) if steps <= state.training.account(trial).leased else found
 
     def steps_epsilon(self, steps: Mapping[str, int]) -> float:
         """Return the odometer's ε at the search's δ, for numbers of training steps by trial. It is not a claim.
@@ -227,8 +224,7 @@ class LedgerCharge:
 
     def _trial(self, pool: str) -> TrialAccount:
         found = self._ledger().search_state(self.search).pools.get(pool)
-        trial = found.trials.get(self.trial) if found else None
-        return trial or TrialAccount()
+        return found.account(self.trial) if found else TrialAccount()
 
     def _ledger(self) -> Ledger:
         if self._opened is None or self._opened[0] != os.getpid():
@@ -247,8 +243,7 @@ def _mechanism(ask: Asked) -> SampledGaussian | None:
 
 def _mechanism_of(state: SearchState, trial: str) -> SampledGaussian:
     """Return the mechanism that a trial has reserved, or else the search's only mechanism."""
-    known = state.trials.get(trial)
-    return known.mechanism if known and known.mechanism else state.mechanism
+    return state.training.account(trial).mechanism or state.mechanism
 
 
 def _left(pool: PoolState | None, mechanism: SampledGaussian | None) -> int:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from tuner.errors import LedgerError
-from tuner.privacy.accountant.filters import Filter, Tally
+from tuner.privacy.accountant.filters import Filter
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.ledger.entries import GENESIS
 from tuner.privacy.ledger.persistent import Persistent
@@ -124,17 +124,21 @@ class PoolState:
 
         `price` is the price of one step in Rényi units. If it is None, it is computed.
         """
-        tally = Tally(
+        return self.filter.left_after(
+            mechanism,
             steps=self.leased_steps + self.reserved_steps,
             same=self.leased.get(mechanism, 0) + self.reserved.get(mechanism, 0),
             units=self.leased_units + self.reserved_units,
+            price=self.filter.price(mechanism) if price is None else price,
         )
-        price = self.filter.price(mechanism) if price is None else price
-        return self.filter.left_after(tally, mechanism, price=price)
+
+    def account(self, trial: str) -> TrialAccount:
+        """Return the account of `trial`; an empty account before its first reservation."""
+        return self.trials.get(trial, TrialAccount())
 
     def with_trial(self, trial: str, after: TrialAccount) -> PoolState:
         """Return the pool with `after` as the account of `trial`."""
-        before = self.trials.get(trial, TrialAccount())
+        before = self.account(trial)
         mechanism = after.mechanism
         leased, reserved = after.leased - before.leased, after.outstanding - before.outstanding
         by_leased, by_reserved = self.leased, self.reserved

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from errors_helper import raises_code
-from ledgers import TRAINING_STEPS
+from ledgers import TRAINING_STEPS, entry_of, opening
 from postgres_server import PostgresServer
 
 from tuner.errors import LedgerCorruptError, LedgerError
-from tuner.privacy.ledger.entries import canonical, entry_hash
+from tuner.privacy.ledger.entries import canonical
 from tuner.privacy.ledger.ledger import DatasetCap, Ledger
 from tuner.privacy.ledger.stores import Backend, Store, open_store
 from tuner.privacy.ledger.stores import postgresql as store_postgres
@@ -24,8 +24,7 @@ def by_hand(postgres: PostgresServer, url: str, kind: str, body: dict[str, objec
 
     with open_store(url, create=False).reading() as connection:
         seq, previous = Store.heads(connection)["digits"]
-    said = {"dataset": "digits", "seq": seq + 1, "time": "", "kind": kind, "body": canonical(body)}
-    entry = {**said, "previous": previous, "hash": entry_hash(**said, previous=previous)}  # type: ignore[arg-type]
+    entry = vars(entry_of(seq + 1, kind, canonical(body), previous))
     where = {"host": str(postgres.sockets), "dbname": postgres.name_of(url), "user": postgres.role_of(url)}
     with psycopg.connect(**where) as raw:
         if before:
@@ -38,12 +37,9 @@ def by_hand(postgres: PostgresServer, url: str, kind: str, body: dict[str, objec
         raw.execute("UPDATE dp_tuner.heads SET seq = %(seq)s, hash = %(hash)s WHERE dataset = %(dataset)s", entry)
 
 
-def opened(ledger: Ledger, *, user: object) -> dict[str, object]:
-    """The body of a search's opening, for another user."""
-    ledger.open_search("digits", "model", filter=TRAINING_STEPS, epsilon=4.0, delta=1e-5)
-    bodies = [entry.data for entry, _ in ledger.entries("digits") if entry.kind == "open_search"]
-    body = {**bodies[-1], "search": "forged", "user": user}
-    ledger.close_search("model")
+def opened(user: object) -> dict[str, object]:
+    """The body of an entry that opens a search for a user, or for nobody if it is None."""
+    _, body = opening(search="forged", user=user)
     return {key: value for key, value in body.items() if value is not None or key != "user"}
 
 
@@ -92,7 +88,7 @@ def test_the_server_refuses_a_search_of_another_user_however_it_is_written(
     postgres: PostgresServer, ledger: Ledger, trainer: str, user: object
 ) -> None:
     other = Ledger.open(trainer, create=False)
-    body = opened(other, user=postgres.admin if user == "owner" else user)
+    body = opened(postgres.admin if user == "owner" else user)
     with pytest.raises(Exception, match="a search is of who opens it"):
         by_hand(postgres, trainer, "open_search", body)
     by_hand(postgres, trainer, "open_search", {**body, "user": other.user()})  # the control
@@ -114,8 +110,7 @@ def test_no_search_path_of_the_role_gets_round_the_server(
         postgres.sql(statement, url)
     try:
         path = "SET search_path = own, pg_catalog"
-        body = opened(Ledger.open(trainer, create=False), user="nobody")
-        for kind, said in (("cap", CAP), ("open_search", body)):
+        for kind, said in (("cap", CAP), ("open_search", opened("nobody"))):
             with pytest.raises(Exception, match=r"only who owns|who opens it"):
                 by_hand(postgres, trainer, kind, said, before=path)
         with pytest.raises(Exception, match=r"permission denied|must be"):

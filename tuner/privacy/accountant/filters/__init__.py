@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tuner.errors import InputError
-from tuner.privacy.accountant.filters.base import UNITS, Filter, Part, Tally
+from tuner.privacy.accountant.filters.base import UNITS, Filter, Part
 from tuner.privacy.accountant.filters.coupon_book import CouponBook
 from tuner.privacy.accountant.filters.fixed_order import FixedOrder
 from tuner.privacy.accountant.filters.sealed import Sealed
@@ -23,7 +23,6 @@ __all__ = [
     "FixedOrder",
     "Part",
     "Sealed",
-    "Tally",
     "TotalSteps",
     "from_body",
 ]

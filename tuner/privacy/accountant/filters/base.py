@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
@@ -18,7 +17,7 @@ from tuner.privacy.accountant.pld import epsilon_composed, epsilon_curve
 from tuner.privacy.accountant.rdp import divergence
 from tuner.privacy.accountant.run_laws import RunLaw
 
-__all__ = ["UNITS", "Filter", "FixedParts", "Part", "Tally", "TrialSteps", "Used"]
+__all__ = ["UNITS", "Filter", "FixedParts", "Part", "TrialSteps", "Used"]
 
 UNITS = 10**15
 """Number of Rényi units in a Rényi divergence of 1.
@@ -47,21 +46,6 @@ class TrialSteps(Protocol):
     @property
     def shortest(self) -> int:
         """Smallest number of steps that the trial may take."""
-
-
-@dataclass(frozen=True)
-class Tally:
-    """Totals of the steps that are already reserved or charged when a trial requests more steps of one mechanism.
-
-    Attributes:
-        steps: number of steps of all mechanisms.
-        same: number of steps of the requested mechanism.
-        units: price of all steps in Rényi units; 0 if the filter does not price steps.
-    """
-
-    steps: int
-    same: int
-    units: int
 
 
 class Filter(ABC):
@@ -99,19 +83,26 @@ class Filter(ABC):
         return not self.mechanisms or mechanism in self.mechanisms
 
     @abstractmethod
-    def left_after(self, tally: Tally, mechanism: SampledGaussian, *, price: int) -> int:
+    def left_after(self, mechanism: SampledGaussian, *, steps: int, same: int, units: int, price: int) -> int:
         """Return how many more steps with `mechanism` can be reserved.
 
         Args:
-            tally: totals of the steps that are already reserved or charged.
             mechanism: the requested mechanism.
-            price: Rényi units of one step; 0 if the filter does not price steps.
+            steps: number of steps of all mechanisms that are already reserved or charged.
+            same: number of those steps that are of the requested mechanism.
+            units: price of all those steps in Rényi units; 0 if the filter does not price steps.
+            price: Rényi units of one more step; 0 if the filter does not price steps.
         """
 
     def left(self, used: Used, mechanism: SampledGaussian) -> int:
         """Return how many more steps with `mechanism` can be reserved; 0 if the filter does not allow `mechanism`."""
-        tally = Tally(steps=sum(used.values()), same=used.get(mechanism, 0), units=self.units(used))
-        return self.left_after(tally, mechanism, price=self.price(mechanism))
+        return self.left_after(
+            mechanism,
+            steps=sum(used.values()),
+            same=used.get(mechanism, 0),
+            units=self.units(used),
+            price=self.price(mechanism),
+        )
 
     @abstractmethod
     def claim(self, delta: float) -> float:

@@ -8,7 +8,7 @@ from math import ceil, expm1, floor
 from typing import Any, ClassVar, Self
 
 from tuner.errors import InputError
-from tuner.privacy.accountant.filters.base import FixedParts, Part, Tally, TrialSteps, Used
+from tuner.privacy.accountant.filters.base import FixedParts, Part, TrialSteps, Used
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_steps
 
 __all__ = ["CouponBook"]
@@ -65,9 +65,9 @@ class CouponBook(FixedParts):
         """The mechanisms with their quotas."""
         return self.quotas
 
-    def left_after(self, tally: Tally, mechanism: SampledGaussian, *, price: int) -> int:
+    def left_after(self, mechanism: SampledGaussian, *, steps: int, same: int, units: int, price: int) -> int:
         """Return how many coupons of `mechanism` are left; 0 if it has no quota."""
-        return max(dict(self.quotas).get(mechanism, 0) - tally.same, 0)
+        return max(dict(self.quotas).get(mechanism, 0) - same, 0)
 
     def share(self, used: Used, *, units: int) -> float:
         """Return the share of the book that `used` consumes, with each step weighted by the variance of its loss.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, inf, isfinite, log
+from math import ceil, floor, isfinite, log
 from typing import Any, ClassVar, Self
 
-from tuner.privacy.accountant.filters.base import UNITS, Filter, Part, Tally, TrialSteps, Used
+from tuner.privacy.accountant.filters.base import UNITS, Filter, Part, TrialSteps, Used
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_steps
 from tuner.privacy.accountant.rdp import divergence, epsilon_of_divergence, require_order
 
@@ -71,17 +71,13 @@ class FixedOrder(Filter):
         found = divergence(mechanism, self.order)
         return max(ceil(found * UNITS), 1) if isfinite(found) else self.budget + 1
 
-    def left_after(self, tally: Tally, mechanism: SampledGaussian, *, price: int) -> int:
+    def left_after(self, mechanism: SampledGaussian, *, steps: int, same: int, units: int, price: int) -> int:
         """Return how many more steps with `mechanism` can be reserved."""
-        return max((self.budget - tally.units) // price, 0)
+        return max((self.budget - units) // price, 0)
 
     def claim(self, delta: float) -> float:
         """Return the ε at `delta` that a search with this filter never exceeds."""
-        require_delta(delta)
-        order = self.order
-        terms = (self.budget / UNITS, log((order - 1) / order), -(log(delta) + log(order)) / (order - 1))
-        found = sum(terms) + _ROUNDING * sum(map(abs, terms))
-        return max(found, 1e-6) if isfinite(found) else inf
+        return epsilon_of_divergence(self.order, self.budget / UNITS, delta)
 
     def units_at(self, order: float) -> int | None:
         """Return the budget if `order` is at most the order of the filter, and None otherwise.

@@ -8,7 +8,7 @@ from math import exp, isfinite
 from typing import Any, ClassVar, Self
 
 from tuner.errors import InputError
-from tuner.privacy.accountant.filters.base import Filter, Part, Tally, TrialSteps, Used
+from tuner.privacy.accountant.filters.base import Filter, Part, TrialSteps, Used
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_steps
 from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.accountant.selection import epsilon_selection
@@ -68,7 +68,7 @@ class Sealed(Filter):
         """The mechanisms that a run may use."""
         return tuple(dict(self.runs))
 
-    def left_after(self, tally: Tally, mechanism: SampledGaussian, *, price: int) -> int:
+    def left_after(self, mechanism: SampledGaussian, *, steps: int, same: int, units: int, price: int) -> int:
         """Return 0, because single steps cannot be reserved."""
         return 0
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from tuner.privacy.accountant import pld
-from tuner.privacy.accountant.filters.base import FixedParts, Part, Tally, TrialSteps, Used
+from tuner.privacy.accountant.filters.base import FixedParts, Part, TrialSteps, Used
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_steps
 
 __all__ = ["TotalSteps"]
@@ -44,9 +44,9 @@ class TotalSteps(FixedParts):
         """The mechanism with its allowed number of steps."""
         return ((self.mechanism, self.step_cap),)
 
-    def left_after(self, tally: Tally, mechanism: SampledGaussian, *, price: int) -> int:
+    def left_after(self, mechanism: SampledGaussian, *, steps: int, same: int, units: int, price: int) -> int:
         """Return how many more steps can be reserved; 0 if `mechanism` is not the filter's mechanism."""
-        return max(self.step_cap - tally.steps, 0) if mechanism == self.mechanism else 0
+        return max(self.step_cap - steps, 0) if mechanism == self.mechanism else 0
 
     def discretisation_error(self, delta: float) -> float:
         """Return an upper estimate of how much the grid of losses raises the claim above the true ε."""

@@ -14,13 +14,7 @@ __all__ = ["Backend", "Store", "absolute_url", "masked", "open_store", "store_ex
 
 
 def open_store(url: str, *, create: bool) -> Store:
-    """Open the store at `url`. If it does not exist and `create` is true, create it first.
-
-    Raises:
-        InputError: the URL is malformed or names another kind of database, or the driver is not installed.
-        LedgerError: the ledger does not exist and may not be created, cannot be opened, or has another format.
-        LedgerCorruptError: the file or database is not a ledger.
-    """
+    """Open the store at `url`. If it does not exist and `create` is true, create it first. See `Ledger.open`."""
     return Store(_backend(url), create=create)
 
 

@@ -80,8 +80,7 @@ _TRIGGERS = text(
     "SELECT t.tgname, t.tgenabled IN ('O', 'A') FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
     f"JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = '{_NAMESPACE}' AND NOT t.tgisinternal"
 )
-_FINAL = {"entries_are_final", "heads_stay", "meta_is_final"}
-_VOUCHED = "entries_are_vouched_for"
+_NEEDED = {"entries_are_final", "heads_stay", "meta_is_final", "entries_are_vouched_for"}
 _OWNS = text(
     "SELECT pg_has_role(session_user, c.relowner, 'MEMBER') FROM pg_class c "
     "JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -131,9 +130,6 @@ class Postgres(Backend):
             connection.exec_driver_sql(_GUARDS)
             connection.exec_driver_sql(_VOUCH)
 
-    def open(self) -> None:
-        """Do nothing, because each transaction connects anew."""
-
     def user(self) -> str:
         """Return the database role that the server authenticated (`session_user`)."""
         return self._session_user
@@ -159,7 +155,7 @@ class Postgres(Backend):
         """Raise a ledger error if a trigger or a table is missing, or if a table is unlogged."""
         self._has_tables(connection)
         enabled = {str(name) for name, is_enabled in connection.execute(_TRIGGERS) if is_enabled}
-        missing = sorted({*_FINAL, _VOUCHED} - enabled)
+        missing = sorted(_NEEDED - enabled)
         if missing:
             raise LedgerCorruptError(
                 "ledger-trigger-missing",
