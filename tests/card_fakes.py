@@ -18,6 +18,9 @@ MECHANISM = SampledGaussian(0.05, 2.0)
 OTHER = SampledGaussian(0.02, 1.5)
 SCORES = SampledGaussian(1.0, 60.0)
 
+IssuedCards = dict[str, tuple[Ledger, dict[str, Any]]]
+"""A ledger and the card issued from it, by kind of search."""
+
 FACTS = CardFacts(
     search="first",
     winner="a",
