@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["claim_curve", "curve_figure", "picture_numbers", "render_svg"]
 
-_DELTAS = tuple(float(f"1e-{half // 2}" if half % 2 == 0 else f"3e-{half // 2 + 1}") for half in range(4, 19))
-"""The δ values of every curve: 1e-2, 3e-3, 1e-3, …, 1e-9."""
+_DELTAS = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6, 3e-7, 1e-7, 3e-8, 1e-8, 3e-9, 1e-9)
+"""The δ values of every curve."""
 
 _LINES: dict[str, dict[str, Any]] = {
     "training": {"color": BLUE, "marker": "o", "label": "records that train: each dot is a claim"},

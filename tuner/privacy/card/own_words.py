@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Any
 
 from tuner.errors import VerificationError
@@ -50,13 +49,13 @@ class CardFacts:
     parameters: Mapping[str, Any]
     max_grad_norm: float
     public_size: int
+    public_size_is_public: bool
+    preprocessing: str
     sampler: str
     pruner: str
     private: bool
     winner_run: tuple[SampledGaussian, int] | None = None
     records_per_user: int | None = None
-    public_size_is_public: bool = True
-    preprocessing: str = "standardised by public constants only; nothing was learnt from the records"
     scores: Mapping[str, float] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
@@ -95,7 +94,7 @@ class OwnWord:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e308 and isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e308
 
 
 def _is_positive(value: object) -> bool:

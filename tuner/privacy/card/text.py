@@ -19,7 +19,6 @@ __all__ = [
     "plain",
     "rounded_up",
     "settings_text",
-    "split_text",
     "splits_text",
     "words",
 ]
@@ -105,17 +104,15 @@ def curve_text(curve: Sequence[Mapping[str, float]]) -> str:
     return "; ".join(f"ε = {plain(row['epsilon'])} at δ = {plain(row['delta'])}" for row in curve) or "none"
 
 
-def split_text(split: str) -> str:
-    """Return a validation split in words, from the canonical JSON on the card."""
-    found = json.loads(split)
-    if not isinstance(found, Mapping):
-        return "not recorded" if found is None else plain(found)
-    return ", ".join(f"{words(key)} {plain(found[key])}" for key in sorted(found, key=lambda key: (key != "set", key)))
-
-
 def splits_text(splits: Sequence[str]) -> str:
-    """Return the validation splits of a data set on one line."""
-    return "; ".join(split_text(split) for split in splits) or "none"
+    """Return the validation splits of a data set on one line, from their canonical JSON on the card."""
+    return "; ".join(_split(json.loads(split)) for split in splits) or "none"
+
+
+def _split(split: Mapping[str, Any] | None) -> str:
+    if split is None:
+        return "not recorded"
+    return ", ".join(f"{words(key)} {plain(split[key])}" for key in sorted(split, key=lambda key: (key != "set", key)))
 
 
 def other_searches_text(searches: Sequence[Mapping[str, Any]]) -> str:
