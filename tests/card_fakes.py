@@ -58,18 +58,25 @@ def _order() -> FixedOrder:
     return found
 
 
+_GEOMETRIC = RunLaw(name="geometric", mean=10.0)
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "total_steps": {"filter": TotalSteps(MECHANISM, 1000), "epsilon": 4.0},
     "coupon_book": {"filter": CouponBook(((MECHANISM, 300), (OTHER, 700))), "epsilon": 4.0},
     "fixed_order": {"filter": _order(), "epsilon": 4.0},
     "sealed": {
-        "filter": Sealed(RunLaw(name="geometric", mean=10.0), 400, ((MECHANISM, 120), (OTHER, 200))),
+        "filter": Sealed(_GEOMETRIC, 400, ((MECHANISM, 120), (OTHER, 200))),
         "epsilon": 4.0,
     },
     "validation": {
         "filter": TotalSteps(MECHANISM, 1000),
         "epsilon": 4.0,
         "validation": TotalSteps(SCORES, 40),
+        "validation_claim": (0.6, 1e-6),
+    },
+    "sealed_validation": {
+        "filter": Sealed(_GEOMETRIC, 400, ((MECHANISM, 120),)),
+        "epsilon": 4.0,
+        "validation": Sealed(_GEOMETRIC, 400, ((SCORES, 4),)),
         "validation_claim": (0.6, 1e-6),
     },
     "user": {"filter": TotalSteps(MECHANISM, 1000), "epsilon": 4.0, "unit": "user"},
@@ -86,7 +93,7 @@ def charged(ledger: Ledger, kind: str) -> CardFacts:
     """Open and charge a search `first` of that kind; the facts of its card."""
     settings = KINDS[kind]
     open_first(ledger, **settings)
-    if kind == "sealed":
+    if settings["filter"].charged_whole:
         ledger.begin_sealed("first")
         ledger.close_search("first")
         return replace(FACTS, winner="winner", winner_run=(MECHANISM, 120), sampler="random")

@@ -25,7 +25,6 @@ class CardFacts:
     """Facts for a card that the exporter must supply, because the ledger does not contain them.
 
     Attributes:
-        search: name of the search in the ledger.
         winner: id of the exported trial. It is not used for a sealed search, whose trials have no public ids.
         winner_run: (mechanism, steps) of the exported run of a sealed search; None for other searches. The ledger of a
             sealed search contains no single runs.
@@ -34,8 +33,6 @@ class CardFacts:
         public_size: number of records from which the sample rate was computed; the number of users if the search
             protects users.
         public_size_is_public: whether `public_size` is a public constant, as for the data sets of dp-tuner.
-        sampler: name of the search's sampler.
-        pruner: name of the search's pruner.
         private: False for a run without a guarantee, such as a run with a seed. Such a run gets no card.
         records_per_user: largest number of a user's records in a step; None if the search protects records.
         preprocessing: description of what was done to the data before training.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_CEILING, Context
 from typing import Any
 
 __all__ = [
@@ -55,10 +56,8 @@ def rounded_up(value: float, digits: int = 4) -> str:
     """Return a number rounded up to `digits` significant digits."""
     if not (isinstance(value, float) and math.isfinite(value) and value > 0):
         return number(value)
-    near = float(f"{value:.{digits}g}")
-    if near < value:
-        near = float(f"{near + 10.0 ** (math.floor(math.log10(value)) - digits + 1):.{digits}g}")
-    return f"{near:.{digits}g}"
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(value))
+    return f"{float(rounded):.{digits}g}"
 
 
 def percent(share: float) -> str:
