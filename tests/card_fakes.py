@@ -79,7 +79,13 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
         "validation": Sealed(_GEOMETRIC, 400, ((SCORES, 4),)),
         "validation_claim": (0.6, 1e-6),
     },
-    "user": {"filter": TotalSteps(MECHANISM, 1000), "epsilon": 4.0, "unit": "user"},
+    "user": {
+        "filter": TotalSteps(MECHANISM, 1000),
+        "epsilon": 4.0,
+        "validation": TotalSteps(SCORES, 40),
+        "validation_claim": (0.6, 1e-6),
+        "unit": "user",
+    },
     "public": {"filter": TotalSteps(MECHANISM, 200), "epsilon": 2.0, "details": {"public_search": PUBLIC}},
 }
 
@@ -99,7 +105,7 @@ def charged(ledger: Ledger, kind: str) -> CardFacts:
         return replace(FACTS, winner="winner", winner_run=(MECHANISM, 120), sampler="random")
     trials = {"a": 120} if kind == "public" else {"a": 120, "b": 60}
     for trial, steps in trials.items():
-        releases = 4 if kind == "validation" else 0
+        releases = 4 if "validation" in settings else 0
         ledger.reserve_together("first", trial, {"training": 120, "validation": releases}, mechanism=MECHANISM)
         lease(ledger, "first", trial, steps)
         for _ in range(releases):

@@ -120,24 +120,15 @@ def test_protected_scores_are_covered_and_told(cards: dict[str, dict[str, Any]])
     assert without["claim"]["unit"] == "one training record"
 
 
-def test_a_user_is_told_with_the_bound_of_what_one_gives(ledger: Ledger) -> None:
-    open_first(ledger, unit="user", **KINDS["validation"])
-    ledger.reserve_together("first", "a", {"training": 120, "validation": 4}, mechanism=MECHANISM)
-    lease(ledger, "first", "a", 120)
-    card = issue_card(ledger, replace(FACTS, records_per_user=16))
+def test_a_user_is_told_with_the_bound_of_what_one_gives(issued_cards: IssuedCards) -> None:
+    card = issued_cards["user"][1]
     assert card["claim"]["unit"] == "one user with all of that user's records, whether they train or validate"
     assert card["claim"]["adjacency"] == "add_or_remove_one_user"
     assert card["records"]["records_per_user"] == 16
     assert any("at most 16 records of a user" in row["why"] for row in card["assumptions"])
-    assert check_card(card_text(card), ledger, page=render_markdown(card)).ok
-    with raises_code(InputError, "card-contribution-bound"):
-        issue_card(ledger, FACTS)
-
-
-def test_a_record_has_no_contribution_bound(ledger: Ledger) -> None:
-    facts = charged(ledger, "total_steps")
-    with raises_code(InputError, "card-contribution-bound"):
-        issue_card(ledger, replace(facts, records_per_user=16))
+    for kind, bound in (("user", None), ("total_steps", 16)):
+        with raises_code(InputError, "card-contribution-bound"):
+            issue_card(issued_cards[kind][0], replace(FACTS, records_per_user=bound))
 
 
 def test_a_search_on_public_data_costs_nothing_and_is_an_assumption(cards: dict[str, dict[str, Any]]) -> None:
