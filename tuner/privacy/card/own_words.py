@@ -192,7 +192,7 @@ def own_words_of(card: Mapping[str, Any], *, charged_whole: bool) -> CardFacts:
     winner_run = None
     if charged_whole:
         run = card["winner"]
-        winner_run = (SampledGaussian(run["sample_rate"], run["noise_multiplier"]), run["steps"])
+        winner_run = (SampledGaussian.from_body(run), run["steps"])
     facts = CardFacts(**{word.fact: word.read(card) for word in OWN_WORDS}, private=True, winner_run=winner_run)
     require_own_words(facts)
     return facts
