@@ -18,12 +18,17 @@ MECHANISM = SampledGaussian(0.05, 2.0)
 OTHER = SampledGaussian(0.02, 1.5)
 SCORES = SampledGaussian(1.0, 60.0)
 
+IssuedCards = dict[str, tuple[Ledger, dict[str, Any]]]
+"""A ledger and the card issued from it, by kind of search."""
+
 FACTS = CardFacts(
     search="first",
     winner="a",
     parameters={"learning_rate": 0.1 + 0.2},
     max_grad_norm=1.0,
     public_size=1280,
+    public_size_is_public=True,
+    preprocessing="standardised by public constants only; nothing was learnt from the records",
     sampler="tpe",
     pruner="none",
     scores={"validation_accuracy": 0.91},
@@ -53,12 +58,13 @@ def _order() -> FixedOrder:
     return found
 
 
+_GEOMETRIC = RunLaw(name="geometric", mean=10.0)
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "total_steps": {"filter": TotalSteps(MECHANISM, 1000), "epsilon": 4.0},
     "coupon_book": {"filter": CouponBook(((MECHANISM, 300), (OTHER, 700))), "epsilon": 4.0},
     "fixed_order": {"filter": _order(), "epsilon": 4.0},
     "sealed": {
-        "filter": Sealed(RunLaw(name="geometric", mean=10.0), 400, ((MECHANISM, 120), (OTHER, 200))),
+        "filter": Sealed(_GEOMETRIC, 400, ((MECHANISM, 120), (OTHER, 200))),
         "epsilon": 4.0,
     },
     "validation": {
@@ -67,7 +73,19 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
         "validation": TotalSteps(SCORES, 40),
         "validation_claim": (0.6, 1e-6),
     },
-    "user": {"filter": TotalSteps(MECHANISM, 1000), "epsilon": 4.0, "unit": "user"},
+    "sealed_validation": {
+        "filter": Sealed(_GEOMETRIC, 400, ((MECHANISM, 120),)),
+        "epsilon": 4.0,
+        "validation": Sealed(_GEOMETRIC, 400, ((SCORES, 4),)),
+        "validation_claim": (0.6, 1e-6),
+    },
+    "user": {
+        "filter": TotalSteps(MECHANISM, 1000),
+        "epsilon": 4.0,
+        "validation": TotalSteps(SCORES, 40),
+        "validation_claim": (0.6, 1e-6),
+        "unit": "user",
+    },
     "public": {"filter": TotalSteps(MECHANISM, 200), "epsilon": 2.0, "details": {"public_search": PUBLIC}},
 }
 
@@ -81,13 +99,13 @@ def charged(ledger: Ledger, kind: str) -> CardFacts:
     """Open and charge a search `first` of that kind; the facts of its card."""
     settings = KINDS[kind]
     open_first(ledger, **settings)
-    if kind == "sealed":
+    if settings["filter"].charged_whole:
         ledger.begin_sealed("first")
         ledger.close_search("first")
         return replace(FACTS, winner="winner", winner_run=(MECHANISM, 120), sampler="random")
     trials = {"a": 120} if kind == "public" else {"a": 120, "b": 60}
     for trial, steps in trials.items():
-        releases = 4 if kind == "validation" else 0
+        releases = 4 if "validation" in settings else 0
         ledger.reserve_together("first", trial, {"training": 120, "validation": releases}, mechanism=MECHANISM)
         lease(ledger, "first", trial, steps)
         for _ in range(releases):

@@ -73,6 +73,15 @@ FAULTS: tuple[Fault, ...] = (
         test="tests/privacy/verify/test_forged_cards.py::test_a_card_is_for_the_files_that_were_exported_with_it",
     ),
     Fault(
+        name="picture-not-compared",
+        breaks="a card is confirmed next to a picture with other numbers",
+        file="tuner/privacy/verify/checks.py",
+        old="    if missing is not None:\n",
+        new='    if missing == "":\n',
+        test="tests/privacy/verify/test_forged_cards.py"
+        "::test_a_picture_with_another_number_is_found_and_another_drawing_is_not_called_compared",
+    ),
+    Fault(
         name="card-for-a-seeded-study",
         breaks="a study with known noise gets a privacy card",
         file="tuner/privacy/card/card.py",

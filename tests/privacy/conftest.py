@@ -1,13 +1,16 @@
-"""Ledgers in temporary folders."""
+"""Ledgers in temporary folders, and a card of every kind of search."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from card_fakes import KINDS, IssuedCards, charged
 from ledgers import MECHANISM
 
 from tuner.privacy.accountant.filters import TotalSteps
+from tuner.privacy.card.card import issue_card
 from tuner.privacy.ledger.ledger import Ledger
 
 
@@ -25,3 +28,15 @@ def ledger(url: str) -> Ledger:
 def search(ledger: Ledger) -> str:
     ledger.open_search("digits", "first", filter=TotalSteps(MECHANISM, 1000), epsilon=4.0, delta=1e-5)
     return "first"
+
+
+@pytest.fixture(scope="session")
+def issued_cards(tmp_path_factory: pytest.TempPathFactory) -> IssuedCards:
+    """A card of every kind with its ledger, for tests that change neither."""
+    found = {}
+    for kind in KINDS:
+        ledger = Ledger.open(f"sqlite:///{tmp_path_factory.mktemp('cards')}/{kind}.db")
+        ledger.set_cap("digits", 20.0, 1e-3)
+        facts = replace(charged(ledger, kind), files={"model.safetensors": "a" * 64})
+        found[kind] = (ledger, issue_card(ledger, facts))
+    return found

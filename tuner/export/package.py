@@ -151,7 +151,8 @@ def export_text(values: dict[str, Any]) -> str:
     number = values["trial"].get("number")
     what = "the winner" if number is None else f"trial {number}"
     lines = [f"exported {what} of {values['sweep']} to {values['folder']}"]
-    lines += [f"  {why}" for why in [values.get("chosen", {}).get("why")] if why]
+    if why := values.get("chosen", {}).get("why"):
+        lines.append(f"  {why}")
     lines += [f"  {path}" for path in values["files"]]
     lines += [
         f"  {name} {score:.4f}  ({_how_scored(name, values['protected'])})" for name, score in values["scores"].items()

@@ -14,12 +14,12 @@ __all__ = ["verify_card"]
 
 
 def verify_card(path: Path, ledger_url: str | None) -> tuple[dict[str, Any], str]:
-    """Check a card file, its page of the same name, and the exported files in its folder.
+    """Check a card file, its page of the same name, and the picture and the exported files in its folder.
 
     Without a URL, the ledger is that of the experiment file in the folder, or the default.
 
     Returns:
-        The values of `tune verify --json`, and the report as text. If the ledger, the card or the page cannot be read,
+        The values of `tune verify --json`, and the report as text. If the ledger or one of the files cannot be read,
         the answer is no.
 
     Raises:
@@ -27,6 +27,7 @@ def verify_card(path: Path, ledger_url: str | None) -> tuple[dict[str, Any], str
     """
     from tuner.privacy.card.card import file_hash
     from tuner.privacy.card.own_words import EXPORTED
+    from tuner.privacy.card.page import CURVE_FILE
     from tuner.privacy.ledger.ledger import Ledger
     from tuner.privacy.verify.checks import check_card
     from tuner.privacy.verify.report import Check, Report
@@ -35,13 +36,14 @@ def verify_card(path: Path, ledger_url: str | None) -> tuple[dict[str, Any], str
     logging.getLogger("absl").setLevel(logging.ERROR)
     _require_card(path)
     url = ledger_url or _ledger_of(path)
-    page = path.with_suffix(".md")
+    page, picture = path.with_suffix(".md"), path.with_name(CURVE_FILE)
     try:
         ledger = Ledger.open(url, create=False)
         text = path.read_bytes().decode()
         page_text = page.read_text() if page.exists() else None
+        picture_text = picture.read_bytes().decode() if picture.exists() else None
         files = {name: file_hash(path.with_name(name)) for name in EXPORTED if path.with_name(name).is_file()}
-        report = check_card(text, ledger, page=page_text, files=files)
+        report = check_card(text, ledger, page=page_text, picture=picture_text, files=files)
     except (TunerError, UnicodeDecodeError, OSError) as error:
         report = Report((Check("ledger and card can be read", ok=False, detail=str(error)),))
     values = {

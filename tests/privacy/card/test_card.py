@@ -8,7 +8,7 @@ from math import exp, inf, nan
 from typing import Any
 
 import pytest
-from card_fakes import FACTS, KINDS, MECHANISM, OTHER, PUBLIC, SCORES, charged, open_first
+from card_fakes import FACTS, KINDS, MECHANISM, OTHER, PUBLIC, SCORES, IssuedCards, charged, open_first
 from errors_helper import raises_code
 from ledgers import lease
 
@@ -23,9 +23,8 @@ from tuner.privacy.verify.checks import check_card
 
 
 @pytest.fixture
-def issued(ledger: Ledger) -> dict[str, Any]:
-    ledger.open_search("digits", "other", filter=TotalSteps(SampledGaussian(0.02, 3.0), 10), epsilon=1.0, delta=1e-6)
-    return issue_card(ledger, charged(ledger, "total_steps"))
+def cards(issued_cards: IssuedCards) -> dict[str, dict[str, Any]]:
+    return {kind: card for kind, (_, card) in issued_cards.items()}
 
 
 PATHS = """
@@ -51,20 +50,11 @@ def test_every_field_is_there_in_every_mode(cards: dict[str, dict[str, Any]], ki
         assert value or value is None or value is False or value == [], path
 
 
-@pytest.fixture(scope="module")
-def cards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    ledgers = {kind: Ledger.open(f"sqlite:///{tmp_path_factory.mktemp('cards')}/{kind}.db") for kind in KINDS}
-    return {kind: issue_card(ledger, charged(ledger, kind)) for kind, ledger in ledgers.items()}
-
-
-def test_the_caps_are_told_as_they_are(cards: dict[str, dict[str, Any]]) -> None:
-    for kind, card in cards.items():
-        assert card["training_cap"]["filter"] == {**card["training_cap"]["filter"], **KINDS[kind]["filter"].body()}
-
-
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_curve_is_many_claims(cards: dict[str, dict[str, Any]], kind: str) -> None:
-    filter, rows = KINDS[kind]["filter"], cards[kind]["training_cap"]["curve"]
+def test_the_cap_is_told_as_it_is_and_its_curve_is_many_claims(cards: dict[str, dict[str, Any]], kind: str) -> None:
+    filter, cap = KINDS[kind]["filter"], cards[kind]["training_cap"]
+    assert cap["filter"] == filter.body()
+    rows = cap["curve"]
     assert len(rows) >= 9
     assert [row["delta"] for row in rows] == sorted((row["delta"] for row in rows), reverse=True)
     assert [row["epsilon"] for row in rows] == sorted(row["epsilon"] for row in rows)
@@ -85,8 +75,8 @@ def test_a_sealed_search_tells_nothing_of_the_number_of_its_runs(cards: dict[str
     tail = (1 - 1 / 10) ** 400
     assert law["probability_of_more"] == pytest.approx(tail, rel=1e-6)
     assert law["delta_of_truncation"] == pytest.approx((1 + exp(4.0)) * tail, rel=1e-6)
-    # Its place in the ledger is the same whatever was drawn: opened, begun; nothing marks its end.
-    assert card["ledger"]["head_seq"] == 2
+    # Its place in the ledger is the same whatever was drawn: cap set, opened, begun; nothing marks its end.
+    assert card["ledger"]["head_seq"] == 3
     assert card["winner"]["single_run_epsilon"] == accounting.epsilon(MECHANISM, 120, 1e-5)
     # The control: the words are looked for in a card that has them.
     for word in ('"leased_steps"', '"trials"', '"trial": "a"'):
@@ -130,24 +120,15 @@ def test_protected_scores_are_covered_and_told(cards: dict[str, dict[str, Any]])
     assert without["claim"]["unit"] == "one training record"
 
 
-def test_a_user_is_told_with_the_bound_of_what_one_gives(ledger: Ledger) -> None:
-    open_first(ledger, unit="user", **KINDS["validation"])
-    ledger.reserve_together("first", "a", {"training": 120, "validation": 4}, mechanism=MECHANISM)
-    lease(ledger, "first", "a", 120)
-    card = issue_card(ledger, replace(FACTS, records_per_user=16))
+def test_a_user_is_told_with_the_bound_of_what_one_gives(issued_cards: IssuedCards) -> None:
+    card = issued_cards["user"][1]
     assert card["claim"]["unit"] == "one user with all of that user's records, whether they train or validate"
     assert card["claim"]["adjacency"] == "add_or_remove_one_user"
     assert card["records"]["records_per_user"] == 16
     assert any("at most 16 records of a user" in row["why"] for row in card["assumptions"])
-    assert check_card(card_text(card), ledger, page=render_markdown(card)).ok
-    with raises_code(InputError, "card-contribution-bound"):
-        issue_card(ledger, FACTS)
-
-
-def test_a_record_has_no_contribution_bound(ledger: Ledger) -> None:
-    facts = charged(ledger, "total_steps")
-    with raises_code(InputError, "card-contribution-bound"):
-        issue_card(ledger, replace(facts, records_per_user=16))
+    for kind, bound in (("user", None), ("total_steps", 16)):
+        with raises_code(InputError, "card-contribution-bound"):
+            issue_card(issued_cards[kind][0], replace(FACTS, records_per_user=bound))
 
 
 def test_a_search_on_public_data_costs_nothing_and_is_an_assumption(cards: dict[str, dict[str, Any]]) -> None:
@@ -213,12 +194,14 @@ def test_earlier_searches_are_named(ledger: Ledger) -> None:
     assert accesses["later_searches"] == ["after"]
 
 
-def test_a_study_with_a_seed_gets_no_card(ledger: Ledger, issued: dict[str, Any]) -> None:
+def test_a_study_with_a_seed_gets_no_card(ledger: Ledger) -> None:
+    charged(ledger, "total_steps")
     with raises_code(InputError, "card-not-private"):
         issue_card(ledger, replace(FACTS, private=False))
 
 
-def test_a_winner_without_charged_steps_gets_no_card(ledger: Ledger, issued: dict[str, Any]) -> None:
+def test_a_winner_without_charged_steps_gets_no_card(ledger: Ledger) -> None:
+    charged(ledger, "total_steps")
     with raises_code(VerificationError, "card-search-unknown"):
         build_card(replace(FACTS, search="z"), state=ledger.dataset_state("digits"))
     with raises_code(VerificationError, "card-run-not-charged"):
@@ -247,17 +230,18 @@ BAD_WORDS: list[dict[str, Any]] = [
 ]
 
 
-def test_an_own_word_that_does_not_fit_never_enters_a_card(ledger: Ledger, issued: dict[str, Any]) -> None:
+def test_an_own_word_that_does_not_fit_never_enters_a_card(ledger: Ledger) -> None:
+    charged(ledger, "total_steps")
     state = ledger.dataset_state("digits")
     for bad in BAD_WORDS:
         with raises_code(VerificationError, "card-own-words"):
             build_card(replace(FACTS, **bad), state=state)
-    assert issued["configuration"]["batch_size_expected"] == 64
     with raises_code(VerificationError, "card-public-size"):
         build_card(replace(FACTS, public_size=1285), state=state)
     parameters = {"smoothing_samples": {"promote": [1, 3]}}  # the control: one that rises within a trial
     card = build_card(replace(FACTS, parameters=parameters), state=state)
     assert card["configuration"]["parameters"] == parameters
+    assert card["configuration"]["batch_size_expected"] == 64
 
 
 def test_what_the_ledger_knows_is_not_taken_from_the_exporter(ledger: Ledger) -> None:
@@ -270,8 +254,9 @@ def test_what_the_ledger_knows_is_not_taken_from_the_exporter(ledger: Ledger) ->
     assert card["validation"]["key"] == split
 
 
-def test_a_card_is_one_text(issued: dict[str, Any]) -> None:
-    assert parse_card(card_text(issued)) == issued
-    for text in (json.dumps(issued), "{", card_text(issued) + " "):
+def test_a_card_is_one_text(cards: dict[str, dict[str, Any]]) -> None:
+    card = cards["total_steps"]
+    assert parse_card(card_text(card)) == card
+    for text in (json.dumps(card), "{", card_text(card) + " "):
         with raises_code(VerificationError, "card-text-changed"):
             parse_card(text)

@@ -6,13 +6,11 @@ import copy
 import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
-from functools import cache
 from math import exp, inf, nan
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from card_fakes import KINDS, charged
+from card_fakes import KINDS, IssuedCards, charged
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,21 +25,14 @@ from tuner.privacy.ledger.ledger import Ledger
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-@cache
-def _card(kind: str) -> dict[str, Any]:
-    with TemporaryDirectory() as folder:
-        ledger = Ledger.open(f"sqlite:///{folder}/ledger.db")
-        return issue_card(ledger, charged(ledger, kind))
-
-
 @pytest.fixture
-def issued() -> dict[str, Any]:
-    return copy.deepcopy(_card("total_steps"))
+def issued(issued_cards: IssuedCards) -> dict[str, Any]:
+    return copy.deepcopy(issued_cards["total_steps"][1])
 
 
 @pytest.fixture(params=KINDS)
-def card(request: pytest.FixtureRequest) -> dict[str, Any]:
-    return copy.deepcopy(_card(request.param))
+def card(issued_cards: IssuedCards, request: pytest.FixtureRequest) -> dict[str, Any]:
+    return copy.deepcopy(issued_cards[request.param][1])
 
 
 def test_the_page_follows_from_the_card_alone(card: dict[str, Any]) -> None:
@@ -69,15 +60,16 @@ def test_the_odds_of_any_epsilon_are_rounded_up() -> None:
     assert [odds_factor(epsilon) for epsilon in (0.1, 8.0, 900.0)] == ["1.11", "2981", "more than 100000"]
 
 
-def test_the_sealed_page_has_no_row_of_what_was_spent() -> None:
-    assert "| spent |" in render_markdown(_card("total_steps"))
-    assert "| spent |" not in render_markdown(_card("sealed"))
+def test_the_sealed_page_has_no_row_of_what_was_spent(issued_cards: IssuedCards) -> None:
+    assert "| spent |" in render_markdown(issued_cards["total_steps"][1])
+    assert "| spent |" not in render_markdown(issued_cards["sealed"][1])
 
 
-def test_the_validation_cap_has_a_row() -> None:
-    (row,) = re.findall(r"^\| validation \| (\S+) \| (\S+) \|", render_markdown(_card("validation")), flags=re.M)
+def test_the_validation_cap_has_a_row(issued_cards: IssuedCards) -> None:
+    card = issued_cards["validation"][1]
+    (row,) = re.findall(r"^\| validation \| (\S+) \| (\S+) \|", render_markdown(card), flags=re.M)
     assert row[1] == "1e-06"
-    assert float(row[0]) >= _card("validation")["validation_cap"]["epsilon_at_cap"]
+    assert float(row[0]) >= card["validation_cap"]["epsilon_at_cap"]
 
 
 @pytest.mark.parametrize("epsilon", [nan, -1e9, 0.0, 1e999])
@@ -90,8 +82,8 @@ def test_a_claim_that_is_none_is_not_rendered(issued: dict[str, Any], epsilon: f
 
 
 @given(value=st.floats(min_value=1e-9, max_value=1e9))
-def test_no_figure_of_the_table_reads_as_less_than_it_is(value: float) -> None:
-    card = copy.deepcopy(_card("total_steps"))
+def test_no_figure_of_the_table_reads_as_less_than_it_is(issued_cards: IssuedCards, value: float) -> None:
+    card = copy.deepcopy(issued_cards["total_steps"][1])
     card["spent"]["epsilon_spent"] = value
     (shown,) = re.findall(r"\| spent \| (\S+) \|", render_markdown(card))
     assert value <= float(shown) <= value * 1.00101
@@ -142,7 +134,6 @@ def test_the_curve_can_be_read_by_anyone(card: dict[str, Any]) -> None:
     # Self-contained: nothing is loaded and nothing runs.
     assert "<script" not in text
     assert not re.search(r"href=\"[^#]|url\([^#]", text)
-    assert render_svg(card) == text, "the same card gives the same file"
 
 
 def test_the_dots_are_where_the_card_says(card: dict[str, Any]) -> None:

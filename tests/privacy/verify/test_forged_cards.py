@@ -5,17 +5,17 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from card_fakes import KINDS, charged
+from card_fakes import KINDS, IssuedCards, charged
 
 from tuner.privacy.accountant.filters import CouponBook
 from tuner.privacy.card.card import card_text, issue_card
-from tuner.privacy.card.own_words import OWN_WORDS
+from tuner.privacy.card.curve import render_svg
+from tuner.privacy.card.own_words import EXPORTED, OWN_WORDS
 from tuner.privacy.card.page import render_markdown
 from tuner.privacy.card.sections import caps
 from tuner.privacy.ledger.ledger import Ledger
@@ -46,18 +46,6 @@ TIED = {
     "records.preprocessing",
 }
 """Own words that another value of the card or the ledger follows from: a change of one alone is found."""
-
-
-@pytest.fixture(scope="module")
-def issued(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Ledger, dict[str, Any]]]:
-    """A card of every mode and filter, issued once."""
-    found = {}
-    for kind in KINDS:
-        ledger = Ledger.open(f"sqlite:///{tmp_path_factory.mktemp('forged')}/{kind}.db")
-        ledger.set_cap("digits", 20.0, 1e-3)
-        facts = replace(charged(ledger, kind), files={"model.safetensors": "a" * 64})
-        found[kind] = (ledger, issue_card(ledger, facts))
-    return found
 
 
 @pytest.fixture
@@ -137,10 +125,8 @@ def unfound(report: Report) -> bool:
 
 @pytest.mark.usefixtures("forger")
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_forged_card_is_found_but_for_the_operators_own_words(
-    issued: dict[str, tuple[Ledger, dict[str, Any]]], kind: str
-) -> None:
-    ledger, card = issued[kind]
+def test_every_forged_card_is_found_but_for_the_operators_own_words(issued_cards: IssuedCards, kind: str) -> None:
+    ledger, card = issued_cards[kind]
     assert check_card(card_text(card), ledger, page=render_markdown(card)).ok, "the control"
     count: Counter[bool] = Counter()
     for path, forgery, other in all_forged(card):
@@ -154,9 +140,9 @@ def test_every_forged_card_is_found_but_for_the_operators_own_words(
 
 @pytest.mark.usefixtures("forger")
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_operators_own_words_are_these(issued: dict[str, tuple[Ledger, dict[str, Any]]], kind: str) -> None:
+def test_the_operators_own_words_are_these(issued_cards: IssuedCards, kind: str) -> None:
     """The limit of every check: what the ledger cannot know, the operator may say wrongly."""
-    ledger, card = issued[kind]
+    ledger, card = issued_cards[kind]
     for word, value in OWN.items():
 
         def say(place: dict[str, Any], key: str, value: Any = value) -> None:  # noqa: ANN401 - any leaf of a card
@@ -168,8 +154,8 @@ def test_the_operators_own_words_are_these(issued: dict[str, tuple[Ledger, dict[
 
 @pytest.mark.usefixtures("forger")
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_sentence_in_the_page_is_found(issued: dict[str, tuple[Ledger, dict[str, Any]]], kind: str) -> None:
-    ledger, card = issued[kind]
+def test_a_sentence_in_the_page_is_found(issued_cards: IssuedCards, kind: str) -> None:
+    ledger, card = issued_cards[kind]
     lines = render_markdown(card).split("\n")
     for at in range(0, len(lines), 7):
         for page in (
@@ -183,10 +169,10 @@ def test_a_sentence_in_the_page_is_found(issued: dict[str, tuple[Ledger, dict[st
 
 @pytest.mark.usefixtures("forger")
 def test_a_batch_and_a_size_of_the_same_rate_are_the_operators_word(
-    issued: dict[str, tuple[Ledger, dict[str, Any]]],
+    issued_cards: IssuedCards,
 ) -> None:
     """Two changes together: the ledger has the rate alone."""
-    ledger, card = issued["total_steps"]
+    ledger, card = issued_cards["total_steps"]
     for size, batch, answer in ((2560, 128, "yes"), (2560, 64, "no"), (1285, 64, "no"), (10**400, 64, "no")):
         other = copy.deepcopy(card)
         other["records"]["public_size"], other["configuration"]["batch_size_expected"] = size, batch
@@ -194,12 +180,44 @@ def test_a_batch_and_a_size_of_the_same_rate_are_the_operators_word(
 
 
 @pytest.mark.usefixtures("forger")
-def test_a_card_is_for_the_files_that_were_exported_with_it(issued: dict[str, tuple[Ledger, dict[str, Any]]]) -> None:
-    ledger, card = issued["total_steps"]
-    for found, same in (({}, True), ({"model.safetensors": "a" * 64}, True), ({"model.safetensors": "b" * 64}, False)):
+def test_a_card_is_for_the_files_that_were_exported_with_it(issued_cards: IssuedCards) -> None:
+    ledger, card = issued_cards["total_steps"]
+    hashes = dict.fromkeys(EXPORTED, "a" * 64)
+    for found, same in (({}, True), (hashes, True), ({"model.safetensors": "b" * 64}, False)):
         report = check_card(card, ledger, files=found)
-        (check,) = (check for check in report.checks if check.name == "file model.safetensors")
-        assert report.ok == check.ok == same
+        of_file = {check.name: check for check in report.checks if check.name.startswith("file ")}
+        assert report.ok == of_file["file model.safetensors"].ok == same
+        # The card lists no experiment file: that is said, and is not a no.
+        assert of_file["file experiment.yaml"].ok
+        assert "not compared" in of_file["file experiment.yaml"].detail
+
+
+@pytest.mark.usefixtures("forger")
+def test_a_picture_with_another_number_is_found_and_another_drawing_is_not_called_compared(
+    issued_cards: IssuedCards,
+) -> None:
+    ledger, card = issued_cards["validation"]
+    picture = render_svg(card)
+
+    def checked(text: str) -> Check:
+        report = check_card(card, ledger, picture=text)
+        (check,) = (check for check in report.checks if check.name == "card picture")
+        assert report.ok == check.ok
+        return check
+
+    assert checked(picture).ok
+    assert "not compared" not in checked(picture).detail
+    for says, lie in (
+        ("ε = 4.0, δ = 1e-05</text>", "ε = 0.4, δ = 1e-05</text>"),
+        ("ε = 4.0, δ = 1e-05. training", "ε = 0.4, δ = 1e-05. training"),
+        ("ε = 3.69985 at δ = 1e-05,", "ε = 0.69985 at δ = 1e-05,"),
+    ):
+        assert picture.count(says) == 1
+        assert not checked(picture.replace(says, lie)).ok, says
+    moved = picture.replace('d="M ', 'd="M 1', 1)
+    assert moved != picture
+    assert checked(moved).ok
+    assert "not compared" in checked(moved).detail
 
 
 def test_what_the_forger_leaves_out_is_part_of_every_check(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,10 +232,3 @@ def test_what_the_forger_leaves_out_is_part_of_every_check(ledger: Ledger, monke
         monkeypatch.setattr(module, name, spy)
     assert check_card(card_text(card), ledger, page=render_markdown(card)).ok
     assert [spy.call_count for spy in spies] == [1, 1, 1, 1, 1, 2]
-
-
-def test_a_card_that_lists_no_file_says_so(ledger: Ledger) -> None:
-    card = issue_card(ledger, replace(charged(ledger, "total_steps"), files={}))
-    report = check_card(card_text(card), ledger, files={"model.safetensors": "a" * 64})
-    (check,) = (check for check in report.checks if "file" in check.name)
-    assert (check.name, check.ok) == ("exported files", True)

@@ -8,12 +8,12 @@ from typing import Any
 import mpmath
 import pytest
 from dp_accounting.rdp import RdpAccountant
-from independent_bodies import RATE, TOTAL, sealed
+from independent_bodies import RATE, sealed
 
 from tuner.privacy.accountant.filters import from_body
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.run_laws import RunLaw
-from tuner.privacy.verify.accountant.best_of_runs import Law, Selection, converted_epsilon, renyi
+from tuner.privacy.verify.accountant.best_of_runs import Law, converted_epsilon, renyi
 from tuner.privacy.verify.accountant.bounds import TooLargeError, epsilon_ranges, judge, within
 
 
@@ -164,9 +164,3 @@ def test_a_cut_that_takes_all_of_delta_leaves_no_claim() -> None:
     (found,) = epsilon_ranges(sealed(at_most=100), [1e-5])
     assert found.high == inf
     assert judge(50.0, found).ok is not True
-
-
-def test_a_sealed_search_costs_more_than_a_run_of_it() -> None:
-    selection = Selection(sealed(), 1e-5)
-    assert selection.single(1e-5) == pytest.approx(epsilon_ranges(TOTAL, [1e-5])[0].low, rel=1e-3)
-    assert selection.single(1e-5) < selection.epsilon(1e-5)[0]

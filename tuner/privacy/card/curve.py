@@ -12,10 +12,10 @@ from tuner.privacy.accountant.filters import Filter
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["claim_curve", "curve_figure", "render_svg"]
+__all__ = ["claim_curve", "curve_figure", "picture_numbers", "render_svg"]
 
-_DELTAS = tuple(float(f"1e-{half // 2}" if half % 2 == 0 else f"3e-{half // 2 + 1}") for half in range(4, 19))
-"""The δ values of every curve: 1e-2, 3e-3, 1e-3, …, 1e-9."""
+_DELTAS = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6, 3e-7, 1e-7, 3e-8, 1e-8, 3e-9, 1e-9)
+"""The δ values of every curve."""
 
 _LINES: dict[str, dict[str, Any]] = {
     "training": {"color": BLUE, "marker": "o", "label": "records that train: each dot is a claim"},
@@ -34,16 +34,21 @@ def claim_curve(filter: Filter, delta: float) -> list[dict[str, float]]:
     return [{"delta": value, "epsilon": epsilon} for value, epsilon in pairs if isfinite(epsilon)]
 
 
-def render_svg(card: Mapping[str, Any]) -> str:
-    """Return the chart of `curve_figure` as SVG text with a title and a description."""
+def picture_numbers(card: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the picture's texts with numbers: the label of the mark at the claim, and the description."""
     claim = card["claim"]
-    title = f"Privacy curve of {claim['search']}"
-    said = f"claimed: ε = {claim['epsilon']!r}, δ = {claim['delta']!r}"
-    steps = "; ".join(
+    mark = f"claimed: ε = {claim['epsilon']!r}, δ = {claim['delta']!r}"
+    curves = "; ".join(
         f"{name} records: " + ", ".join(f"ε = {epsilon:.6g} at δ = {delta:g}" for epsilon, delta in line)
         for name, line in _lines(card).items()
     )
-    return svg_text(curve_figure(card), title, f"{said}. {steps}.")
+    return mark, f"{mark}. {curves}."
+
+
+def render_svg(card: Mapping[str, Any]) -> str:
+    """Return the chart of `curve_figure` as SVG text with a title and a description."""
+    _, description = picture_numbers(card)
+    return svg_text(curve_figure(card), _title(card), description)
 
 
 @styled()
@@ -64,14 +69,19 @@ def curve_figure(card: Mapping[str, Any]) -> Figure:
     for name, line in lines.items():
         epsilons, deltas = zip(*line, strict=True)
         axes.plot(epsilons, deltas, markersize=5, **_LINES[name])
-    said = f"claimed: ε = {claim['epsilon']!r}, δ = {claim['delta']!r}"
-    axes.plot(*mark, color=RED, marker="D", markersize=9, markerfacecolor="none", linestyle="none", label=said)
+    label, _ = picture_numbers(card)
+    axes.plot(*mark, color=RED, marker="D", markersize=9, markerfacecolor="none", linestyle="none", label=label)
     axes.set_xlim(left=0.0)
     axes.yaxis.set_major_formatter(lambda delta, _: f"{delta:.0e}")
     axes.minorticks_off()
-    axes.set_title(_short(f"Privacy curve of {claim['search']}"))
+    title = _title(card)
+    axes.set_title(title if len(title) <= 70 else f"{title[:69]}…")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=2)
     return figure
+
+
+def _title(card: Mapping[str, Any]) -> str:
+    return f"Privacy curve of {card['claim']['search']}"
 
 
 def _lines(card: Mapping[str, Any]) -> dict[str, list[tuple[float, float]]]:
@@ -80,7 +90,3 @@ def _lines(card: Mapping[str, Any]) -> dict[str, list[tuple[float, float]]]:
         for name, section in (("training", "training_cap"), ("validation", "validation_cap"))
         if card[section] is not None
     }
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 70 else f"{text[:69]}…"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Any
 
 from tuner.errors import VerificationError
@@ -26,7 +25,6 @@ class CardFacts:
     """Facts for a card that the exporter must supply, because the ledger does not contain them.
 
     Attributes:
-        search: name of the search in the ledger.
         winner: id of the exported trial. It is not used for a sealed search, whose trials have no public ids.
         winner_run: (mechanism, steps) of the exported run of a sealed search; None for other searches. The ledger of a
             sealed search contains no single runs.
@@ -35,8 +33,6 @@ class CardFacts:
         public_size: number of records from which the sample rate was computed; the number of users if the search
             protects users.
         public_size_is_public: whether `public_size` is a public constant, as for the data sets of dp-tuner.
-        sampler: name of the search's sampler.
-        pruner: name of the search's pruner.
         private: False for a run without a guarantee, such as a run with a seed. Such a run gets no card.
         records_per_user: largest number of a user's records in a step; None if the search protects records.
         preprocessing: description of what was done to the data before training.
@@ -50,13 +46,13 @@ class CardFacts:
     parameters: Mapping[str, Any]
     max_grad_norm: float
     public_size: int
+    public_size_is_public: bool
+    preprocessing: str
     sampler: str
     pruner: str
     private: bool
     winner_run: tuple[SampledGaussian, int] | None = None
     records_per_user: int | None = None
-    public_size_is_public: bool = True
-    preprocessing: str = "standardised by public constants only; nothing was learnt from the records"
     scores: Mapping[str, float] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
@@ -95,7 +91,7 @@ class OwnWord:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e308 and isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e308
 
 
 def _is_positive(value: object) -> bool:
@@ -196,7 +192,7 @@ def own_words_of(card: Mapping[str, Any], *, charged_whole: bool) -> CardFacts:
     winner_run = None
     if charged_whole:
         run = card["winner"]
-        winner_run = (SampledGaussian(run["sample_rate"], run["noise_multiplier"]), run["steps"])
+        winner_run = (SampledGaussian.from_body(run), run["steps"])
     facts = CardFacts(**{word.fact: word.read(card) for word in OWN_WORDS}, private=True, winner_run=winner_run)
     require_own_words(facts)
     return facts

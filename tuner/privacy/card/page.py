@@ -16,9 +16,9 @@ from tuner.privacy.card.text import (
     percent,
     plain,
     rounded_up,
-    split_text,
+    splits_text,
 )
-from tuner.privacy.card.wording import ALLOWED
+from tuner.privacy.card.wording import allowed_text
 from tuner.privacy.modes import MODES, Mode
 
 __all__ = ["CURVE_FILE", "render_markdown"]
@@ -75,11 +75,6 @@ def _mode(card: Mapping[str, Any]) -> Mode:
     return MODES[card["claim"]["mode"]]
 
 
-def _most(cap: Mapping[str, Any]) -> str:
-    """Return in words what a cap allows."""
-    return ALLOWED[cap["filter"]["kind"]](cap["filter"])
-
-
 def _meaning(card: Mapping[str, Any]) -> list[str]:
     """Return the paragraphs that explain the claim in plain words."""
     claim = card["claim"]
@@ -122,7 +117,8 @@ def _extent(card: Mapping[str, Any]) -> str:
         f"{counted(spent['leased_steps'], 'step')}{scores} in {counted(spent['trials'], 'trial')} had been charged "
         "when this card was made; that does not lower the claim."
     )
-    return mode.extent.format(most=f"{_most(card['training_cap'])}{_most_scores(card)}", so_far=so_far)
+    most = allowed_text(card["training_cap"]["filter"]) + _most_scores(card)
+    return mode.extent.format(most=most, so_far=so_far)
 
 
 def _most_scores(card: Mapping[str, Any]) -> str:
@@ -160,7 +156,7 @@ def _alarms(budget: Mapping[str, Any]) -> list[str]:
     if len(splits) > 1:
         said.append(
             f"**Validation splits differ.** The searches on `{plain(budget['dataset'])}` did not set the same records "
-            f"aside for validation: {'; '.join(split_text(text) for text in splits)}. A record that validated without "
+            f"aside for validation: {splits_text(splits)}. A record that validated without "
             "noise in one of them was scored there outside any guarantee, so the total for the data set covers only "
             "records that trained in every one, or whose scores were protected."
         )
@@ -173,7 +169,7 @@ def _numbers(card: Mapping[str, Any]) -> list[str]:
     training, validation, mode = card["training_cap"], card["validation_cap"], _mode(card)
     delta = number(claim["delta"])
     trains = "" if validation is None else ", for a record that trains"
-    most = f"the most that may be taken{trains}: {_most(training).removeprefix('at most ')}"
+    most = f"the most that may be taken{trains}: {allowed_text(training['filter']).removeprefix('at most ')}"
     rows = [
         ("**claimed**", number(claim["epsilon"]), delta, "the guarantee, for the whole search"),
         ("at the cap", rounded_up(training["epsilon_at_cap"]), delta, most),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_CEILING, Context
 from typing import Any
 
 __all__ = [
@@ -19,7 +20,6 @@ __all__ = [
     "plain",
     "rounded_up",
     "settings_text",
-    "split_text",
     "splits_text",
     "words",
 ]
@@ -56,10 +56,8 @@ def rounded_up(value: float, digits: int = 4) -> str:
     """Return a number rounded up to `digits` significant digits."""
     if not (isinstance(value, float) and math.isfinite(value) and value > 0):
         return number(value)
-    near = float(f"{value:.{digits}g}")
-    if near < value:
-        near = float(f"{near + 10.0 ** (math.floor(math.log10(value)) - digits + 1):.{digits}g}")
-    return f"{near:.{digits}g}"
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(value))
+    return f"{float(rounded):.{digits}g}"
 
 
 def percent(share: float) -> str:
@@ -105,17 +103,15 @@ def curve_text(curve: Sequence[Mapping[str, float]]) -> str:
     return "; ".join(f"ε = {plain(row['epsilon'])} at δ = {plain(row['delta'])}" for row in curve) or "none"
 
 
-def split_text(split: str) -> str:
-    """Return a validation split in words, from the canonical JSON on the card."""
-    found = json.loads(split)
-    if not isinstance(found, Mapping):
-        return "not recorded" if found is None else plain(found)
-    return ", ".join(f"{words(key)} {plain(found[key])}" for key in sorted(found, key=lambda key: (key != "set", key)))
-
-
 def splits_text(splits: Sequence[str]) -> str:
-    """Return the validation splits of a data set on one line."""
-    return "; ".join(split_text(split) for split in splits) or "none"
+    """Return the validation splits of a data set on one line, from their canonical JSON on the card."""
+    return "; ".join(_split(json.loads(split)) for split in splits) or "none"
+
+
+def _split(split: Mapping[str, Any] | None) -> str:
+    if split is None:
+        return "not recorded"
+    return ", ".join(f"{words(key)} {plain(split[key])}" for key in sorted(split, key=lambda key: (key != "set", key)))
 
 
 def other_searches_text(searches: Sequence[Mapping[str, Any]]) -> str:

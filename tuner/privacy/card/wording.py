@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tuner.privacy.card.text import counted, plain
 
-__all__ = ["ALLOWED", "OPERATOR_TRUST", "UNITS", "UnitWords"]
+__all__ = ["OPERATOR_TRUST", "UNITS", "UnitWords", "allowed_text"]
 
 OPERATOR_TRUST = "whoever can write the ledger and sees the noise is trusted"
 
 
-def _most_steps(body: Mapping[str, Any]) -> str:
-    return f"at most {counted(body['step_cap'], 'training step')}"
-
-
-def _most_coupons(body: Mapping[str, Any]) -> str:
-    quotas = [counted(coupon["steps"], "step") for coupon in body["coupons"]]
-    return f"at most {', '.join(quotas)} of {counted(len(quotas), 'kind')}"
-
-
-def _most_divergence(body: Mapping[str, Any]) -> str:
-    return f"steps of any kind, up to a Rényi divergence of order {plain(body['order'])}"
-
-
-def _most_runs(_body: Mapping[str, Any]) -> str:
-    return "the best of a hidden number of runs"
-
-
-ALLOWED: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    "total_steps": _most_steps,
-    "coupon_book": _most_coupons,
-    "fixed_order": _most_divergence,
-    "sealed": _most_runs,
-}
-"""Functions that say in words what a cap allows, by the kind of its filter. Each takes the filter's JSON."""
+def allowed_text(filter: Mapping[str, Any]) -> str:
+    """Return in words what a cap allows. `filter` is the JSON of its filter."""
+    match filter["kind"]:
+        case "total_steps":
+            return f"at most {counted(filter['step_cap'], 'training step')}"
+        case "coupon_book":
+            quotas = [counted(coupon["steps"], "step") for coupon in filter["coupons"]]
+            return f"at most {', '.join(quotas)} of {counted(len(quotas), 'kind')}"
+        case "fixed_order":
+            return f"steps of any kind, up to a Rényi divergence of order {plain(filter['order'])}"
+        case "sealed":
+            return "the best of a hidden number of runs"
+        case kind:
+            raise ValueError(f"a filter must be of a known kind (got {kind!r})")
 
 
 @dataclass(frozen=True, kw_only=True)

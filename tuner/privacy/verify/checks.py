@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from html import escape
 from typing import Any
 
 from tuner.errors import LedgerError, TunerError, VerificationError
 from tuner.privacy.card.card import build_card, card_hash, parse_card
-from tuner.privacy.card.own_words import own_words_of
+from tuner.privacy.card.curve import picture_numbers, render_svg
+from tuner.privacy.card.own_words import EXPORTED, own_words_of
 from tuner.privacy.card.page import render_markdown
 from tuner.privacy.card.sections.exported import SCHEMA_VERSION
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.state import DatasetState
-from tuner.privacy.verify.differences import clipped, differences
+from tuner.privacy.verify.differences import clipped, differences, short
 from tuner.privacy.verify.report import Check, Report, not_judged
 from tuner.privacy.verify.second_opinion import second_opinion
 
@@ -24,6 +26,7 @@ def check_card(
     ledger: Ledger,
     *,
     page: str | None = None,
+    picture: str | None = None,
     files: Mapping[str, str] | None = None,
 ) -> Report:
     """Return the report on a card and its ledger. A wrong card or ledger gives a failed check, not an exception.
@@ -32,11 +35,12 @@ def check_card(
         card: the text of the card file, which is compared byte for byte, or the parsed values.
         ledger: the ledger in which the search was charged.
         page: the text of the card's page; None skips the check of the page.
+        picture: the text of the card's picture; None skips the check of the picture.
         files: SHA-256 of the exported files in the card's folder, by name; None skips the checks of the files.
     """
     checks: list[Check] = []
     try:
-        for check in _checks(card, ledger, page, files):
+        for check in _checks(card, ledger, page, picture, files):
             checks.append(check)
     except TunerError as error:
         checks.append(Check("card can be rendered anew", ok=False, detail=str(error)))
@@ -47,19 +51,12 @@ def check_card(
     return Report(tuple(checks))
 
 
-def _render_anew(card: Mapping[str, Any], state: DatasetState) -> dict[str, Any]:
-    """Return the card that follows from the ledger and from the operator's own words on `card`.
-
-    Args:
-        card: the parsed card, from which only the operator's own words are read.
-        state: state of the data set after the ledger entry that the card names.
-    """
-    search = state.by_name.get(card["claim"]["search"])
-    return build_card(own_words_of(card, charged_whole=search is not None and search.charged_whole), state=state)
-
-
 def _checks(
-    card: Mapping[str, Any] | str, ledger: Ledger, page: str | None, files: Mapping[str, str] | None
+    card: Mapping[str, Any] | str,
+    ledger: Ledger,
+    page: str | None,
+    picture: str | None,
+    files: Mapping[str, str] | None,
 ) -> Iterator[Check]:
     if isinstance(card, str):
         card = parse_card(card)
@@ -85,6 +82,8 @@ def _checks(
     yield from second_opinion(card, entries, search)
     if page is not None:
         yield _page(card, page)
+    if picture is not None:
+        yield _picture(card, picture)
     if files is not None:
         yield from _files(card, files)
 
@@ -107,10 +106,11 @@ def _head(card: Mapping[str, Any], state: DatasetState) -> Check:
 
 
 def _compared(card: Mapping[str, Any], state: DatasetState) -> Iterator[Check]:
-    """Compare the whole card, except the operator's own words, with a card built from the ledger."""
-    name = "card rendered anew"
+    """Compare the whole card with a card built from the ledger and from the operator's own words on it."""
+    name, search = "card rendered anew", state.by_name.get(card["claim"]["search"])
     try:
-        wanted = _render_anew(card, state)
+        own_words = own_words_of(card, charged_whole=search is not None and search.charged_whole)
+        wanted = build_card(own_words, state=state)
     except ArithmeticError as error:
         yield Check(name, ok=None, detail=not_judged(error))
         return
@@ -140,13 +140,36 @@ def _page(card: Mapping[str, Any], page: str) -> Check:
     )
 
 
+def _picture(card: Mapping[str, Any], picture: str) -> Check:
+    """Compare the picture with one drawn from the card, or, if the drawing differs, the numbers in its texts.
+
+    Another version of matplotlib may draw the same card in another way, so another drawing alone is not a "no".
+    """
+    name = "card picture"
+    if picture == render_svg(card):
+        return Check(name, ok=True, detail="it is the picture drawn from the card")
+    missing = next((text for text in picture_numbers(card) if f">{escape(text)}<" not in picture), None)
+    if missing is not None:
+        return Check(
+            name,
+            ok=False,
+            detail=f"the picture lacks the card's text {short(missing)}",
+            exact=f"the picture lacks the card's text {missing!r}",
+        )
+    return Check(
+        name,
+        ok=True,
+        detail="not compared: its texts have the card's numbers, but this version of matplotlib draws it differently. "
+        "The numbers of the card count, not the picture",
+    )
+
+
 def _files(card: Mapping[str, Any], files: Mapping[str, str]) -> Iterator[Check]:
-    listed = card["exported_files"]
-    if not listed:
-        yield Check("exported files", ok=True, detail="not compared: the card lists no file")
-    for name, digest in sorted(listed.items()):
-        found = files.get(name)
-        if found is None:
+    for name in EXPORTED:
+        digest, found = card["exported_files"].get(name), files.get(name)
+        if digest is None:
+            yield Check(f"file {name}", ok=True, detail="not compared: the card does not list the file")
+        elif found is None:
             yield Check(f"file {name}", ok=True, detail="not compared: the file is not in the card's folder")
         elif found == digest:
             yield Check(f"file {name}", ok=True, detail="the file has the hash that the card lists")

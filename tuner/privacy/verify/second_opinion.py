@@ -43,8 +43,7 @@ def second_opinion(
     searches, epsilon_sum, delta_sum = recount(entries)
     found = searches[search]
     yield _total(card["dataset_budget"], (float(epsilon_sum), float(delta_sum)))
-    caps = {"training": card["training_cap"], "validation": card["validation_cap"]}
-    caps = {name: cap for name, cap in caps.items() if cap is not None}
+    caps = {pool: card[f"{pool}_cap"] for pool in ("training", "validation") if card[f"{pool}_cap"] is not None}
     yield Check(
         "every pool is on the card",
         ok=list(caps) == list(found.filters),

@@ -75,16 +75,12 @@ def _spent(subject: Subject) -> dict[str, Any]:
             "charged as a whole before its first run"
         }
     odometer = read_search(found)
-    leased = sorted(found.training.leased.items(), key=lambda part: (part[0].sample_rate, part[0].noise_multiplier))
+    leased = sorted(found.training.leased.items())
     return {
         "label": f"ODOMETER, not a guarantee: steps stopped adaptively; {LABEL.rpartition(': ')[2]}",
         "leased_steps": found.leased_steps,
         "trials": len(found.trials),
-        "mechanisms": [
-            {"sample_rate": mechanism.sample_rate, "noise_multiplier": mechanism.noise_multiplier, "steps": steps}
-            for mechanism, steps in leased
-            if steps
-        ],
+        "mechanisms": [{**mechanism.body(), "steps": steps} for mechanism, steps in leased if steps],
         "epsilon_spent": odometer.training.epsilon,
         "released_scores": found.validation.leased_steps if found.validation is not None else None,
         "epsilon_spent_on_validation": odometer.validation.epsilon if odometer.validation else None,

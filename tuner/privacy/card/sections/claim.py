@@ -7,7 +7,6 @@ from typing import Any
 from tuner.privacy.card.sections.section import CardSection, Field, Subject
 from tuner.privacy.card.text import plain
 from tuner.privacy.card.wording import UNITS
-from tuner.privacy.ledger.state import SearchState
 from tuner.privacy.modes import MODES
 
 __all__ = ["CLAIM"]
@@ -27,10 +26,7 @@ def _value(subject: Subject) -> dict[str, Any]:
         model = {**claim, "status": _WHOLE}
     else:
         tuning = {**claim, "status": "guaranteed: part of the claim, not on top of it"}
-        model = {
-            **single,
-            "status": "NOT a guarantee: the model was chosen among others; see the exported trial",
-        }
+        model = {**single, "status": "NOT a guarantee: the model was chosen among others; see the exported trial"}
     also = f" {unit.protected_too}" if protected else ""
     return {
         "statement": f"({found.epsilon!r}, {found.delta!r})-differential privacy for the {unit.protected}{also}, for "
@@ -45,14 +41,11 @@ def _value(subject: Subject) -> dict[str, Any]:
         "unit": unit.either if protected else unit.training,
         "adjacency": unit.adjacency,
         "mode": mode.name,
-        "law_of_the_number_of_runs": _law(found),
+        "law_of_the_number_of_runs": found.filter.law_facts(found.epsilon)
+        or "not applicable: the number of trials is open and charged",
         "views": {"release": "covered", "analyst": "covered", "operator": "not covered: trusted"},
         "accounting": found.filter.accounting,
     }
-
-
-def _law(found: SearchState) -> str | dict[str, Any]:
-    return found.filter.law_facts(found.epsilon) or "not applicable: the number of trials is open and charged"
 
 
 CLAIM = CardSection(

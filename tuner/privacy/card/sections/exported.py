@@ -28,8 +28,7 @@ def _winner(subject: Subject) -> dict[str, Any]:
     return {
         "label": subject.mode.winner,
         "trial": _SEALED_WINNER if subject.search.charged_whole else subject.facts.winner,
-        "sample_rate": mechanism.sample_rate,
-        "noise_multiplier": mechanism.noise_multiplier,
+        **mechanism.body(),
         "steps": steps,
         "single_run_epsilon": subject.single_run_epsilon,
         "at_delta": subject.search.delta,

@@ -198,10 +198,8 @@ class Selection:
         weight = self.law.mean * self.high
         # Selection also needs δ at small ε. A composition that is tight at small δ is loose there.
         self.profiles = [_Profile(run, delta / weight) for run in self.runs]
-        self._proofs = [
-            [proof(side) for proof in ([self._by_profile, self._by_orders] if self._alike() else [self._by_profile])]
-            for side in (0, 1)
-        ]
+        proofs = [self._by_profile, self._by_orders] if self._alike() else [self._by_profile]
+        self._proofs = [[proof(side) for proof in proofs] for side in (0, 1)]
 
     def epsilon(self, delta: float) -> tuple[float, float, float]:
         """Return a lower and an upper bound of the smaller ε of both proofs at `delta`, and the larger ε."""
@@ -209,11 +207,6 @@ class Selection:
         low, high = ([self._truncated(proof, delta) for proof in proofs] for proofs in self._proofs)
         low[1:] = [found * (1 - _ORDERS_MISS) for found in low[1:]]
         return min(low), min(high), max(high)
-
-    def single(self, delta: float) -> float:
-        """Return a lower bound of the true ε: the ε of a single run, because with equal scores any run may win."""
-        some = -expm1(-self.law.mean) if self.law.poisson else 1.0
-        return min(profile.epsilon(min(delta / some, 0.999))[0] for profile in self.profiles)
 
     def _alike(self) -> bool:
         """Return whether runs are independent and identically distributed, as the Rényi bound requires."""
