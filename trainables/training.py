@@ -97,7 +97,11 @@ class PrivateTraining:
         splits = splits or data.load_records(spec.dataset)
         self._records = _records(splits, self._device)
         self._users = _users(spec, splits, self._device)
-        self._update = self._make_update()
+        self._update: Update = (
+            Adam(self._theta)
+            if self._hyperparameters.optimizer == "adam"
+            else Sgd(self._theta, momentum=self._hyperparameters.momentum)
+        )
         decay = self._hyperparameters.ema_decay
         self._average = WeightAverage(self._theta, decay=decay) if decay else None
         seed = spec.noise_seed
@@ -305,11 +309,6 @@ class PrivateTraining:
     def _released(self) -> int:
         """Return the scores charged so far; 0 without protected scores."""
         return 0 if self.spec.score_noise is None else self._charge.released()
-
-    def _make_update(self) -> Update:
-        if self._hyperparameters.optimizer == "adam":
-            return Adam(self._theta)
-        return Sgd(self._theta, momentum=self._hyperparameters.momentum)
 
 
 def _device(name: str) -> torch.device:

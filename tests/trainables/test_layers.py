@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from trainables.engine.bookkeeping import BookkeepingSource
 from trainables.engine.layers import RULES
 from trainables.engine.layers.embedding import LookedUp
-from trainables.engine.layers.linear import LinearTap
 from trainables.engine.layers.outer import prefer_factors
 from trainables.engine.layout import Layout
 from trainables.engine.linear import LinearStackSource
@@ -234,7 +233,7 @@ def test_each_layer_is_that_of_autograd(kind: str, data: st.DataObject) -> None:
 
 def test_every_rule_has_a_case() -> None:
     """A layer that is added without a test of its own is noticed."""
-    known = {nn.Linear, LinearTap, nn.Conv1d, nn.Conv2d, nn.Embedding, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm}
+    known = {nn.Linear, nn.Conv1d, nn.Conv2d, nn.Embedding, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm}
     assert set(RULES) == known | {nn.modules.linear.NonDynamicallyQuantizableLinear}
 
 

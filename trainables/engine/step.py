@@ -61,13 +61,7 @@ class Mechanism:
     clipping: str = "flat"
 
     def __post_init__(self) -> None:
-        problems = [
-            problem
-            for name, legal in _LEGAL.items()
-            if (problem := value_problem(name, getattr(self, name), legal)) is not None
-        ]
-        if problems:
-            raise HyperparameterError.of(problems)
+        HyperparameterError.raise_any(value_problem(name, getattr(self, name), legal) for name, legal in _LEGAL.items())
 
     @property
     def noise_scale(self) -> float:

@@ -48,8 +48,7 @@ def from_parameters(
     kind = METHODS[method]
     known = [each.name for each in fields(kind) if each.name not in PRICED]
     unknown = [name for name in parameters if name not in known and name not in SCHEDULE_KEYS]
-    if unknown:
-        raise HyperparameterError.of([_problem_of_name(name, method, known) for name in unknown])
+    HyperparameterError.raise_any(_problem_of_name(name, method, known) for name in unknown)
     values: dict[str, Any] = {"optimizer": optimizer, "momentum": momentum}
     values |= {
         name: Promotion.of(value) if isinstance(value, Mapping) and _is_promotable(name) else value
