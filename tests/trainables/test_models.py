@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from trainables import model_names
 from trainables.errors import GateError, HyperparameterError
-from trainables.model_gate import check_logits
-from trainables.models import build, check_private
+from trainables.model_gate import check_logits, check_private
+from trainables.models import build
 
 # Counted by hand from the layers; 26 010 is also what the TF-privacy tutorial prints.
 PARAMETERS = {

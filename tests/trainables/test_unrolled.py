@@ -206,21 +206,6 @@ def test_attention_computes_what_torch_does(
     assert_same_layer(layer, *inputs, need_weights=need_weights, average_attn_weights=average, **options)
 
 
-@given(layer=attentions(), shared=st.sampled_from(SHARED), masks=st.sampled_from(MASKS), need_weights=st.booleans())
-@settings(max_examples=50)
-def test_attention_takes_an_empty_batch(
-    layer: nn.MultiheadAttention, shared: str, masks: tuple[str, str], need_weights: bool
-) -> None:
-    """By itself: torch's own fails with a mask and no sample."""
-    inputs = inputs_for(layer, shared, 0, (3, 3))
-    output, weights = unrolled(layer)(*inputs, need_weights=need_weights, **masks_for(masks, layer, 0, (3, 3)))
-    assert output.shape == (*inputs[0].shape[:2], layer.embed_dim)
-    keys = 3 + int(layer.bias_k is not None) + int(layer.add_zero_attn)
-    assert weights is None if not need_weights else weights.shape == (0, 3, keys)
-    gradients = torch.autograd.grad(output.sum(), list(layer.parameters()), materialize_grads=True)
-    assert all(torch.equal(gradient, torch.zeros_like(gradient)) for gradient in gradients)
-
-
 @pytest.mark.parametrize(("padded", "need_weights"), [(False, True), (True, False)])
 def test_attention_takes_the_causal_hint_as_torch_does(padded: bool, need_weights: bool) -> None:
     layer = redrawn(nn.MultiheadAttention(4, 2, batch_first=True))

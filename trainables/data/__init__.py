@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from trainables.checks import near_name_hint
 from trainables.data.files import data_folder, locate
 from trainables.data.registry import DATASETS
-from trainables.data.requests import DatasetInfo, DatasetRequest, Splits
+from trainables.data.requests import COUNTS, DatasetInfo, DatasetRequest, Splits
 from trainables.errors import DatasetError
 
 __all__ = [
@@ -61,13 +61,13 @@ def check_unit(request: DatasetRequest) -> None:
         raise DatasetError("unit-unknown", f"`unit` must be one of {', '.join(UNITS)} (got {request.unit!r}).")
     if request.unit == "record":
         return
-    if not _is_count(request.records_per_user):
+    if not COUNTS.allows(request.records_per_user):
         raise DatasetError(
             "records-per-user-invalid",
             f"`dataset.records_per_user` must be a whole number of at least 1 (got {request.records_per_user!r}).",
         )
     if request.path is not None:
-        if not _is_count(request.public_users):
+        if not COUNTS.allows(request.public_users):
             raise DatasetError(
                 "public-size-missing",
                 f"`dataset.public_users` of {request.name} must be a PUBLIC number of training users, at least 1 (got "
@@ -112,14 +112,10 @@ def _public_size(request: DatasetRequest) -> int:
     # If the size is declared, the custom file is not read, because it may be on another machine.
     if request.path is not None and request.name not in DATASETS:
         size = request.public_users if request.unit == "user" else request.public_size
-        if size is not None and _is_count(size):
+        if size is not None and COUNTS.allows(size):
             return size
     known = info(request)
     return known.users if request.unit == "user" and known.users is not None else known.public_train_size
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def check_present(request: DatasetRequest) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from trainables.data.images import KEYS, Arrays
-from trainables.data.requests import DatasetInfo, DatasetRequest
+from trainables.data.requests import COUNTS, DatasetInfo, DatasetRequest
 from trainables.errors import DatasetError
 
 __all__ = ["read_raw", "read_user", "user_info"]
@@ -67,7 +67,7 @@ def user_info(request: DatasetRequest, file: str) -> DatasetInfo:
     size = request.public_size
     if size is None and users is not None:
         size = users * request.records_per_user
-    if isinstance(size, bool) or not isinstance(size, int) or not size >= 1:
+    if size is None or not COUNTS.allows(size):
         raise DatasetError(
             "public-size-missing",
             f"`dataset.public_size` of {request.name} must be a PUBLIC number of training records, at least 1 (got "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
@@ -74,9 +74,9 @@ class Stages:
     """Changes that a method makes to the stages. The defaults are DP-SGD. No change costs privacy.
 
     Attributes:
-        objective: points at which the loss is evaluated, from public randomness; before the clip.
-        later: (step, objective) pairs with rising steps, fixed in advance. From its step on, an objective replaces the
-            previous one.
+        objectives: (step, objective) pairs with rising steps from 0, fixed in advance. An objective chooses the points
+            at which the loss is evaluated, from public randomness, before the clip. It is used from its step on, until
+            the step of the next pair.
         augmentation: random views of the inputs, from SECRET randomness (`trainables.engine.augmentation`); before the
             clip. None for no augmentation.
         weight_decay_before_clipping: λ of g_i ← g_i + λθ.
@@ -84,8 +84,7 @@ class Stages:
         decoupled_weight_decay: λ of θ ← (1 - ηλ)θ - ηg̃.
     """
 
-    objective: Objective = field(default_factory=Plain)
-    later: tuple[tuple[int, Objective], ...] = ()
+    objectives: tuple[tuple[int, Objective], ...] = ((0, Plain()),)
     augmentation: RandomViews | None = None
     weight_decay_before_clipping: float = 0.0
     postprocess: Postprocess = unchanged
@@ -93,7 +92,7 @@ class Stages:
 
     def objective_at(self, step: int) -> Objective:
         """Return the objective for the next step after `step` steps."""
-        return next((objective for start, objective in reversed(self.later) if start <= step), self.objective)
+        return next(objective for start, objective in reversed(self.objectives) if start <= step)
 
 
 class PrivateStep:
