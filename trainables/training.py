@@ -351,11 +351,11 @@ def _records(splits: Splits, device: torch.device) -> dict[str, tuple[Tensor, Te
 
 def _users(spec: TrainingSpec, splits: Splits, device: torch.device) -> dict[str, Tensor | None]:
     """Return the users of each split on the device; None if the unit is a record."""
-    if spec.unit == "record":
+    if spec.dataset.unit == "record":
         return {"train": None, "validation": None}
     if splits.users_train is None or splits.users_validation is None:
         raise DatasetError(
             "users-missing",
-            f"The unit is {spec.unit}, but the data set {spec.dataset.name} has no users. Use unit: record.",
+            f"The unit is {spec.dataset.unit}, but the data set {spec.dataset.name} has no users. Use unit: record.",
         )
     return {"train": splits.users_train.to(device), "validation": splits.users_validation.to(device)}
