@@ -142,7 +142,7 @@ class _Reader:
 
     def space(self) -> SearchSpace:
         chosen = self._domains.get("schedule")
-        kinds = _kinds(chosen)
+        kinds = chosen.grid(1) if chosen else ["constant"]
         for name, path in self._conditional_at.items():
             kind = schedules.kind_of(name)
             if kind not in kinds and ("schedule" in self._domains or "schedule" not in self._written):
@@ -271,12 +271,6 @@ class _Reader:
             elif self._is_new(name, here):
                 self._domain(name, here, value)
         return kind
-
-
-def _kinds(domain: Domain | None) -> tuple[object, ...]:
-    if isinstance(domain, Categorical):
-        return domain.options
-    return (domain.value,) if isinstance(domain, Fixed) else ("constant",)
 
 
 def _full(key: str) -> str:

@@ -73,8 +73,6 @@ def _problem_of_name(name: str, method: str, known: list[str]) -> tuple[str, str
 
 def _schedule(parameters: Mapping[str, object]) -> ScheduleSettings:
     kind = parameters.get("schedule", "constant")
-    if isinstance(kind, ScheduleSettings):
-        return kind
     settings: dict[str, Any] = {"kind": kind}
     for key, (owner, name) in SCHEDULE_KEYS.items():
         if key not in parameters:
