@@ -151,9 +151,7 @@ class PrivateStep:
             theta, direction, learning_rate=learning_rate, weight_decay=self._stages.decoupled_weight_decay
         )
 
-    def private_gradient(
-        self, theta: Tensor, inputs: Tensor, targets: Tensor, *, learning_rate: float, records_per_sample: int = 1
-    ) -> Tensor:
+    def private_gradient(self, theta: Tensor, inputs: Tensor, targets: Tensor, *, learning_rate: float) -> Tensor:
         """Return g̃ = (1/b)(Σ_i ḡ_i + N(0, noise_multiplier²·C²·I)), shape (d,), for a given batch of EXPECTED size b.
 
         A given batch may be shuffled or of fixed size, so its privacy is not amplified by sampling. Therefore
@@ -161,11 +159,9 @@ class PrivateStep:
 
         Args:
             theta: θ, shape (d,).
-            inputs: batch, shape (B·m, *input_shape), with a sample's records next to each other. B may be 0.
-            targets: labels, shape (B·m, ...).
+            inputs: batch, shape (B, *input_shape). B may be 0.
+            targets: labels, shape (B, ...).
             learning_rate: η, which scales DPLIS' perturbations.
-            records_per_sample: m, public. A sample's gradient is the sum over its records divided by m, even if some
-                records are IGNORED.
 
         Raises:
             GateError: sample_rate is not 1.
@@ -176,13 +172,15 @@ class PrivateStep:
                 f"`sample_rate` must be 1 for a batch that the step did not draw (got {self.mechanism.sample_rate!r}). "
                 "Let take() draw the batch, or use sample_rate 1.",
             )
-        return self._gradient(
-            theta, inputs, targets, learning_rate=learning_rate, records_per_sample=records_per_sample
-        )
+        return self._gradient(theta, inputs, targets, learning_rate=learning_rate, records_per_sample=1)
 
     def _gradient(
         self, theta: Tensor, inputs: Tensor, targets: Tensor, *, learning_rate: float, records_per_sample: int
     ) -> Tensor:
+        """Return the private gradient of a batch with a sample's m records next to each other.
+
+        A sample's gradient is the sum over its records divided by the public m, even if some records are IGNORED.
+        """
         full_float32()
         mechanism, stages = self.mechanism, self._stages
         b, c = mechanism.expected_batch_size, mechanism.max_grad_norm
