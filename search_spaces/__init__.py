@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from search_spaces.domain_parsing import parse_declared, parse_domain
 from search_spaces.domains import (
     Categorical,
     Domain,
@@ -17,7 +16,7 @@ from search_spaces.domains import (
 from search_spaces.errors import DomainError, SpaceError
 from search_spaces.methods import METHODS
 from search_spaces.parameter import Limits, Parameter, Words
-from search_spaces.parsing import parse_space
+from search_spaces.parsing import parse_declared, parse_domain, parse_space
 from search_spaces.spaces import PARAMETERS, SearchSpace, default_space, method_parameters
 
 __all__ = [

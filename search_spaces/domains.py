@@ -23,6 +23,7 @@ from search_spaces.errors import DomainError
 
 __all__ = [
     "PROMOTE",
+    "UNIMODAL",
     "Categorical",
     "Domain",
     "Fixed",
@@ -43,6 +44,9 @@ Scalar: TypeAlias = str | int | float | bool
 
 PROMOTE = "promote"
 """The key of a promoted domain."""
+
+UNIMODAL = "unimodal"
+"""Key that declares that the score has a single maximum along a range: ``{uniform: [0, 100], unimodal: true}``."""
 
 _LARGEST_INTEGER = 2**53  # Storages convert numbers to floats, which are exact up to here.
 

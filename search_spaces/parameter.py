@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from search_spaces.domains import Categorical, Domain, Fixed, Integer, Promoted, Scalar, as_yaml, is_number
+from search_spaces.domains import Categorical, Domain, Fixed, Integer, Promoted, as_yaml, is_number
 from search_spaces.errors import DomainError
 
 __all__ = ["Limits", "Parameter", "Words"]
@@ -90,7 +90,8 @@ class Parameter:
         elif self.legal.integer and not isinstance(domain, Fixed | Categorical | Integer | Promoted):
             fix = "Use {integer: [low, high]} or {log_integer: [low, high]}."
             raise DomainError("value-illegal", f"{self.name} must be an integer", spec, fix)
-        for value in _ends(domain):
+        values = domain.levels if isinstance(domain, Promoted) else domain.grid(2)
+        for value in values:
             if self.legal.allows(value):
                 continue
             if isinstance(self.legal, Words) and str(value) in self.legal.refused:
@@ -98,15 +99,3 @@ class Parameter:
                 raise DomainError("clipping-of-batch-mean", self.legal.refused[str(value)], as_yaml(value), fix)
             fix = f"Write for example {self.name.rpartition('.')[2]}: {as_yaml(self.default.to_spec())}."
             raise DomainError("value-illegal", rule, as_yaml(value), fix)
-
-
-def _ends(domain: Domain) -> Iterable[Scalar]:
-    match domain:
-        case Fixed(value=value):
-            return (value,)
-        case Categorical(options=options):
-            return options
-        case Promoted(levels=levels):
-            return levels
-        case _:
-            return (domain.low, domain.high)

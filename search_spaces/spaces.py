@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from search_spaces import common, schedules
-from search_spaces.domain_parsing import UNIMODAL
-from search_spaces.domains import Categorical, Domain, Fixed, Promoted, Scalar, Suggest, sample_domain
+from search_spaces.domains import UNIMODAL, Categorical, Domain, Fixed, Promoted, Scalar, Suggest, sample_domain
 from search_spaces.methods import METHODS
 from search_spaces.parameter import Parameter
 
@@ -48,14 +47,13 @@ class SearchSpace:
     """Domains of a search, in the order of the experiment file.
 
     Attributes:
-        parameters: (flat name, domain) pairs; the parameters of a schedule come after ``schedule``.
-        conditions: (flat name, kind) pairs. A trial has this parameter only if its schedule is of this kind.
+        parameters: (flat name, domain) pairs; the parameters of a schedule come after ``schedule``. A trial has the
+            parameters of the schedule that it chose.
         unimodal: names of the ranges along which the score is declared unimodal.
     """
 
-    parameters: tuple[tuple[str, Domain], ...] = ()
-    conditions: tuple[tuple[str, str], ...] = ()
-    unimodal: tuple[str, ...] = ()
+    parameters: tuple[tuple[str, Domain], ...]
+    unimodal: tuple[str, ...]
 
     @classmethod
     def of(cls, domains: Mapping[str, Domain], *, unimodal: Container[str] = ()) -> SearchSpace:
@@ -67,8 +65,7 @@ class SearchSpace:
             if name == "schedule":
                 for option in domain.grid(1):
                     ordered |= {own: each for own, each in domains.items() if schedules.kind_of(own) == option}
-        conditions = tuple((name, kind) for name in ordered if (kind := schedules.kind_of(name)) is not None)
-        return cls(tuple(ordered.items()), conditions, tuple(name for name in ordered if name in unimodal))
+        return cls(tuple(ordered.items()), tuple(name for name in ordered if name in unimodal))
 
     @property
     def searched(self) -> tuple[str, ...]:
@@ -101,10 +98,9 @@ class SearchSpace:
         their sampler uses the values of the other parameters. A parameter of a schedule is sampled only if that
         schedule was chosen.
         """
-        conditions = dict(self.conditions)
         chosen: dict[str, object] = {}
         for name, domain in sorted(self.parameters, key=lambda each: self._turn(each[0])):
-            if name not in conditions or chosen.get("schedule") == conditions[name]:
+            if schedules.kind_of(name) in (None, chosen.get("schedule")):
                 chosen[name] = sample_domain(domain, name, suggest)
         return {name: chosen[name] for name, _ in self.parameters if name in chosen}
 
@@ -118,19 +114,16 @@ class SearchSpace:
 
     def to_spec(self) -> dict[str, Any]:
         """Return the space as an experiment file writes it. `parse_space` turns the result into an equal space."""
-        conditions = dict(self.conditions)
         nested: dict[str, dict[str, Any]] = {}
-        for name, domain in self.parameters:
-            if name in conditions:
-                nested.setdefault(conditions[name], {})[name.rpartition(".")[2]] = self._spec(name, domain)
         spec: dict[str, Any] = {}
         for name, domain in self.parameters:
-            if name == "schedule":
-                spec[name] = _schedule_spec(domain, nested)
-            elif name == schedules.WARMUP.name:
-                spec["warmup"] = self._spec(name, domain)
-            elif name not in conditions:
-                spec[name] = self._spec(name, domain)
+            kind, short = schedules.kind_of(name), name.rpartition(".")[2]
+            if kind is None:
+                spec[short] = self._spec(name, domain)
+            else:
+                nested.setdefault(kind, {})[short] = self._spec(name, domain)
+        if "schedule" in spec:
+            spec["schedule"] = _schedule_spec(dict(self.parameters)["schedule"], nested)
         return spec
 
     def _spec(self, name: str, domain: Domain) -> object:

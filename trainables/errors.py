@@ -8,8 +8,7 @@ TrainableError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Iterable
 
 __all__ = ["EXPLANATIONS", "DatasetError", "GateError", "HyperparameterError", "TrainableError"]
 
@@ -140,10 +139,15 @@ class TrainableError(Exception):
         return f"{self.message} [{self.code}]"
 
     @classmethod
-    def of(cls, problems: Sequence[tuple[str, str]]) -> Self:
-        """Return one error with all (code, message) problems, one on each line. It has the last problem's code."""
-        *others, (code, message) = problems
-        return cls(code, "\n".join([*(f"{text} [{each}]" for each, text in others), message]))
+    def raise_any(cls, found: Iterable[tuple[str, str] | None]) -> None:
+        """Raise one error with all (code, message) problems, one on each line; do nothing without a problem.
+
+        The error has the last problem's code. None is no problem.
+        """
+        problems = [problem for problem in found if problem is not None]
+        if problems:
+            *others, (code, message) = problems
+            raise cls(code, "\n".join([*(f"{text} [{each}]" for each, text in others), message]))
 
 
 class HyperparameterError(TrainableError, ValueError):

@@ -69,9 +69,7 @@ class Hyperparameters:
 
     def __post_init__(self) -> None:
         problems = [
-            problem
-            for each in fields(self)
-            if each.name != "schedule" and (problem := self._problem(each.name, getattr(self, each.name)))
+            self._problem(each.name, getattr(self, each.name)) for each in fields(self) if each.name != "schedule"
         ]
         if self.optimizer == "adam" and self.momentum != 0:
             problems.append(
@@ -86,8 +84,7 @@ class Hyperparameters:
                     "augmentation to flip, crop or crop_flip.",
                 )
             )
-        if problems:
-            raise HyperparameterError.of(problems)
+        HyperparameterError.raise_any(problems)
 
     def _problem(self, name: str, value: object) -> tuple[str, str] | None:
         if isinstance(value, Promotion) and PARAMETERS[name].promotable:

@@ -52,11 +52,10 @@ def check_private(module: nn.Module, *, input_shape: tuple[int, ...] | None = No
     Layer types that are known to do so are refused. With `input_shape`, the model also gets random public inputs, first
     in one batch and then one by one. The outputs must be equal.
     """
-    problems = [problem for name, layer in module.named_modules() if (problem := _problem_of_layer(name, layer))]
+    problems = [_problem_of_layer(name, layer) for name, layer in module.named_modules()]
     if not any(parameter.requires_grad for parameter in module.parameters()):
         problems.append(("model-not-trainable", "The model has no trainable parameter."))
-    if problems:
-        raise GateError.of(problems)
+    GateError.raise_any(problems)
     if input_shape is not None and _samples_mix(module, input_shape):
         raise GateError(
             "samples-mixed",

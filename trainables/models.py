@@ -16,7 +16,7 @@ from trainables.errors import GateError, HyperparameterError
 from trainables.model_gate import check_logits, check_private
 from trainables.model_names import ACTIVATIONS, MODELS, NORMALIZATIONS
 
-__all__ = ["build", "check_private"]
+__all__ = ["build"]
 
 _GROUPS: Final = 16
 

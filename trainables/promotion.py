@@ -29,22 +29,14 @@ class Promotion:
     from_step: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        rules = (
-            (_rising(self.levels, first=1), _LEVELS, "at least two rising whole numbers of at least 1", self.levels),
-            (
-                _rising(self.from_step, first=0) and self.from_step[0] == 0 and len(self.from_step) == len(self.levels),
-                _FROM_STEP,
-                "one step for each level, rising from 0",
-                self.from_step,
-            ),
-        )
-        problems = [
-            ("promotion-malformed", f"`{name}` must be {rule} (got {value!r}).")
-            for holds, name, rule, value in rules
-            if not holds
-        ]
-        if problems:
-            raise HyperparameterError.of(problems)
+        steps = self.from_step
+        paired = _rising(steps, first=0) and steps[0] == 0 and len(steps) == len(self.levels)
+        wrong = []
+        if not _rising(self.levels, first=1):
+            wrong.append(f"`{_LEVELS}` must be at least two rising whole numbers of at least 1 (got {self.levels!r}).")
+        if not paired:
+            wrong.append(f"`{_FROM_STEP}` must be one step for each level, rising from 0 (got {steps!r}).")
+        HyperparameterError.raise_any(("promotion-malformed", message) for message in wrong)
 
     @classmethod
     def of(cls, value: Mapping[str, object]) -> Self:

@@ -93,21 +93,16 @@ class TrainingLoop:
 
     def advance(self) -> Advance:
         """Train up to the next rung, write a checkpoint, and return the scores."""
-        if self._training is None:
-            training = self._ready()
+        training = self._training
+        if training is None:
+            training = self._training = self.make_training(self.spec, self.charge)
             checkpoint = checkpoint_path(self.folder, self.trial_id)
             if checkpoint is not None:
                 training.load(checkpoint)
                 return self._scores(training)
-        training = self._ready()
         training.run_to(next((rung for rung in self.rung_steps if rung > training.step), self.rung_steps[-1]))
         self._save(training)
         return self._scores(training)
-
-    def _ready(self) -> Training:
-        if self._training is None:
-            self._training = self.make_training(self.spec, self.charge)
-        return self._training
 
     def _scores(self, training: Training) -> Advance:
         return Advance(training.step, {**training.evaluate(), "learning_rate": training.learning_rate})

@@ -56,11 +56,6 @@ class TrainingSpec:
     device: str = "auto"
     score_noise: float | None = None
 
-    @property
-    def unit(self) -> str:
-        """Unit of the guarantee, 'record' or 'user'."""
-        return self.dataset.unit
-
 
 def check_privacy(spec: TrainingSpec) -> None:
     """Raise GateError for a private run without noise or with seeded noise, or for an illegal `score_noise`."""

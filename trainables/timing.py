@@ -59,6 +59,6 @@ def _random_splits(about: DatasetInfo, spec: TrainingSpec, *, samples: int) -> S
         y_validation=targets[:0],
         x_test=inputs[:0],
         y_test=targets[:0],
-        users_train=users if spec.unit == "user" else None,
-        users_validation=users[:0, 0] if spec.unit == "user" else None,
+        users_train=users if spec.dataset.unit == "user" else None,
+        users_validation=users[:0, 0] if spec.dataset.unit == "user" else None,
     )

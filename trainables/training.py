@@ -97,7 +97,11 @@ class PrivateTraining:
         splits = splits or data.load_records(spec.dataset)
         self._records = _records(splits, self._device)
         self._users = _users(spec, splits, self._device)
-        self._update = self._make_update()
+        self._update: Update = (
+            Adam(self._theta)
+            if self._hyperparameters.optimizer == "adam"
+            else Sgd(self._theta, momentum=self._hyperparameters.momentum)
+        )
         decay = self._hyperparameters.ema_decay
         self._average = WeightAverage(self._theta, decay=decay) if decay else None
         seed = spec.noise_seed
@@ -306,11 +310,6 @@ class PrivateTraining:
         """Return the scores charged so far; 0 without protected scores."""
         return 0 if self.spec.score_noise is None else self._charge.released()
 
-    def _make_update(self) -> Update:
-        if self._hyperparameters.optimizer == "adam":
-            return Adam(self._theta)
-        return Sgd(self._theta, momentum=self._hyperparameters.momentum)
-
 
 def _device(name: str) -> torch.device:
     refuse_illegal("device", name, Words(("auto", "cpu", "cuda")))
@@ -352,11 +351,11 @@ def _records(splits: Splits, device: torch.device) -> dict[str, tuple[Tensor, Te
 
 def _users(spec: TrainingSpec, splits: Splits, device: torch.device) -> dict[str, Tensor | None]:
     """Return the users of each split on the device; None if the unit is a record."""
-    if spec.unit == "record":
+    if spec.dataset.unit == "record":
         return {"train": None, "validation": None}
     if splits.users_train is None or splits.users_validation is None:
         raise DatasetError(
             "users-missing",
-            f"The unit is {spec.unit}, but the data set {spec.dataset.name} has no users. Use unit: record.",
+            f"The unit is {spec.dataset.unit}, but the data set {spec.dataset.name} has no users. Use unit: record.",
         )
     return {"train": splits.users_train.to(device), "validation": splits.users_validation.to(device)}

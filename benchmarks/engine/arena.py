@@ -104,7 +104,7 @@ class Arena:
         if name == "ghost":
             return GhostStep(module, mechanism, learning_rate=LEARNING_RATE)
         if name == "hooks_passes":
-            objective = stages_of("dplis", smoothing, Layout.of(module), batch_size=self.batch).objective
+            objective = stages_of("dplis", smoothing, Layout.of(module), batch_size=self.batch).objective_at(0)
             public = torch.Generator().manual_seed(0)
             return HooksPasses(module, mechanism, learning_rate=LEARNING_RATE, objective=objective, public=public)
         if name == "hooks_nhwc":

@@ -60,9 +60,9 @@ FAULTS: tuple[Fault, ...] = (
         name="refused-lease-takes-the-step",
         breaks="the executor continues a trial whose charge was refused",
         file="trainables/rungs.py",
-        old="            self._training = self.make_training(self.spec, self.charge)",
-        new="            self.charge.lease = lambda steps: None\n"
-        "            self._training = self.make_training(self.spec, self.charge)",
+        old="            training = self._training = self.make_training(self.spec, self.charge)",
+        new="            self.charge.lease = lambda steps, **_: None\n"
+        "            training = self._training = self.make_training(self.spec, self.charge)",
         test="tests/executors/test_local.py::test_a_refused_lease_takes_no_step",
     ),
     Fault(

@@ -140,6 +140,14 @@ def test_the_file_form_comes_back_as_the_same_space() -> None:
     assert list(space.to_spec()) == ["weight_decay", "smoothing_radius", "smoothing_samples", "schedule", "warmup"]
 
 
+def test_parameters_of_schedules_have_one_order_wherever_they_were_written() -> None:
+    flat = {"schedule.cosine.final": 0.1, "schedule.step.every": 0.5, "schedule": {"choice": ["step", "cosine"]}}
+    space = parse_space({**flat, "schedule.step.factor": "default"}, method="dp_sgd")
+    ordered = ["schedule", "schedule.step.every", "schedule.step.factor", "schedule.cosine.final"]
+    assert [name for name, _ in space.parameters] == ordered
+    assert parse_space(space.to_spec(), method="dp_sgd") == space
+
+
 def test_flat_keys_of_one_trial_are_a_space_too() -> None:
     flat = {"learning_rate": 0.1, "schedule.inverse_time.decay": 1.5, "schedule": "inverse_time"}
     space = parse_space(flat, method="dp_sgd")

@@ -1,4 +1,4 @@
-"""Per-sample gradients by autograd, one sample at a time, and models made of a function and its layers."""
+"""Per-sample gradients by autograd, one sample at a time; models of a function and its layers; drawn layers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -90,3 +91,55 @@ def square() -> nn.Linear:
 
 def last(width: int = 16) -> nn.Linear:
     return nn.Linear(width, CLASSES)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def randn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(*shape, generator=generator(seed), dtype=dtype)
+
+
+def redrawn(module: nn.Module) -> nn.Module:
+    """The module in float64 with every parameter drawn anew: torch starts some at zero, and zeros hide mistakes."""
+    module = module.double()
+    for number, parameter in enumerate(module.parameters()):
+        parameter.data = randn(*parameter.shape, seed=100 + number) * 0.7
+    return module
+
+
+@st.composite
+def recurrent_layers(draw: st.DrawFn) -> nn.RNNBase:
+    kind = draw(st.sampled_from(("LSTM", "GRU", "tanh", "relu")))
+    hidden = draw(st.integers(2, 4))
+    options: dict[str, Any] = {
+        "num_layers": draw(st.integers(1, 3)),
+        "bias": draw(st.booleans()),
+        "batch_first": draw(st.booleans()),
+        "bidirectional": draw(st.booleans()),
+    }
+    if kind == "LSTM":
+        options["proj_size"] = draw(st.integers(0, hidden - 1))
+    if kind in ("tanh", "relu"):
+        options["nonlinearity"] = kind
+    layer = getattr(nn, kind if kind in ("LSTM", "GRU") else "RNN")(draw(st.integers(1, 4)), hidden, **options)
+    return redrawn(layer)  # type: ignore[return-value]
+
+
+@st.composite
+def attentions(draw: st.DrawFn) -> nn.MultiheadAttention:
+    heads = draw(st.integers(1, 3))
+    width = heads * draw(st.integers(1, 3))
+    kdim, vdim = draw(st.sampled_from([(None, None), (2, 3), (width, 2)]))
+    layer = nn.MultiheadAttention(
+        width,
+        heads,
+        bias=draw(st.booleans()),
+        add_bias_kv=draw(st.booleans()),
+        add_zero_attn=draw(st.booleans()),
+        kdim=kdim,
+        vdim=vdim,
+        batch_first=draw(st.booleans()),
+    )
+    return redrawn(layer)  # type: ignore[return-value]

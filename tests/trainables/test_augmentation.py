@@ -7,14 +7,12 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from errors_helper import raises_code
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from trainables.engine.augmentation import PADDING, RandomViews
 from trainables.engine.random import SeededGenerator
-from trainables.errors import HyperparameterError
 
 KINDS = pytest.mark.parametrize(("crop", "flip"), [(False, True), (True, False), (True, True)])
 
@@ -111,9 +109,3 @@ def test_a_record_changes_no_view_of_another() -> None:
     assert torch.equal(before[others], after[others])
     assert after[2].isnan().all()
     assert torch.equal(*(generator.uniform(5) for generator in generators)), "as many draws, too"
-
-
-@pytest.mark.parametrize("shape", [(4,), (8, 8), (1, 2, 3, 4)])
-def test_what_is_no_image_is_refused(shape: tuple[int, ...]) -> None:
-    with raises_code(HyperparameterError, "augmentation-needs-images"):
-        RandomViews(crop=True, flip=True)(torch.zeros(2, *shape), SeededGenerator(0))

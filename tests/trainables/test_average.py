@@ -1,4 +1,4 @@
-"""The moving average of the weights: against its formula written out, its limits, and a stored state."""
+"""The moving average of the weights: against its formula written out, and its limits."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import math
 
 import pytest
 import torch
-from errors_helper import raises_code
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainables.engine.average import WeightAverage
-from trainables.errors import HyperparameterError
 
 
-def walk(steps: int, dtype: torch.dtype = torch.float64) -> list[torch.Tensor]:
+def walk(steps: int) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(steps)
-    return list(torch.randn(steps + 1, 5, generator=generator, dtype=torch.float64).cumsum(0).to(dtype))
+    return list(torch.randn(steps + 1, 5, generator=generator, dtype=torch.float64).cumsum(0))
 
 
 @given(st.integers(0, 40), st.floats(0, 1, exclude_max=True))
@@ -47,23 +45,3 @@ def test_small_steps_of_float32_weights_are_not_rounded_away() -> None:
     assert average.value().dtype == torch.float32
     assert float(average.value()) == pytest.approx(expected, abs=1e-7)
     assert float(in_float32) != pytest.approx(expected, abs=1e-6)  # the control
-
-
-def test_a_stored_average_continues_bit_for_bit() -> None:
-    weights = walk(20, torch.float32)
-    average = WeightAverage(weights[0], decay=0.9)
-    for theta in weights[1:11]:
-        average.update(theta)
-    other = WeightAverage(torch.zeros(5), decay=0.9)
-    other.load_state_dict(average.state_dict())
-    for theta in weights[11:]:
-        average.update(theta)
-        other.update(theta)
-    assert torch.equal(average.value(), other.value())
-    assert average.updates == other.updates == 20
-
-
-@pytest.mark.parametrize("decay", [-0.1, 1.0, 2.0, math.nan])
-def test_a_decay_out_of_range_is_refused(decay: float) -> None:
-    with raises_code(HyperparameterError, "value-illegal"):
-        WeightAverage(torch.ones(1), decay=decay)

@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 import torch
 from covering import pairs
-from gradient_checks import CLASSES, Net, by_autograd, check, expected_norms, last, small_images
+from gradient_checks import (
+    CLASSES,
+    Net,
+    attentions,
+    by_autograd,
+    check,
+    expected_norms,
+    last,
+    recurrent_layers,
+    small_images,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -17,7 +27,6 @@ from torch import Tensor, nn
 from trainables.engine.bookkeeping import BookkeepingSource
 from trainables.engine.layers import RULES
 from trainables.engine.layers.embedding import LookedUp
-from trainables.engine.layers.linear import LinearTap
 from trainables.engine.layers.outer import prefer_factors
 from trainables.engine.layout import Layout
 from trainables.engine.linear import LinearStackSource
@@ -94,44 +103,28 @@ def a_layer_norm(draw: Draw) -> tuple[nn.Module, Tensor]:
 
 
 def a_recurrent(draw: Draw) -> tuple[nn.Module, Tensor]:
-    kind, width, hidden = (
-        draw(st.sampled_from([nn.LSTM, nn.GRU, nn.RNN])),
-        draw(st.integers(1, 3)),
-        draw(st.integers(1, 3)),
-    )
-    options: dict[str, Any] = {
-        "num_layers": draw(st.integers(1, 2)),
-        "bidirectional": draw(st.booleans()),
-        "bias": draw(st.booleans()),
-        "batch_first": draw(st.booleans()),
-    }
-    if kind is nn.LSTM:
-        options["proj_size"] = draw(st.integers(0, hidden - 1))
-    if kind is nn.RNN:
-        options["nonlinearity"] = draw(st.sampled_from(["tanh", "relu"]))
+    layer = draw(recurrent_layers()).float()
 
     def run(net: Any, x: Tensor) -> Tensor:  # noqa: ANN401
         batch_first = net.layer.batch_first
         outputs = net.layer(x if batch_first else x.transpose(0, 1))[0]
         return outputs if batch_first else outputs.transpose(0, 1)
 
-    return Net(run, layer=kind(width, hidden, **options)), torch.randn(6, draw(st.integers(1, 4)), width)
+    return Net(run, layer=layer), torch.randn(6, draw(st.integers(1, 4)), layer.input_size)
 
 
 def an_attention(draw: Draw) -> tuple[nn.Module, Tensor]:
-    heads, cross = draw(st.integers(1, 2)), draw(st.booleans())
-    width = heads * draw(st.integers(1, 3))
-    options = {name: draw(st.booleans()) for name in ("bias", "add_bias_kv", "add_zero_attn", "batch_first")}
-    layer = nn.MultiheadAttention(width, heads, kdim=draw(st.sampled_from([None, 1])), **options)
+    layer, cross = draw(attentions()).float(), draw(st.booleans())
 
     def run(net: Any, x: Tensor) -> Tensor:  # noqa: ANN401
         keys = x.flip(1) * 2 if cross else x
-        inputs = x, keys[..., : net.layer.kdim], keys
+        others = [keys if size == x.shape[2] else keys.repeat(1, 1, 3)[..., :size] for size in (layer.kdim, layer.vdim)]
+        inputs = x, *others
         if net.layer.batch_first:
             return net.layer(*inputs)[0]
         return net.layer(*(part.transpose(0, 1) for part in inputs))[0].transpose(0, 1)
 
-    return Net(run, layer=layer), torch.randn(6, draw(st.integers(1, 4)), width)
+    return Net(run, layer=layer), torch.randn(6, draw(st.integers(1, 4)), layer.embed_dim)
 
 
 def an_encoder(draw: Draw) -> tuple[nn.Module, Tensor]:
@@ -234,7 +227,7 @@ def test_each_layer_is_that_of_autograd(kind: str, data: st.DataObject) -> None:
 
 def test_every_rule_has_a_case() -> None:
     """A layer that is added without a test of its own is noticed."""
-    known = {nn.Linear, LinearTap, nn.Conv1d, nn.Conv2d, nn.Embedding, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm}
+    known = {nn.Linear, nn.Conv1d, nn.Conv2d, nn.Embedding, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm}
     assert set(RULES) == known | {nn.modules.linear.NonDynamicallyQuantizableLinear}
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from errors_helper import raises_code
+from gradient_checks import Net
 from torch import Tensor, nn
 
 from trainables import model_names
 from trainables.errors import GateError, HyperparameterError
-from trainables.model_gate import check_logits
-from trainables.models import build, check_private
+from trainables.model_gate import check_logits, check_private
+from trainables.models import build
 
 # Counted by hand from the layers; 26 010 is also what the TF-privacy tutorial prints.
 PARAMETERS = {
@@ -77,37 +79,28 @@ def test_what_is_no_number_of_a_word_is_taken_for_the_nearest() -> None:
     assert not torch.equal(model(near[:1]), model(near[1:]))
 
 
-class Centred(nn.Module):
+def centred() -> nn.Module:
     """Mixes samples with no layer that anyone could know by name."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.last = nn.Linear(4, 2)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return self.last(inputs - inputs.mean(0))
+    return Net(lambda net, x: net.last(x - x.mean(0)), last=nn.Linear(4, 2))
 
 
-class Rows(nn.Module):
+def looked_up(rows: int, *, mixed: bool) -> nn.Module:
     """Looks up rows of a table by numbers, and may mix what the samples have found."""
 
-    def __init__(self, rows: int, *, mixed: bool) -> None:
-        super().__init__()
-        self.table = nn.Embedding(rows, 2)
-        self.mixed = mixed
+    def run(net: Any, x: Tensor) -> Tensor:  # noqa: ANN401
+        found = net.table(x.long()).sum(1)
+        return found - found.mean(0) if mixed else found
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        found = self.table(inputs.long()).sum(1)
-        return found - found.mean(0) if self.mixed else found
+    return Net(run, table=nn.Embedding(rows, 2))
 
 
 @pytest.mark.parametrize("rows", [2, 3, 17])
 def test_the_gate_sees_rows_that_meet(rows: int) -> None:
     """Of inputs in [0, 1) alone all samples would be the same, and their mean as well."""
     torch.manual_seed(0)
-    check_private(Rows(rows, mixed=False), input_shape=(8,))
+    check_private(looked_up(rows, mixed=False), input_shape=(8,))
     with raises_code(GateError, "samples-mixed"):
-        check_private(Rows(rows, mixed=True), input_shape=(8,))
+        check_private(looked_up(rows, mixed=True), input_shape=(8,))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +110,7 @@ def test_the_gate_sees_rows_that_meet(rows: int) -> None:
         (nn.Sequential(nn.SyncBatchNorm(4)), "samples-mixed"),
         (nn.Sequential(nn.InstanceNorm1d(4, affine=True, track_running_stats=True)), "running-statistics"),
         (nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)), "layer-draws-random"),
-        (Centred(), "samples-mixed"),
+        (centred(), "samples-mixed"),
         (nn.Flatten(), "model-not-trainable"),
         (nn.LSTM(4, 4, num_layers=2, dropout=0.5), "layer-draws-random"),
         (nn.MultiheadAttention(4, 2, dropout=0.5), "layer-draws-random"),
@@ -135,34 +128,27 @@ def test_dropout_that_drops_nothing_is_no_problem() -> None:
     check_private(nn.ModuleList([nn.LSTM(4, 4, dropout=0.5), nn.Linear(4, 4), nn.Dropout(0.0)]))
 
 
-class Giving(nn.Module):
+def giving(change: Callable[[Tensor], object], outputs: int = 5) -> nn.Module:
     """Whatever it is told to give, of a linear layer's outputs."""
-
-    def __init__(self, change: Callable[[Tensor], object], outputs: int = 5) -> None:
-        super().__init__()
-        self.last = nn.Linear(4, outputs)
-        self.change = change
-
-    def forward(self, inputs: Tensor) -> object:
-        return self.change(self.last(inputs))
+    return Net(lambda net, x: change(net.last(x)), last=nn.Linear(4, outputs))
 
 
 @pytest.mark.parametrize(
     ("module", "code"),
     [
-        (Giving(lambda x: x[:, None].expand(-1, 8, -1)), "model-output-shape"),
-        (Giving(lambda x: x, outputs=7), "model-output-shape"),
-        (Giving(lambda x: x[:, 0]), "model-output-shape"),
-        (Giving(lambda x: (x, x)), "model-output-shape"),
-        (Giving(lambda x: x / 0), "model-output-not-finite"),
-        (Giving(lambda x: x * torch.tensor([1.0, 1.0, torch.inf, 1.0, 1.0])), "model-output-not-finite"),
+        (giving(lambda x: x[:, None].expand(-1, 8, -1)), "model-output-shape"),
+        (giving(lambda x: x, outputs=7), "model-output-shape"),
+        (giving(lambda x: x[:, 0]), "model-output-shape"),
+        (giving(lambda x: (x, x)), "model-output-shape"),
+        (giving(lambda x: x / 0), "model-output-not-finite"),
+        (giving(lambda x: x * torch.tensor([1.0, 1.0, torch.inf, 1.0, 1.0])), "model-output-not-finite"),
     ],
 )
 def test_outputs_that_are_no_logits_are_refused(module: nn.Module, code: str) -> None:
     torch.manual_seed(0)
     with raises_code(HyperparameterError, code):
         check_logits(module, input_shape=(4,), classes=5)
-    check_logits(Giving(lambda x: x), input_shape=(4,), classes=5)
+    check_logits(giving(lambda x: x), input_shape=(4,), classes=5)
 
 
 def test_a_users_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from trainables.engine.objective import Points
 from trainables.engine.per_sample import TorchFuncSource
 from trainables.engine.sources import per_sample_source
 from trainables.errors import GateError
-from trainables.models import check_private
+from trainables.model_gate import check_private
 
 
 def tied_in_code() -> nn.Module:

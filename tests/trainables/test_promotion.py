@@ -46,19 +46,6 @@ def test_before_the_first_rise_it_is_one_sample_to_the_bit(make_spec: MakeSpec) 
     assert all(torch.equal(*pair) for pair in zip(rising, again, strict=True))
 
 
-def test_after_a_rise_it_goes_on_as_the_larger_number_would_from_there(make_spec: MakeSpec, tmp_path: Path) -> None:
-    """The same model and the same draws: only K is another."""
-    rising = PrivateTraining(spec_of(make_spec, RISES), CountingCharge())
-    rising.run_to(4)
-    rising.save(tmp_path / "at-the-rise.pt")
-    single = PrivateTraining(spec_of(make_spec, 3), CountingCharge())
-    state = torch.load(tmp_path / "at-the-rise.pt", weights_only=True)
-    single.load_state_dict({**state, "spec": spec_fingerprint(single.spec), "leased": 0})
-    rising.run_to(8)
-    single.run_to(8)
-    assert torch.equal(raw(rising), raw(single))
-
-
 @pytest.mark.parametrize("cut", [1, 4, 8, 11])
 def test_a_training_that_was_cut_off_has_the_k_of_each_step(make_spec: MakeSpec, tmp_path: Path, cut: int) -> None:
     spec, charge = spec_of(make_spec, RISES), CountingCharge()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 from covering import pairs
 from errors_helper import raises_code
+from gradient_checks import Net
 from torch import Tensor, nn
 from training_fakes import normals, step_over
 
@@ -140,34 +142,22 @@ def test_no_record_moves_the_sum_by_more_than_the_clip(
     assert float((total(5) - clean).norm()) <= 1.0 + 1e-5
 
 
-class Bag(nn.Module):
+def bag() -> nn.Module:
     """One layer at three positions, whose gradients may cancel."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(8, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x).mean(1)
+    return Net(lambda net, x: net.layer(x).mean(1), layer=nn.Linear(8, 4))
 
 
-class Looked(nn.Module):
+def looked() -> nn.Module:
     """The same with rows that are looked up: what cancels are the gradients by one row."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows = nn.Embedding(2, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        looked = self.rows((x[:, :, 0] > 1e30).long())
-        return (looked * x[:, :, :1]).mean(1)
+    rows = nn.Embedding(2, 4)
+    return Net(lambda net, x: (net.rows((x[:, :, 0] > 1e30).long()) * x[:, :, :1]).mean(1), rows=rows)
 
 
 @pytest.mark.parametrize(
-    ("make", "clipping", "exponent", "decay"), pairs((Bag, Looked), CLIPPINGS, (20, 24, 27, 30, 40), (0.0, 0.1))
+    ("make", "clipping", "exponent", "decay"), pairs((bag, looked), CLIPPINGS, (20, 24, 27, 30, 40), (0.0, 0.1))
 )
 def test_no_record_hides_behind_positions_that_cancel(
-    make: type[nn.Module], clipping: str, exponent: int, decay: float
+    make: Callable[[], nn.Module], clipping: str, exponent: int, decay: float
 ) -> None:
     """A norm from Gram matrices keeps half of the digits: what it loses must not count as short."""
     torch.manual_seed(0)

@@ -91,10 +91,8 @@ def test_a_refused_lease_takes_no_step_and_draws_nothing(trained: Trained, charg
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_learns(method: str, make_spec: MakeSpec, charge: CountingCharge) -> None:
-    spec = make_spec(method=method, steps=40, parameters={"learning_rate": 0.5}, private=False, noise_seed=1)
-    training = PrivateTraining(spec, charge)
-    training.run_to(40)
+def test_every_method_learns(method: str, trained: Trained) -> None:
+    training = trained(40, method=method, steps=40, parameters={"learning_rate": 0.5}, private=False, noise_seed=1)
     assert training.evaluate()["validation_accuracy"] > 0.9
 
 
@@ -122,10 +120,8 @@ def test_a_split_without_records_is_an_error(trained: Trained, fake_data: Splits
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.9])
-def test_a_diverged_model_scores_nan(decay: float, make_spec: MakeSpec, charge: CountingCharge) -> None:
-    spec = make_spec(parameters={"learning_rate": 1e38, "max_grad_norm": 1e6, "ema_decay": decay})
-    training = PrivateTraining(spec, charge)
-    training.run_to(5)
+def test_a_diverged_model_scores_nan(decay: float, trained: Trained) -> None:
+    training = trained(5, parameters={"learning_rate": 1e38, "max_grad_norm": 1e6, "ema_decay": decay})
     assert all(math.isnan(score) for score in training.evaluate().values())
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from errors_helper import raises_code
+from gradient_checks import attentions, generator, randn, recurrent_layers, redrawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -16,25 +17,7 @@ from trainables.engine.layers.linear import LinearTap
 from trainables.engine.unrolled import unrolled
 from trainables.errors import GateError
 
-KINDS = ("LSTM", "GRU", "tanh", "relu")
-
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def randn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.randn(*shape, generator=generator(seed), dtype=dtype)
-
-
-def redrawn(module: nn.Module) -> nn.Module:
-    """The module in float64 with every parameter drawn anew: torch starts some at zero, and zeros hide mistakes."""
-    module = module.double()
-    for number, parameter in enumerate(module.parameters()):
-        parameter.data = randn(*parameter.shape, seed=100 + number) * 0.7
-    return module
 
 
 def tensors_of(outputs: Any) -> list[Tensor]:  # noqa: ANN401 - whatever nest a layer returns
@@ -66,24 +49,6 @@ def assert_same_layer(module: nn.Module, *args: Any, **options: Any) -> None:  #
 
 
 # -- recurrent layers ------------------------------------------------------------------------------------------------
-
-
-@st.composite
-def recurrent_layers(draw: st.DrawFn) -> nn.RNNBase:
-    kind = draw(st.sampled_from(KINDS))
-    hidden = draw(st.integers(2, 4))
-    options: dict[str, Any] = {
-        "num_layers": draw(st.integers(1, 3)),
-        "bias": draw(st.booleans()),
-        "batch_first": draw(st.booleans()),
-        "bidirectional": draw(st.booleans()),
-    }
-    if kind == "LSTM":
-        options["proj_size"] = draw(st.integers(0, hidden - 1))
-    if kind in ("tanh", "relu"):
-        options["nonlinearity"] = kind
-    layer = getattr(nn, kind if kind in ("LSTM", "GRU") else "RNN")(draw(st.integers(1, 4)), hidden, **options)
-    return redrawn(layer)  # type: ignore[return-value]
 
 
 def sequence_for(layer: nn.RNNBase, batch: int, length: int) -> Tensor:
@@ -119,24 +84,6 @@ def test_recurrent_layers_refuse_samples_without_an_axis_and_states_of_another_b
 
 
 # -- attention -------------------------------------------------------------------------------------------------------
-
-
-@st.composite
-def attentions(draw: st.DrawFn) -> nn.MultiheadAttention:
-    heads = draw(st.integers(1, 3))
-    width = heads * draw(st.integers(1, 3))
-    kdim, vdim = draw(st.sampled_from([(None, None), (2, 3), (width, 2)]))
-    layer = nn.MultiheadAttention(
-        width,
-        heads,
-        bias=draw(st.booleans()),
-        add_bias_kv=draw(st.booleans()),
-        add_zero_attn=draw(st.booleans()),
-        kdim=kdim,
-        vdim=vdim,
-        batch_first=draw(st.booleans()),
-    )
-    return redrawn(layer)  # type: ignore[return-value]
 
 
 SHARED = ("all", "key and value", "query and key", "none")
@@ -204,21 +151,6 @@ def test_attention_computes_what_torch_does(
     axis = 1 if layer.batch_first else 0
     options = masks_for(masks, layer, batch, (inputs[0].shape[axis], inputs[1].shape[axis]))
     assert_same_layer(layer, *inputs, need_weights=need_weights, average_attn_weights=average, **options)
-
-
-@given(layer=attentions(), shared=st.sampled_from(SHARED), masks=st.sampled_from(MASKS), need_weights=st.booleans())
-@settings(max_examples=50)
-def test_attention_takes_an_empty_batch(
-    layer: nn.MultiheadAttention, shared: str, masks: tuple[str, str], need_weights: bool
-) -> None:
-    """By itself: torch's own fails with a mask and no sample."""
-    inputs = inputs_for(layer, shared, 0, (3, 3))
-    output, weights = unrolled(layer)(*inputs, need_weights=need_weights, **masks_for(masks, layer, 0, (3, 3)))
-    assert output.shape == (*inputs[0].shape[:2], layer.embed_dim)
-    keys = 3 + int(layer.bias_k is not None) + int(layer.add_zero_attn)
-    assert weights is None if not need_weights else weights.shape == (0, 3, keys)
-    gradients = torch.autograd.grad(output.sum(), list(layer.parameters()), materialize_grads=True)
-    assert all(torch.equal(gradient, torch.zeros_like(gradient)) for gradient in gradients)
 
 
 @pytest.mark.parametrize(("padded", "need_weights"), [(False, True), (True, False)])

@@ -145,18 +145,6 @@ def test_a_step_over_users_moves_no_further_than_every_user_at_the_clip(
     assert length(as_records) > 2 * bound, "the control: as records they move it further"
 
 
-def test_a_training_over_users_continues_bit_for_bit(
-    trained: Trained, own_file: DatasetRequest, tmp_path: Path
-) -> None:
-    whole = trained(3, dataset=own_file)
-    whole.save(tmp_path / "state.pt")
-    resumed = trained(0, dataset=own_file)
-    resumed.load(tmp_path / "state.pt")
-    for training in (whole, resumed):
-        training.run_to(6)
-    assert torch.equal(raw(whole), raw(resumed))
-
-
 def test_a_protected_score_of_users_is_the_mean_of_their_shares(
     trained: Trained, own_file: DatasetRequest, charge: CountingCharge, monkeypatch: pytest.MonkeyPatch
 ) -> None:

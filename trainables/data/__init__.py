@@ -12,10 +12,8 @@ from importlib.util import find_spec
 
 from trainables.checks import near_name_hint
 from trainables.data.files import data_folder, locate
-from trainables.data.loading import content_sha256, load_splits, records_sha256, users_sha256
 from trainables.data.registry import DATASETS
-from trainables.data.requests import DatasetInfo, DatasetRequest, Splits
-from trainables.data.user import read_raw, user_info
+from trainables.data.requests import COUNTS, DatasetInfo, DatasetRequest, Splits
 from trainables.errors import DatasetError
 
 __all__ = [
@@ -48,7 +46,9 @@ def info(request: DatasetRequest) -> DatasetInfo:
                 f"`dataset.path` must not be set for the shipped data set {request.name} (got {request.path}). Give "
                 "your own data another name, because the ledger has one budget for each name.",
             )
-        return user_info(request)
+        from trainables.data.user import user_info
+
+        return user_info(request, request.path)
     if request.name not in DATASETS:
         hint = near_name_hint(request.name, DATASETS) or f" The data sets are {', '.join(DATASETS)}."
         raise DatasetError("dataset-unknown", f"There is no data set {request.name!r}.{hint}")
@@ -61,13 +61,13 @@ def check_unit(request: DatasetRequest) -> None:
         raise DatasetError("unit-unknown", f"`unit` must be one of {', '.join(UNITS)} (got {request.unit!r}).")
     if request.unit == "record":
         return
-    if not _is_count(request.records_per_user):
+    if not COUNTS.allows(request.records_per_user):
         raise DatasetError(
             "records-per-user-invalid",
             f"`dataset.records_per_user` must be a whole number of at least 1 (got {request.records_per_user!r}).",
         )
     if request.path is not None:
-        if not _is_count(request.public_users):
+        if not COUNTS.allows(request.public_users):
             raise DatasetError(
                 "public-size-missing",
                 f"`dataset.public_users` of {request.name} must be a PUBLIC number of training users, at least 1 (got "
@@ -112,14 +112,10 @@ def _public_size(request: DatasetRequest) -> int:
     # If the size is declared, the custom file is not read, because it may be on another machine.
     if request.path is not None and request.name not in DATASETS:
         size = request.public_users if request.unit == "user" else request.public_size
-        if size is not None and _is_count(size):
+        if size is not None and COUNTS.allows(size):
             return size
     known = info(request)
     return known.users if request.unit == "user" and known.users is not None else known.public_train_size
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def check_present(request: DatasetRequest) -> None:
@@ -175,34 +171,40 @@ def _identified(known: DatasetInfo) -> tuple[DatasetInfo | None, str]:
 
     For a custom data set, the shipped set is the one that it copies, or None. For a shipped set, the checksum is "".
     """
+    from trainables.data import loading, user
+
     if known.path is None:
         return known, ""
-    arrays = read_raw(known)
-    content, size = content_sha256(arrays), arrays["y_train"].size
+    arrays = user.read_raw(known)
+    content, size = loading.content_sha256(arrays), arrays["y_train"].size
     copied = next((each for each in DATASETS.values() if each.content_sha256 == content), None)
     if copied is None and any(each.public_train_size == size for each in DATASETS.values()):
-        records = records_sha256(arrays)
+        records = loading.records_sha256(arrays)
         copied = next((each for each in DATASETS.values() if each.records_sha256 == records), None)
     return copied, content
 
 
 def _records(request: DatasetRequest) -> str:
+    from trainables.data import loading, user
+
     known = info(request)
-    if known.path is None:
-        return known.records_sha256
-    return records_sha256(read_raw(known))
+    return known.records_sha256 if known.path is None else loading.records_sha256(user.read_raw(known))
 
 
 def users_fingerprint(request: DatasetRequest) -> str | None:
     """Return a hash of the users in a custom data set; None if records are protected or the data set is shipped."""
+    from trainables.data import loading, user
+
     known = info(request)
     if known.path is None or request.unit != "user":
         return None
-    return users_sha256(read_raw(known))
+    return loading.users_sha256(user.read_raw(known))
 
 
 @lru_cache(maxsize=2)
 def load_records(request: DatasetRequest) -> Splits:
     """Return the records as tensors. They are read once per process, so callers must not write to them."""
+    from trainables.data import loading
+
     public_train_size(request)  # refuses an illegal fraction before reading a file
-    return load_splits(info(request), request)
+    return loading.load_splits(info(request), request)

@@ -9,40 +9,37 @@ import pickle
 import struct
 import tarfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from trainables.data.files import reading
 from trainables.errors import DatasetError
 
-if TYPE_CHECKING:
-    import numpy as np
+__all__ = ["KEYS", "Arrays", "read_cifar_archive", "read_idx", "read_npz", "read_webp_sheets"]
 
-__all__ = ["Arrays", "read_cifar_archive", "read_idx", "read_npz", "read_webp_sheets"]
-
-Arrays: TypeAlias = "dict[str, np.ndarray]"
+Arrays: TypeAlias = dict[str, np.ndarray]
 """Name → array. Image files have uint8 images, shape (n, channels, height, width), in ``x_train`` and ``x_test``.
 
 ``y_train`` and ``y_test`` have the uint8 labels, shape (n,).
 """
 
-_KEYS = ("x_train", "y_train", "x_test", "y_test")
+KEYS = ("x_train", "y_train", "x_test", "y_test")
+"""Names of the arrays of every data set."""
+
 _SHEET_IMAGES = 500
 _SIDE = 32
 
 
 def read_npz(paths: tuple[Path, ...]) -> Arrays:
     """Return the arrays of an npz file of grey-scale images."""
-    import numpy as np
-
-    what = f"an npz file with the arrays {', '.join(_KEYS)}"
+    what = f"an npz file with the arrays {', '.join(KEYS)}"
     with reading(paths[0], what), np.load(paths[0], allow_pickle=False) as file:
-        arrays = {key: file[key] for key in _KEYS}
+        arrays = {key: file[key] for key in KEYS}
     return {key: array[:, None] if key.startswith("x") else array for key, array in arrays.items()}
 
 
 def _idx(path: Path) -> np.ndarray:
-    import numpy as np
-
     with reading(path, "a gzip file"):
         raw = gzip.decompress(path.read_bytes())
     if len(raw) < 4 or raw[:3] != b"\x00\x00\x08":  # two zero bytes, then 8 for unsigned bytes
@@ -63,7 +60,6 @@ def read_idx(paths: tuple[Path, ...]) -> Arrays:
 
 def read_webp_sheets(paths: tuple[Path, ...]) -> Arrays:
     """Return the arrays of an npz file of lossless WebP sheets. A sheet is a column of 500 images of 32 x 32."""
-    import numpy as np
     from PIL import Image
 
     def images(file: Any, prefix: str, count: int) -> np.ndarray:  # noqa: ANN401 - NpzFile's type is generic since 2.3
@@ -95,7 +91,6 @@ class _PlainUnpickler(pickle.Unpickler):
 
 def read_cifar_archive(paths: tuple[Path, ...]) -> Arrays:
     """Return the arrays of ``cifar-10-python.tar.gz``, with the records in the published order."""
-    import numpy as np
 
     def batch(archive: tarfile.TarFile, name: str) -> tuple[np.ndarray, np.ndarray]:
         member = archive.extractfile(f"cifar-10-batches-py/{name}")

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from trainables.data import images
 from trainables.data.files import data_folder, locate, reading
-from trainables.data.images import Arrays
+from trainables.data.images import KEYS, Arrays
 from trainables.data.registry import TEST_FRACTION
 from trainables.data.requests import DatasetInfo, DatasetRequest, Splits
 from trainables.data.splits import aside, aside_by_content, aside_by_user, contributions
@@ -20,7 +22,7 @@ from trainables.data.user import read_user
 from trainables.errors import DatasetError
 
 if TYPE_CHECKING:
-    import numpy as np
+    import torch
 
 __all__ = ["content_sha256", "load_splits", "read_arrays", "records_sha256", "users_sha256"]
 
@@ -40,10 +42,8 @@ _CANCER_RANGES = (
 
 def content_sha256(arrays: Arrays) -> str:
     """Return a checksum of the decoded arrays. It ignores the file format, the shape of an input, and the users."""
-    import numpy as np
-
     digest = hashlib.sha256()
-    for key in ("x_train", "y_train", "x_test", "y_test"):
+    for key in KEYS:
         array = arrays[key].astype(np.int64) if key.startswith("y") else arrays[key].reshape(len(arrays[key]), -1)
         digest.update(f"{key}:{array.dtype.str}:{array.shape};".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
@@ -55,8 +55,6 @@ def records_sha256(arrays: Arrays) -> str:
 
     Return "" for arrays whose shape or type no training can use.
     """
-    import numpy as np
-
     x, y = arrays["x_train"], arrays["y_train"]
     if y.ndim != 1 or not len(y) or x.ndim < 2 or len(x) != len(y) or {x.dtype.kind, y.dtype.kind} - set("fiub"):
         return ""
@@ -113,7 +111,6 @@ def _adult(_name: str, paths: tuple[Path, ...]) -> Arrays:
 
 
 def _scikit_learn(name: str, _paths: tuple[Path, ...]) -> Arrays:
-    import numpy as np
     from sklearn import datasets
 
     bunch = {"digits": datasets.load_digits, "breast_cancer": datasets.load_breast_cancer, "iris": datasets.load_iris}
@@ -180,8 +177,6 @@ def read_arrays(info: DatasetInfo, folder: Path) -> Arrays:
 
 def _scaled(info: DatasetInfo, x: np.ndarray) -> np.ndarray:
     """Scale bytes to [0, 1] for grey images and to [−1, 1] for colour images. Other inputs are scaled already."""
-    import numpy as np
-
     if x.dtype != np.uint8:
         return np.ascontiguousarray(x, np.float32)
     if info.input_shape[0] == 1:
@@ -191,7 +186,6 @@ def _scaled(info: DatasetInfo, x: np.ndarray) -> np.ndarray:
 
 def load_splits(info: DatasetInfo, request: DatasetRequest) -> Splits:
     """Return the training, validation and test records as tensors."""
-    import numpy as np
     import torch
 
     arrays = read_arrays(info, data_folder(request.data_dir))

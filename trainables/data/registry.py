@@ -10,12 +10,17 @@ from __future__ import annotations
 
 from trainables.data.requests import DatasetInfo, FileInfo
 from trainables.data.tabular import ADULT, BANK, WISCONSIN
-from trainables.data.text import CONTEXT, VOCABULARY
 
-__all__ = ["DATASETS", "TEST_FRACTION"]
+__all__ = ["CONTEXT", "DATASETS", "TEST_FRACTION", "VOCABULARY"]
 
 TEST_FRACTION = 0.2
 """Fraction of the records in the test set, for data sets without an official test set. A hash selects the records."""
+
+CONTEXT = 4
+"""Number of words in an input of next-word prediction."""
+
+VOCABULARY = 1000
+"""Number of words with a number of their own, from 1. All other words have the number 0."""
 
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _FASHION = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"

@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from search_spaces import Limits
+
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DatasetInfo", "DatasetRequest", "FileInfo", "Splits"]
+__all__ = ["COUNTS", "DatasetInfo", "DatasetRequest", "FileInfo", "Splits"]
+
+COUNTS = Limits(low=1, integer=True)
+"""Legal numbers of records and of users."""
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
 __all__ = ["aside", "aside_by_content", "aside_by_user", "contributions"]
 
@@ -32,8 +30,6 @@ def aside_by_content(x: np.ndarray, y: np.ndarray, *, fraction: float, key: str)
 
 def aside_by_user(users: np.ndarray, *, fraction: float, key: str) -> np.ndarray:
     """Return for each record whether it is set aside, by a hash of its user. A user's records stay together."""
-    import numpy as np
-
     names, whose = np.unique(users, return_inverse=True)
     chosen = _chosen((_identity(name) for name in names), len(names), fraction=fraction, key=key)
     return np.asarray(chosen[whose])
@@ -46,8 +42,6 @@ def contributions(x: np.ndarray, y: np.ndarray, users: np.ndarray, *, most: int,
     fewer records. The choice depends only on the user's own records and the public key. The rows are sorted by user.
     The other arguments are those of `aside_by_content` and `aside_by_user`.
     """
-    import numpy as np
-
     names, whose = np.unique(users, return_inverse=True)
     own = [_identity(name) + b"\0" for name in names]
     records = (own[user] + content for user, content in zip(whose.tolist(), _contents(x, y), strict=True))
@@ -75,8 +69,6 @@ def _chosen(identities: Iterable[bytes], count: int, *, fraction: float, key: st
 
 def _positions(identities: Iterable[bytes], count: int, *, key: str) -> np.ndarray:
     """Return a keyed hash of each identity, a number below 2⁶⁴."""
-    import numpy as np
-
     keyed = hashlib.blake2b(key=hashlib.sha256(key.encode()).digest(), digest_size=8)
 
     def position(identity: bytes) -> int:

@@ -9,19 +9,14 @@ import re
 import zipfile
 from collections import Counter
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from trainables.data.files import reading
+from trainables.data.images import Arrays
+from trainables.data.registry import CONTEXT, VOCABULARY
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from trainables.data.images import Arrays
-
-__all__ = ["CONTEXT", "VOCABULARY", "public_vocabulary", "read_speeches", "windows"]
-
-CONTEXT = 4  # words in an input
-VOCABULARY = 1000  # words with a number of their own, from 1; all other words have the number 0
+__all__ = ["public_vocabulary", "read_speeches", "windows"]
 
 _WORD = r"[a-z]+(?:'[a-z]+)*|[.,;:?!]"
 _TOKEN = re.compile(rf"{_WORD}|\w+")
@@ -33,8 +28,6 @@ def public_vocabulary(corpus: Path) -> dict[str, int]:
 
     A vocabulary of the private text would reveal the words in it, and no noise would hide them.
     """
-    import numpy as np
-
     with reading(corpus, "the Brown corpus as numbers"), np.load(corpus, allow_pickle=False) as file:
         words, ids = bytes(file["vocab"]).decode().split("\n"), file["ids"]
     counts: Counter[str] = Counter()
@@ -47,8 +40,6 @@ def public_vocabulary(corpus: Path) -> dict[str, int]:
 
 def windows(text: str, vocabulary: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
     """Return the word numbers of all windows of CONTEXT words, shape (n, CONTEXT), and of their next words, (n,)."""
-    import numpy as np
-
     numbers = np.array([vocabulary.get(word, 0) for word in _TOKEN.findall(text.lower())], np.uint16)
     if len(numbers) <= CONTEXT:
         return np.zeros((0, CONTEXT), np.uint16), np.zeros(0, np.int64)
@@ -62,8 +53,6 @@ def read_speeches(speeches: Path, corpus: Path) -> Arrays:
     A record is a window of words. Its user is the speaker, named in the file name of NLTK's `state_union`. The speeches
     are sorted by file name.
     """
-    import numpy as np
-
     vocabulary = public_vocabulary(corpus)
     with reading(speeches, "the zip file of the addresses"), zipfile.ZipFile(speeches) as archive:
         found = {PurePosixPath(name).name: name for name in archive.namelist()}

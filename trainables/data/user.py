@@ -9,25 +9,19 @@ from __future__ import annotations
 import zipfile
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from trainables.data.requests import DatasetInfo, DatasetRequest
+import numpy as np
+
+from trainables.data.images import KEYS, Arrays
+from trainables.data.requests import COUNTS, DatasetInfo, DatasetRequest
 from trainables.errors import DatasetError
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from trainables.data.images import Arrays
 
 __all__ = ["read_raw", "read_user", "user_info"]
 
-_KEYS = ("x_train", "y_train", "x_test", "y_test")
 _USERS = ("user_train", "user_test")
 
 
-def _read(path: Path, keys: tuple[str, ...], *, needed: tuple[str, ...] = _KEYS) -> Arrays:
-    import numpy as np
-
+def _read(path: Path, keys: tuple[str, ...], *, needed: tuple[str, ...] = KEYS) -> Arrays:
     try:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
@@ -67,22 +61,20 @@ def _classes(path: Path, arrays: Arrays) -> int:
     return max(2, int(labels.max()) + 1)
 
 
-def user_info(request: DatasetRequest) -> DatasetInfo:
-    """Return the public facts about a custom data set: shapes and classes from its test records, and declared sizes."""
-    if request.path is None:
-        raise DatasetError("own-file-missing", f"The data set {request.name} needs `dataset.path`.")
+def user_info(request: DatasetRequest, file: str) -> DatasetInfo:
+    """Return the public facts about the data set in `file`: shapes and classes of its test records, declared sizes."""
     users = request.public_users if request.unit == "user" else None
     size = request.public_size
     if size is None and users is not None:
         size = users * request.records_per_user
-    if isinstance(size, bool) or not isinstance(size, int) or not size >= 1:
+    if size is None or not COUNTS.allows(size):
         raise DatasetError(
             "public-size-missing",
             f"`dataset.public_size` of {request.name} must be a PUBLIC number of training records, at least 1 (got "
             f"{size}). It sets the sample rate. The exact number in the file is private.",
         )
-    path = Path(request.path).expanduser().absolute()
-    arrays = _read(path, ("x_test", "y_test", "classes"), needed=_KEYS if users is None else (*_KEYS, "user_train"))
+    path = Path(file).expanduser().absolute()
+    arrays = _read(path, ("x_test", "y_test", "classes"), needed=KEYS if users is None else (*KEYS, "user_train"))
     return DatasetInfo(
         name=request.name,
         public_train_size=size,
@@ -99,7 +91,7 @@ def user_info(request: DatasetRequest) -> DatasetInfo:
 
 def read_raw(info: DatasetInfo) -> Arrays:
     """Return the arrays of a custom data set as stored, including `user_train` and `user_test` if present."""
-    return _read(Path(info.path or ""), (*_KEYS, *_USERS))
+    return _read(Path(info.path or ""), (*KEYS, *_USERS))
 
 
 def read_user(info: DatasetInfo) -> Arrays:
@@ -109,10 +101,8 @@ def read_user(info: DatasetInfo) -> Arrays:
     error would reveal the record to analysts. Instead, values that are not finite become 0. A record is dropped if its
     label is out of range or its user is in `user_test`.
     """
-    import numpy as np
-
     path = Path(info.path or "")
-    arrays = _read(path, _KEYS if info.users is None else (*_KEYS, *_USERS))
+    arrays = _read(path, KEYS if info.users is None else (*KEYS, *_USERS))
     users, others = _users(path, arrays) if info.users is not None else (None, None)
     for part in ("train", "test"):
         x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
@@ -154,6 +144,4 @@ def _wrong(path: Path, rule: str) -> DatasetError:
 
 
 def _inputs(x: np.ndarray) -> np.ndarray:
-    import numpy as np
-
     return x.astype(np.float32) / (np.float32(255) if x.dtype == np.uint8 else np.float32(1))

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from trainables.engine.random import Generator
-from trainables.errors import HyperparameterError
 
 __all__ = ["PADDING", "RandomViews", "random_views"]
 
@@ -47,12 +46,6 @@ class RandomViews:
             inputs: images of shape (B, channels, height, width); B may be 0.
             generator: secret generator.
         """
-        if inputs.ndim != 4:
-            raise HyperparameterError(
-                "augmentation-needs-images",
-                f"Augmentation needs images of shape (channels, height, width) (got {tuple(inputs.shape[1:])}). Set "
-                "augmentation to none.",
-            )
         count, channels, height, width = inputs.shape
         top, left = (min(PADDING, size - 1) if self.crop else 0 for size in (height, width))
         # A mirrored crop is a crop of the mirrored image. So every view is a crop of the image or its mirror image.

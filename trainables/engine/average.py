@@ -7,8 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables.checks import refuse_illegal
-
 __all__ = ["WeightAverage"]
 
 
@@ -23,7 +21,6 @@ class WeightAverage:
     """
 
     def __init__(self, like: Tensor, *, decay: float) -> None:
-        refuse_illegal("ema_decay", decay)
         self.decay = decay
         self.updates = 0
         # At a decay of 0.9999, an update adds 1e-4 of a difference, which float32 would lose.

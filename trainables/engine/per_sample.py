@@ -66,11 +66,11 @@ class PerSampleGradients:
 
     def group_norms(self) -> Tensor:
         """Return ‖g_i‖₂ within each group, shape (G, B), float64."""
-        squares: dict[str, Tensor] = {group: torch.zeros(0) for group in self.layout.groups}
+        squares: dict[str, Tensor] = {}
         for gradients, names in self.layers:
             group, square = _group(names), gradients.squared_norms()
-            squares[group] = squares[group] + square if len(squares[group]) else square
-        return torch.stack(list(squares.values())).sqrt()
+            squares[group] = squares[group] + square if group in squares else square
+        return torch.stack([squares[group] for group in dict.fromkeys(self.layout.groups)]).sqrt()
 
     def add_weighted_sum(self, total: Tensor, factors: Tensor, *, block: int | None) -> None:
         """Add Σ_i g_i to `total`, with each group of g_i multiplied by its factor.

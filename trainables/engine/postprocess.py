@@ -9,7 +9,6 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from trainables.checks import refuse_illegal
 from trainables.engine.circulant import solve_into
 
 __all__ = ["LaplacianSmoothing", "Postprocess", "unchanged"]
@@ -36,9 +35,6 @@ class LaplacianSmoothing:
 
     sigma: float
     sizes: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        refuse_illegal("laplacian_sigma", self.sigma)
 
     def __call__(self, gradient: Tensor) -> Tensor:
         """Return the smoothed gradient, shape (d,)."""

@@ -44,11 +44,9 @@ class ScheduleSettings:
 
     def __post_init__(self) -> None:
         refuse_illegal("schedule", self.kind)
-        problems = [
-            problem for key, (_, name) in SCHEDULE_KEYS.items() if (problem := value_problem(key, getattr(self, name)))
-        ]
-        if problems:
-            raise HyperparameterError.of(problems)
+        HyperparameterError.raise_any(
+            value_problem(key, getattr(self, name)) for key, (_, name) in SCHEDULE_KEYS.items()
+        )
 
 
 def rate_factor(settings: ScheduleSettings, step: int, total_steps: int) -> float:

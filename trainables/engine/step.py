@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
@@ -61,13 +61,7 @@ class Mechanism:
     clipping: str = "flat"
 
     def __post_init__(self) -> None:
-        problems = [
-            problem
-            for name, legal in _LEGAL.items()
-            if (problem := value_problem(name, getattr(self, name), legal)) is not None
-        ]
-        if problems:
-            raise HyperparameterError.of(problems)
+        HyperparameterError.raise_any(value_problem(name, getattr(self, name), legal) for name, legal in _LEGAL.items())
 
     @property
     def noise_scale(self) -> float:
@@ -80,9 +74,9 @@ class Stages:
     """Changes that a method makes to the stages. The defaults are DP-SGD. No change costs privacy.
 
     Attributes:
-        objective: points at which the loss is evaluated, from public randomness; before the clip.
-        later: (step, objective) pairs with rising steps, fixed in advance. From its step on, an objective replaces the
-            previous one.
+        objectives: (step, objective) pairs with rising steps from 0, fixed in advance. An objective chooses the points
+            at which the loss is evaluated, from public randomness, before the clip. It is used from its step on, until
+            the step of the next pair.
         augmentation: random views of the inputs, from SECRET randomness (`trainables.engine.augmentation`); before the
             clip. None for no augmentation.
         weight_decay_before_clipping: λ of g_i ← g_i + λθ.
@@ -90,8 +84,7 @@ class Stages:
         decoupled_weight_decay: λ of θ ← (1 - ηλ)θ - ηg̃.
     """
 
-    objective: Objective = field(default_factory=Plain)
-    later: tuple[tuple[int, Objective], ...] = ()
+    objectives: tuple[tuple[int, Objective], ...] = ((0, Plain()),)
     augmentation: RandomViews | None = None
     weight_decay_before_clipping: float = 0.0
     postprocess: Postprocess = unchanged
@@ -99,7 +92,7 @@ class Stages:
 
     def objective_at(self, step: int) -> Objective:
         """Return the objective for the next step after `step` steps."""
-        return next((objective for start, objective in reversed(self.later) if start <= step), self.objective)
+        return next(objective for start, objective in reversed(self.objectives) if start <= step)
 
 
 class PrivateStep:
@@ -158,9 +151,7 @@ class PrivateStep:
             theta, direction, learning_rate=learning_rate, weight_decay=self._stages.decoupled_weight_decay
         )
 
-    def private_gradient(
-        self, theta: Tensor, inputs: Tensor, targets: Tensor, *, learning_rate: float, records_per_sample: int = 1
-    ) -> Tensor:
+    def private_gradient(self, theta: Tensor, inputs: Tensor, targets: Tensor, *, learning_rate: float) -> Tensor:
         """Return g̃ = (1/b)(Σ_i ḡ_i + N(0, noise_multiplier²·C²·I)), shape (d,), for a given batch of EXPECTED size b.
 
         A given batch may be shuffled or of fixed size, so its privacy is not amplified by sampling. Therefore
@@ -168,11 +159,9 @@ class PrivateStep:
 
         Args:
             theta: θ, shape (d,).
-            inputs: batch, shape (B·m, *input_shape), with a sample's records next to each other. B may be 0.
-            targets: labels, shape (B·m, ...).
+            inputs: batch, shape (B, *input_shape). B may be 0.
+            targets: labels, shape (B, ...).
             learning_rate: η, which scales DPLIS' perturbations.
-            records_per_sample: m, public. A sample's gradient is the sum over its records divided by m, even if some
-                records are IGNORED.
 
         Raises:
             GateError: sample_rate is not 1.
@@ -183,13 +172,15 @@ class PrivateStep:
                 f"`sample_rate` must be 1 for a batch that the step did not draw (got {self.mechanism.sample_rate!r}). "
                 "Let take() draw the batch, or use sample_rate 1.",
             )
-        return self._gradient(
-            theta, inputs, targets, learning_rate=learning_rate, records_per_sample=records_per_sample
-        )
+        return self._gradient(theta, inputs, targets, learning_rate=learning_rate, records_per_sample=1)
 
     def _gradient(
         self, theta: Tensor, inputs: Tensor, targets: Tensor, *, learning_rate: float, records_per_sample: int
     ) -> Tensor:
+        """Return the private gradient of a batch with a sample's m records next to each other.
+
+        A sample's gradient is the sum over its records divided by the public m, even if some records are IGNORED.
+        """
         full_float32()
         mechanism, stages = self.mechanism, self._stages
         b, c = mechanism.expected_batch_size, mechanism.max_grad_norm

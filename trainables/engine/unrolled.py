@@ -36,9 +36,7 @@ def unrolled(module: nn.Module) -> nn.Module:
         GateError: a rewritten layer has dropout. The message names all such layers.
     """
     layers = {name: layer for name, layer in module.named_modules() if _taps(layer)}
-    problems = [problem for name, layer in layers.items() if (problem := dropout_problem(name, layer))]
-    if problems:
-        raise GateError.of(problems)
+    GateError.raise_any(dropout_problem(name, layer) for name, layer in layers.items())
     if not layers:
         return module
     own = {id(tensor): tensor for tensor in chain(module.parameters(), module.buffers())}

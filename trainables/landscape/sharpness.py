@@ -29,18 +29,12 @@ class Sharpness:
         highest: largest loss found in the box, a lower bound of the maximum.
         by_start: sharpness found from each start, θ first. If the values differ much, the search may have missed the
             maximum.
-        radius: ε_s, the relative size of the box.
-        iterations: largest number of gradient steps from each start.
-        seed: public seed of the random starts.
     """
 
     value: float
     loss: float
     highest: float
     by_start: tuple[float, ...]
-    radius: float
-    iterations: int
-    seed: int
 
 
 def sharpness(
@@ -61,8 +55,9 @@ def sharpness(
     and is halved until the loss rises. The result is at least 0 and at most the true sharpness, and the same in every
     run.
 
-    The first arguments are those of `PublicLoss`. The search starts at θ and at `restarts` random corners of the box,
-    because the gradient may vanish at θ. It takes at most `iterations` gradient steps from each start.
+    The first arguments are those of `PublicLoss`. `radius` is ε_s. The search starts at θ and at `restarts` random
+    corners of the box, chosen by the public `seed`, because the gradient may vanish at θ. It takes at most `iterations`
+    gradient steps from each start.
     """
     check_box(radius, iterations=iterations, restarts=restarts)
     loss = PublicLoss(module, inputs, targets, chunk=chunk)
@@ -81,15 +76,7 @@ def sharpness(
     def value(top: float) -> float:
         return (max(base, top) - base) / (1 + base) * 100
 
-    return Sharpness(
-        value=value(highest),
-        loss=base,
-        highest=highest,
-        by_start=tuple(value(top) for top in tops),
-        radius=radius,
-        iterations=iterations,
-        seed=seed,
-    )
+    return Sharpness(value=value(highest), loss=base, highest=highest, by_start=tuple(value(top) for top in tops))
 
 
 def check_box(radius: float, *, iterations: int, restarts: int) -> None:

@@ -24,13 +24,11 @@ class LossSurface:
         coordinates: rising coordinates α of the grid along a direction, shape (points,). The middle one is 0, at θ.
         losses: L(θ + Σ_k α_k d_k), shape (points,) for one direction, (points, points) for two.
         accuracies: accuracy at the same points.
-        seed: public seed of the directions.
     """
 
     coordinates: Tensor
     losses: Tensor
     accuracies: Tensor
-    seed: int
 
 
 def loss_surface(
@@ -73,7 +71,6 @@ def loss_surface(
         coordinates=coordinates,
         losses=torch.tensor([score.loss for score in scores], dtype=torch.float64).reshape(shape),
         accuracies=torch.tensor([score.accuracy for score in scores], dtype=torch.float64).reshape(shape),
-        seed=seed,
     )
 
 

@@ -48,8 +48,7 @@ def from_parameters(
     kind = METHODS[method]
     known = [each.name for each in fields(kind) if each.name not in PRICED]
     unknown = [name for name in parameters if name not in known and name not in SCHEDULE_KEYS]
-    if unknown:
-        raise HyperparameterError.of([_problem_of_name(name, method, known) for name in unknown])
+    HyperparameterError.raise_any(_problem_of_name(name, method, known) for name in unknown)
     values: dict[str, Any] = {"optimizer": optimizer, "momentum": momentum}
     values |= {
         name: Promotion.of(value) if isinstance(value, Mapping) and _is_promotable(name) else value
@@ -74,8 +73,6 @@ def _problem_of_name(name: str, method: str, known: list[str]) -> tuple[str, str
 
 def _schedule(parameters: Mapping[str, object]) -> ScheduleSettings:
     kind = parameters.get("schedule", "constant")
-    if isinstance(kind, ScheduleSettings):
-        return kind
     settings: dict[str, Any] = {"kind": kind}
     for key, (owner, name) in SCHEDULE_KEYS.items():
         if key not in parameters:

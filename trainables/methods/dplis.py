@@ -31,12 +31,12 @@ class DPLIS(Hyperparameters):
     def stages(self, layout: Layout) -> Stages:
         """Return the stages with the smoothed loss of each level of K."""
         samples = self.smoothing_samples
-        if not isinstance(samples, Promotion):
-            return replace(super().stages(layout), objective=self._objective(samples))
-        first, *later = (
-            (start, self._objective(level)) for start, level in zip(samples.from_step, samples.levels, strict=True)
-        )
-        return replace(super().stages(layout), objective=first[1], later=tuple(later))
+        if isinstance(samples, Promotion):
+            starts, levels = samples.from_step, samples.levels
+        else:
+            starts, levels = (0,), (samples,)
+        objectives = tuple((start, self._objective(level)) for start, level in zip(starts, levels, strict=True))
+        return replace(super().stages(layout), objectives=objectives)
 
     def _objective(self, samples: int) -> Objective:
         """Return the objective with K `samples`. If smoothing has no effect, return the plain loss, which is faster."""

@@ -10,7 +10,7 @@ from torch import nn
 from trainables.engine.layers.common import Collector, Work
 from trainables.engine.layers.convolution import convolution, is_plain_convolution
 from trainables.engine.layers.embedding import EmbeddingCollector, is_plain_embedding
-from trainables.engine.layers.linear import LinearTap, linear, linear_tap
+from trainables.engine.layers.linear import linear
 from trainables.engine.layers.written_out import group_norm, layer_norm, rms_norm
 
 __all__ = ["RULES", "MakeCollector", "rule_for"]
@@ -21,7 +21,6 @@ MakeCollector: TypeAlias = Callable[[Any, Work], Collector]
 RULES: Final[Mapping[type[nn.Module], tuple[MakeCollector, Callable[[Any], bool] | None]]] = {
     nn.Linear: (linear, None),
     nn.modules.linear.NonDynamicallyQuantizableLinear: (linear, None),
-    LinearTap: (linear_tap, None),
     nn.Conv1d: (convolution, is_plain_convolution),
     nn.Conv2d: (convolution, is_plain_convolution),
     nn.Embedding: (EmbeddingCollector, is_plain_embedding),

@@ -27,8 +27,7 @@ class OuterCollector:
         self._rights: list[Tensor] = []
         self._outputs: list[Tensor] = []
         self._shape = torch.Size((0, 0))
-        self._weight: Tensor | None = None
-        self._bias: Tensor | None = None
+        self._parts: dict[str, Tensor] = {}
 
     def add(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> None:
         """Store or multiply the factors of the calls. If an input is fixed, first sum its output gradients."""
@@ -51,7 +50,7 @@ class OuterCollector:
         for left, inputs in self._fixed.values():
             self._put(left, inputs)
         if not self._factored:
-            return WrittenOut.of(self._parts(), self._geometry, decay)
+            return WrittenOut.of(self._parts, self._geometry, decay)
         factored = Factored(_joined(self._lefts), _joined(self._rights), self._geometry)
         if decay is None:
             return factored
@@ -81,31 +80,27 @@ class OuterCollector:
         return prefer_factors(self._positions(calls, weight), inputs, width)
 
     def _put(self, left: Tensor, inputs: Tensor) -> None:
-        prepared = self._geometry.prepared(inputs)
+        geometry, samples = self._geometry, self._work.samples
+        prepared = geometry.prepared(inputs)
         if self._factored:
             self._lefts.append(left)
-            self._rights.append(self._geometry.right(prepared, self._work.samples))
+            self._rights.append(geometry.right(prepared, samples))
             return
-        first, samples, groups = self._weight is None, self._work.samples, self._geometry.groups
-        if self._weight is None or self._bias is None:
-            width, columns = self._shape
-            self._weight = left.new_empty(samples * groups, width // groups, columns)
-            self._bias = left.new_zeros(samples, width)
-        self._bias += left.sum(1)
+        groups, (width, columns), first = geometry.groups, self._shape, not self._parts
+        if first:
+            self._parts[geometry.weight] = left.new_empty(samples, width, columns)
+            if geometry.bias is not None:
+                self._parts[geometry.bias] = left.new_zeros(samples, width)
+        if geometry.bias is not None:
+            self._parts[geometry.bias] += left.sum(1)
+        whole = self._parts[geometry.weight].view(samples * groups, width // groups, columns)
         # A few samples at a time, because the patches of all samples do not fit in the cache.
         copies = len(inputs) // samples
-        for part in in_cache(samples, left.shape[1] * self._shape[1] * groups, left.device):
-            right = self._geometry.right(prepared[part.start * copies : part.stop * copies], part.stop - part.start)
+        for part in in_cache(samples, left.shape[1] * columns * groups, left.device):
+            right = geometry.right(prepared[part.start * copies : part.stop * copies], part.stop - part.start)
             lefts, rights = _split(left[part], groups), _split(right, groups)
-            weight = self._weight[part.start * groups : part.stop * groups]
+            weight = whole[part.start * groups : part.stop * groups]
             weight.baddbmm_(lefts.mT, rights, beta=0.0 if first else 1.0)
-
-    def _parts(self) -> dict[str, Tensor]:
-        geometry = self._geometry
-        if self._weight is None or self._bias is None:
-            raise RuntimeError("A collector was finished before any call was added.")
-        parts = {geometry.weight: self._weight.view(self._work.samples, *self._shape)}
-        return parts if geometry.bias is None else {**parts, geometry.bias: self._bias}
 
 
 def factored_decay(factored: Factored, decay: Decay, outputs: Tensor | None) -> FactoredDecay:

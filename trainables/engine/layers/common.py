@@ -109,5 +109,4 @@ def zeroed(rows: Tensor, kept: Tensor) -> Tensor:
 
 def by_sample(values: Tensor, samples: int) -> Tensor:
     """Reshape values from (B·copies, ..., width) to (B, positions, width). Copies count as positions too."""
-    positions = values.shape[:-1].numel() // samples if samples else 0
-    return values.reshape(samples, positions, values.shape[-1])
+    return values.reshape(samples, values.shape[:-1].numel() // samples, values.shape[-1])

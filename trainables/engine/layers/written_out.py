@@ -45,22 +45,20 @@ class ExplicitCollector:
 
 def layer_norm(layer: nn.LayerNorm, work: Work) -> ExplicitCollector:
     """Return a collector for z = weight · x̂ + bias, in which x̂ is x normalised over the last axes."""
-    axes = len(layer.normalized_shape)
 
     def per_sample(call: Call, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
         normal = nn.functional.layer_norm(call.inputs, layer.normalized_shape, eps=layer.eps)
-        return _scale_and_shift(normal, call.deltas, parameters, keep=axes)
+        return _scale_and_shift(normal, call.deltas, parameters, keep=len(layer.normalized_shape))
 
     return ExplicitCollector(per_sample, work)
 
 
 def rms_norm(layer: nn.RMSNorm, work: Work) -> ExplicitCollector:
     """Return a collector for z = weight · x̂, in which x̂ is x divided by its root mean square over the last axes."""
-    axes = len(layer.normalized_shape)
 
     def per_sample(call: Call, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
         normal = nn.functional.rms_norm(call.inputs, list(layer.normalized_shape), eps=layer.eps)
-        return _scale_and_shift(normal, call.deltas, parameters, keep=axes)
+        return _scale_and_shift(normal, call.deltas, parameters, keep=len(layer.normalized_shape))
 
     return ExplicitCollector(per_sample, work)
 
@@ -83,8 +81,6 @@ def any_layer(layer: nn.Module, work: Work) -> ExplicitCollector:
             outputs: Tensor = functional_call(layer, parameters, (x[None],))
             return (outputs[0] * delta).sum()
 
-        if len(call.inputs) == 0:
-            return {name: value.new_zeros(0, *value.shape) for name, value in parameters.items()}
         found: dict[str, Tensor] = vmap(grad(inner), in_dims=(None, 0, 0))(dict(parameters), call.inputs, call.deltas)
         return found
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from search_spaces import PARAMETERS
-from search_spaces.domain_parsing import UNIMODAL
-from search_spaces.domains import is_number
+from search_spaces.domains import UNIMODAL, is_number
+from search_spaces.schedules import kind_of
 from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
 from tuner.experiment.model import Experiment
 from tuner.study.names import PRUNERS, SAMPLERS, canonical_pruner, canonical_sampler
@@ -63,8 +63,8 @@ def parameter(draft: Draft) -> Iterator[GateFinding]:
     kind, declared, space = next(iter(_kinds(draft.experiment)), None), draft.space, draft.resolved
     if kind is None or declared is None or space is None or draft.mode.runs_hidden:
         return  # another gate refuses the sampler or the pruner
-    conditional = dict(space.conditions) if "schedule" in space.searched else {}
-    for name in (name for name in space.unimodal if name in conditional):
+    conditional = [name for name in space.unimodal if "schedule" in space.searched and kind_of(name) is not None]
+    for name in conditional:
         rule = f"a unimodal parameter must occur in every trial, but {name} occurs only with some schedules"
         fix = f"Remove unimodal from {name}, or write a single schedule."
         yield GateFinding("unimodal-conditional", "search.space", rule, fix, f"{name} declared unimodal")
