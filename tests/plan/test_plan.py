@@ -18,7 +18,8 @@ from tuner.errors import BudgetRefusedError, TunerError
 from tuner.experiment import parse_experiment
 from tuner.plan.comparison import comparison
 from tuner.plan.modes import PublicData
-from tuner.plan.plan import Plan, make_plan, plan_from, steps_per_trial
+from tuner.plan.plan import Plan, make_plan, plan_from
+from tuner.plan.shapes import steps_per_trial
 from tuner.privacy.accountant.calibration import best_order
 from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
