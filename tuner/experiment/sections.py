@@ -194,9 +194,15 @@ class SearchSection(Section):
     when_sure: WhenSure = "go_on"
 
     @property
+    def unimodal_parts(self) -> tuple[str, ...]:
+        """``sampler`` if the sampler is unimodal, and ``pruner`` if the pruner is unimodal."""
+        named = {"sampler": canonical_sampler(self.sampler.name), "pruner": canonical_pruner(self.pruner.name)}
+        return tuple(kind for kind, name in named.items() if name == "unimodal")
+
+    @property
     def is_unimodal(self) -> bool:
         """Whether the sampler or the pruner is unimodal."""
-        return "unimodal" in (canonical_sampler(self.sampler.name), canonical_pruner(self.pruner.name))
+        return bool(self.unimodal_parts)
 
 
 class ResourcesSection(Section):
