@@ -19,7 +19,7 @@ from trainables.charge import Charge
 from tuner.errors import BudgetRefusedError, LedgerError
 from tuner.executors.base import ChargeFor, ExecutorSettings, TrialSetup
 from tuner.executors.local import LocalExecutor
-from tuner.executors.registry import make_executor
+from tuner.executors.registry import EXECUTORS
 from tuner.study.driver import StudyDriver
 from tuner.study.pruners.make import make_pruner
 from tuner.study.samplers.make import make_sampler
@@ -364,7 +364,7 @@ class Sweep:
         return LocalExecutor().run(driver or self.driver(), self.setup())
 
     def run_ray(self, driver: StudyDriver | None = None, **options: object) -> Stop:
-        return make_executor("ray", ExecutorSettings(**options)).run(driver or self.driver(), self.setup())
+        return EXECUTORS["ray"](ExecutorSettings(**options)).run(driver or self.driver(), self.setup())
 
 
 def facts(study: optuna.Study) -> list[tuple[int, str, dict[str, object], dict[int, float], float | None]]:

@@ -12,7 +12,7 @@ from trainables.data import DatasetRequest, public_train_size
 from trainables.rungs import checkpoint_path
 from trainables.training import TrainingSpec
 from tuner.executors.base import Executor, ExecutorSettings, TrialSetup
-from tuner.executors.registry import EXECUTORS, make_executor
+from tuner.executors.registry import EXECUTORS
 from tuner.privacy.accountant.filters import TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import epsilon
@@ -89,7 +89,7 @@ class Digits:
 @pytest.mark.parametrize("name", EXECUTORS)
 def test_a_search_on_digits_spends_its_cap_and_learns(tmp_path: Path, name: str, ray_two_slots: None) -> None:
     search = Digits(tmp_path)
-    stop = search.run(make_executor(name, ExecutorSettings()))
+    stop = search.run(EXECUTORS[name](ExecutorSettings()))
     assert stop.reason is StopReason.BUDGET, "ten trials were asked for and the cap holds two"
     views = read_trials(search.study(), mode="max", steps_planned=STEPS)
     assert [view.state.value for view in views] == ["COMPLETE"] * 2
