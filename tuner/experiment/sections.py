@@ -30,7 +30,7 @@ __all__ = [
     "DatasetSection",
     "MetricSection",
     "PrivacySection",
-    "PublicSection",
+    "RecordsSection",
     "ResourcesSection",
     "RunsSection",
     "SearchSection",
@@ -71,12 +71,17 @@ class ValidationSection(Section):
     noise: ScoreNoise = "auto"
 
 
-class DatasetSection(Section):
-    """Private records and their split. `public_size` and `public_users` must be PUBLIC numbers."""
+class RecordsSection(Section):
+    """Data set by name: a shipped one, or any other name with the user's own npz file and its PUBLIC size."""
 
     name: Word
     path: Word | None = None
     public_size: Count | None = None
+
+
+class DatasetSection(RecordsSection):
+    """Private records and their split. `public_size` and `public_users` must be PUBLIC numbers."""
+
     public_users: Count | None = None
     records_per_user: Count = 16
     validation: ValidationSection = ValidationSection()
@@ -163,22 +168,10 @@ class MetricSection(Section):
     mode: Literal["max", "min"] = "max"
 
 
-class PublicSection(Section):
-    """PUBLIC records of a search with `accounting: public`.
-
-    Attributes:
-        name: name of a shipped data set, or an unused name for the user's own file.
-        path: npz file of the user's own records, or None for a shipped data set.
-        public_size: number of training records in the user's own file.
-    """
-
-    name: Word
-    path: Word | None = None
-    public_size: Count | None = None
-
-
 class SearchSection(Section):
     """Settings that choose and stop trials. `space` is as written in the file. `Experiment.space` is the parsed space.
+
+    `public` names the PUBLIC records of a search with `accounting: public`.
 
     `when_sure` is the action when a complete trial is very probably near the best possible one. `go_on` continues the
     search, `stop` ends it and saves the remaining budget, and `replicate` repeats the best two configurations.
@@ -190,7 +183,7 @@ class SearchSection(Section):
     rungs: Rungs = 5
     space: dict[str, Any] = {}
     metric: MetricSection = MetricSection()
-    public: PublicSection | None = None
+    public: RecordsSection | None = None
     when_sure: WhenSure = "go_on"
 
     @property

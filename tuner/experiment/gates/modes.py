@@ -8,7 +8,7 @@ from trainables.data import DATASETS, public_train_size
 from trainables.errors import DatasetError
 from tuner.errors import InputError
 from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
-from tuner.experiment.sections import PublicSection
+from tuner.experiment.sections import RecordsSection
 from tuner.experiment.wording import nearest
 from tuner.privacy.accountant.run_laws import LAWS, RunLaw
 from tuner.privacy.modes import MODES, PUBLIC, SELECTION
@@ -117,7 +117,7 @@ def public(draft: Draft) -> Iterator[GateFinding]:
     yield from _public_records(draft, declared)
 
 
-def _public_records(draft: Draft, public: PublicSection) -> Iterator[GateFinding]:
+def _public_records(draft: Draft, public: RecordsSection) -> Iterator[GateFinding]:
     private, key = draft.experiment.dataset, "search.public.name"
     if public.path is None and public.name not in DATASETS:
         fix = nearest(public.name, DATASETS) + " Your own data need search.public.path and search.public.public_size."
