@@ -31,6 +31,7 @@ STEPS = 100
 RUNGS = (20, 40, 60, 80, 100)
 METRIC = "validation_accuracy"
 LEASE = 10
+SECRET = "record 17 says secret"
 UNIMODALITY = Unimodality(parameters=(Along("smoothing_radius"),), last_step=STEPS, tolerance=0.02)
 
 LedgerLine: TypeAlias = tuple[str, str, int, int, float | None]
@@ -81,7 +82,7 @@ class FakeTraining:
         self.step = 0
         self.learning_rate = float(spec.parameters["learning_rate"])
         if spec.number in spec.raise_in:
-            raise ValueError("record 17 says secret")
+            raise ValueError(SECRET)
 
     def run_to(self, step: int) -> None:
         while self.step < step:

@@ -10,20 +10,18 @@ from pathlib import Path
 
 import pytest
 from errors_helper import raises_code
-from sweep_fakes import LEASE, RUNGS, STEPS, FakeTraining, MostRunning, Recorder, Sweep, states
+from sweep_fakes import LEASE, RUNGS, SECRET, STEPS, FakeSpec, FakeTraining, MostRunning, Recorder, Sweep, states
 
 from tuner.errors import InputError, LedgerError, SweepInterrupted
 from tuner.executors.base import TrialSetup
 from tuner.executors.ray import runner as ray_runner
 from tuner.study.types import Ask, Decision, Stop, StopReason, Suggestion, TrialShape
 
-SECRET = "record 17 says secret"
-
 
 def test_faults_budget_and_concurrency_together(tmp_path: Path, ray_two_slots: None) -> None:
-    recorder = Recorder()
+    recorder, watch = Recorder(), MostRunning()
     faults = {"raise_in": (1,), "nan_in": (2,)}
-    sweep = Sweep(tmp_path, trials=9, cap=6 * STEPS, faults=faults, observers=(recorder,))
+    sweep = Sweep(tmp_path, trials=9, cap=6 * STEPS, faults=faults, observers=(recorder, watch))
     stop = sweep.run_ray(concurrent_trials=2)
     assert stop.reason is StopReason.BUDGET
     # 40 steps of the trial that gave NaN leave room for five whole ones
@@ -36,16 +34,7 @@ def test_faults_budget_and_concurrency_together(tmp_path: Path, ray_two_slots: N
     assert SECRET not in repr(reasons)
     assert SECRET in (tmp_path / "operator.log").read_text()
     assert not (tmp_path / "ray").exists()
-
-
-@pytest.mark.slow
-def test_two_trials_run_side_by_side_and_not_more(tmp_path: Path, ray_two_slots: None) -> None:
-    watch = MostRunning()
-    sweep = Sweep(tmp_path, trials=6, observers=(watch,))
-    assert sweep.run_ray(concurrent_trials=2).reason is StopReason.DONE
     assert watch.most == 2
-    assert states(sweep) == ["COMPLETE"] * 6
-    assert sweep.draws == sweep.ledger.leased() == 6 * STEPS
 
 
 def test_a_lost_worker_goes_on_from_its_checkpoint_and_pays_again(tmp_path: Path, ray_two_slots: None) -> None:
@@ -339,8 +328,6 @@ def test_the_trainable_takes_one_request_after_another(tmp_path: Path) -> None:
         ledger.reserve(name, Ask(STEPS))
 
     def request(name: str) -> dict[str, TrainingLoop]:
-        from sweep_fakes import FakeSpec
-
         parameters = {"learning_rate": 0.1, "smoothing_radius": 5.0}
         return {
             REQUEST: TrainingLoop(
