@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_serializer
@@ -24,6 +23,7 @@ from tuner.experiment.values import (
 )
 from tuner.study.names import canonical_pruner, canonical_sampler
 from tuner.study.types import WhenSure
+from tuner.study.unimodal.options import component
 
 __all__ = [
     "Component",
@@ -153,12 +153,12 @@ class PrivacySection(Section):
 def _component(value: object) -> object:
     if isinstance(value, Component):
         return value
-    if isinstance(value, str):
-        return {"name": value, "options": {}}
-    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-        return {"name": value["name"], "options": {key: entry for key, entry in value.items() if key != "name"}}
-    fix = "Write for example median or {name: median, n_startup_trials: 3}."
-    raise broken("value-wrong-type", "must be a name or a name with options", fix)
+    named = component(value)
+    if named is None:
+        fix = "Write for example median or {name: median, n_startup_trials: 3}."
+        raise broken("value-wrong-type", "must be a name or a name with options", fix)
+    name, options = named
+    return {"name": name, "options": options}
 
 
 class MetricSection(Section):

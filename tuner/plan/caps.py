@@ -19,7 +19,6 @@ from tuner.privacy.accountant.pld import MAX_STEPS, calibrate_noise, epsilon, ma
 
 if TYPE_CHECKING:
     from tuner.experiment.sections import PrivacySection
-    from tuner.plan.modes import PublicData, SealedFacts
 
 __all__ = ["Alternative", "ChosenFilter", "compose", "refuse_run"]
 
@@ -51,8 +50,6 @@ class ChosenFilter:
     choices: Choices
     reason: str
     alternatives: tuple[Alternative, ...] = ()  # the filters that were considered, if there were several
-    selection: SealedFacts | None = None  # only of a sealed search
-    public: PublicData | None = None  # only of a public search
 
 
 def compose(choices: Choices, trials: int, privacy: PrivacySection) -> ChosenFilter:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.plan.shapes import Choices
 
-__all__ = ["PLANNERS", "PublicData", "ScorePlan", "SealedFacts", "plan_scores"]
+__all__ = ["PLANNERS", "PlannedMode", "PublicData", "ScorePlan", "SealedFacts", "plan_scores"]
 
 _QUANTILES = (("50", 0.5), ("90", 0.9), ("99", 0.99))
 
@@ -68,6 +68,15 @@ class PublicData:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlannedMode:
+    """The filter of a search, and the facts of a sealed or a public one."""
+
+    chosen: ChosenFilter
+    selection: SealedFacts | None = None
+    public: PublicData | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ScorePlan:
     """The protected scores: their budget and their noise.
 
@@ -98,11 +107,11 @@ class ScorePlan:
         return TotalSteps(SampledGaussian(1.0, self.noise), self.releases)
 
 
-def _plan_composition(experiment: Experiment, choices: Choices) -> ChosenFilter:
-    return compose(choices, experiment.search.trials, experiment.privacy)
+def _plan_composition(experiment: Experiment, choices: Choices) -> PlannedMode:
+    return PlannedMode(chosen=compose(choices, experiment.search.trials, experiment.privacy))
 
 
-def _plan_sealed(experiment: Experiment, choices: Choices) -> ChosenFilter:
+def _plan_sealed(experiment: Experiment, choices: Choices) -> PlannedMode:
     """Plan a sealed search: its law, its cut-off and the noise of every run.
 
     Raises:
@@ -129,8 +138,8 @@ def _plan_sealed(experiment: Experiment, choices: Choices) -> ChosenFilter:
             f"The best of {law.mean:g} runs on average has ε = {claim:.4g}, and privacy.epsilon is {target:g}. Raise "
             "noise_multiplier (or write auto), lower search.trials or trainable.epochs, or raise privacy.epsilon.",
         )
-    reason = "charged as a whole when it begins, because its number of runs is hidden"
-    return ChosenFilter(sealed, choices, reason, selection=SealedFacts.of(sealed, claim=claim, delta=delta))
+    chosen = ChosenFilter(sealed, choices, "charged as a whole when it begins, because its number of runs is hidden")
+    return PlannedMode(chosen=chosen, selection=SealedFacts.of(sealed, claim=claim, delta=delta))
 
 
 def _ratio(experiment: Experiment) -> tuple[float, float]:
@@ -141,7 +150,7 @@ def _ratio(experiment: Experiment) -> tuple[float, float]:
     return ratio.low, ratio.high
 
 
-def _plan_public(experiment: Experiment, choices: Choices) -> ChosenFilter:
+def _plan_public(experiment: Experiment, choices: Choices) -> PlannedMode:
     """Plan the one private run after a search on public data.
 
     Raises:
@@ -161,10 +170,10 @@ def _plan_public(experiment: Experiment, choices: Choices) -> ChosenFilter:
     request = experiment.public_request()
     size = public_train_size(request)
     public = PublicData(name=request.name, train_size=size, sample_rate=experiment.trainable.batch_size / size)
-    return ChosenFilter(filter, choices, reason, public=public)
+    return PlannedMode(chosen=ChosenFilter(filter, choices, reason), public=public)
 
 
-PLANNERS: Mapping[str, Callable[[Experiment, Choices], ChosenFilter]] = {
+PLANNERS: Mapping[str, Callable[[Experiment, Choices], PlannedMode]] = {
     COMPOSITION.name: _plan_composition,
     SELECTION.name: _plan_sealed,
     PUBLIC.name: _plan_public,

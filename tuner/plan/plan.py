@@ -237,8 +237,8 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
     train_size = public_train_size(request)
     privacy, search, space = experiment.privacy, experiment.search, experiment.space
     asked = Choices.of(experiment, train_size)
-    chosen = PLANNERS[privacy.accounting](experiment, asked)
-    filter, choices = chosen.filter, chosen.choices
+    planned = PLANNERS[privacy.accounting](experiment, asked)
+    chosen, filter, choices = planned.chosen, planned.chosen.filter, planned.chosen.choices
     batch_size, steps, noise = choices.nominal
     rungs = rung_steps(search.rungs, steps)
     check_promotion(space, rungs, shortest=min(choice.shortest for choice in choices.menu))
@@ -272,7 +272,7 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
         cap_reason=chosen.reason,
         alternatives=chosen.alternatives,
         validation=plan_scores(experiment, request, planned=scores, spare=experiment.resources.concurrent_trials),
-        selection=chosen.selection,
-        public=chosen.public,
+        selection=planned.selection,
+        public=planned.public,
         **_counts(filter, choices, experiment.mode, search.trials, privacy.delta),
     )
