@@ -7,6 +7,8 @@ import json
 import math
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -371,6 +373,12 @@ class Sweep:
 def facts(study: optuna.Study) -> list[tuple[int, str, dict[str, object], dict[int, float], float | None]]:
     """Return what conformance compares: number, state, parameters, intermediate values and value of each trial."""
     return [(t.number, t.state.name, t.params, t.intermediate_values, t.value) for t in study.get_trials()]
+
+
+def run_script(script: str, *arguments: str, timeout: float = 100) -> subprocess.CompletedProcess[str]:
+    """Run Python code in a process of its own, which may be killed."""
+    command = [sys.executable, "-c", script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
 
 
 def states(sweep: Sweep) -> list[str]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import signal
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from errors_helper import raises_code
-from sweep_fakes import METRIC, RUNGS, SECRET, STEPS, Recorder, Sweep, states
+from sweep_fakes import METRIC, RUNGS, SECRET, STEPS, Recorder, Sweep, run_script, states
 
 from trainables.rungs import checkpoint_path, checkpoint_step
 from tuner.errors import LedgerError, SweepInterrupted, TunerError
@@ -142,9 +140,7 @@ Sweep(folder, trials=3, cap=cap, faults=faults, observers=observers).run_local()
 
 
 def kill_driver(where: str, folder: Path, cap: int = 10**9) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, where, str(folder), str(cap)], capture_output=True, text=True, check=False
-    )
+    done = run_script(KILLED, where, str(folder), str(cap))
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from errors_helper import raises_code
-from sweep_fakes import LEASE, RUNGS, SECRET, STEPS, FakeSpec, FakeTraining, MostRunning, Recorder, Sweep, states
+from sweep_fakes import (
+    LEASE,
+    RUNGS,
+    SECRET,
+    STEPS,
+    FakeSpec,
+    FakeTraining,
+    MostRunning,
+    Recorder,
+    Sweep,
+    run_script,
+    states,
+)
 
 from tuner.errors import InputError, LedgerError, SweepInterrupted
 from tuner.executors.base import TrialSetup
@@ -97,9 +106,7 @@ Sweep(Path(sys.argv[1]), trials=4, observers=(die,)).run_ray(concurrent_trials=2
 
 @pytest.mark.slow
 def test_kill_9_of_the_driver_and_resume(tmp_path: Path, ray_two_slots: None) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, text=True, check=False, timeout=100
-    )
+    done = run_script(KILLED, str(tmp_path))
     assert done.returncode == -signal.SIGKILL, done.stderr
     sweep = Sweep(tmp_path, trials=4)
     assert sweep.run_ray(concurrent_trials=2).reason is StopReason.DONE
@@ -110,8 +117,10 @@ def test_kill_9_of_the_driver_and_resume(tmp_path: Path, ray_two_slots: None) ->
 
 
 TWO_NODES = """
+import os
 import sys
 from pathlib import Path
+os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"  # so that Ray does not warn
 import ray
 from ray.cluster_utils import Cluster
 from sweep_fakes import FakeTraining, Recorder, Sweep
@@ -139,14 +148,7 @@ print(stop.reason.value, removed)
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("fault", ["none", "remove"])
 def test_two_nodes_and_the_loss_of_one(tmp_path: Path, fault: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", TWO_NODES, str(tmp_path), fault],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=230,
-        env={**os.environ, "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"},
-    )
+    done = run_script(TWO_NODES, str(tmp_path), fault, timeout=230)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == ("done []" if fault == "none" else "done [4]")
     sweep = Sweep(tmp_path, trials=5)
@@ -172,9 +174,7 @@ Sweep(Path(sys.argv[1]), trials=1, observers=(watch,)).run_ray()
 print(cluster.address in seen, ray.is_initialized())
 cluster.shutdown()
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=False, timeout=100
-    )
+    done = run_script(script, str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "False False"
 

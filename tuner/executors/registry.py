@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 from tuner.executors.base import Executor, ExecutorSettings
 
@@ -22,7 +21,7 @@ def _ray(settings: ExecutorSettings) -> Executor:
     return RayExecutor(settings)
 
 
-EXECUTORS: Mapping[str, Callable[[ExecutorSettings], Executor]] = MappingProxyType({"local": _local, "ray": _ray})
+EXECUTORS: Mapping[str, Callable[[ExecutorSettings], Executor]] = {"local": _local, "ray": _ray}
 """Functions that create an executor, by name. The local executor ignores the settings.
 
 Each function imports its executor only when called, because importing Ray takes seconds.

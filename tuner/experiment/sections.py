@@ -120,18 +120,15 @@ class PrivacySection(Section):
     """Privacy settings. The budget applies to the WHOLE search.
 
     Attributes:
-        epsilon: ε of the whole search, which is never exceeded.
-        delta: δ of the whole search, below 1/n for n public training records (or users with `unit: user`).
+        epsilon: never exceeded.
+        delta: below 1/n for n public training records (or users with `unit: user`).
         unit: protected unit, which is one record or all records of one user.
         accounting: accounting mode. `composition` shows all trials. `selection` is a sealed search, which shows only
             the winner. `public` searches on public data and then trains once on the private records.
         cap: filter for `composition`. auto chooses the tightest filter that the search space allows.
         order: Rényi order of the fixed_order filter. auto chooses the best order for the plan.
-        accountant: only pld is supported.
-        adjacency: only add_or_remove_one is supported.
         noise_multiplier: a number or a domain to search. auto chooses the smallest noise with which the planned trials
             fit the budget.
-        runs: distribution of the number of runs of a sealed search.
         private: False is for studies without privacy, whose models cannot be exported as private.
         noise_seed: seed of the noise, allowed only with `private: false`.
     """
