@@ -172,8 +172,10 @@ def test_several_share_the_risk_and_what_is_scaled_is_asked_for_last() -> None:
     ("space", "starts"),
     [
         ("{R: {uniform: [0, 100]}}", None),
+        ("{R: {log_uniform: [1, 80]}}", None),
         ("{R: {uniform: [0, 9]}}", (3, 6)),
         ("{R: {log_uniform: [1, 27]}}", (3, 9)),
+        ("{R: 1.0, lr: {log_uniform: [0.01, 10], unimodal: true}}", (0.1, 1)),
         ("{R: 1.0, K: {integer: [1, 2], unimodal: true}}", (1, 2)),
         ("{R: 1.0, K: {log_integer: [1, 27], unimodal: true}}", (3, 9)),
     ],
