@@ -54,10 +54,9 @@ def tolerances(draft: Draft) -> Iterator[GateFinding]:
 )
 def parameter(draft: Draft) -> Iterator[GateFinding]:
     """Require a searched range that is declared unimodal and that every trial has."""
-    kinds, declared, space = draft.experiment.search.unimodal_parts, draft.space, draft.resolved
-    if not kinds or declared is None or space is None or draft.mode.runs_hidden:
+    kind, declared, space = next(iter(draft.experiment.search.unimodal_parts), None), draft.space, draft.resolved
+    if kind is None or declared is None or space is None or draft.mode.runs_hidden:
         return  # another gate refuses the sampler or the pruner
-    kind = kinds[0]
     conditional = dict(space.conditions) if "schedule" in space.searched else {}
     for name in (name for name in space.unimodal if name in conditional):
         rule = f"a unimodal parameter must occur in every trial, but {name} occurs only with some schedules"
