@@ -125,6 +125,9 @@ GATES = [
     gate("search.public={name: mine, path: x.npz, public_size: 200}", "trainable.batch_size", "batch-size-too-large",
          "", PUBLIC),
     gate("search.space.batch_size={choice: [64, 128]}", "search.space.batch_size", "priced-with-public", "", PUBLIC),
+    gate("privacy.unit=user", "privacy.unit", "public-with-users", "privacy.unit=record",
+         ("dataset.name=state_union", "trainable.batch_size=4", "privacy.accounting=public",
+          "search.public={name: mine, path: x.npz, public_size: 9000}")),
     gate("search.public={name: fashion_mnist}", "search.public", "public-data-unused"),
     # protected scores
     gate("search.metric={name: validation_loss, mode: min}", "search.metric.name", "metric-not-protectable",
@@ -135,6 +138,8 @@ GATES = [
          "dataset.validation.delta=1e-6", PROTECTED),
     gate("dataset.validation.epsilon=1", "dataset.validation.epsilon", "scores-not-protected"),
     gate("dataset.validation.noise=9", "dataset.validation.noise", "scores-not-protected"),
+    gate("dataset.validation.fraction=1e-6", "dataset.validation.fraction", "validation-empty",
+         "dataset.validation.fraction=0.1", PROTECTED),
     # the unit
     gate("privacy.unit=user", "privacy.unit", "dataset-without-users", "privacy.unit=record"),
     gate("dataset.records_per_user=4", "dataset.records_per_user", "records-per-user-unused"),
@@ -173,7 +178,9 @@ GATES = [
     gate("search.space={lr: default, augmentation: {choice: [none, crop]}}", "search.space.augmentation",
          "augmentation-needs-images", "search.space={lr: default, augmentation: none}",
          ("dataset.name=iris", "trainable.batch_size=32", "privacy.delta=1e-4")),
-    # the bounded sampler
+    # options
+    gate("search.pruner=percentile", "search.pruner", "option-missing",
+         "search.pruner={name: percentile, percentile: 50}"),
     gate("search.sampler={name: bounded, explore: 1}", "search.sampler", ELSEWHERE,
          "search.sampler={name: bounded, explore: 0.5, ratio: 2}"),
     gate("search.sampler={name: bounded, explore: .nan}", "search.sampler.explore", "value-not-finite"),
