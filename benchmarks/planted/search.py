@@ -27,8 +27,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="protected-scores-not-asked-for",
         breaks="a trial is priced without its protected scores, so pruning looks at scores nobody paid for",
-        file="tuner/plan/plan.py",
-        old="releases=0 if self.validation is None else len(self.rungs),",
+        file="tuner/plan/shapes.py",
+        old="releases=len(own) if released else 0,",
         new="releases=0,",
         test="tests/plan/test_plan.py::test_protected_scores_have_a_budget_and_a_standard_error",
     ),

@@ -7,6 +7,8 @@ import json
 import math
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +21,7 @@ from trainables.charge import Charge
 from tuner.errors import BudgetRefusedError, LedgerError
 from tuner.executors.base import ChargeFor, ExecutorSettings, TrialSetup
 from tuner.executors.local import LocalExecutor
-from tuner.executors.registry import make_executor
+from tuner.executors.registry import EXECUTORS
 from tuner.study.driver import StudyDriver
 from tuner.study.pruners.make import make_pruner
 from tuner.study.samplers.make import make_sampler
@@ -31,6 +33,7 @@ STEPS = 100
 RUNGS = (20, 40, 60, 80, 100)
 METRIC = "validation_accuracy"
 LEASE = 10
+SECRET = "record 17 says secret"
 UNIMODALITY = Unimodality(parameters=(Along("smoothing_radius"),), last_step=STEPS, tolerance=0.02)
 
 LedgerLine: TypeAlias = tuple[str, str, int, int, float | None]
@@ -81,7 +84,7 @@ class FakeTraining:
         self.step = 0
         self.learning_rate = float(spec.parameters["learning_rate"])
         if spec.number in spec.raise_in:
-            raise ValueError("record 17 says secret")
+            raise ValueError(SECRET)
 
     def run_to(self, step: int) -> None:
         while self.step < step:
@@ -364,12 +367,18 @@ class Sweep:
         return LocalExecutor().run(driver or self.driver(), self.setup())
 
     def run_ray(self, driver: StudyDriver | None = None, **options: object) -> Stop:
-        return make_executor("ray", ExecutorSettings(**options)).run(driver or self.driver(), self.setup())
+        return EXECUTORS["ray"](ExecutorSettings(**options)).run(driver or self.driver(), self.setup())
 
 
 def facts(study: optuna.Study) -> list[tuple[int, str, dict[str, object], dict[int, float], float | None]]:
     """Return what conformance compares: number, state, parameters, intermediate values and value of each trial."""
     return [(t.number, t.state.name, t.params, t.intermediate_values, t.value) for t in study.get_trials()]
+
+
+def run_script(script: str, *arguments: str, timeout: float = 100) -> subprocess.CompletedProcess[str]:
+    """Run Python code in a process of its own, which may be killed."""
+    command = [sys.executable, "-c", script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
 
 
 def states(sweep: Sweep) -> list[str]:

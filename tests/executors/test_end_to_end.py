@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import optuna
 import pytest
 
 from search_spaces.parsing import parse_space
 from trainables.data import DatasetRequest, public_train_size
 from trainables.rungs import checkpoint_path
 from trainables.training import TrainingSpec
-from tuner.executors.base import Executor, ExecutorSettings, TrialSetup
-from tuner.executors.registry import EXECUTORS, make_executor
+from tuner.executors.base import ExecutorSettings, TrialSetup
+from tuner.executors.registry import EXECUTORS
 from tuner.privacy.accountant.filters import TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import epsilon
@@ -23,81 +22,68 @@ from tuner.study.driver import StudyDriver
 from tuner.study.pruners.make import make_pruner
 from tuner.study.samplers.make import make_sampler
 from tuner.study.storage import open_storage, open_study
-from tuner.study.types import Stop, StopReason, Suggestion
+from tuner.study.types import StopReason, Suggestion
 from tuner.study.views import read_trials
 
-BATCH, STEPS, RUNGS, NOISE, DELTA = 64, 24, (8, 16, 24), 1.0, 1e-5
+BATCH, STEPS, RUNGS, DELTA = 64, 24, (8, 16, 24), 1e-5
+CAP = 2 * STEPS
 REQUEST = DatasetRequest(name="digits")
+MECHANISM = SampledGaussian(sample_rate=BATCH / public_train_size(REQUEST), noise_multiplier=1.0)
 SPACE = {"smoothing_radius": {"log_uniform": [0.1, 2.0]}, "smoothing_samples": 2, "learning_rate": 0.5}
 
 
-class Digits:
-    """A search on digits, wired as the runner does it."""
+def driver_of(folder: Path, budget: SearchBudget) -> StudyDriver:
+    study = open_study(
+        open_storage(folder),
+        "sweep",
+        mode="max",
+        sampler=lambda before: make_sampler("random", seed=0, trials_before=before),
+        pruner=make_pruner("none"),
+    )
+    return StudyDriver(
+        study,
+        parse_space(SPACE, method="dplis"),
+        trials=10,
+        steps_per_trial=STEPS,
+        rung_steps=RUNGS,
+        metric="validation_accuracy",
+        mode="max",
+        budget=budget,
+    )
 
-    def __init__(self, folder: Path, trials: int = 2) -> None:
-        self.folder, self.trials = folder, trials
-        self.mechanism = SampledGaussian(sample_rate=BATCH / public_train_size(REQUEST), noise_multiplier=NOISE)
-        self.ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}")
-        self.cap = trials * STEPS
-        claim = epsilon(self.mechanism, self.cap, DELTA)
-        filter = TotalSteps(self.mechanism, self.cap)
-        self.ledger.open_search("digits", "sweep", filter=filter, epsilon=claim, delta=DELTA)
-        self.budget = SearchBudget(self.ledger, "sweep")
 
-    def run(self, executor: Executor, observers: tuple[object, ...] = ()) -> Stop:
-        setup = TrialSetup(spec_for=self.spec_for, charge_for=self.budget.charge_for, folder=self.folder)
-        return executor.run(self.driver(observers), setup)
-
-    def driver(self, observers: tuple[object, ...] = ()) -> StudyDriver:
-        space = parse_space(SPACE, method="dplis")
-        return StudyDriver(
-            self.study(),
-            space,
-            trials=10,
-            steps_per_trial=STEPS,
-            rung_steps=RUNGS,
-            metric="validation_accuracy",
-            mode="max",
-            budget=self.budget,
-            observers=observers,
-        )
-
-    def study(self) -> optuna.Study:
-        return open_study(
-            open_storage(self.folder),
-            "sweep",
-            mode="max",
-            sampler=lambda before: make_sampler("random", seed=0, trials_before=before),
-            pruner=make_pruner("none"),
-        )
-
-    def spec_for(self, suggestion: Suggestion) -> TrainingSpec:
-        return TrainingSpec(
-            method="dplis",
-            model="logistic_regression",
-            dataset=REQUEST,
-            batch_size=BATCH,
-            steps=STEPS,
-            noise_multiplier=NOISE,
-            sample_rate=self.mechanism.sample_rate,
-            parameters=suggestion.parameters,
-            threads=1,
-            device="cpu",
-        )
+def spec_for(suggestion: Suggestion) -> TrainingSpec:
+    return TrainingSpec(
+        method="dplis",
+        model="logistic_regression",
+        dataset=REQUEST,
+        batch_size=BATCH,
+        steps=STEPS,
+        noise_multiplier=MECHANISM.noise_multiplier,
+        sample_rate=MECHANISM.sample_rate,
+        parameters=suggestion.parameters,
+        threads=1,
+        device="cpu",
+    )
 
 
 @pytest.mark.parametrize("name", EXECUTORS)
 def test_a_search_on_digits_spends_its_cap_and_learns(tmp_path: Path, name: str, ray_two_slots: None) -> None:
-    search = Digits(tmp_path)
-    stop = search.run(make_executor(name, ExecutorSettings()))
+    ledger = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}")
+    claim = epsilon(MECHANISM, CAP, DELTA)
+    ledger.open_search("digits", "sweep", filter=TotalSteps(MECHANISM, CAP), epsilon=claim, delta=DELTA)
+    budget = SearchBudget(ledger, "sweep")
+    driver = driver_of(tmp_path, budget)
+    setup = TrialSetup(spec_for=spec_for, charge_for=budget.charge_for, folder=tmp_path)
+    stop = EXECUTORS[name](ExecutorSettings()).run(driver, setup)
     assert stop.reason is StopReason.BUDGET, "ten trials were asked for and the cap holds two"
-    views = read_trials(search.study(), mode="max", steps_planned=STEPS)
+    views = read_trials(driver.study, mode="max", steps_planned=STEPS)
     assert [view.state.value for view in views] == ["COMPLETE"] * 2
     best = best_trial(views, mode="max")
     assert best is not None
     assert best.last_score > 0.5, "ten classes: chance is 0.1"
-    state = search.ledger.search_state("sweep")
-    assert state.leased_steps == search.cap
+    state = ledger.search_state("sweep")
+    assert state.leased_steps == CAP
     assert state.reserved_steps == 0
     assert all(trial.settled for trial in state.trials.values())
     assert checkpoint_path(tmp_path, best.id) is not None

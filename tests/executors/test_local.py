@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import signal
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from errors_helper import raises_code
-from sweep_fakes import METRIC, RUNGS, STEPS, Recorder, Sweep, states
+from sweep_fakes import METRIC, RUNGS, SECRET, STEPS, Recorder, Sweep, run_script, states
 
 from trainables.rungs import checkpoint_path, checkpoint_step
 from tuner.errors import LedgerError, SweepInterrupted, TunerError
 from tuner.executors.local import LocalExecutor
 from tuner.study.storage import exclusive
 from tuner.study.types import StopReason, TrialStatus
-
-SECRET = "record 17 says secret"
 
 
 def test_a_sweep_charges_every_step_once_and_leaves_the_last_checkpoint(tmp_path: Path) -> None:
@@ -56,14 +52,6 @@ def test_a_trial_that_gives_nan_is_failed_at_once_and_refunded(tmp_path: Path) -
     assert states(sweep) == ["FAIL", "COMPLETE", "COMPLETE"]
     assert sweep.draws == sweep.ledger.leased() == 2 * STEPS + RUNGS[1]
     assert METRIC in sweep.study().get_trials()[0].user_attrs["reason"]
-
-
-def test_the_budget_ends_the_sweep(tmp_path: Path) -> None:
-    sweep = Sweep(tmp_path, trials=6, cap=3 * STEPS + STEPS // 2)
-    stop = sweep.run_local()
-    assert stop.reason == "budget reached"
-    assert states(sweep) == ["COMPLETE"] * 3
-    assert sweep.draws == 3 * STEPS
 
 
 def test_a_sweep_whose_first_trials_all_fail_ends_with_an_error(tmp_path: Path) -> None:
@@ -152,9 +140,7 @@ Sweep(folder, trials=3, cap=cap, faults=faults, observers=observers).run_local()
 
 
 def kill_driver(where: str, folder: Path, cap: int = 10**9) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, where, str(folder), str(cap)], capture_output=True, text=True, check=False
-    )
+    done = run_script(KILLED, where, str(folder), str(cap))
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from errors_helper import raises_code
-from sweep_fakes import LEASE, RUNGS, STEPS, FakeTraining, MostRunning, Recorder, Sweep, states
+from sweep_fakes import (
+    LEASE,
+    RUNGS,
+    SECRET,
+    STEPS,
+    FakeSpec,
+    FakeTraining,
+    MostRunning,
+    Recorder,
+    Sweep,
+    run_script,
+    states,
+)
 
 from tuner.errors import InputError, LedgerError, SweepInterrupted
 from tuner.executors.base import TrialSetup
 from tuner.executors.ray import runner as ray_runner
 from tuner.study.types import Ask, Decision, Stop, StopReason, Suggestion, TrialShape
 
-SECRET = "record 17 says secret"
-
 
 def test_faults_budget_and_concurrency_together(tmp_path: Path, ray_two_slots: None) -> None:
-    recorder = Recorder()
+    recorder, watch = Recorder(), MostRunning()
     faults = {"raise_in": (1,), "nan_in": (2,)}
-    sweep = Sweep(tmp_path, trials=9, cap=6 * STEPS, faults=faults, observers=(recorder,))
+    sweep = Sweep(tmp_path, trials=9, cap=6 * STEPS, faults=faults, observers=(recorder, watch))
     stop = sweep.run_ray(concurrent_trials=2)
     assert stop.reason is StopReason.BUDGET
     # 40 steps of the trial that gave NaN leave room for five whole ones
@@ -36,16 +43,7 @@ def test_faults_budget_and_concurrency_together(tmp_path: Path, ray_two_slots: N
     assert SECRET not in repr(reasons)
     assert SECRET in (tmp_path / "operator.log").read_text()
     assert not (tmp_path / "ray").exists()
-
-
-@pytest.mark.slow
-def test_two_trials_run_side_by_side_and_not_more(tmp_path: Path, ray_two_slots: None) -> None:
-    watch = MostRunning()
-    sweep = Sweep(tmp_path, trials=6, observers=(watch,))
-    assert sweep.run_ray(concurrent_trials=2).reason is StopReason.DONE
     assert watch.most == 2
-    assert states(sweep) == ["COMPLETE"] * 6
-    assert sweep.draws == sweep.ledger.leased() == 6 * STEPS
 
 
 def test_a_lost_worker_goes_on_from_its_checkpoint_and_pays_again(tmp_path: Path, ray_two_slots: None) -> None:
@@ -108,9 +106,7 @@ Sweep(Path(sys.argv[1]), trials=4, observers=(die,)).run_ray(concurrent_trials=2
 
 @pytest.mark.slow
 def test_kill_9_of_the_driver_and_resume(tmp_path: Path, ray_two_slots: None) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, text=True, check=False, timeout=100
-    )
+    done = run_script(KILLED, str(tmp_path))
     assert done.returncode == -signal.SIGKILL, done.stderr
     sweep = Sweep(tmp_path, trials=4)
     assert sweep.run_ray(concurrent_trials=2).reason is StopReason.DONE
@@ -121,8 +117,10 @@ def test_kill_9_of_the_driver_and_resume(tmp_path: Path, ray_two_slots: None) ->
 
 
 TWO_NODES = """
+import os
 import sys
 from pathlib import Path
+os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"  # so that Ray does not warn
 import ray
 from ray.cluster_utils import Cluster
 from sweep_fakes import FakeTraining, Recorder, Sweep
@@ -150,14 +148,7 @@ print(stop.reason.value, removed)
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("fault", ["none", "remove"])
 def test_two_nodes_and_the_loss_of_one(tmp_path: Path, fault: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", TWO_NODES, str(tmp_path), fault],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=230,
-        env={**os.environ, "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"},
-    )
+    done = run_script(TWO_NODES, str(tmp_path), fault, timeout=230)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == ("done []" if fault == "none" else "done [4]")
     sweep = Sweep(tmp_path, trials=5)
@@ -183,9 +174,7 @@ Sweep(Path(sys.argv[1]), trials=1, observers=(watch,)).run_ray()
 print(cluster.address in seen, ray.is_initialized())
 cluster.shutdown()
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=False, timeout=100
-    )
+    done = run_script(script, str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "False False"
 
@@ -339,8 +328,6 @@ def test_the_trainable_takes_one_request_after_another(tmp_path: Path) -> None:
         ledger.reserve(name, Ask(STEPS))
 
     def request(name: str) -> dict[str, TrainingLoop]:
-        from sweep_fakes import FakeSpec
-
         parameters = {"learning_rate": 0.1, "smoothing_radius": 5.0}
         return {
             REQUEST: TrainingLoop(

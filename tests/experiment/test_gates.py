@@ -21,6 +21,7 @@ privacy: {epsilon: 3.0, delta: 1e-6}
 search: {trials: 8, sampler: random, space: {learning_rate: default}}
 """
 SELECTION = ("privacy.accounting=selection",)
+NEGATIVE_BINOMIAL = (*SELECTION, "privacy.runs.law=negative_binomial", "privacy.runs.shape=2")
 PUBLIC = ("privacy.accounting=public", "search.public={name: fashion_mnist}")
 USERS = ("dataset.name=state_union", "trainable.batch_size=4", "privacy.delta=1e-2", "privacy.unit=user")
 PROTECTED = ("dataset.validation.protected=true",)
@@ -47,7 +48,6 @@ GATES = [
     # batches
     gate("trainable.sampling=shuffled", "trainable.sampling", "batches-not-poisson", "trainable.sampling=poisson"),
     gate("trainable.drop_last=true", "trainable.drop_last", "batches-not-poisson"),
-    gate("trainable.shuffle=true", "trainable.shuffle", "batches-not-poisson"),
     # what mixes samples before the clip
     gate("trainable.normalization=batch", "trainable.normalization", "batch-norm-refused",
          "trainable.normalization=group"),
@@ -59,11 +59,8 @@ GATES = [
     gate("trainable.clip_batch_mean=1.0", "trainable.clip_batch_mean", "clip-not-per-record"),
     gate("search.space={lr: default, clipping: batch_mean}", "search.space.clipping", ELSEWHERE,
          "search.space={lr: default, clipping: automatic}"),
-    gate("search.space={lr: default, clipping: {choice: [flat, batch_mean]}}", "search.space.clipping",
-         ELSEWHERE, "search.space={lr: default, clipping: {choice: [flat, per_layer]}}"),
     # what is learnt from the records
     gate("dataset.normalization=standard", "dataset.normalization", "statistics-not-charged"),
-    gate("dataset.vocabulary=5000", "dataset.vocabulary", "statistics-not-charged"),
     gate("dataset.class_weights=balanced", "dataset.class_weights", "statistics-not-charged"),
     gate("trainable.class_weights=balanced", "trainable.class_weights", "statistics-not-charged"),
     # δ
@@ -73,6 +70,23 @@ GATES = [
     gate("privacy.accountant=gdp", "privacy.accountant", "accountant-unsupported",
          "privacy.accountant=pld"),
     gate("privacy.accountant=rdp", "privacy.accountant", "accountant-unsupported"),
+    # the ranges of the accountants
+    gate("privacy.epsilon=9e-7", "privacy.epsilon", "value-out-of-range", "privacy.epsilon=1e-6"),
+    gate("privacy.epsilon=1.1e6", "privacy.epsilon", "value-out-of-range", "privacy.epsilon=1e6"),
+    gate("dataset.validation.epsilon=9e-7", "dataset.validation.epsilon", "value-out-of-range",
+         "dataset.validation.epsilon=1e-6", PROTECTED),
+    gate("privacy.noise_multiplier=9e-4", "privacy.noise_multiplier", "value-not-allowed",
+         "privacy.noise_multiplier=1e-3"),
+    gate("privacy.noise_multiplier=1.1e6", "privacy.noise_multiplier", "value-not-allowed",
+         "privacy.noise_multiplier=1e6"),
+    gate("privacy.noise_multiplier={choice: [1, 9e-4]}", "privacy.noise_multiplier", "value-out-of-range",
+         "privacy.noise_multiplier={choice: [1, 1e-3]}"),
+    gate("search.space.noise_multiplier={log_uniform: [0.5, 1.1e6]}", "search.space.noise_multiplier",
+         "value-out-of-range", "search.space.noise_multiplier={log_uniform: [0.5, 1e6]}"),
+    gate("dataset.validation.noise=9e-4", "dataset.validation.noise", "value-not-allowed",
+         "dataset.validation.noise=1e-3", PROTECTED),
+    gate("dataset.validation.noise=1.1e6", "dataset.validation.noise", "value-not-allowed",
+         "dataset.validation.noise=1e6", PROTECTED),
     # the noise
     gate("privacy.noise_seed=3", "privacy.noise_seed", "noise-seed-private"),
     gate("privacy.noise_multiplier=0", "privacy.noise_multiplier", "noise-zero", "privacy.noise_multiplier=0.5"),
@@ -85,12 +99,10 @@ GATES = [
     gate("privacy.private=false", "privacy.private", "mode-needs-private", "privacy.private=true", SELECTION),
     gate("search.trials=11", "privacy.runs", ELSEWHERE, "search.trials=10",
          (*SELECTION, "privacy.runs.law=poisson")),
-    gate("search.trials=1", "privacy.runs", ELSEWHERE, "search.trials=2", SELECTION),
     gate("privacy.runs.law=uniform", "privacy.runs.law", "value-not-allowed", "privacy.runs.law=logarithmic",
          SELECTION),
-    gate("privacy.runs.law=negative_binomial", "privacy.runs", ELSEWHERE,
-         "privacy.runs={law: negative_binomial, shape: 0.5}", SELECTION),
-    gate("privacy.runs={law: geometric, shape: 3}", "privacy.runs", ELSEWHERE, "", SELECTION),
+    gate("privacy.runs.shape=1e16", "privacy.runs", ELSEWHERE, "privacy.runs.shape=1e6", NEGATIVE_BINOMIAL),
+    gate("privacy.runs.shape=1e-99", "privacy.runs", ELSEWHERE, "privacy.runs.shape=0.5", NEGATIVE_BINOMIAL),
     gate("privacy.runs.at_most=5", "privacy.runs.at_most", "value-out-of-range", "privacy.runs.at_most=100", SELECTION),
     gate("search.sampler=bounded", "privacy.runs.law", "run-law-unproved", "search.sampler=random",
          (*SELECTION, "privacy.runs.law=poisson")),
@@ -113,6 +125,9 @@ GATES = [
     gate("search.public={name: mine, path: x.npz, public_size: 200}", "trainable.batch_size", "batch-size-too-large",
          "", PUBLIC),
     gate("search.space.batch_size={choice: [64, 128]}", "search.space.batch_size", "priced-with-public", "", PUBLIC),
+    gate("privacy.unit=user", "privacy.unit", "public-with-users", "privacy.unit=record",
+         ("dataset.name=state_union", "trainable.batch_size=4", "privacy.accounting=public",
+          "search.public={name: mine, path: x.npz, public_size: 9000}")),
     gate("search.public={name: fashion_mnist}", "search.public", "public-data-unused"),
     # protected scores
     gate("search.metric={name: validation_loss, mode: min}", "search.metric.name", "metric-not-protectable",
@@ -123,6 +138,8 @@ GATES = [
          "dataset.validation.delta=1e-6", PROTECTED),
     gate("dataset.validation.epsilon=1", "dataset.validation.epsilon", "scores-not-protected"),
     gate("dataset.validation.noise=9", "dataset.validation.noise", "scores-not-protected"),
+    gate("dataset.validation.fraction=1e-6", "dataset.validation.fraction", "validation-empty",
+         "dataset.validation.fraction=0.1", PROTECTED),
     # the unit
     gate("privacy.unit=user", "privacy.unit", "dataset-without-users", "privacy.unit=record"),
     gate("dataset.records_per_user=4", "dataset.records_per_user", "records-per-user-unused"),
@@ -153,9 +170,6 @@ GATES = [
          ("trainable.method=composed", "search.space.smoothing_samples={promote: [1, 3, 10]}")),
     gate("search.space.K={promote: [3, 3]}", "search.space.K", ELSEWHERE,
          "search.space.K={promote: [3, 4]}", ("trainable.method=dplis",)),
-    gate("search.space.R={promote: [3, 4]}", "search.space.R", ELSEWHERE,
-         "search.space.R={choice: [3, 4]}", ("trainable.method=dplis",)),
-    gate("search.space.K={promote: [3, 4]}", "search.space.K", ELSEWHERE),
     gate("search.space.batch_size={promote: [64, 128]}", "search.space.batch_size", ELSEWHERE,
          "search.space.batch_size={choice: [64, 128]}"),
     gate("privacy.noise_multiplier={promote: [3, 4]}", "privacy.noise_multiplier", ELSEWHERE,
@@ -164,10 +178,11 @@ GATES = [
     gate("search.space={lr: default, augmentation: {choice: [none, crop]}}", "search.space.augmentation",
          "augmentation-needs-images", "search.space={lr: default, augmentation: none}",
          ("dataset.name=iris", "trainable.batch_size=32", "privacy.delta=1e-4")),
-    # the bounded sampler
+    # options
+    gate("search.pruner=percentile", "search.pruner", "option-missing",
+         "search.pruner={name: percentile, percentile: 50}"),
     gate("search.sampler={name: bounded, explore: 1}", "search.sampler", ELSEWHERE,
          "search.sampler={name: bounded, explore: 0.5, ratio: 2}"),
-    gate("search.sampler={name: bounded, explore: 0.5, ratio: 1.4}", "search.sampler", ELSEWHERE),
     gate("search.sampler={name: bounded, explore: .nan}", "search.sampler.explore", "value-not-finite"),
 ]  # fmt: skip
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -16,8 +15,16 @@ from hypothesis import strategies as st
 
 from trainables.data import public_train_size
 from tuner.errors import InputError
-from tuner.experiment import find_file, load_experiment, parse_experiment, shipped, yamlfile
+from tuner.experiment import Experiment, find_file, load_experiment, parse_experiment, shipped, yamlfile
 from tuner.plan.plan import make_plan
+
+
+def assert_resolved_file_is_equal(experiment: Experiment) -> None:
+    """Assert that the resolved file is the same experiment, with its space in the same order."""
+    again = parse_experiment(experiment.to_yaml())
+    assert again == experiment
+    assert again.space == experiment.space
+    assert again.to_yaml() == experiment.to_yaml()
 
 
 def test_a_right_file_is_what_it_says_and_defaults_fill_the_rest() -> None:
@@ -44,10 +51,6 @@ def test_a_loaded_experiment_and_its_copies_hold_the_space_that_was_parsed_once(
     calls: list[object] = []
     parse = gates.parse_space
 
-    def counted(raw: Any, *, method: str | None) -> Any:  # noqa: ANN401
-        calls.append(raw)
-        return parse(raw, method=method)
-
     for module in (gates, model):
         monkeypatch.setattr(
             module, "parse_space", lambda raw, *, method: calls.append(raw) or parse(raw, method=method)
@@ -57,13 +60,6 @@ def test_a_loaded_experiment_and_its_copies_hold_the_space_that_was_parsed_once(
     assert experiment.priced == {}
     assert len(calls) == 1
     assert parse(experiment.search.space, method="dplis") == experiment.space
-
-
-def test_four_keys_are_enough() -> None:
-    text = "name: x\ndataset: {name: iris}\ntrainable: {method: dp_sgd, batch_size: 32}\nprivacy: {epsilon: 1}\n"
-    experiment = parse_experiment(text)
-    assert experiment.search.trials == 20
-    assert experiment.space.searched == ("learning_rate",)
 
 
 @pytest.mark.parametrize("name", shipped())
@@ -76,15 +72,7 @@ def test_every_shipped_file_loads_opens_with_its_command_and_says_why_it_is_warn
     assert experiment.space.free
     assert experiment.trainable.batch_size <= public_train_size(experiment.dataset_request())
     assert any("n^-1.1" in warning for warning in experiment.warnings()) == ("n^-1.1" in text)
-
-
-@pytest.mark.parametrize("name", shipped())
-def test_a_resolved_file_is_the_same_experiment_with_its_space_in_the_same_order(name: str) -> None:
-    experiment = load_experiment(shipped()[name])
-    again = parse_experiment(experiment.to_yaml())
-    assert again == experiment
-    assert again.space == experiment.space
-    assert again.to_yaml() == experiment.to_yaml()
+    assert_resolved_file_is_equal(experiment)
 
 
 def test_the_parameters_of_a_schedule_are_in_the_order_of_its_kinds() -> None:
@@ -92,7 +80,7 @@ def test_the_parameters_of_a_schedule_are_in_the_order_of_its_kinds() -> None:
     experiment = parse_experiment(GOOD, [space])
     names = [name for name, _ in experiment.space.parameters]
     assert names[:4] == ["schedule", "schedule.step.every", "schedule.step.factor", "schedule.cosine.final"]
-    assert parse_experiment(experiment.to_yaml()).space == experiment.space
+    assert_resolved_file_is_equal(experiment)
 
 
 @pytest.mark.slow
@@ -118,10 +106,7 @@ def test_every_shipped_file_plans_within_its_cap(name: str) -> None:
     ],
 )
 def test_the_resolved_file_is_itself_valid_and_equal(options: list[str]) -> None:
-    experiment = parse_experiment(GOOD, options)
-    text = experiment.to_yaml()
-    assert parse_experiment(text) == experiment
-    assert parse_experiment(text).to_yaml() == text
+    assert_resolved_file_is_equal(parse_experiment(GOOD, options))
 
 
 @settings(max_examples=30)

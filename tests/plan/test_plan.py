@@ -14,11 +14,12 @@ from errors_helper import raises_code
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuner.errors import BudgetRefusedError, TunerError
+from tuner.errors import BudgetRefusedError, InputError, TunerError
 from tuner.experiment import parse_experiment
 from tuner.plan.comparison import comparison
 from tuner.plan.modes import PublicData
-from tuner.plan.plan import Plan, make_plan, plan_from, steps_per_trial
+from tuner.plan.plan import Plan, make_plan, plan_from
+from tuner.plan.shapes import steps_per_trial
 from tuner.privacy.accountant.calibration import best_order
 from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
@@ -231,6 +232,8 @@ def test_a_sealed_search_is_priced_as_a_whole_and_its_noise_is_the_least() -> No
     assert plan.selection.price == pytest.approx(plan.epsilon_at_cap / plan.epsilon_trial)
     with raises_code(BudgetRefusedError, "budget-too-small"):
         planned(SEALED, f"privacy.noise_multiplier={0.9 * plan.nominal.noise_multiplier}")
+    with raises_code(InputError, "epsilon-too-large"):
+        planned(SEALED, "privacy.epsilon=700")
 
 
 def test_a_sampler_that_looks_at_scores_costs_more_and_the_plan_says_how_much() -> None:
@@ -322,12 +325,25 @@ def test_a_plan_of_every_kind_is_shown_stored_and_read_again(kind: str) -> None:
     again = plan_from(values_of(plan), trials=plan.trials)
     assert again == plan
     assert plan_hash(again) == plan_hash(plan)
-    assert again.training_filter == plan.training_filter
     assert plan_hash(plan_from(values_of(plan), trials=plan.trials + 1)) == plan_hash(plan)
     text = plan_text(plan, source="e.yaml", comparison=comparison(plan))
     assert {"trains", "batch", "noise", "cap"} <= set(dict(text.facts))
     assert "The guarantee will be the cap: ε = 3 at δ = 1e-05" in text.sentence
     assert ("Validation and test scores" in text.sentence) == (plan.validation is None)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("privacy.epsilon=1e-6",),
+        ("privacy.epsilon=1e6",),
+        ("privacy.noise_multiplier=1e6",),
+        (SEALED, "search.trials=3", "privacy.runs={law: negative_binomial, shape: 1e6}"),
+    ],
+)
+def test_values_at_the_edge_of_the_accountants_are_planned(overrides: tuple[str, ...]) -> None:
+    plan = planned(*overrides)
+    assert plan.epsilon_at_cap <= plan.epsilon
 
 
 # -- stored plans ------------------------------------------------------------------------------------------------------

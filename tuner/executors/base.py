@@ -34,9 +34,6 @@ class ExecutorSettings:
     """Resources of an executor.
 
     Attributes:
-        concurrent_trials: number of trials that run at a time.
-        cpus_per_trial: number of CPUs for each trial.
-        gpus_per_trial: number of GPUs for each trial.
         address: address of a running cluster, or None to run on this machine.
         hide_logs: whether to hide the executor's own logs from other accounts and to delete these logs at the end.
     """

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 from tuner.executors.base import Executor, ExecutorSettings
 
-__all__ = ["EXECUTORS", "make_executor"]
+__all__ = ["EXECUTORS"]
 
 
 def _local(_: ExecutorSettings) -> Executor:
@@ -22,11 +21,8 @@ def _ray(settings: ExecutorSettings) -> Executor:
     return RayExecutor(settings)
 
 
-EXECUTORS: Mapping[str, Callable[[ExecutorSettings], Executor]] = MappingProxyType({"local": _local, "ray": _ray})
-"""Functions that create an executor, by name. Each function imports its executor only when called, because importing
-Ray takes seconds."""
+EXECUTORS: Mapping[str, Callable[[ExecutorSettings], Executor]] = {"local": _local, "ray": _ray}
+"""Functions that create an executor, by name. The local executor ignores the settings.
 
-
-def make_executor(name: str, settings: ExecutorSettings) -> Executor:
-    """Return the executor with this name. The local executor ignores the settings."""
-    return EXECUTORS[name](settings)
+Each function imports its executor only when called, because importing Ray takes seconds.
+"""

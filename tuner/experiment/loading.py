@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +15,7 @@ from tuner.experiment import yamlfile
 from tuner.experiment.gates import GATES, Draft
 from tuner.experiment.model import Experiment
 from tuner.experiment.shipped_files import shipped
-from tuner.experiment.wording import broken_rule
+from tuner.experiment.wording import broken_rule, nearest
 from tuner.experiment.yamlfile import Document
 
 __all__ = ["find_file", "load_experiment", "parse_experiment"]
@@ -43,10 +42,8 @@ def find_file(name: str) -> tuple[Path, Literal["local", "shipped"]]:
     stem = local.name.removesuffix(".yaml").removesuffix(".yml")
     if local.parent in (Path(), Path("experiments")) and stem in files:
         return files[stem], "shipped"
-    near = difflib.get_close_matches(stem, files, n=1)
-    listed = ", ".join(f"{each}.yaml" for each in files)
-    fix = f"Did you mean {near[0]}.yaml?" if near else f"The shipped experiments are {listed}."
     found = "is a folder, not an experiment file" if local.is_dir() else "is neither a file nor a shipped experiment"
+    fix = nearest(f"{stem}.yaml", [f"{each}.yaml" for each in files])
     raise InputError("experiment-not-found", f"{name} {found}. {fix}")
 
 

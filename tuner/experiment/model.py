@@ -25,7 +25,7 @@ from tuner.experiment.values import Seed, Word, broken
 from tuner.experiment.yamlfile import dump
 from tuner.privacy.modes import MODES, Mode
 
-__all__ = ["Experiment"]
+__all__ = ["Experiment", "absolute_path"]
 
 _LEDGER = "DP_TUNER_LEDGER"  # also the default of `tune budget --ledger` and `tune verify --ledger`
 
@@ -82,13 +82,9 @@ class Experiment(Section):
     ledger: Annotated[Word, AfterValidator(_the_shared_ledger)] = "sqlite:///runs/ledger.db"
 
     @model_validator(mode="after")
-    def _take_the_shared_ledger(self) -> Experiment:
+    def _fill_computed_defaults(self) -> Experiment:
         if "ledger" not in self.model_fields_set and (shared := _shared_ledger()) is not None:
             object.__setattr__(self, "ledger", shared)
-        return self
-
-    @model_validator(mode="after")
-    def _name_the_tracking(self) -> Experiment:
         if self.tracking.experiment is None:
             named = self.tracking.model_copy(update={"experiment": self.name})
             object.__setattr__(self, "tracking", named)
@@ -113,11 +109,7 @@ class Experiment(Section):
 
     @property
     def mode(self) -> Mode:
-        """The accounting mode.
-
-        Raises:
-            KeyError: the mode is unknown, which is impossible for an experiment from `load_experiment`.
-        """
+        """The accounting mode. The gates have checked that it is known."""
         return MODES[self.privacy.accounting]
 
     @property
@@ -131,7 +123,7 @@ class Experiment(Section):
         return DatasetRequest(
             name=dataset.name,
             data_dir=str(data_folder(data_dir)),
-            path=_absolute(dataset.path),
+            path=absolute_path(dataset.path),
             public_size=dataset.public_size,
             public_users=dataset.public_users,
             unit=self.privacy.unit,
@@ -152,7 +144,7 @@ class Experiment(Section):
         return DatasetRequest(
             name=declared.name,
             data_dir=str(data_folder(data_dir)),
-            path=_absolute(declared.path),
+            path=absolute_path(declared.path),
             public_size=declared.public_size,
             validation_fraction=self.dataset.validation.fraction,
             split_seed=self.dataset.validation.split_seed,
@@ -186,5 +178,6 @@ class Experiment(Section):
         return f"# {self.name}: resolved by dp-tuner, every default written out\n{dump(values)}"
 
 
-def _absolute(path: str | None) -> str | None:
+def absolute_path(path: str | None) -> str | None:
+    """Return a path of the file as an absolute path; None remains None."""
     return None if path is None else str(Path(path).expanduser().absolute())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_serializer
@@ -24,13 +23,14 @@ from tuner.experiment.values import (
 )
 from tuner.study.names import canonical_pruner, canonical_sampler
 from tuner.study.types import WhenSure
+from tuner.study.unimodal.options import component
 
 __all__ = [
     "Component",
     "DatasetSection",
     "MetricSection",
     "PrivacySection",
-    "PublicSection",
+    "RecordsSection",
     "ResourcesSection",
     "RunsSection",
     "SearchSection",
@@ -71,12 +71,17 @@ class ValidationSection(Section):
     noise: ScoreNoise = "auto"
 
 
-class DatasetSection(Section):
-    """Private records and their split. `public_size` and `public_users` must be PUBLIC numbers."""
+class RecordsSection(Section):
+    """Data set by name: a shipped one, or any other name with the user's own npz file and its PUBLIC size."""
 
     name: Word
     path: Word | None = None
     public_size: Count | None = None
+
+
+class DatasetSection(RecordsSection):
+    """Private records and their split. `public_size` and `public_users` must be PUBLIC numbers."""
+
     public_users: Count | None = None
     records_per_user: Count = 16
     validation: ValidationSection = ValidationSection()
@@ -115,18 +120,15 @@ class PrivacySection(Section):
     """Privacy settings. The budget applies to the WHOLE search.
 
     Attributes:
-        epsilon: ε of the whole search, which is never exceeded.
-        delta: δ of the whole search, below 1/n for n public training records (or users with `unit: user`).
+        epsilon: never exceeded.
+        delta: below 1/n for n public training records (or users with `unit: user`).
         unit: protected unit, which is one record or all records of one user.
         accounting: accounting mode. `composition` shows all trials. `selection` is a sealed search, which shows only
             the winner. `public` searches on public data and then trains once on the private records.
         cap: filter for `composition`. auto chooses the tightest filter that the search space allows.
         order: Rényi order of the fixed_order filter. auto chooses the best order for the plan.
-        accountant: only pld is supported.
-        adjacency: only add_or_remove_one is supported.
         noise_multiplier: a number or a domain to search. auto chooses the smallest noise with which the planned trials
             fit the budget.
-        runs: distribution of the number of runs of a sealed search.
         private: False is for studies without privacy, whose models cannot be exported as private.
         noise_seed: seed of the noise, allowed only with `private: false`.
     """
@@ -148,12 +150,12 @@ class PrivacySection(Section):
 def _component(value: object) -> object:
     if isinstance(value, Component):
         return value
-    if isinstance(value, str):
-        return {"name": value, "options": {}}
-    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-        return {"name": value["name"], "options": {key: entry for key, entry in value.items() if key != "name"}}
-    fix = "Write for example median or {name: median, n_startup_trials: 3}."
-    raise broken("value-wrong-type", "must be a name or a name with options", fix)
+    named = component(value)
+    if named is None:
+        fix = "Write for example median or {name: median, n_startup_trials: 3}."
+        raise broken("value-wrong-type", "must be a name or a name with options", fix)
+    name, options = named
+    return {"name": name, "options": options}
 
 
 class MetricSection(Section):
@@ -163,22 +165,10 @@ class MetricSection(Section):
     mode: Literal["max", "min"] = "max"
 
 
-class PublicSection(Section):
-    """PUBLIC records of a search with `accounting: public`.
-
-    Attributes:
-        name: name of a shipped data set, or an unused name for the user's own file.
-        path: npz file of the user's own records, or None for a shipped data set.
-        public_size: number of training records in the user's own file.
-    """
-
-    name: Word
-    path: Word | None = None
-    public_size: Count | None = None
-
-
 class SearchSection(Section):
     """Settings that choose and stop trials. `space` is as written in the file. `Experiment.space` is the parsed space.
+
+    `public` names the PUBLIC records of a search with `accounting: public`.
 
     `when_sure` is the action when a complete trial is very probably near the best possible one. `go_on` continues the
     search, `stop` ends it and saves the remaining budget, and `replicate` repeats the best two configurations.
@@ -190,13 +180,19 @@ class SearchSection(Section):
     rungs: Rungs = 5
     space: dict[str, Any] = {}
     metric: MetricSection = MetricSection()
-    public: PublicSection | None = None
+    public: RecordsSection | None = None
     when_sure: WhenSure = "go_on"
+
+    @property
+    def unimodal_parts(self) -> tuple[str, ...]:
+        """``sampler`` if the sampler is unimodal, and ``pruner`` if the pruner is unimodal."""
+        named = {"sampler": canonical_sampler(self.sampler.name), "pruner": canonical_pruner(self.pruner.name)}
+        return tuple(kind for kind, name in named.items() if name == "unimodal")
 
     @property
     def is_unimodal(self) -> bool:
         """Whether the sampler or the pruner is unimodal."""
-        return "unimodal" in (canonical_sampler(self.sampler.name), canonical_pruner(self.pruner.name))
+        return bool(self.unimodal_parts)
 
 
 class ResourcesSection(Section):

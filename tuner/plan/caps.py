@@ -20,7 +20,7 @@ from tuner.privacy.accountant.pld import MAX_STEPS, calibrate_noise, epsilon, ma
 if TYPE_CHECKING:
     from tuner.experiment.sections import PrivacySection
 
-__all__ = ["Alternative", "ChosenFilter", "compose", "refuse_run"]
+__all__ = ["Alternative", "ChosenFilter", "compose", "total_steps"]
 
 _MENU = 16
 """Largest menu for which a coupon book is considered unless the file asks for one. Larger menus take too long."""
@@ -58,7 +58,7 @@ def compose(choices: Choices, trials: int, privacy: PrivacySection) -> ChosenFil
     Raises:
         BudgetRefusedError: not one trial fits.
     """
-    make = {"total_steps": _total_steps, "coupon_book": _coupon_book, "fixed_order": _fixed_order}
+    make = {"total_steps": total_steps, "coupon_book": _coupon_book, "fixed_order": _fixed_order}
     found = {kind: make[kind](choices, trials, privacy) for kind in _kinds(choices, trials, privacy.cap)}
     best = min(found, key=lambda kind: _looseness(*found[kind]))
     filter, chosen = found[best]
@@ -93,7 +93,12 @@ def _looseness(filter: Filter, choices: Choices) -> tuple[float, float]:
     return (choices.noise or 0.0), -float(held)
 
 
-def _total_steps(choices: Choices, trials: int, privacy: PrivacySection) -> tuple[Filter, Choices]:
+def total_steps(choices: Choices, trials: int, privacy: PrivacySection) -> tuple[Filter, Choices]:
+    """Return the cap on the total steps of trials that all have the same sample rate and noise.
+
+    Raises:
+        BudgetRefusedError: with the noise that the file gives, even the shortest trial exceeds ε.
+    """
     (rate,) = {choice.sample_rate for choice in choices.menu}
     target, delta = privacy.epsilon, privacy.delta
     if choices.calibrates:
@@ -104,7 +109,7 @@ def _total_steps(choices: Choices, trials: int, privacy: PrivacySection) -> tupl
     mechanism, shortest = choices.menu[0].mechanism, min(each.shortest for each in choices.menu)
     steps = max_steps(mechanism, epsilon=target, delta=delta)
     if steps < shortest:
-        raise refuse_run(mechanism, shortest, target, delta)
+        raise _refuse_run(mechanism, shortest, target, delta)
     return TotalSteps(mechanism, steps), choices
 
 
@@ -143,7 +148,7 @@ def _largest_book(choices: Choices, trials: int, target: float, delta: float) ->
     menu = {choice.mechanism: choice for choice in choices.menu}
     if book is None or book.claim(delta) > target or all(steps < menu[m].shortest for m, steps in book.quotas):
         cheapest = min(choices.menu, key=lambda choice: choice.weight)
-        raise refuse_run(cheapest.mechanism, cheapest.shortest, target, delta)
+        raise _refuse_run(cheapest.mechanism, cheapest.shortest, target, delta)
     return book
 
 
@@ -156,7 +161,7 @@ def _fixed_order(choices: Choices, trials: int, privacy: PrivacySection) -> tupl
     if filter is None or all(filter.left({}, choice.mechanism) < choice.shortest for choice in choices.menu):
         cheapest = min(choices.menu, key=lambda choice: choice.weight)
         held = f", more than a filter at order {at:g} holds"
-        raise refuse_run(cheapest.mechanism, cheapest.shortest, target, delta, held=held)
+        raise _refuse_run(cheapest.mechanism, cheapest.shortest, target, delta, held=held)
     return filter, choices
 
 
@@ -194,7 +199,7 @@ def _order_of(choice: Choice, trials: int, privacy: PrivacySection) -> float:
     return best_order([(choice.mechanism, trials * choice.longest)], epsilon=privacy.epsilon, delta=privacy.delta)
 
 
-def refuse_run(
+def _refuse_run(
     mechanism: SampledGaussian, steps: int, target: float, delta: float, *, held: str = ""
 ) -> BudgetRefusedError:
     """Return the error of a single run whose `steps` steps exceed ε."""

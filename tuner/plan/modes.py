@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from trainables.data import public_train_size, public_validation_size
 from tuner.errors import BudgetRefusedError
-from tuner.plan.caps import ChosenFilter, compose, refuse_run
+from tuner.plan.caps import ChosenFilter, compose, total_steps
 from tuner.privacy.accountant.filters import Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import calibrate_noise, epsilon, max_steps
@@ -156,17 +156,8 @@ def _plan_public(experiment: Experiment, choices: Choices) -> PlannedMode:
     Raises:
         BudgetRefusedError: the run exceeds ε with the noise that the file gives.
     """
-    target, delta, (choice,) = experiment.privacy.epsilon, experiment.privacy.delta, choices.menu
+    filter, choices = total_steps(choices, 1, experiment.privacy)
     reason = "one private run, after a search on public records that costs nothing"
-    if choices.calibrates:
-        noise = calibrate_noise(sample_rate=choice.sample_rate, steps=choice.longest, epsilon=target, delta=delta)
-        choices = replace(choices, noise=noise)
-        filter = TotalSteps(choices.menu[0].mechanism, choice.longest)
-    else:
-        steps = max_steps(choice.mechanism, epsilon=target, delta=delta)
-        if steps < choice.longest:
-            raise refuse_run(choice.mechanism, choice.longest, target, delta)
-        filter = TotalSteps(choice.mechanism, steps)
     request = experiment.public_request()
     size = public_train_size(request)
     public = PublicData(name=request.name, train_size=size, sample_rate=experiment.trainable.batch_size / size)

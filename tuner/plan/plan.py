@@ -12,7 +12,7 @@ from trainables.data import public_train_size
 from tuner.errors import TunerError
 from tuner.plan.caps import Alternative
 from tuner.plan.modes import PLANNERS, PublicData, ScorePlan, SealedFacts, plan_scores
-from tuner.plan.shapes import Choice, Choices, rung_steps, steps_per_trial
+from tuner.plan.shapes import Choice, Choices, rung_steps
 from tuner.privacy.accountant.filters import Filter, from_body
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import epsilon
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trainables.data import DatasetRequest
     from tuner.experiment import Experiment
 
-__all__ = ["Plan", "PromotedLevels", "make_plan", "mechanism_of", "plan_from", "rung_steps", "steps_per_trial"]
+__all__ = ["Plan", "PromotedLevels", "make_plan", "mechanism_of", "plan_from"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,16 +136,7 @@ class Plan:
 
     def shape_of(self, parameters: Mapping[str, object]) -> TrialShape:
         """Return the steps, mechanism and rungs of a trial with these flat parameters."""
-        if self.priced:
-            return self.choices.shape(parameters, rungs=self.rungs, released=self.validation is not None)
-        return TrialShape(
-            batch_size=self.batch_size,
-            sample_rate=self.nominal.sample_rate,
-            noise_multiplier=self.nominal.noise_multiplier,
-            steps=self.steps_per_trial,
-            rungs=self.rungs,
-            releases=0 if self.validation is None else len(self.rungs),
-        )
+        return self.choices.shape(parameters, rungs=self.rungs, released=self.validation is not None)
 
     def cheapest(self) -> tuple[TrialShape, ...]:
         """Return the cheapest shapes: if any trial fits, one of these does. Empty if all trials are alike."""
@@ -159,10 +150,6 @@ class Plan:
     def dearest(self) -> Choice:
         """The choice with the most expensive trial, or nearly; the comparison of modes uses it."""
         return self.choices.dearest[0]
-
-    def with_trials(self, trials: int) -> Plan:
-        """Return this plan for another number of trials. Noise, steps and cap do not change."""
-        return replace(self, **_counts(self.training_filter, self.choices, self.mode, trials, self.delta))
 
     def as_dict(self) -> dict[str, object]:
         """Return plain values for ``--json`` and the sweep's folder; `plan_from` reads them."""
@@ -187,6 +174,8 @@ _DERIVED = ("cap", "step_cap")
 
 def plan_from(values: Mapping[str, Any], *, trials: int) -> Plan:
     """Return the plan that `Plan.as_dict` wrote, for a sweep that now has `trials` trials in all.
+
+    Noise, steps and cap do not depend on the number of trials.
 
     Raises:
         TunerError: a value is missing, unknown or malformed.
@@ -214,7 +203,7 @@ def plan_from(values: Mapping[str, Any], *, trials: int) -> Plan:
     for name, value in derived.items():
         if value != getattr(plan, name):
             raise _unreadable(f"{name} is {value!r}, and its filter has {getattr(plan, name)!r}")
-    return plan.with_trials(trials)
+    return replace(plan, **_counts(plan.training_filter, plan.choices, plan.mode, trials, plan.delta))
 
 
 def _counts(filter: Filter, choices: Choices, mode: Mode, trials: int, delta: float) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from trainables.errors import TrainableError
 from tuner.errors import BudgetRefusedError, TunerError
 from tuner.experiment import find_file, load_experiment
 from tuner.plan.comparison import comparison
-from tuner.plan.plan import rung_steps
+from tuner.plan.shapes import rung_steps
 from tuner.report.plan_facts import plan_text, plan_warnings, search_facts
 from tuner.report.text import console, plan_panel
 from tuner.study.promotion import each_level

@@ -91,7 +91,7 @@ def run_trials(
     """
     from trainables.charge import NoCharge
     from tuner.executors.base import ExecutorSettings, TrialSetup
-    from tuner.executors.registry import make_executor
+    from tuner.executors.registry import EXECUTORS
     from tuner.study.driver import StudyDriver
 
     experiment, plan = prepared.experiment, prepared.plan
@@ -124,7 +124,7 @@ def run_trials(
         hide_logs=plan.mode.runs_hidden,
     )
     setup = TrialSetup(spec_for=spec_for, charge_for=charge_for, folder=sweep.work)
-    return make_executor("local" if options.local else "ray", settings).run(driver, setup)
+    return EXECUTORS["local" if options.local else "ray"](settings).run(driver, setup)
 
 
 def sweep_info(sweep: SweepFolder, prepared: ReadySearch, *, claim: str = "") -> SweepInfo:

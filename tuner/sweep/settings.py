@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.errors import InputError
+from tuner.experiment.model import absolute_path
 
 if TYPE_CHECKING:
     from tuner.experiment import Experiment
@@ -48,10 +49,11 @@ def located(experiment: Experiment) -> Experiment:
     from tuner.privacy.ledger.stores import absolute_url
     from tuner.recorder.mlflow_store import absolute_uri
 
-    dataset = experiment.dataset.model_copy(update={"path": _absolute(experiment.dataset.path)})
+    dataset = experiment.dataset.model_copy(update={"path": absolute_path(experiment.dataset.path)})
     search, declared = experiment.search, experiment.search.public
     if declared is not None:
-        search = search.model_copy(update={"public": declared.model_copy(update={"path": _absolute(declared.path)})})
+        public = declared.model_copy(update={"path": absolute_path(declared.path)})
+        search = search.model_copy(update={"public": public})
     return experiment.model_copy(
         update={
             "dataset": dataset,
@@ -61,10 +63,6 @@ def located(experiment: Experiment) -> Experiment:
             "ledger": absolute_url(experiment.ledger),
         }
     )
-
-
-def _absolute(path: str | None) -> str | None:
-    return None if path is None else str(Path(path).expanduser().absolute())
 
 
 def settings_hash(experiment: Experiment) -> str:

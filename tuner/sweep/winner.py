@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tuner.study.best import best_trial
-from tuner.study.names import canonical_pruner, canonical_sampler
 from tuner.study.types import TrialStatus, TrialView
 
 if TYPE_CHECKING:
@@ -42,9 +41,7 @@ class Chosen:
 
 def is_unimodal(experiment: Experiment) -> bool:
     """Return whether the search assumes a unimodal curve; a sealed search never does."""
-    search = experiment.search
-    named = (canonical_sampler(search.sampler.name), canonical_pruner(search.pruner.name))
-    return not experiment.mode.runs_hidden and "unimodal" in named
+    return not experiment.mode.runs_hidden and experiment.search.is_unimodal
 
 
 def choose_winner(

@@ -1,8 +1,8 @@
 """Executor on Ray Tune.
 
 Ray only places trials on machines and reuses actors. Its searcher and scheduler ask the driver for every decision.
-Ray's own records are never read, so the searcher's `save` and `restore` do nothing, and Ray's folder is removed at the
-end. To resume a sweep, a new Ray run starts from the storage, the ledger and the checkpoints.
+Ray's own records are never read, so the searcher saves nothing, and Ray's folder is removed at the end. To resume a
+sweep, a new Ray run starts from the storage, the ledger and the checkpoints.
 """
 
 from __future__ import annotations
@@ -239,17 +239,8 @@ class _DriverSearcher(Searcher):  # type: ignore[misc]  # Ray has no types
         if error:
             self._bridge.lost(trial_id)
 
-    def save(self, checkpoint_path: str) -> None:
-        """Save nothing."""
-
-    def restore(self, checkpoint_path: str) -> None:
-        """Restore nothing."""
-
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
         """Save nothing."""
-
-    def restore_from_dir(self, checkpoint_dir: str) -> None:
-        """Restore nothing."""
 
 
 class _DriverScheduler(FIFOScheduler):  # type: ignore[misc]  # Ray has no types

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tuner.experiment.gates.caps import CAP_GATES
 from tuner.experiment.gates.data import DATA_GATES
-from tuner.experiment.gates.finding import Draft, Gate, GateFinding
+from tuner.experiment.gates.finding import Draft, Gate
 from tuner.experiment.gates.modes import MODE_GATES
 from tuner.experiment.gates.privacy import PRIVACY_GATES
 from tuner.experiment.gates.search import SEARCH_GATES
 from tuner.experiment.gates.training import TRAINING_GATES
 from tuner.experiment.gates.unimodal import UNIMODAL_GATES
 
-__all__ = ["GATES", "Draft", "Gate", "GateFinding"]
+__all__ = ["GATES", "Draft"]
 
 GATES: tuple[Gate, ...] = (
     *DATA_GATES,

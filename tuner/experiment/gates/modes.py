@@ -8,6 +8,7 @@ from trainables.data import DATASETS, public_train_size
 from trainables.errors import DatasetError
 from tuner.errors import InputError
 from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
+from tuner.experiment.sections import RecordsSection
 from tuner.experiment.wording import nearest
 from tuner.privacy.accountant.run_laws import LAWS, RunLaw
 from tuner.privacy.modes import MODES, PUBLIC, SELECTION
@@ -113,14 +114,11 @@ def public(draft: Draft) -> Iterator[GateFinding]:
     if privacy.unit == "user":
         rule = "a search on public data cannot protect users, because its trials average over records, not users"
         yield GateFinding("public-with-users", "privacy.unit", rule, "Write unit: record, or another accounting.")
-    yield from _public_records(draft)
+    yield from _public_records(draft, declared)
 
 
-def _public_records(draft: Draft) -> Iterator[GateFinding]:
-    public, private = draft.experiment.search.public, draft.experiment.dataset
-    if public is None:
-        return
-    key = "search.public.name"
+def _public_records(draft: Draft, public: RecordsSection) -> Iterator[GateFinding]:
+    private, key = draft.experiment.dataset, "search.public.name"
     if public.path is None and public.name not in DATASETS:
         fix = nearest(public.name, DATASETS) + " Your own data need search.public.path and search.public.public_size."
         yield GateFinding("dataset-unknown", key, "unknown data set", fix)

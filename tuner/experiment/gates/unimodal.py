@@ -9,7 +9,7 @@ from search_spaces.domains import UNIMODAL, is_number
 from search_spaces.schedules import kind_of
 from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
 from tuner.experiment.model import Experiment
-from tuner.study.names import PRUNERS, SAMPLERS, canonical_pruner, canonical_sampler
+from tuner.study.names import PRUNERS, SAMPLERS
 from tuner.study.unimodal.options import BY_ITSELF, option_problems
 
 __all__ = ["UNIMODAL_GATES"]
@@ -17,18 +17,12 @@ __all__ = ["UNIMODAL_GATES"]
 _CHOSEN = ("search.sampler", "search.pruner")
 
 
-def _kinds(experiment: Experiment) -> tuple[str, ...]:
-    """Return a tuple with ``"sampler"`` if the sampler is unimodal, and with ``"pruner"`` if the pruner is unimodal."""
-    search = experiment.search
-    named = {"sampler": canonical_sampler(search.sampler.name), "pruner": canonical_pruner(search.pruner.name)}
-    return tuple(kind for kind, name in named.items() if name == "unimodal")
-
-
 @gate(*_CHOSEN)
 def options(draft: Draft) -> Iterator[GateFinding]:
     """Require valid options. The gates `sampler` and `pruner` already refuse unknown options and infinite values."""
-    for kind in _kinds(draft.experiment):
-        part = draft.experiment.search.sampler if kind == "sampler" else draft.experiment.search.pruner
+    search = draft.experiment.search
+    for kind in search.unimodal_parts:
+        part = search.sampler if kind == "sampler" else search.pruner
         known = (SAMPLERS if kind == "sampler" else PRUNERS)["unimodal"]
         given = {
             name: value
@@ -44,7 +38,7 @@ def tolerances(draft: Draft) -> Iterator[GateFinding]:
     """Require the same tolerance for the sampler and the pruner."""
     search = draft.experiment.search
     given = [part.options.get("tolerance") for part in (search.sampler, search.pruner)]
-    if len(_kinds(draft.experiment)) == 2 and None not in given and given[0] != given[1]:
+    if len(search.unimodal_parts) == 2 and None not in given and given[0] != given[1]:
         rule = f"the pruner must have the same tolerance as the sampler, which is {given[0]}"
         fix = "Remove one of the two tolerances. The other one then applies to both."
         yield GateFinding("tolerance-conflict", "search.pruner.tolerance", rule, fix)
@@ -60,7 +54,7 @@ def tolerances(draft: Draft) -> Iterator[GateFinding]:
 )
 def parameter(draft: Draft) -> Iterator[GateFinding]:
     """Require a searched range that is declared unimodal and that every trial has."""
-    kind, declared, space = next(iter(_kinds(draft.experiment)), None), draft.space, draft.resolved
+    kind, declared, space = next(iter(draft.experiment.search.unimodal_parts), None), draft.space, draft.resolved
     if kind is None or declared is None or space is None or draft.mode.runs_hidden:
         return  # another gate refuses the sampler or the pruner
     conditional = [name for name in space.unimodal if "schedule" in space.searched and kind_of(name) is not None]
@@ -97,20 +91,19 @@ def _denied(experiment: Experiment) -> str | None:
 @gate(*_CHOSEN, "search.when_sure", "privacy.accounting")
 def when_sure(draft: Draft) -> Iterator[GateFinding]:
     """Require the unimodal sampler, and no sealed search, if `when_sure` is stop or replicate."""
-    search, kinds = draft.experiment.search, _kinds(draft.experiment)
-    key = "search.when_sure"
+    search, key = draft.experiment.search, "search.when_sure"
     if search.when_sure == "go_on":
         return
     if draft.mode.runs_hidden:
         rule = f"{search.when_sure} is not allowed in a sealed search, because it would show the number of runs"
         yield GateFinding("when-sure-sealed", key, rule, "Write go_on.")
-    elif "sampler" not in kinds:
+    elif "sampler" not in search.unimodal_parts:
         rule = (
             f"{search.when_sure} needs the sampler unimodal, because {search.sampler.name} does not compute the "
             "probability that a trial is near the best"
         )
         yield GateFinding("when-sure-sampler", key, rule, "Write sampler: unimodal, or go_on.")
-    elif search.when_sure == "replicate" and "pruner" in kinds and search.pruner.options.get("runs"):
+    elif search.when_sure == "replicate" and "pruner" in search.unimodal_parts and search.pruner.options.get("runs"):
         rule = "when_sure: replicate compares complete runs, but the option runs stops runs with low scores"
         fix = "Remove the key, or write when_sure: stop."
         yield GateFinding("replicate-with-runs", "search.pruner.runs", rule, fix)
