@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 from command_fakes import STEPS, Tune
 from sealed_fakes import sealed
 
@@ -71,18 +70,3 @@ def test_a_refused_card_leaves_nothing_behind_and_the_test_set_unused(
     assert not (charged.sweeps[0] / "test_scores.json").exists()
     charged("export", "tiny")
     assert scored == ["test"]
-
-
-def test_the_exported_seed_is_the_one_that_was_trained_with(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file's seed is below 2³², and so is that of every trial: counted up beyond it starts from 0 again."""
-    real = PrivateTraining.evaluate
-
-    def second_wins(self: PrivateTraining, split: str = "validation") -> dict[str, float]:
-        return {name: value - (self.spec.seed == 2**32 - 1) for name, value in real(self, split).items()}
-
-    monkeypatch.setattr(PrivateTraining, "evaluate", second_wins)
-    tune("run", tune.write(seed=2**32 - 1, search__trials=2), "--local", "--quiet")
-    number = tune("export", "tiny", "--json").json["trial"]["number"]
-    seed = yaml.safe_load(Path("exports/tiny/experiment.yaml").read_text())["seed"]
-    assert (number, seed) == (1, 0)
-    tune("plan", "exports/tiny/experiment.yaml", "--no-timing")

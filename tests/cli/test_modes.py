@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_fakes import Tune
+from command_fakes import Tune, until
 
 from trainables.engine.step import PrivateStep
 from trainables.training import PrivateTraining
@@ -220,10 +220,7 @@ def test_on_ray(tune: Tune, mode: str) -> None:
 def test_on_ray_a_search_with_protected_scores_goes_on_after_ctrl_c(tune: Tune) -> None:
     changes = {**MODES["protected"], "search__trials": 40, "privacy__epsilon": 30.0, "search__pruner": "none"}
     process = tune.process("run", tune.write(**changes))
-    assert process.stdout is not None
-    for line in process.stdout:
-        if "trial 1 step" in line:
-            break
+    until(process, "trial 1 step")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=110)
     assert process.returncode == 130, err

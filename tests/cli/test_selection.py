@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import stat
 import time
 from collections import Counter
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_fakes import Tune
+from command_fakes import Tune, with_mlflow
 from sealed_fakes import SEALED, made, outside, sealed, seen, the_sweep, times, without_chance
 
 from trainables.training import PrivateTraining
@@ -35,9 +34,7 @@ NOW = time.time()
 @contextmanager
 def whole_view(folder: Path, mlflow: Path, runs: int) -> Iterator[tuple[Tune, dict[str, Any]]]:
     """All that can be seen of a sealed search that made so many runs, in a folder whose name is as long as all."""
-    (folder / "runs").mkdir()
-    shutil.copy(mlflow, folder / "runs" / "mlflow.db")
-    tune = Tune(folder)
+    tune = with_mlflow(folder, mlflow)
     real = PrivateTraining.evaluate
 
     def rare(training: PrivateTraining, split: str = "validation") -> dict[str, float]:

@@ -25,9 +25,3 @@ def test_a_sweep_without_its_tracking_server(tune: Tune) -> None:
     assert runs["-"].data.metrics["epsilon_spent"] == status["budget"]["epsilon_spent"]
     tune("sync", "tiny", *here)
     assert len(tune.mlflow_runs()) == 3, "sending twice makes no run twice"
-
-
-def test_the_end_says_what_waits_in_json(tune: Tune) -> None:
-    report = tune("run", tune.write(tracking__uri=NOBODY, search__trials=1), "--local", "--json").json
-    assert report["tracking"]["waiting"] > 0
-    assert report["tracking"]["sent"] == 0
