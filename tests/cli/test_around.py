@@ -30,7 +30,7 @@ def test_help_imports_nothing_heavy(tmp_path: Path, words: list[str]) -> None:
 
 def test_a_process_ends_with_the_code_of_its_error(bare: Tune) -> None:
     process = bare.process("run", bare.write(privacy__epsilon=-1), "--local")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate()
     assert (process.returncode, out) == (2, "")
     assert err.startswith("error: tiny.yaml:")
     assert "Traceback" not in err

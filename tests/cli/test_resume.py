@@ -29,7 +29,7 @@ def test_a_sweep_that_was_cut_off_loses_nothing_that_was_charged_and_goes_on(
     process = tune.process("run", tune.write(**LONG), "--local")
     until(process, "trial 1 step 5/10")
     process.send_signal(how)
-    _, err = process.communicate(timeout=100)
+    _, err = process.communicate()
     (folder,) = tune.sweeps
     assert process.returncode == code
     assert "Traceback" not in err
@@ -66,7 +66,7 @@ def test_one_process_drives_a_sweep_and_stop_reaches_it(tune: Tune) -> None:
     assert "trials: 200" in folder.experiment.read_text()
     assert tune("status", "tiny", "--json").json["sweeps"][0]["state"] == "running"
     assert "no new one starts" in tune("stop", "tiny").out
-    _, err = process.communicate(timeout=100)
+    _, err = process.communicate()
     assert process.returncode == 0, err
     status = tune("status", "tiny", "--json").json["sweeps"][0]
     assert status["state"] == "stopped"

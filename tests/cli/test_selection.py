@@ -230,7 +230,7 @@ def test_a_tie_is_broken_by_a_secret_and_not_by_the_order(tmp_path: Path) -> Non
 def test_on_ray_nothing_is_left_outside_the_sealed_part(tune: Tune) -> None:
     file = tune.write(**{**SEALED, "resources__concurrent_trials": 2})
     process = tune.process("run", file)
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate()
     assert process.returncode == 0, err
     sweep = the_sweep(tune)
     told = out.partition("releases nothing.")[2]

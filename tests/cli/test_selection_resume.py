@@ -84,7 +84,7 @@ def test_ctrl_c_and_stop_reach_it_and_kill_9_loses_nothing(tune: Tune) -> None:
         process = tune.process("resume", "tiny", "--local")
         wait_for_a_run(tune, process)
         end(process)
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate()
         assert process.returncode == code, err
         assert "Traceback" not in err
         assert "trial" not in out.partition("releases nothing.")[2] + err
@@ -196,13 +196,13 @@ def test_on_ray_it_goes_on_with_its_number_after_the_driver_is_gone(tune: Tune, 
     process = tune.process("resume", "tiny")
     wait_for_a_run(tune, process)
     process.send_signal(how)
-    _, err = process.communicate(timeout=100)
+    _, err = process.communicate()
     assert process.returncode == (130 if how is signal.SIGINT else -how), err
     assert read_winner(the_sweep(tune)) is None
     begun = made(the_sweep(tune))
     write_runs(the_sweep(tune), begun + 1)  # so that the test ends
     process = tune.process("resume", "tiny")
-    out, err = process.communicate(timeout=110)
+    out, err = process.communicate()
     assert process.returncode == 0, err
     assert "winner" in out
     assert made(the_sweep(tune)) == begun + 1

@@ -96,7 +96,7 @@ def test_a_killed_sweep_goes_on_and_is_settled(tune: Tune) -> None:
     process = tune.process("run", name, "--local")
     until(process, "trial 1 complete")  # the first two are never stopped
     process.send_signal(signal.SIGKILL)  # while others are drawn and excluded
-    process.communicate(timeout=100)
+    process.communicate()
     assert process.returncode == -signal.SIGKILL
     (folder,) = tune.sweeps
     begun = sum("trial_id" in trial.user_attrs for trial in study_of(folder))
