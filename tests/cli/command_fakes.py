@@ -9,7 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import yaml
@@ -148,7 +148,7 @@ class Died(BaseException):
     """Death of the process: an exception that nothing in the program catches."""
 
 
-def dies(*_: object, **__: object) -> None:
+def dies(*_: object, **__: object) -> NoReturn:
     raise Died
 
 

@@ -8,6 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 HERE = str(Path(__file__).parent)
@@ -86,6 +87,26 @@ def charged(origin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tu
     file = tune.sweeps[0] / "experiment.yaml"
     file.write_text(file.read_text().replace(str(origin), str(folder)))
     return tune
+
+
+@pytest.fixture
+def public(tune: Tune) -> dict[str, object]:
+    """Changes of the tiny file that make it a search on public records, written beside it."""
+    generator = np.random.default_rng(0)
+    centres = generator.integers(0, 256, (10, 1, 8, 8))
+    labels = generator.integers(0, 10, 600)
+    images = np.clip(centres[labels] + generator.normal(0, 40, (600, 1, 8, 8)), 0, 255).astype(np.uint8)
+    here, there = slice(500), slice(500, None)
+    np.savez("open.npz", x_train=images[here], y_train=labels[here], x_test=images[there], y_test=labels[there])
+    return {
+        "privacy__accounting": "public",
+        "privacy__epsilon": 3.0,
+        "privacy__noise_multiplier": "auto",
+        "search__trials": 3,
+        "search__sampler": "tpe",
+        "search__pruner": "median",
+        "search__public": {"name": "open", "path": "open.npz", "public_size": 500},
+    }
 
 
 @pytest.fixture

@@ -41,9 +41,16 @@ class Tomorrow(datetime):
         return cls(day.year, day.month, day.day, tzinfo=tz)
 
 
-def draw(patch: pytest.MonkeyPatch, runs: int) -> None:
-    """Decide K."""
-    patch.setattr(RunLaw, "draw", lambda _law, _at_most, **_: runs)
+def draw(patch: pytest.MonkeyPatch, runs: int) -> list[tuple[RunLaw, int]]:
+    """Decide K; the laws and limits by which it is drawn from now on."""
+    asked: list[tuple[RunLaw, int]] = []
+
+    def drawn(law: RunLaw, at_most: int) -> int:
+        asked.append((law, at_most))
+        return runs
+
+    patch.setattr(RunLaw, "draw", drawn)
+    return asked
 
 
 def sealed(tune: Tune, runs: int, *words: str, code: int = 0, **changes: object) -> str:

@@ -158,24 +158,16 @@ def test_an_exported_file_is_named_by_the_hash_of_what_it_is(copied: Tune) -> No
     assert [check["name"] for check in checks if not check["ok"]] == ["file experiment.yaml"]
 
 
-def digits_of(text: str) -> list[int]:
-    return [place for place, sign in enumerate(text) if sign.isdigit()]
-
-
-def with_digit(text: str, place: int) -> str:
-    return f"{text[:place]}{(int(text[place]) + 1) % 10}{text[place + 1 :]}"
-
-
 @pytest.mark.parametrize("name", ["privacy_card.json", "privacy_card.md"])
 def test_a_changed_card_or_page_ends_in_one(copied: Tune, name: str) -> None:
     path = CARD.with_name(name)
     text = path.read_text()
-    places = digits_of(text)
-    for place in places[:: len(places) // 2]:
-        path.write_text(with_digit(text, place))
-        said = copied("verify", str(CARD), "--ledger", copied.ledger_url, code=1)
-        assert "NO " in said.out
-        assert "no: the card does not hold" in said.out
+    places = [place for place, sign in enumerate(text) if sign.isdigit()]
+    place = places[len(places) // 2]
+    path.write_text(f"{text[:place]}{(int(text[place]) + 1) % 10}{text[place + 1 :]}")
+    said = copied("verify", str(CARD), "--ledger", copied.ledger_url, code=1)
+    assert "NO " in said.out
+    assert "no: the card does not hold" in said.out
     path.write_text(text)
     copied("verify", str(CARD), "--ledger", copied.ledger_url)
 

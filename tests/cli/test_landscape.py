@@ -110,10 +110,6 @@ def test_fewer_records_are_spread_over_the_split() -> None:
     assert command._spread(torch.arange(10), 30).tolist() == list(range(10))
 
 
-def changed(tune: Tune, name: str, change: Callable[[Path], object]) -> None:
-    change(tune.folder / "plain" / name)
-
-
 def another_split(path: Path) -> None:
     """Another split would make training records of some validation records."""
     path.write_text(path.read_text().replace("name: digits", "name: digits\n  validation: {split_seed: 7}"))
@@ -158,7 +154,8 @@ def test_one_error_and_nothing_written(bare: Tune, case: str) -> None:
     change, words, names = REFUSED[case]
     export(bare, "plain")
     if change is not None:
-        changed(bare, *change)
+        file, edit = change
+        edit(bare.folder / "plain" / file)
     before = files(bare)
     said = bare("landscape", "plain", *words, code=2)
     assert names in said.err

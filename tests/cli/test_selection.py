@@ -17,7 +17,6 @@ from command_fakes import Tune, with_mlflow
 from sealed_fakes import SEALED, made, outside, sealed, seen, the_sweep, times, without_chance
 
 from trainables.training import PrivateTraining
-from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.modes import SELECTION
 from tuner.recorder.records import Clock
@@ -156,21 +155,6 @@ def test_a_run_that_raises_is_not_made_again(tune: Tune, monkeypatch: pytest.Mon
     assert "secret" not in said
     assert "fail" not in said
     assert "secret" in the_sweep(tune).operator_log.read_text()
-
-
-def test_the_number_is_drawn_by_the_law_of_the_plan(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[RunLaw, int]] = []
-
-    def drawn(law: RunLaw, at_most: int, **_: object) -> int:
-        asked.append((law, at_most))
-        return 1
-
-    monkeypatch.setattr(RunLaw, "draw", drawn)
-    tune("run", tune.write(**SEALED), "--local", "--json")
-    ((law, at_most),) = asked
-    sealed_search = tune.search_state(the_sweep(tune).id).filter
-    assert (law, at_most) == (sealed_search.law, sealed_search.at_most)
-    assert law == RunLaw(name="geometric", mean=3.0)
 
 
 def test_seeds_and_candidates_come_from_nowhere_public(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from sealed_fakes import SEALED, draw, made, outside, sealed, the_sweep, write_r
 import tuner.runner.selection
 from trainables.training import PrivateTraining, TrainingSpec
 from tuner.errors import LedgerError, TunerError
+from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.runner.commands import RunOptions, run_file
 from tuner.sweep.sealed import read_winner
@@ -27,11 +28,14 @@ def test_a_search_that_was_cut_off_releases_nothing_and_goes_on_with_its_number(
     tune: Tune, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
     with monkeypatch.context() as patch:
-        draw(patch, 3)
+        drawn = draw(patch, 3)
         raising_at(patch, 3, error)
         with pytest.raises((Died, TunerError)):
             run_file(tune.write(**SEALED), (), RunOptions(local=True))
     sweep = the_sweep(tune)
+    sealed_search = tune.search_state(sweep.id).filter
+    assert drawn == [(sealed_search.law, sealed_search.at_most)]
+    assert sealed_search.law == RunLaw(name="geometric", mean=3.0)
     assert outside(sweep) == {"experiment.yaml", "plan.json", "status.json", "sweep.lock"}
     assert sweep.read_status().keys() == {"state", "file", "version", "pid", "data_dir", "detail"}
     assert tune.mlflow_runs() == []
@@ -44,8 +48,9 @@ def test_a_search_that_was_cut_off_releases_nothing_and_goes_on_with_its_number(
     assert "[sweep-not-finished]" in tune("sync", "tiny", code=2).err
     before = json.loads((sweep.sealed / "runs.json").read_text())
     with monkeypatch.context() as patch:
-        draw(patch, 50)  # it would be drawn again
+        drawn = draw(patch, 50)
         said = tune("resume", "tiny", "--local")
+    assert drawn == [], "it is not drawn again"
     assert json.loads((sweep.sealed / "runs.json").read_text()) == before
     assert made(sweep) == before["runs"] == 3
     assert "winner" in said.text

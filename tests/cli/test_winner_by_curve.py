@@ -225,18 +225,8 @@ def test_summary_report_tracking_export_and_card_name_the_same_trial(tune: Tune)
 
 
 @pytest.mark.usefixtures("lucky")
-def test_a_public_search_charges_the_configuration_of_its_curve(tune: Tune) -> None:
-    random = np.random.default_rng(0)
-    images = random.integers(0, 256, (600, 1, 8, 8)).astype(np.uint8)
-    labels = np.arange(600) % 10
-    np.savez("open.npz", x_train=images[:500], y_train=labels[:500], x_test=images[500:], y_test=labels[500:])
-    public: dict[str, object] = {
-        "privacy__accounting": "public",
-        "privacy__epsilon": 3.0,
-        "privacy__noise_multiplier": "auto",
-        "search__public": {"name": "open", "path": "open.npz", "public_size": 500},
-    }
-    told = tune("run", tune.write(**{**UNIMODAL, **GRID, **public}), "--local", "--json").json
+def test_a_public_search_charges_the_configuration_of_its_curve(tune: Tune, public: dict[str, object]) -> None:
+    told = tune("run", tune.write(**{**UNIMODAL, **public, **GRID}), "--local", "--json").json
     search, charged = (SweepFolder(root) for root in sorted(tune.sweeps, key=lambda root: "charged" in root.name))
     rows = tune("show", search.id, "--json").json["trials"]
     best = lucky_one(rows)
