@@ -6,9 +6,10 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 import tuner
 from trainables.data import check_present, info, load_records
@@ -36,18 +37,18 @@ class LandscapeOptions:
     """Options of `tune landscape`, as its help describes them. `split` is 'validation' or 'test'."""
 
     public_data: bool
-    data_dir: str | None = None
-    dataset: str | None = None
-    split: str = "validation"
-    records: int = 2000
-    radius: float = 0.0045
-    iterations: int = 20
-    restarts: int = 4
-    extent: float = 0.8
-    points: int = 41
-    plane: int | None = None
-    seed: int = 0
-    out: Path | None = None
+    data_dir: str | None
+    dataset: str | None
+    split: str
+    records: int
+    radius: float
+    iterations: int
+    restarts: int
+    extent: float
+    points: int
+    plane: int | None
+    seed: int
+    out: Path | None
 
 
 def landscape_command(
@@ -208,13 +209,11 @@ def _measured(
 def _plain(surface: LossSurface) -> dict[str, Any]:
     """Return a surface as plain JSON values; values that are not finite become null."""
 
-    def finite(value: Any) -> Any:  # noqa: ANN401 - nested lists of numbers
-        if isinstance(value, list):
-            return [finite(each) for each in value]
-        return value if isfinite(value) else None
+    def finite(values: torch.Tensor) -> Any:  # noqa: ANN401 - nested lists of numbers
+        return np.where(np.isfinite(values.numpy()), values.numpy(), None).tolist()
 
     return {
         "coordinates": surface.coordinates.tolist(),
-        "losses": finite(surface.losses.tolist()),
-        "accuracies": finite(surface.accuracies.tolist()),
+        "losses": finite(surface.losses),
+        "accuracies": finite(surface.accuracies),
     }
