@@ -8,8 +8,6 @@ from math import exp
 import numpy as np
 from enumeration import Discrete, exhausting
 
-__all__ = ["reaching", "realised_delta", "two_outcomes"]
-
 
 def two_outcomes(p: float, loss: float) -> Discrete:
     """One loud outcome of probability `p` under D and loss `loss`; the quiet one has the rest."""

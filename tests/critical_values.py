@@ -11,8 +11,6 @@ from scipy import stats
 
 from tuner.study.unimodal.inference.bracket import LEAST, Array, _blocks, _degrees, _means
 
-__all__ = ["critical_value"]
-
 _RUNS: Final = 4_000
 
 

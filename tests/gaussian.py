@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from math import erfc, exp, sqrt
 
-__all__ = ["gaussian_delta"]
-
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """δ of a Gaussian mechanism with sensitivity / noise `mu`, at any real ε (Balle & Wang 2018, Theorem 8)."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["BOOK", "RATE", "TOTAL", "sealed"]
-
 RATE = 256 / 50_000
 TOTAL = {"kind": "total_steps", "sample_rate": RATE, "noise_multiplier": 1.1, "step_cap": 7006}
 BOOK = {

@@ -17,26 +17,6 @@ from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.rules import checked_state_after
 from tuner.privacy.ledger.state import DatasetState, PoolState, SearchState
 
-__all__ = [
-    "CHEAP",
-    "MECHANISM",
-    "RELEASE",
-    "TRAINING_STEPS",
-    "chained",
-    "child",
-    "delta_at",
-    "file_of",
-    "folded",
-    "head_of",
-    "lease",
-    "left_steps",
-    "open_search",
-    "opening",
-    "reserved_mechanism",
-    "said_by",
-    "used_steps",
-]
-
 MECHANISM = SampledGaussian(0.05, 2.0)
 CHEAP = SampledGaussian(0.01, 4.0)
 RELEASE = SampledGaussian(1.0, 50.0)

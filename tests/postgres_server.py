@@ -11,8 +11,6 @@ import tempfile
 import time
 from pathlib import Path
 
-__all__ = ["PostgresServer", "binaries"]
-
 
 def binaries() -> Path | None:
     """The folder of `initdb` and `postgres`: of the path, else the newest that Debian has installed."""

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from postgres_server import PostgresServer
 
-__all__ = ["Backdoor", "PostgresBackdoor", "SqliteBackdoor"]
-
 
 class Backdoor(ABC):
     """The address of a ledger that is not made yet, and SQL past it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 from pathlib import Path
@@ -76,11 +77,15 @@ def test_one_process_drives_a_sweep_and_stop_reaches_it(tune: Tune) -> None:
     assert tune.search_state(folder.id).status == "closed"
 
 
-def test_a_finished_sweep_is_left_as_it_is_or_takes_more_trials(charged: Tune) -> None:
+def test_a_finished_sweep_is_left_as_it_is_or_takes_more_trials_from_any_folder(charged: Tune, tmp_path: Path) -> None:
     before = charged.entries
     assert charged("resume", "tiny", "--local", "--json").json["finished_before"] is True
     assert charged.entries == before
-    said = charged("resume", "tiny", "--local", "--set", "search.trials=3", "--json").json
+    # From elsewhere a relative address would name another ledger: a new one, with nothing spent.
+    (tmp_path / "elsewhere").mkdir()
+    with contextlib.chdir(tmp_path / "elsewhere"):
+        said = charged("resume", str(charged.sweeps[0]), "--local", "--set", "search.trials=3", "--json").json
+    assert list((tmp_path / "elsewhere").iterdir()) == []
     assert [trial["number"] for trial in said["trials"]] == [0, 1, 2]
     assert charged.search_state(said["sweep"]).leased_steps == 3 * STEPS
     charged("run", "tiny.yaml", "--resume", "--local", "--set", "search.trials=3")
@@ -100,18 +105,6 @@ def test_a_sweep_goes_on_as_it_was_started(look: Tune) -> None:
             assert "[resume-changes-setting]" in error
             assert key in error
     assert look.entries == before
-
-
-def test_a_sweep_goes_on_in_its_own_ledger_from_any_folder(
-    charged: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """From elsewhere a relative address would name another ledger: a new one, with nothing spent."""
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    monkeypatch.chdir(elsewhere)
-    charged("resume", str(charged.sweeps[0]), "--local", "--set", "search.trials=3")
-    assert not (elsewhere / "runs").exists()
-    assert charged.search_state(charged.sweeps[0].name).leased_steps == 3 * STEPS
 
 
 def test_a_sweep_whose_ledger_is_gone_does_not_start_another(charged: Tune) -> None:

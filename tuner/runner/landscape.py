@@ -6,10 +6,9 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 import tuner
 from trainables.data import check_present, info, load_records
@@ -209,11 +208,13 @@ def _measured(
 def _plain(surface: LossSurface) -> dict[str, Any]:
     """Return a surface as plain JSON values; values that are not finite become null."""
 
-    def finite(values: torch.Tensor) -> Any:  # noqa: ANN401 - nested lists of numbers
-        return np.where(np.isfinite(values.numpy()), values.numpy(), None).tolist()
+    def finite(value: Any) -> Any:  # noqa: ANN401 - nested lists of numbers
+        if isinstance(value, list):
+            return [finite(each) for each in value]
+        return value if isfinite(value) else None
 
     return {
         "coordinates": surface.coordinates.tolist(),
-        "losses": finite(surface.losses),
-        "accuracies": finite(surface.accuracies),
+        "losses": finite(surface.losses.tolist()),
+        "accuracies": finite(surface.accuracies.tolist()),
     }
