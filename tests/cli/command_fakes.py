@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -130,6 +131,16 @@ def with_mlflow(folder: Path, ready_mlflow: Path) -> Tune:
     (folder / "runs").mkdir()
     shutil.copy(ready_mlflow, folder / "runs" / "mlflow.db")
     return Tune(folder)
+
+
+def write_images(path: Path, records: int, **more: np.ndarray) -> None:
+    """A file of noisy images of ten shapes: so many training records and a hundred test records."""
+    generator = np.random.default_rng(0)
+    centres = generator.integers(0, 256, (10, 1, 8, 8))
+    labels = generator.integers(0, 10, records + 100)
+    images = np.clip(centres[labels] + generator.normal(0, 40, (records + 100, 1, 8, 8)), 0, 255).astype(np.uint8)
+    here, there = slice(records), slice(records, None)
+    np.savez(path, x_train=images[here], y_train=labels[here], x_test=images[there], y_test=labels[there], **more)
 
 
 def until(process: subprocess.Popen[str], words: str) -> None:

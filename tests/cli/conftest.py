@@ -8,14 +8,13 @@ import shutil
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 HERE = str(Path(__file__).parent)
 ROOT = str(Path(__file__).parents[2])
 sys.path.insert(0, HERE)
 
-from command_fakes import Tune, with_mlflow  # noqa: E402 - after its folder was put on the path
+from command_fakes import Tune, with_mlflow, write_images  # noqa: E402 - after its folder was put on the path
 
 
 @pytest.fixture(autouse=True)
@@ -92,12 +91,7 @@ def charged(origin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tu
 @pytest.fixture
 def public(tune: Tune) -> dict[str, object]:
     """Changes of the tiny file that make it a search on public records, written beside it."""
-    generator = np.random.default_rng(0)
-    centres = generator.integers(0, 256, (10, 1, 8, 8))
-    labels = generator.integers(0, 10, 600)
-    images = np.clip(centres[labels] + generator.normal(0, 40, (600, 1, 8, 8)), 0, 255).astype(np.uint8)
-    here, there = slice(500), slice(500, None)
-    np.savez("open.npz", x_train=images[here], y_train=labels[here], x_test=images[there], y_test=labels[there])
+    write_images(tune.folder / "open.npz", 500)
     return {
         "privacy__accounting": "public",
         "privacy__epsilon": 3.0,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_fakes import Tune, until
+from command_fakes import Tune, until, write_images
 
 from trainables.engine.step import PrivateStep
 from trainables.training import PrivateTraining
@@ -50,20 +50,8 @@ CAPS = {"protected coupon_book": "coupon_book", "fixed_order": "fixed_order"}
 @pytest.fixture
 def owned(tune: Tune) -> None:
     """Records of a hundred users, each with some."""
-    generator = np.random.default_rng(0)
-    users = np.repeat(np.arange(100), generator.integers(1, 9, 100))
-    centres = generator.integers(0, 256, (10, 1, 8, 8))
-    labels = generator.integers(0, 10, len(users) + 100)
-    images = np.clip(centres[labels] + generator.normal(0, 40, (len(labels), 1, 8, 8)), 0, 255).astype(np.uint8)
-    here, there = slice(len(users)), slice(len(users), None)
-    np.savez(
-        tune.folder / "owned.npz",
-        x_train=images[here],
-        y_train=labels[here],
-        x_test=images[there],
-        y_test=labels[there],
-        user_train=users,
-    )
+    users = np.repeat(np.arange(100), np.random.default_rng(0).integers(1, 9, 100))
+    write_images(tune.folder / "owned.npz", len(users), user_train=users)
 
 
 class Counted:
