@@ -19,6 +19,7 @@ LONG: dict[str, object] = {"search__trials": 200, "privacy__epsilon": 60.0}
 """A sweep that lasts until a signal reaches it, however slow the machine is."""
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("how", "code", "state"),
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGKILL, -signal.SIGKILL, "crashed")],
