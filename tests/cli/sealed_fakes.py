@@ -156,5 +156,6 @@ def without_chance(tune: Tune, text: str) -> str:
         if isinstance(value, float):
             own += [repr(value), f"{value:.4f}", f"{value:.6g}", f"{value:.4g}"]
     for value in sorted(own, key=len, reverse=True):
-        text = text.replace(value, "<own>")
+        # Not inside a longer number: 0.59 is no part of the coordinate 10.597896.
+        text = re.sub(rf"(?:(?<![\d.])|(?<=%[0-9A-F][0-9A-F])){re.escape(value)}(?!\d)", "<own>", text)
     return _RANDOM.sub("<random>", text)
