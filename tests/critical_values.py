@@ -12,8 +12,6 @@ from scipy import stats
 from tuner.study.unimodal.inference.axis import Array
 from tuner.study.unimodal.inference.bracket import LEAST, _blocks, _degrees, _means
 
-__all__ = ["critical_value"]
-
 _RUNS: Final = 4_000
 
 

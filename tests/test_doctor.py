@@ -37,7 +37,7 @@ def script(folder: Path, name: str, text: str) -> None:
 
 
 def found() -> dict[str, doctor.Diagnosis]:
-    return {each.subject: each for each in doctor.diagnose()}
+    return {each.subject: each for each in doctor.diagnose(data_dir="nowhere")}
 
 
 def test_it_notices_missing_foreign_and_hidden_scripts(
@@ -80,8 +80,7 @@ def test_it_cannot_write_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_dependency_and_data_set_is_listed_and_a_missing_one_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = {each.subject for each in doctor.diagnose(data_dir="nowhere")}
-    assert {"python", "package tuner", *(f"data {name}" for name in DATASETS)} <= listed
+    assert {"python", "package tuner", *(f"data {name}" for name in DATASETS)} <= set(found())
     wanted = ["no-such-thing-at-all>=1", "click>=99", "rich>=1", "x; extra == 'dev'"]
     monkeypatch.setattr(doctor.metadata, "requires", lambda _: wanted)
     named = found()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from errors_helper import raises_code
 
 import search_spaces.errors
 import trainables.errors
@@ -31,7 +32,12 @@ from tuner.errors import (
 from tuner.experiment import shipped_files
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("tuner", "trainables", "search_spaces")
+SOURCES = {
+    path: list(ast.walk(ast.parse(path.read_text())))
+    for package in ("tuner", "trainables", "search_spaces")
+    for path in sorted((ROOT / package).rglob("*.py"))
+}
+TABLES = {*(ROOT / "tuner/error_codes").iterdir(), ROOT / "trainables/errors.py", ROOT / "search_spaces/errors.py"}
 ELSEWHERE = {"usage", "unknown-code"}
 """Codes of errors that click raises, and that the table itself raises."""
 ERRORS = {
@@ -45,10 +51,10 @@ NO_CODE_OF_THEIR_OWN = {"ExperimentError", "SpaceError"}
 """Errors that are made of problems, each of which has a code."""
 
 
-def constructed(paths: Iterator[Path]) -> Iterator[tuple[str, str, ast.expr | None]]:
-    """Yield the place, the class and the code argument of every error of ours that the files construct."""
-    for path in paths:
-        for node in ast.walk(ast.parse(path.read_text())):
+def constructed() -> Iterator[tuple[str, str, ast.expr | None]]:
+    """Yield the place, the class and the code argument of every error of ours that the packages construct."""
+    for path, nodes in SOURCES.items():
+        for node in nodes:
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ERRORS):
                 continue
             if node.func.id in NO_CODE_OF_THEIR_OWN or any(isinstance(each, ast.Starred) for each in node.args):
@@ -58,15 +64,9 @@ def constructed(paths: Iterator[Path]) -> Iterator[tuple[str, str, ast.expr | No
             yield f"{path.relative_to(ROOT)}:{node.lineno}", node.func.id, code
 
 
-def files(*places: str) -> Iterator[Path]:
-    for place in places:
-        path = ROOT / place
-        yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
-
-
 def test_every_error_has_a_literal_code_that_is_explained() -> None:
     seen = 0
-    for place, kind, code in constructed(files(*PACKAGES)):
+    for place, kind, code in constructed():
         seen += 1
         if isinstance(code, ast.Attribute | ast.Name):
             continue  # that of an error which is raised again with more context, or one chosen among several
@@ -76,16 +76,14 @@ def test_every_error_has_a_literal_code_that_is_explained() -> None:
 
 
 def test_every_exit_code_that_is_explained_is_that_of_the_errors() -> None:
-    for place, kind, code in constructed(files(*PACKAGES)):
+    for place, kind, code in constructed():
         if isinstance(code, ast.Constant):
             real = getattr(ERRORS[kind], "exit_code", InputError.exit_code)
             assert EXIT_CODES.get(str(code.value), InputError.exit_code) == real, f"{place}: {code.value}"
 
 
 def test_every_explained_code_is_used() -> None:
-    tables = {*files("tuner/error_codes", "trainables/errors.py", "search_spaces/errors.py")}
-    sources = [path for path in files("tuner", "trainables", "search_spaces") if path not in tables]
-    nodes = (node for path in sources for node in ast.walk(ast.parse(path.read_text())))
+    nodes = (node for path, found in SOURCES.items() if path not in TABLES for node in found)
     used = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)} | ELSEWHERE
     assert not EXPLANATIONS.keys() - used
     assert not EXIT_CODES.keys() - used
@@ -125,10 +123,9 @@ def test_explain_lists_all_codes() -> None:
 
 
 def test_explain_suggests_the_nearest_code() -> None:
-    said = CliRunner().invoke(cli, ["explain", "sweep-not-fuond"])
-    assert said.exit_code == 2
-    assert "'sweep-not-found'" in said.stderr
-    assert "[unknown-code]" in said.stderr
+    with raises_code(InputError, "unknown-code") as caught:
+        explain("sweep-not-fuond")
+    assert "'sweep-not-found'" in str(caught.value)
 
 
 @pytest.mark.parametrize("words", [["pan"], ["plan"], ["plan", "x.yaml", "--tming"], ["ui", "--port", "x"]])

@@ -26,7 +26,7 @@ def test_an_example_runs_and_needs_neither_ray_nor_torch(name: str, tmp_path: Pa
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_RAY, str(EXAMPLES[name])],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False, timeout=100,
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "best: trial" in done.stdout

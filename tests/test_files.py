@@ -6,11 +6,11 @@ import fcntl
 import stat
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
+from tuner import files
 from tuner.files import file_lock, is_locked, replacing, take_lock, write_json, write_text
 
 HOLDER = """
@@ -59,27 +59,26 @@ def test_a_lock_ends_with_the_process_that_holds_it(tmp_path: Path) -> None:
     lock.release()
 
 
-def test_a_lock_that_others_look_at_can_be_taken(tmp_path: Path) -> None:
+def test_a_lock_that_another_process_looks_at_can_be_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "lock"
     path.touch()
-    done = threading.Event()
+    looker = path.open()
+    fcntl.flock(looker, fcntl.LOCK_SH)
+    real = fcntl.flock
 
-    def look() -> None:
-        while not done.is_set():
-            is_locked(path)
+    def flock(file: int, operation: int) -> None:
+        try:
+            real(file, operation)
+        except BlockingIOError:
+            looker.close()  # it has looked
+            raise
 
-    lookers = [threading.Thread(target=look) for _ in range(2)]
-    for looker in lookers:
-        looker.start()
-    try:
-        for _ in range(50):
-            lock = take_lock(path)
-            assert lock is not None
-            lock.release()
-    finally:
-        done.set()
-        for looker in lookers:
-            looker.join()
+    monkeypatch.setattr(fcntl, "flock", flock)
+    monkeypatch.setattr(files, "_PATIENCE", 60.0)
+    lock = take_lock(path)
+    assert lock is not None
+    assert looker.closed, "the first attempt failed"
+    lock.release()
 
 
 def test_a_lock_is_never_a_file_that_outlives_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

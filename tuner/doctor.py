@@ -49,7 +49,7 @@ def diagnose(data_dir: str | None = None) -> list[Diagnosis]:
             fix="Python 3.11 or newer is needed.",
         ),
         *(_script(name) for name in _SCRIPTS),
-        *(_owner(package) for package in PACKAGES),
+        *_owners(),
         *_dependencies(),
         *_data(data_dir),
     ]
@@ -77,12 +77,14 @@ def _script(name: str) -> Diagnosis:
     return Diagnosis(f"script {name}", ok=ok, found=found, fix=fix)
 
 
-def _owner(package: str) -> Diagnosis:
-    owners = sorted(set(metadata.packages_distributions().get(package, [])))
-    strangers = [name for name in owners if name.replace("_", "-").lower() != DISTRIBUTION]
-    found = f"owned by {', '.join(owners)}" if owners else "imported from the checkout, not installed"
-    fix = f"Uninstall {', '.join(strangers)} and reinstall {DISTRIBUTION}: they write the same package."
-    return Diagnosis(f"package {package}", ok=not strangers, found=found, fix=fix if strangers else "")
+def _owners() -> Iterable[Diagnosis]:
+    installed = metadata.packages_distributions()
+    for package in PACKAGES:
+        owners = sorted(set(installed.get(package, [])))
+        strangers = [name for name in owners if name.replace("_", "-").lower() != DISTRIBUTION]
+        found = f"owned by {', '.join(owners)}" if owners else "imported from the checkout, not installed"
+        fix = f"Uninstall {', '.join(strangers)} and reinstall {DISTRIBUTION}: they write the same package."
+        yield Diagnosis(f"package {package}", ok=not strangers, found=found, fix=fix if strangers else "")
 
 
 def _dependencies() -> Iterable[Diagnosis]:

@@ -150,7 +150,7 @@ def sweep_in(
     (own / "sweep.yaml").write_text(json.dumps(experiment_file(run, workload, dataset, own)))  # JSON is YAML
     ready = prepare(str(own / "sweep.yaml"), (), data_dir=data_dir)
     check_startable(ready)
-    options = RunOptions(data_dir=data_dir, local=True, quiet=True, as_json=True, summary=False)
+    options = RunOptions(data_dir=data_dir, local=True, quiet=True, as_json=True)
     made, ended = start_sweep(ready, options)
     if ended.state != "budget reached":
         raise RuntimeError(f"{run} must end at its cap (got {ended.state!r}). Its files are in {own}.")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+import numpy as np
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -76,7 +78,7 @@ class Tune:
             text=True,
         )
 
-    def write(self, name: str = "tiny.yaml", **changes: object) -> str:
+    def write(self, file: str = "tiny.yaml", **changes: object) -> str:
         """An experiment file: `TINY` with other values, ``section__key=value``."""
         values = json.loads(json.dumps(TINY))
         for key, value in changes.items():
@@ -85,9 +87,8 @@ class Tune:
             for section in sections:
                 place = place.setdefault(section, {})
             place[last] = value
-        path = self.folder / name
-        path.write_text(yaml.safe_dump(values, sort_keys=False))
-        return name
+        (self.folder / file).write_text(yaml.safe_dump(values, sort_keys=False))
+        return file
 
     @property
     def sweeps(self) -> list[Path]:
@@ -125,19 +126,40 @@ class Tune:
         return list(client.search_runs([found.experiment_id])) if found else []
 
 
-def exported_sweep(folder: Path) -> Tune:
-    """A sweep of two trials on digits, run and exported in `folder`, which is the current one."""
-    tune = Tune(folder)
-    tune("run", tune.write(search__trials=2), "--local", "--quiet")
-    tune("export", "tiny")
-    return tune
+def with_mlflow(folder: Path, ready_mlflow: Path) -> Tune:
+    """The commands in an empty folder, to which MLflow's empty database is copied."""
+    (folder / "runs").mkdir()
+    shutil.copy(ready_mlflow, folder / "runs" / "mlflow.db")
+    return Tune(folder)
+
+
+def write_images(path: Path, records: int, **more: np.ndarray) -> None:
+    """A file of noisy images of ten shapes: so many training records and a hundred test records."""
+    generator = np.random.default_rng(0)
+    centres = generator.integers(0, 256, (10, 1, 8, 8))
+    labels = generator.integers(0, 10, records + 100)
+    images = np.clip(centres[labels] + generator.normal(0, 40, (records + 100, 1, 8, 8)), 0, 255).astype(np.uint8)
+    here, there = slice(records), slice(records, None)
+    np.savez(path, x_train=images[here], y_train=labels[here], x_test=images[there], y_test=labels[there], **more)
+
+
+def until(process: subprocess.Popen[str], words: str) -> None:
+    """Read what the process says until a line holds `words`."""
+    assert process.stdout is not None
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if words in line:
+            return
+    assert process.stderr is not None
+    raise AssertionError(f"it ended without {words!r}:\n{''.join(seen)}\n{process.stderr.read()}")
 
 
 class Died(BaseException):
     """Death of the process: an exception that nothing in the program catches."""
 
 
-def dies(*_: object, **__: object) -> None:
+def dies(*_: object, **__: object) -> NoReturn:
     raise Died
 
 

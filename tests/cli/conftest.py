@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ HERE = str(Path(__file__).parent)
 ROOT = str(Path(__file__).parents[2])
 sys.path.insert(0, HERE)
 
-from command_fakes import Tune, exported_sweep  # noqa: E402 - after its folder was put on the path
+from command_fakes import Tune, with_mlflow, write_images  # noqa: E402 - after its folder was put on the path
 
 
 @pytest.fixture(autouse=True)
@@ -40,9 +40,7 @@ def ready_mlflow(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tune(tmp_path: Path, ready_mlflow: Path, monkeypatch: pytest.MonkeyPatch) -> Tune:
     """The commands, in an empty folder in which only MLflow's database is made."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "runs").mkdir()
-    shutil.copy(ready_mlflow, tmp_path / "runs" / "mlflow.db")
-    return Tune(tmp_path)
+    return with_mlflow(tmp_path, ready_mlflow)
 
 
 @pytest.fixture
@@ -53,17 +51,13 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tune:
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory, ready_mlflow: Path) -> Iterator[Tune]:
-    """One sweep that was run and exported; tests read it and change nothing."""
-    folder = tmp_path_factory.mktemp("finished")
-    (folder / "runs").mkdir()
-    shutil.copy(ready_mlflow, folder / "runs" / "mlflow.db")
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield exported_sweep(folder)
-    finally:
-        os.chdir(before)
+def finished(tmp_path_factory: pytest.TempPathFactory, ready_mlflow: Path) -> Tune:
+    """One sweep of two trials that was run and exported; tests read it and change nothing."""
+    tune = with_mlflow(tmp_path_factory.mktemp("finished"), ready_mlflow)
+    with contextlib.chdir(tune.folder):
+        tune("run", tune.write(), "--local", "--quiet")
+        tune("export", "tiny")
+    return tune
 
 
 @pytest.fixture
@@ -76,17 +70,10 @@ def look(finished: Tune, monkeypatch: pytest.MonkeyPatch) -> Tune:
 @pytest.fixture(scope="session")
 def origin(tmp_path_factory: pytest.TempPathFactory, ready_mlflow: Path) -> Path:
     """A sweep of two trials that has ended and was never exported; tests take copies of it."""
-    folder = tmp_path_factory.mktemp("origin")
-    (folder / "runs").mkdir()
-    shutil.copy(ready_mlflow, folder / "runs" / "mlflow.db")
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        tune = Tune(folder)
+    tune = with_mlflow(tmp_path_factory.mktemp("origin"), ready_mlflow)
+    with contextlib.chdir(tune.folder):
         tune("run", tune.write(), "--local", "--quiet")
-    finally:
-        os.chdir(before)
-    return folder
+    return tune.folder
 
 
 @pytest.fixture
@@ -99,6 +86,21 @@ def charged(origin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tu
     file = tune.sweeps[0] / "experiment.yaml"
     file.write_text(file.read_text().replace(str(origin), str(folder)))
     return tune
+
+
+@pytest.fixture
+def public(tune: Tune) -> dict[str, object]:
+    """Changes of the tiny file that make it a search on public records, written beside it."""
+    write_images(tune.folder / "open.npz", 500)
+    return {
+        "privacy__accounting": "public",
+        "privacy__epsilon": 3.0,
+        "privacy__noise_multiplier": "auto",
+        "search__trials": 3,
+        "search__sampler": "tpe",
+        "search__pruner": "median",
+        "search__public": {"name": "open", "path": "open.npz", "public_size": 500},
+    }
 
 
 @pytest.fixture

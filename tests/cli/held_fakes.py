@@ -19,10 +19,7 @@ def everything(tune: Tune) -> dict[str, bytes]:
 
 def write_named(tune: Tune, name: str, **changes: object) -> str:
     """An experiment file for the data set of that name, and called so itself."""
-    file = tune.write(f"{name}.yaml", dataset__name=name, **changes)
-    path = tune.folder / file
-    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "name": name}, sort_keys=False))
-    return file
+    return tune.write(f"{name}.yaml", name=name, dataset__name=name, **changes)
 
 
 def edit_yaml(sweep: Path, changes: Mapping[str, object]) -> None:

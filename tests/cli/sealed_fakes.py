@@ -41,9 +41,16 @@ class Tomorrow(datetime):
         return cls(day.year, day.month, day.day, tzinfo=tz)
 
 
-def draw(patch: pytest.MonkeyPatch, runs: int) -> None:
-    """Decide K."""
-    patch.setattr(RunLaw, "draw", lambda _law, _at_most, **_: runs)
+def draw(patch: pytest.MonkeyPatch, runs: int) -> list[tuple[RunLaw, int]]:
+    """Decide K; the laws and limits by which it is drawn from now on."""
+    asked: list[tuple[RunLaw, int]] = []
+
+    def drawn(law: RunLaw, at_most: int) -> int:
+        asked.append((law, at_most))
+        return runs
+
+    patch.setattr(RunLaw, "draw", drawn)
+    return asked
 
 
 def sealed(tune: Tune, runs: int, *words: str, code: int = 0, **changes: object) -> str:
@@ -149,5 +156,6 @@ def without_chance(tune: Tune, text: str) -> str:
         if isinstance(value, float):
             own += [repr(value), f"{value:.4f}", f"{value:.6g}", f"{value:.4g}"]
     for value in sorted(own, key=len, reverse=True):
-        text = text.replace(value, "<own>")
+        # Not inside a longer number: 0.59 is no part of the coordinate 10.597896.
+        text = re.sub(rf"(?:(?<![\d.])|(?<=%[0-9A-F][0-9A-F])){re.escape(value)}(?!\d)", "<own>", text)
     return _RANDOM.sub("<random>", text)

@@ -30,7 +30,7 @@ def test_help_imports_nothing_heavy(tmp_path: Path, words: list[str]) -> None:
 
 def test_a_process_ends_with_the_code_of_its_error(bare: Tune) -> None:
     process = bare.process("run", bare.write(privacy__epsilon=-1), "--local")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate()
     assert (process.returncode, out) == (2, "")
     assert err.startswith("error: tiny.yaml:")
     assert "Traceback" not in err
@@ -112,6 +112,26 @@ def test_a_report_is_a_page_and_a_folder_that_is_not_there_an_error(look: Tune, 
     assert "Curve of" not in page
     assert look("show", "tiny", "--json").json["curves"] == []
     assert "[system-error]" in look("report", "tiny", "--out", str(tmp_path / "no" / "page.html"), code=1).err
+
+
+def test_a_tracking_server_that_is_down_stops_nothing_and_gets_everything_later(tune: Tune) -> None:
+    said = tune("run", tune.write(tracking__uri="http://127.0.0.1:9"), "--local")
+    assert "tune sync tiny" in said.text
+    assert tune.mlflow_runs() == []
+    assert "tune sync" in tune("sync", "tiny", code=1).err
+    assert "tracking.uri" in tune("sync", "tiny", "--uri", "nowhere", code=2).err
+    exported = tune("export", "tiny", "--json").json
+    assert "tune sync" in exported["tracking"]
+    here = ("--uri", "sqlite:///runs/mlflow.db")
+    assert "records sent" in tune("sync", "tiny", *here).out
+    runs = {run.data.tags["dp_tuner.trial"]: run for run in tune.mlflow_runs()}
+    assert len(runs) == 3
+    assert {run.info.status for run in runs.values()} == {"FINISHED"}
+    assert "test_accuracy" in runs["-"].data.metrics
+    status = tune("status", "tiny", "--json").json["sweeps"][0]
+    assert runs["-"].data.metrics["epsilon_spent"] == status["budget"]["epsilon_spent"]
+    tune("sync", "tiny", *here)
+    assert len(tune.mlflow_runs()) == 3, "sending twice makes no run twice"
 
 
 @pytest.mark.data

@@ -68,7 +68,7 @@ def test_a_real_export_is_measured_on_its_own_validation_records(look: Tune, tmp
 
 def test_several_models_are_drawn_together_and_told_in_a_table(bare: Tune) -> None:
     export(bare, "a/model")
-    export(bare, "b/model", trainable__model="landscape_models:own_model")
+    export(bare, "b/model", trainable__model="own_models:linear")
     export(bare, "other", seed=1)
     folders = ("a/model", "b/model", "other")
     said = bare("landscape", *folders, "--public-data", "--plane", "3", *QUICK)
@@ -108,10 +108,6 @@ def test_fewer_records_are_spread_over_the_split() -> None:
     """The first ones of a file that is sorted by label would all have one."""
     assert command._spread(torch.arange(100), 4).tolist() == [0, 25, 50, 75]
     assert command._spread(torch.arange(10), 30).tolist() == list(range(10))
-
-
-def changed(tune: Tune, name: str, change: Callable[[Path], object]) -> None:
-    change(tune.folder / "plain" / name)
 
 
 def another_split(path: Path) -> None:
@@ -158,7 +154,8 @@ def test_one_error_and_nothing_written(bare: Tune, case: str) -> None:
     change, words, names = REFUSED[case]
     export(bare, "plain")
     if change is not None:
-        changed(bare, *change)
+        file, edit = change
+        edit(bare.folder / "plain" / file)
     before = files(bare)
     said = bare("landscape", "plain", *words, code=2)
     assert names in said.err
@@ -167,11 +164,11 @@ def test_one_error_and_nothing_written(bare: Tune, case: str) -> None:
     assert files(bare) == before
 
 
-@pytest.mark.parametrize("name", ["float_model", "failing_model"])
+@pytest.mark.parametrize("name", ["Fixed", "failing"])
 def test_a_model_whose_code_fails_is_named_with_its_error(bare: Tune, name: str) -> None:
-    export(bare, "plain", trainable__model=f"landscape_models:{name}")
+    export(bare, "plain", trainable__model=f"own_models:{name}")
     state = load_file("plain/model.safetensors")
-    save_file({name.removeprefix("1."): value for name, value in state.items()}, "plain/model.safetensors")
+    save_file({key.removeprefix("1."): value for key, value in state.items()}, "plain/model.safetensors")
     before = files(bare)
     assert "[model-code-failed]" in bare("landscape", "plain", "--public-data", code=2).err
     assert files(bare) == before

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_fakes import Tune
+from command_fakes import Tune, until, write_images
 
 from trainables.engine.step import PrivateStep
 from trainables.training import PrivateTraining
@@ -20,15 +20,15 @@ from tuner.privacy.accountant.mechanism import SampledGaussian
 CARD = "exports/tiny/privacy_card.json"
 RATE = {"log_uniform": [0.1, 2.0]}
 AUTO = {"privacy__noise_multiplier": "auto", "search__trials": 4, "search__sampler": "tpe", "search__pruner": "median"}
+BOOK: dict[str, object] = {**AUTO, "search__space": {"learning_rate": RATE, "batch_size": {"choice": [128, 256]}}}
 MODES: dict[str, dict[str, object]] = {
-    "coupon_book": {**AUTO, "search__space": {"learning_rate": RATE, "batch_size": {"choice": [64, 128, 256]}}},
+    "protected coupon_book": {**BOOK, "dataset__validation": {"protected": True, "epsilon": 4.0}},
     "fixed_order": {
         **AUTO,
         "privacy__noise_multiplier": {"uniform": [1.5, 4.0]},
         "search__space": {"learning_rate": RATE, "batch_size": {"integer": [100, 160]}},
     },
     "epochs": {**AUTO, "search__space": {"learning_rate": RATE, "epochs": {"uniform": [0.5, 2.0]}}},
-    "protected": {**AUTO, "dataset__validation": {"protected": True, "epsilon": 4.0}},
     "protected users": {
         **AUTO,
         "dataset": {
@@ -44,26 +44,14 @@ MODES: dict[str, dict[str, object]] = {
         "trainable__epochs": 2,
     },
 }
-CAPS = {"coupon_book": "coupon_book", "fixed_order": "fixed_order"}
+CAPS = {"protected coupon_book": "coupon_book", "fixed_order": "fixed_order"}
 
 
 @pytest.fixture
 def owned(tune: Tune) -> None:
     """Records of a hundred users, each with some."""
-    generator = np.random.default_rng(0)
-    users = np.repeat(np.arange(100), generator.integers(1, 9, 100))
-    centres = generator.integers(0, 256, (10, 1, 8, 8))
-    labels = generator.integers(0, 10, len(users) + 100)
-    images = np.clip(centres[labels] + generator.normal(0, 40, (len(labels), 1, 8, 8)), 0, 255).astype(np.uint8)
-    here, there = slice(len(users)), slice(len(users), None)
-    np.savez(
-        tune.folder / "owned.npz",
-        x_train=images[here],
-        y_train=labels[here],
-        x_test=images[there],
-        y_test=labels[there],
-        user_train=users,
-    )
+    users = np.repeat(np.arange(100), np.random.default_rng(0).integers(1, 9, 100))
+    write_images(tune.folder / "owned.npz", len(users), user_train=users)
 
 
 class Counted:
@@ -169,7 +157,7 @@ def check_card(tune: Tune, mode: str, parameters: dict[str, Any]) -> None:
         assert plan["epsilon_at_cap"] == pytest.approx(winner["single_run_epsilon"], rel=1e-6)
 
 
-@pytest.mark.parametrize("mode", ["coupon_book", "fixed_order", "protected users"])
+@pytest.mark.parametrize("mode", ["protected coupon_book", "fixed_order", "protected users"])
 def test_one_that_was_cut_off_goes_on_under_its_cap(
     tune: Tune, owned: None, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
@@ -188,7 +176,7 @@ def test_one_that_was_cut_off_goes_on_under_its_cap(
 
 
 def test_a_sweep_that_grows_keeps_its_cap_and_ends_with_it(tune: Tune) -> None:
-    tune("run", tune.write(**{**MODES["coupon_book"], "search__trials": 2}), "--local", "--quiet")
+    tune("run", tune.write(**{**BOOK, "search__trials": 2}), "--local", "--quiet")
     (sweep,) = tune.sweeps
     before = tune.search_state(sweep.name).filter
     tune("resume", "tiny", "--local", "--set", "search.trials=30", code=None)
@@ -199,37 +187,34 @@ def test_a_sweep_that_grows_keeps_its_cap_and_ends_with_it(tune: Tune) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["coupon_book", "protected"])
-def test_on_ray(tune: Tune, mode: str) -> None:
+def test_on_ray(tune: Tune) -> None:
     """The charge actor charges each trial by its own mechanism, and each score before it is drawn."""
-    process = tune.process("run", tune.write(**{**MODES[mode], "resources__concurrent_trials": 2}), "--json")
-    out, err = process.communicate(timeout=110)
+    changes = {**MODES["protected coupon_book"], "resources__concurrent_trials": 2}
+    process = tune.process("run", tune.write(**changes), "--json")
+    out, err = process.communicate()
     assert process.returncode == 0, err
     told = json.loads(out)
     state = tune.search_state(told["sweep"])
     for trial in told["trials"]:
         assert state.training.trials[trial["id"]].leased == trial["step"]
-    if mode == "protected":
-        rungs = len(told["plan"]["rungs"])
-        reports = sum(1 if trial["state"] == "pruned" and trial["step"] < 10 else rungs for trial in told["trials"])
-        assert state.validation.leased_steps == reports
+    # The two rungs of a trial are half way and at its end.
+    assert state.validation.leased_steps == sum(
+        1 if trial["step"] < trial["steps_planned"] else 2 for trial in told["trials"]
+    )
     assert all(trial.settled for trial in state.training.trials.values())
 
 
 @pytest.mark.slow
 def test_on_ray_a_search_with_protected_scores_goes_on_after_ctrl_c(tune: Tune) -> None:
-    changes = {**MODES["protected"], "search__trials": 40, "privacy__epsilon": 30.0, "search__pruner": "none"}
-    process = tune.process("run", tune.write(**changes))
-    assert process.stdout is not None
-    for line in process.stdout:
-        if "trial 1 step" in line:
-            break
+    protected = {"dataset__validation": {"protected": True}, "search__trials": 200, "privacy__epsilon": 60.0}
+    process = tune.process("run", tune.write(**{**AUTO, **protected, "search__pruner": "none"}))
+    until(process, "trial 1 step")
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=110)
+    _, err = process.communicate()
     assert process.returncode == 130, err
     begun = len(shown(tune)[1])
     process = tune.process("resume", "tiny", "--set", f"search.trials={begun}")
-    _, err = process.communicate(timeout=200)
+    _, err = process.communicate()
     assert process.returncode == 0, err
     sweep, trials = shown(tune)
     state = tune.search_state(sweep)

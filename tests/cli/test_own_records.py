@@ -12,6 +12,7 @@ import pytest
 from command_fakes import Tune
 from held_fakes import edit_yaml, refused, write_named
 
+from trainables.data import DATASETS, loading
 from tuner.privacy.ledger.entries import canonical, entry_hash
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.sweep.folder import SweepFolder
@@ -86,6 +87,17 @@ def test_records_have_one_budget_whatever_they_are_called(own: Tune) -> None:
     write_records(own.folder / "mine.npz", key=1)
     own("run", "mine.yaml", "--local", "--quiet")
     assert own.entries.count("open_search") == 2
+
+
+def test_a_copy_of_a_shipped_set_is_held_to_that_sets_cap(tune: Tune) -> None:
+    arrays = loading.read_arrays(DATASETS["digits"], Path())
+    order = np.random.default_rng(0).permutation(len(arrays["y_train"]))
+    arrays |= {key: arrays[key][order] for key in ("x_train", "y_train")}
+    np.savez("mine.npz", **arrays)
+    tune("budget", "set", "digits", "--epsilon", "0.1", "--delta", "1e-5")
+    file = tune.write("mine.yaml", dataset={"name": "mine", "path": "mine.npz", "public_size": 1401})
+    for command in (("plan", file, "--no-timing"), ("run", file, "--local")):
+        assert "[dataset-cap-exceeded]" in tune(*command, code=3).text
 
 
 # What the chain tells of the records.
@@ -166,9 +178,9 @@ def enter_without_data(tune: Tune, file: str, *overrides: str) -> Ledger:
 
 
 def test_sets_that_share_records_are_split_differently(tune: Tune) -> None:
-    first, second = (
-        write_named(tune, name, privacy__epsilon=2.0, trainable__epochs=0.1) for name in ("cifar10_10k2k", "cifar10")
-    )
+    # Many records a batch and much noise: the accountant is quick.
+    quick = {"trainable__batch_size": 2000, "trainable__epochs": 0.1, "privacy__noise_multiplier": 4.0}
+    first, second = (write_named(tune, name, **quick) for name in ("cifar10_10k2k", "cifar10"))
     enter_without_data(tune, first)
     assert WARNING in tune("plan", second, "--no-timing").text
 

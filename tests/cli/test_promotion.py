@@ -119,10 +119,3 @@ def test_an_export_of_another_length_rises_at_the_same_steps(bare: Tune) -> None
         again = spec_of_export()
         assert again.steps == steps
         assert again.parameters["smoothing_samples"] == trained.parameters["smoothing_samples"]
-
-
-def test_what_is_too_short_for_its_levels_is_refused_before_anything_is_charged(tune: Tune) -> None:
-    few = {**CHANGES, "search__space": {**SPACE, "K": {"promote": [1, 3, 10]}}, "trainable__epochs": 0.3}
-    assert "[promotion-steps]" in tune("run", tune.write(**few), "--local", code=2).text
-    assert tune.sweeps == []
-    assert "open_search" not in tune.entries

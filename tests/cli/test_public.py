@@ -20,29 +20,6 @@ from tuner.sweep.folder import SweepFolder
 PUBLIC_SIZE = 500
 
 
-@pytest.fixture
-def public(tune: Tune) -> dict[str, object]:
-    """Changes of the tiny file that make it a search on public records, written beside it."""
-    generator = np.random.default_rng(0)
-    centres = generator.integers(0, 256, (10, 1, 8, 8))
-    labels = generator.integers(0, 10, 600)
-    images = np.clip(centres[labels] + generator.normal(0, 40, (600, 1, 8, 8)), 0, 255).astype(np.uint8)
-    write_records(tune.folder / "open.npz", images[:500], labels[:500], images[500:], labels[500:])
-    return {
-        "privacy__accounting": "public",
-        "privacy__epsilon": 3.0,
-        "privacy__noise_multiplier": "auto",
-        "search__trials": 3,
-        "search__sampler": "tpe",
-        "search__pruner": "median",
-        "search__public": {"name": "open", "path": "open.npz", "public_size": PUBLIC_SIZE},
-    }
-
-
-def write_records(path: Path, x_train: Any, y_train: Any, x_test: Any, y_test: Any) -> None:  # noqa: ANN401 - arrays
-    np.savez(path, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
-
-
 def both(tune: Tune) -> tuple[SweepFolder, SweepFolder]:
     """The search and its charged run."""
     search, charged = (SweepFolder(root) for root in sorted(tune.sweeps, key=lambda root: "charged" in root.name))
@@ -152,25 +129,26 @@ def test_the_private_records_under_another_name_are_refused(
 ) -> None:
     with np.load(tune.folder / "open.npz") as stored:
         arrays = dict(stored)
-    write_records(tune.folder / "own.npz", **arrays)
+    np.savez(tune.folder / "own.npz", **arrays)
     if changed == "order":
         arrays |= {key: arrays[key][::-1] for key in ("x_train", "y_train")}
     else:
         arrays |= {key: arrays[key][:50] for key in ("x_test", "y_test")}
-    write_records(tune.folder / "open.npz", **arrays)
+    np.savez(tune.folder / "open.npz", **arrays)
     own = {"name": "own", "path": "own.npz", "public_size": 500}
     file = tune.write(**{**public, "dataset": own})
     assert "[public-records-private]" in tune("run", file, "--local", code=2).text
     assert tune.sweeps == []
     arrays["x_train"] = arrays["x_train"].copy()
     arrays["x_train"][0] = 0  # the control: one other record
-    write_records(tune.folder / "open.npz", **arrays)
+    np.savez(tune.folder / "open.npz", **arrays)
     tune("run", file, "--dry-run")
 
 
 def test_records_of_another_shape_are_refused(tune: Tune, public: dict[str, object]) -> None:
     flat = np.zeros((100, 8, 8), dtype=np.uint8)
-    write_records(tune.folder / "open.npz", flat, np.arange(100) % 10, flat[:10], np.arange(10))
+    labels = np.arange(100) % 10
+    np.savez(tune.folder / "open.npz", x_train=flat, y_train=labels, x_test=flat[:10], y_test=labels[:10])
     file = tune.write(**{**public, "search__public": {"name": "open", "path": "open.npz", "public_size": 200}})
     error = tune("run", file, "--local", code=2).err
     assert "[public-records-shape]" in error
@@ -215,11 +193,16 @@ def test_it_goes_on_in_the_phase_in_which_it_was_left(
 def test_a_charged_run_that_was_half_begun_is_begun_once(
     tune: Tune, public: dict[str, object], monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
-    place: Any = sweeps if at == "create_as" else start
+    real = sweeps.create_as
+
+    def searches_only(storage: Path, sweep: str, **more: Any) -> SweepFolder:  # noqa: ANN401
+        return dies() if sweeps.CHARGED in sweep else real(storage, sweep, **more)
+
     with monkeypatch.context() as patch:
         if at == "create_as":
-            patch.setattr(tuner.runner.public.sweeps, "create", real_create)
-        patch.setattr(place, at, dies)
+            patch.setattr(sweeps, at, searches_only)
+        else:
+            patch.setattr(start, at, dies)
         run_until_death(tune.write(**public))
     tune("resume", "tiny", "--local", "--quiet")
     search, charged = both(tune)
@@ -227,12 +210,6 @@ def test_a_charged_run_that_was_half_begun_is_begun_once(
     assert tune.entries.count("open_search") == 1
     assert tune.search_state(charged.id).leased_steps == STEPS
     assert tune.search_state(charged.id).details["public_search"]["sweep"] == search.id
-
-
-def real_create(storage: Path, name: str) -> SweepFolder:
-    folder = SweepFolder(storage.resolve() / sweeps.new_sweep_id(name))
-    folder.trials.mkdir(parents=True)
-    return folder
 
 
 def test_a_search_that_is_stopped_charges_nothing(
@@ -269,7 +246,7 @@ def test_a_search_in_which_every_trial_fails_charges_nothing(
 @pytest.mark.slow
 def test_on_ray(tune: Tune, public: dict[str, object]) -> None:
     process = tune.process("run", tune.write(**public), "--json")
-    out, err = process.communicate(timeout=110)
+    out, err = process.communicate()
     assert process.returncode == 0, err
     assert json.loads(out)["state"] == "done"
     assert tune.search_state(both(tune)[1].id).leased_steps == STEPS

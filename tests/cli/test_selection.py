@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import stat
 import time
 from collections import Counter
@@ -14,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_fakes import Tune
+from command_fakes import Tune, with_mlflow
 from sealed_fakes import SEALED, made, outside, sealed, seen, the_sweep, times, without_chance
 
 from trainables.training import PrivateTraining
-from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.modes import SELECTION
 from tuner.recorder.records import Clock
@@ -35,9 +33,7 @@ NOW = time.time()
 @contextmanager
 def whole_view(folder: Path, mlflow: Path, runs: int) -> Iterator[tuple[Tune, dict[str, Any]]]:
     """All that can be seen of a sealed search that made so many runs, in a folder whose name is as long as all."""
-    (folder / "runs").mkdir()
-    shutil.copy(mlflow, folder / "runs" / "mlflow.db")
-    tune = Tune(folder)
+    tune = with_mlflow(folder, mlflow)
     real = PrivateTraining.evaluate
 
     def rare(training: PrivateTraining, split: str = "validation") -> dict[str, float]:
@@ -161,21 +157,6 @@ def test_a_run_that_raises_is_not_made_again(tune: Tune, monkeypatch: pytest.Mon
     assert "secret" in the_sweep(tune).operator_log.read_text()
 
 
-def test_the_number_is_drawn_by_the_law_of_the_plan(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[RunLaw, int]] = []
-
-    def drawn(law: RunLaw, at_most: int, **_: object) -> int:
-        asked.append((law, at_most))
-        return 1
-
-    monkeypatch.setattr(RunLaw, "draw", drawn)
-    tune("run", tune.write(**SEALED), "--local", "--json")
-    ((law, at_most),) = asked
-    sealed_search = tune.search_state(the_sweep(tune).id).filter
-    assert (law, at_most) == (sealed_search.law, sealed_search.at_most)
-    assert law == RunLaw(name="geometric", mean=3.0)
-
-
 def test_seeds_and_candidates_come_from_nowhere_public(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same file twice: with public randomness the winner would tell its place in the sequence."""
     trained: list[int] = []
@@ -233,7 +214,7 @@ def test_a_tie_is_broken_by_a_secret_and_not_by_the_order(tmp_path: Path) -> Non
 def test_on_ray_nothing_is_left_outside_the_sealed_part(tune: Tune) -> None:
     file = tune.write(**{**SEALED, "resources__concurrent_trials": 2})
     process = tune.process("run", file)
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate()
     assert process.returncode == 0, err
     sweep = the_sweep(tune)
     told = out.partition("releases nothing.")[2]

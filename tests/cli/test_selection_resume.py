@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,9 +17,9 @@ from sealed_fakes import SEALED, draw, made, outside, sealed, the_sweep, write_r
 import tuner.runner.selection
 from trainables.training import PrivateTraining, TrainingSpec
 from tuner.errors import LedgerError, TunerError
+from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.runner.commands import RunOptions, run_file
-from tuner.sweep.folder import SweepFolder
 from tuner.sweep.sealed import read_winner
 
 
@@ -27,11 +28,14 @@ def test_a_search_that_was_cut_off_releases_nothing_and_goes_on_with_its_number(
     tune: Tune, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
     with monkeypatch.context() as patch:
-        draw(patch, 3)
+        drawn = draw(patch, 3)
         raising_at(patch, 3, error)
         with pytest.raises((Died, TunerError)):
             run_file(tune.write(**SEALED), (), RunOptions(local=True))
     sweep = the_sweep(tune)
+    sealed_search = tune.search_state(sweep.id).filter
+    assert drawn == [(sealed_search.law, sealed_search.at_most)]
+    assert sealed_search.law == RunLaw(name="geometric", mean=3.0)
     assert outside(sweep) == {"experiment.yaml", "plan.json", "status.json", "sweep.lock"}
     assert sweep.read_status().keys() == {"state", "file", "version", "pid", "data_dir", "detail"}
     assert tune.mlflow_runs() == []
@@ -44,8 +48,9 @@ def test_a_search_that_was_cut_off_releases_nothing_and_goes_on_with_its_number(
     assert "[sweep-not-finished]" in tune("sync", "tiny", code=2).err
     before = json.loads((sweep.sealed / "runs.json").read_text())
     with monkeypatch.context() as patch:
-        draw(patch, 50)  # it would be drawn again
+        drawn = draw(patch, 50)
         said = tune("resume", "tiny", "--local")
+    assert drawn == [], "it is not drawn again"
     assert json.loads((sweep.sealed / "runs.json").read_text()) == before
     assert made(sweep) == before["runs"] == 3
     assert "winner" in said.text
@@ -56,42 +61,42 @@ def test_a_search_that_was_cut_off_releases_nothing_and_goes_on_with_its_number(
     assert made(sweep) == 3
 
 
+def begin(tune: Tune, runs: int, **changes: object) -> None:
+    """Start a sealed search of so many runs that dies before its first run."""
+    with pytest.MonkeyPatch.context() as patch:
+        draw(patch, runs)
+        patch.setattr(tuner.runner.selection, "_train", dies)
+        run_until_death(tune.write(**{**SEALED, **changes}))
+
+
+def wait_for_a_run(tune: Tune, process: subprocess.Popen[str]) -> None:
+    """Wait until one run more is under way; a wait without end is ended by the limit that pytest has for a test."""
+    before = made(the_sweep(tune))
+    while made(the_sweep(tune)) == before:
+        assert process.poll() is None, f"it ended before that:\n{process.communicate()}"
+        time.sleep(0.02)
+
+
 @pytest.mark.slow
 def test_ctrl_c_and_stop_reach_it_and_kill_9_loses_nothing(tune: Tune) -> None:
-    # A geometric number of runs is often so small that the search ends before the first signal.
-    many = {"privacy__runs": {"law": "poisson"}, "search__trials": 10, "privacy__noise_multiplier": 6.0}
-    file = tune.write(**{**SEALED, **many, "trainable__epochs": 6})
-
-    def under_way(sweep: Callable[[], SweepFolder], runs: int) -> None:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            if tune.sweeps and (sweep().sealed / "trials").exists() and made(sweep()) >= runs:
-                return
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.02)
-        raise AssertionError("it did not come so far")
-
-    (tune.folder / "runs" / "mlflow.db").rename(tune.folder / "ready.db")
+    begin(tune, 200)  # more than end before the last signal
     endings: list[tuple[Callable[[Any], object], int]] = [
         (lambda process: process.send_signal(signal.SIGKILL), -signal.SIGKILL),
         (lambda process: process.send_signal(signal.SIGINT), 130),
         (lambda _process: tune("stop", "tiny"), 130),
     ]
-    words: tuple[str, ...] = ("run", file, "--local")
-    for number, (end, code) in enumerate(endings):
-        process = tune.process(*words)
-        under_way(lambda: the_sweep(tune), 1 + (0 if number == 0 else made(the_sweep(tune))))
+    for end, code in endings:
+        process = tune.process("resume", "tiny", "--local")
+        wait_for_a_run(tune, process)
         end(process)
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate()
         assert process.returncode == code, err
         assert "Traceback" not in err
-        assert "trial" not in out.partition("sealed. Nothing")[2] + err
+        assert "trial" not in out.partition("releases nothing.")[2] + err
         if code == 130:
             assert "[interrupted]" in err
             assert "tune resume tiny" in err
         assert read_winner(the_sweep(tune)) is None
-        write_runs(the_sweep(tune), 100)  # so that it does not end before the next signal
-        words = ("resume", "tiny", "--local")
     assert tune.entries == ["open_search", "begin"]
 
 
@@ -192,21 +197,17 @@ def test_the_sealed_part_may_be_destroyed_once_the_winner_is_exported(tune: Tune
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_on_ray_it_goes_on_with_its_number_after_the_driver_is_gone(tune: Tune, how: signal.Signals) -> None:
-    changes = {"search__trials": 200, "privacy__noise_multiplier": 8.0, "trainable__epochs": 6}
-    process = tune.process("run", tune.write(**{**SEALED, **changes, "resources__concurrent_trials": 2}))
-    deadline = time.monotonic() + 60
-    while not (tune.sweeps and (the_sweep(tune).sealed / "trials").exists() and made(the_sweep(tune)) >= 1):
-        assert time.monotonic() < deadline
-        assert process.poll() is None, "it ended before it was cut off"
-        time.sleep(0.05)
+    begin(tune, 200, resources__concurrent_trials=2)
+    process = tune.process("resume", "tiny")
+    wait_for_a_run(tune, process)
     process.send_signal(how)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate()
     assert process.returncode == (130 if how is signal.SIGINT else -how), err
     assert read_winner(the_sweep(tune)) is None
     begun = made(the_sweep(tune))
     write_runs(the_sweep(tune), begun + 1)  # so that the test ends
     process = tune.process("resume", "tiny")
-    out, err = process.communicate(timeout=110)
+    out, err = process.communicate()
     assert process.returncode == 0, err
     assert "winner" in out
     assert made(the_sweep(tune)) == begun + 1

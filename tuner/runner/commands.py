@@ -75,7 +75,7 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
     check_startable(prepared)
     if not options.as_json:
         show_plan(prepared, ledger_state(prepared))
-    sweep, ended = start_sweep(prepared, replace(options, summary=not options.as_json, next_commands=False))
+    sweep, ended = start_sweep(prepared, replace(options, next_commands=False))
     return export_command(sweep, out, options) if ended.code == 0 else ended.code
 
 
@@ -123,7 +123,7 @@ def _resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> int:
 
 def _answer(ended: RunResult, options: RunOptions) -> int:
     """Print the result if the output is JSON, and return the exit code."""
-    if options.as_json and options.summary:
+    if options.as_json:
         click.echo(json.dumps(ended.values, indent=2))
     return ended.code
 

@@ -245,7 +245,7 @@ def _conclude(
     values["chosen"] = None if chosen is None else chosen.as_dict()
     values["claim"] = None if ledger is None else {"epsilon": plan.epsilon, "delta": plan.delta}
     values = {key: value for key, value in values.items() if key not in _FOR_PAGES}
-    if options.summary and not options.as_json:
+    if not options.as_json:
         console().print(summary(report))
         if not sent.complete:
             options.say(

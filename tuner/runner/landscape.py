@@ -36,18 +36,18 @@ class LandscapeOptions:
     """Options of `tune landscape`, as its help describes them. `split` is 'validation' or 'test'."""
 
     public_data: bool
-    data_dir: str | None = None
-    dataset: str | None = None
-    split: str = "validation"
-    records: int = 2000
-    radius: float = 0.0045
-    iterations: int = 20
-    restarts: int = 4
-    extent: float = 0.8
-    points: int = 41
-    plane: int | None = None
-    seed: int = 0
-    out: Path | None = None
+    data_dir: str | None
+    dataset: str | None
+    split: str
+    records: int
+    radius: float
+    iterations: int
+    restarts: int
+    extent: float
+    points: int
+    plane: int | None
+    seed: int
+    out: Path | None
 
 
 def landscape_command(

@@ -29,14 +29,7 @@ from tuner.sweep.trial_spec import training_spec
 if TYPE_CHECKING:
     from tuner.privacy.ledger.state import DatasetState
 
-__all__ = [
-    "CheckedFile",
-    "check_file",
-    "guess_wall_time",
-    "plan_command",
-    "seconds_in_words",
-    "show_plan",
-]
+__all__ = ["CheckedFile", "check_file", "plan_command", "show_plan"]
 
 _MANY_STEPS = 1000  # length of a trial when only the order of its reports matters
 _LEDGER = "sqlite:///runs/ledger.db"  # default of the commands
@@ -69,12 +62,12 @@ def plan_command(
     dataset = ledger_state(prepared)
     refusal = dataset_refusal(prepared, dataset)
     modes = comparison(prepared.plan) if prepared.plan.private else ()
-    seconds = guess_wall_time(prepared) if timing else None
+    seconds = _guess_wall_time(prepared) if timing else None
     if say is not None:
         show_plan(
             prepared,
             dataset,
-            wall_time=f"training alone {seconds_in_words(seconds)}, by a few steps on random numbers"
+            wall_time=f"training alone {_seconds_in_words(seconds)}, by a few steps on random numbers"
             if seconds
             else "",
             comparison=modes,
@@ -152,7 +145,7 @@ def _split_warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tupl
     )
 
 
-def guess_wall_time(prepared: ReadySearch) -> float:
+def _guess_wall_time(prepared: ReadySearch) -> float:
     """Estimate the seconds that the search takes on this machine, from a few steps on random numbers.
 
     The steps have the most expensive parameters of the space. If the number of smoothing samples grows within a trial,
@@ -187,7 +180,7 @@ class _MostExpensive:
         return max(numbers) if len(numbers) == len(options) else options[0]
 
 
-def seconds_in_words(seconds: float) -> str:
+def _seconds_in_words(seconds: float) -> str:
     """Return a duration as text: ``under a second``, ``about 40 s``, ``about 12 min``, ``about 3.5 h``."""
     if seconds < 1:
         return "under a second"

@@ -30,7 +30,7 @@ __all__ = ["RunOptions", "RunResult", "run_trials", "sweep_info"]
 class RunOptions:
     """Options of one run, as `tune run --help` describes them. They do not change what the sweep computes.
 
-    At the end, `summary` prints a summary, and `next_commands` adds the commands to run next.
+    The printed summary names the commands to run next if `next_commands` is set.
     """
 
     data_dir: str | None = None
@@ -38,7 +38,6 @@ class RunOptions:
     address: str | None = None
     quiet: bool = False
     as_json: bool = False
-    summary: bool = True
     next_commands: bool = True
 
     def say(self, text: str) -> None:

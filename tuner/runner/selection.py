@@ -195,7 +195,7 @@ def _conclude(
         budget=budget,
         dataset=ledger.dataset_state(prepared.owner),
     )
-    if options.summary and not options.as_json:
+    if not options.as_json:
         console().print(summary(report))
         if problem:
             options.say(f"MLflow: {problem}. Send it later with: tune sync {sweep.name}{storage_option(sweep)}")
