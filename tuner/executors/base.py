@@ -63,7 +63,7 @@ class TrialSetup:
     make_training: MakeTraining | None = None
 
     def training(self) -> MakeTraining:
-        """Return `make_training` or the default. The default is imported only here, because it imports torch."""
+        """Return `make_training`, or the default if it is None. The default is imported only here; it imports torch."""
         if self.make_training is not None:
             return self.make_training
         from trainables.training import PrivateTraining

@@ -1,4 +1,4 @@
-"""Loader of experiment files. It reports all mistakes of syntax and types and all violations of gates at once."""
+"""Loader of experiment files. It reports all mistakes of a file at once: of syntax, of types, and against gates."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def find_file(name: str) -> tuple[Path, Literal["local", "shipped"]]:
 
 
 def load_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
-    """Return the experiment of a file after applying the overrides (``path.to.key=value``) in their order.
+    """Load the experiment of a file. The overrides (``path.to.key=value``) are applied in their order.
 
     Raises:
         ExperimentError: all problems of the file in the order of its lines, followed by those of the overrides.
@@ -84,7 +84,7 @@ def _unreadable(path: Path, rule: str, value: str) -> ExperimentError:
 
 
 def _validate(document: Document) -> tuple[Experiment, set[yamlfile.Path]]:
-    """Return the experiment with valid values in place of malformed ones, and the paths of the malformed values.
+    """Return the experiment after replacing malformed values by valid ones, and the paths of the malformed values.
 
     Each malformed value is reported as a problem of the document. The gates can then examine all other values.
     """
@@ -133,7 +133,7 @@ def _fill(values: dict[str, Any], path: yamlfile.Path, placeholder: object) -> N
 
 
 def _touches(path: yamlfile.Path, needs: Iterable[yamlfile.Path]) -> bool:
-    """Return whether `path` is one of the keys in `needs`, or contains one, or is contained in one."""
+    """Return whether `path` is one of the keys in `needs`, a section around one, or a key inside one."""
     return any(path[: len(need)] == need or need[: len(path)] == path for need in needs)
 
 

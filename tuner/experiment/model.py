@@ -1,4 +1,4 @@
-"""Immutable model of the experiment file, with types."""
+"""Immutable, typed model of an experiment file."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def _the_shared_ledger(url: str) -> str:
     if own != shared:
         raise broken(
             "ledger-not-shared",
-            f"this key names {masked(own)} and {_LEDGER} names {masked(shared)}, but both must name the same ledger, "
-            "because the caps of one ledger do not limit searches in another",
-            f"To use this ledger, unset {_LEDGER}. To use the ledger of {_LEDGER}, remove this key.",
+            f"this key and {_LEDGER} must name the same ledger (this key names {masked(own)}, {_LEDGER} names "
+            f"{masked(shared)}), because the caps of one ledger do not limit searches in another",
+            f"Remove this key to use the ledger of {_LEDGER}, or unset {_LEDGER} to use this ledger.",
         )
     return url
 
@@ -96,7 +96,7 @@ class Experiment(Section):
         return parse_space(self.search.space, method=self.trainable.method)
 
     def with_space(self, space: SearchSpace) -> Experiment:
-        """Return a copy of this experiment with the given search space. A searched noise multiplier moves to the space.
+        """Return a copy of this experiment with the given search space, which contains a searched noise multiplier.
 
         The space should contain every parameter. Then a stored file keeps its meaning when a default changes.
         """
@@ -133,14 +133,14 @@ class Experiment(Section):
         )
 
     def public_request(self, data_dir: str | None = None) -> DatasetRequest:
-        """Return the request for the PUBLIC records of ``accounting: public``, with the split of the private records.
+        """Return the request for the PUBLIC records of ``accounting: public``. They are split like the private ones.
 
         Raises:
             InputError: the experiment has no public records.
         """
         declared = self.search.public
         if declared is None:
-            raise InputError("public-data-missing", "This experiment has no public records. Add search.public.")
+            raise InputError("public-data-missing", "This experiment has no public records. Add `search.public`.")
         return DatasetRequest(
             name=declared.name,
             data_dir=str(data_folder(data_dir)),

@@ -1,4 +1,4 @@
-"""Default values of the parameters that do not occur in a file's search space."""
+"""Default values of parameters that are missing in a file's search space."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Component(Section):
 
 
 class ValidationSection(Section):
-    """Validation records, which are used to score trials. Protected scores are noisy and have a budget of their own."""
+    """Validation records, on which trials are scored. Protected scores have noise and their own budget."""
 
     fraction: Fraction = 0.1
     protected: bool = False
@@ -72,7 +72,7 @@ class ValidationSection(Section):
 
 
 class RecordsSection(Section):
-    """Data set by name: a shipped one, or any other name with the user's own npz file and its PUBLIC size."""
+    """Name of a data set. A name that is not shipped needs the path of the user's npz file and its PUBLIC size."""
 
     name: Word
     path: Word | None = None
@@ -166,12 +166,12 @@ class MetricSection(Section):
 
 
 class SearchSection(Section):
-    """Settings that choose and stop trials. `space` is as written in the file. `Experiment.space` is the parsed space.
+    """Settings that choose and stop trials. `space` is the file's text, and `Experiment.space` is the parsed space.
 
     `public` names the PUBLIC records of a search with `accounting: public`.
 
-    `when_sure` is the action when a complete trial is very probably near the best possible one. `go_on` continues the
-    search, `stop` ends it and saves the remaining budget, and `replicate` repeats the best two configurations.
+    `when_sure` says what happens when a complete trial is very probably near the best possible one: `go_on` continues
+    the search, `stop` ends it and saves the remaining budget, and `replicate` repeats the best two configurations.
     """
 
     trials: Count = 20

@@ -1,4 +1,4 @@
-"""Translation of pydantic's errors into a code, a rule and a fix."""
+"""Conversion of pydantic's errors to an error code, a rule and a fix."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ _REFUSED = {
     ),
     **_refused(
         "statistics-not-charged",
-        "this key is not allowed, because statistics that are computed from the records are not charged",
+        "this key is not allowed, because no charge covers statistics that are computed from the records",
         "Remove the key, and prepare the records with public constants.",
         dataset="normalization normalize standardize scaler whitening vocabulary vocab_size",
     ),
     **_refused(
         "statistics-not-charged",
-        "this key is not allowed, because class weights that are computed from the records are not charged",
+        "this key is not allowed, because no charge covers class weights that are computed from the records",
         "Remove the key. All records have the same weight.",
         dataset=_WEIGHTS,
         trainable=_WEIGHTS,
@@ -78,7 +78,7 @@ _REFUSED = {
     **_refused(
         "clip-not-per-record",
         "this key is not allowed, because the gradient of each record must be clipped, not the mean of several",
-        "Remove the key. max_grad_norm clips the gradient of each record.",
+        "Remove the key. `max_grad_norm` clips the gradient of each record.",
         trainable="clip_batch_mean clip_mean microbatches num_microbatches",
     ),
     **_refused(
@@ -88,11 +88,11 @@ _REFUSED = {
         trainable="normalize_by loss_reduction normalizer divide_by_realised_size",
     ),
 }
-"""Keys of other tools that would break the guarantee. Each key has an error code, a reason and a fix."""
+"""Keys known from other tools that would break the guarantee here. Each has an error code, a reason and a fix."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return a suggestion for a wrong word, which is the most similar known word or a list of all known words."""
+    """Return a suggestion for an unknown word: the most similar known word, or the list of all known words."""
     names = list(known)
     near = difflib.get_close_matches(word, names, n=1)
     return f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(names)}."

@@ -1,4 +1,4 @@
-"""Reader of experiment files and ``--set`` options. It stores the line and the spelling of each value for messages.
+"""Reader of experiment files and ``--set`` options. For messages, it keeps the line and the spelling of each value.
 
 The reader follows the core schema of YAML 1.2, in which ``1e-5`` is a number and ``yes`` is a text. Duplicate keys,
 anchors, aliases, tags and several documents are refused, because they hide the meaning of a file.
@@ -187,7 +187,7 @@ def _syntax(error: yaml.MarkedYAMLError, line: str) -> tuple[str, str]:
 
 
 def _is_plain(text: str, document: Document) -> bool:
-    """Return False after reporting an anchor, an alias, a second document, or nesting too deep for recursion."""
+    """Return whether the text has no anchor, alias, second document or deep nesting. Report the first that occurs."""
     depth = documents = 0
     for event in yaml.parse(text, Loader=yaml.BaseLoader):
         mark = event.start_mark

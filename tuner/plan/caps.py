@@ -1,7 +1,8 @@
-"""Filters of a composition search: which ones its search space allows, and which one is the tightest.
+"""Choice of the filter (cap) of a composition search: the tightest of those that its search space allows.
 
-With ``noise_multiplier: auto`` the noise is the smallest with which all planned trials fit the filter, whatever values
-they choose. With a given or searched noise, the filter is the largest that fits ε.
+With ``noise_multiplier: auto``, this module computes the smallest noise with which all planned trials fit the filter,
+whatever parameters they draw. With a given or searched noise, it computes the largest filter whose ε is within the
+budget.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ if TYPE_CHECKING:
 __all__ = ["Alternative", "ChosenFilter", "compose", "total_steps"]
 
 _MENU = 16
-"""Largest menu for which a coupon book is considered unless the file asks for one. Larger menus take too long."""
+"""Most pairs of sample rate and noise for which `cap: auto` tries a coupon book. More pairs take too long."""
 
 _WHY = {
-    "total_steps": "one sample rate and one noise multiplier for all trials: their steps are composed once",
-    "coupon_book": "a menu of sample rates and noise multipliers: each has a quota of steps, all composed once",
-    "fixed_order": "a Rényi budget at one order, fixed now: trials may choose anything that fits",
+    "total_steps": "all trials have one sample rate and one noise multiplier, so all steps are composed together",
+    "coupon_book": "each pair of sample rate and noise multiplier has a quota of steps, and all quotas are composed",
+    "fixed_order": "a Rényi budget at one order, which is fixed now; trials may take any steps that fit this budget",
 }
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """A filter that was considered, by its kind."""
+    """A filter that was compared with the chosen one. `cap` is its kind."""
 
     cap: str
     noise_multiplier: float | None  # None if it is searched
@@ -44,7 +45,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class ChosenFilter:
-    """The filter of a search, and why it was chosen. The choices have the calibrated noise."""
+    """The filter of a search, and the reason for it. `choices` contains the calibrated noise."""
 
     filter: Filter
     choices: Choices
@@ -53,10 +54,10 @@ class ChosenFilter:
 
 
 def compose(choices: Choices, trials: int, privacy: PrivacySection) -> ChosenFilter:
-    """Return the tightest filter that the space allows, or the one that the file asks for.
+    """Return the filter that the file names, or the tightest filter that the search space allows.
 
     Raises:
-        BudgetRefusedError: not one trial fits.
+        BudgetRefusedError: not even one trial fits the budget.
     """
     make = {"total_steps": total_steps, "coupon_book": _coupon_book, "fixed_order": _fixed_order}
     found = {kind: make[kind](choices, trials, privacy) for kind in _kinds(choices, trials, privacy.cap)}
@@ -74,7 +75,7 @@ def compose(choices: Choices, trials: int, privacy: PrivacySection) -> ChosenFil
         )
         for kind, (held, filled) in found.items()
     )
-    return ChosenFilter(filter, chosen, f"{_WHY[best]}; tighter here than {others}", alternatives)
+    return ChosenFilter(filter, chosen, f"{_WHY[best]}; for this search it is tighter than {others}", alternatives)
 
 
 def _kinds(choices: Choices, trials: int, cap: str) -> tuple[str, ...]:
@@ -88,16 +89,16 @@ def _kinds(choices: Choices, trials: int, cap: str) -> tuple[str, ...]:
 
 
 def _looseness(filter: Filter, choices: Choices) -> tuple[float, float]:
-    """Return a sort key that is smallest for the tightest filter: its noise, then how few trials fit."""
+    """Return a sort key that is smallest for the tightest filter: first less noise, then more trials that fit."""
     held = filter.trials_that_fit(choices.menu, 10**9)[0]
     return (choices.noise or 0.0), -float(held)
 
 
 def total_steps(choices: Choices, trials: int, privacy: PrivacySection) -> tuple[Filter, Choices]:
-    """Return the cap on the total steps of trials that all have the same sample rate and noise.
+    """Return a filter that limits the total number of steps. All trials have the same sample rate and noise.
 
     Raises:
-        BudgetRefusedError: with the noise that the file gives, even the shortest trial exceeds ε.
+        BudgetRefusedError: even the shortest trial exceeds ε with the noise in the file.
     """
     (rate,) = {choice.sample_rate for choice in choices.menu}
     target, delta = privacy.epsilon, privacy.delta
@@ -125,12 +126,12 @@ def _coupon_book(choices: Choices, trials: int, privacy: PrivacySection) -> tupl
 
 
 def _share(choices: Choices, trials: int) -> int:
-    """Return how many of the planned trials each entry of the menu gets."""
+    """Return the number of planned trials for each pair of sample rate and noise."""
     return ceil(trials / len(choices.menu))
 
 
 def _largest_book(choices: Choices, trials: int, target: float, delta: float) -> CouponBook:
-    """Return the planned quotas times the largest common factor with which they fit, accurate to a thousandth."""
+    """Scale all planned quotas by one factor, the largest with which they fit ε (to 0.1 %), and return the book."""
     planned = sum(_share(choices, trials) * choice.weight**2 for choice in choices.menu)
     guess = log(guess_gdp(target, delta) ** 2 / planned)
     low, high = -inf, inf  # logarithms of a factor that fits, and of one that does not
@@ -160,13 +161,13 @@ def _fixed_order(choices: Choices, trials: int, privacy: PrivacySection) -> tupl
     filter = FixedOrder.of(order=at, epsilon=target, delta=delta)
     if filter is None or all(filter.left({}, choice.mechanism) < choice.shortest for choice in choices.menu):
         cheapest = min(choices.menu, key=lambda choice: choice.weight)
-        held = f", more than a filter at order {at:g} holds"
+        held = f", which exceeds the budget of a Rényi filter at order {at:g}"
         raise _refuse_run(cheapest.mechanism, cheapest.shortest, target, delta, held=held)
     return filter, choices
 
 
 def _calibrated_order(choices: Choices, trials: int, privacy: PrivacySection) -> tuple[Filter, Choices]:
-    """Return the smallest noise with which `trials` trials of the most expensive configuration fit."""
+    """Return the filter with the smallest noise at which `trials` trials of the most expensive configuration fit."""
     from tuner.privacy.accountant.calibration import calibrate_at_order
 
     target, delta = privacy.epsilon, privacy.delta
@@ -185,13 +186,13 @@ def _calibrated_order(choices: Choices, trials: int, privacy: PrivacySection) ->
         dearest = worst
     raise BudgetRefusedError(
         "budget-too-small",
-        f"No filter at a fixed order holds {trials} trials with privacy.epsilon {target:g}. Raise privacy.epsilon, "
-        "leave privacy.order out, or plan fewer trials or epochs.",
+        f"{trials} trials do not fit any Rényi filter with `privacy.epsilon: {target:g}`. Raise `privacy.epsilon`, "
+        "remove `privacy.order`, or plan fewer trials or epochs.",
     )
 
 
 def _order_of(choice: Choice, trials: int, privacy: PrivacySection) -> float:
-    """Return the order that the file gives, or the best one for `trials` trials of this choice."""
+    """Return the Rényi order in the file. With `order: auto`, return the best order for `trials` trials of `choice`."""
     from tuner.privacy.accountant.calibration import best_order
 
     if not isinstance(privacy.order, str):
@@ -202,10 +203,10 @@ def _order_of(choice: Choice, trials: int, privacy: PrivacySection) -> float:
 def _refuse_run(
     mechanism: SampledGaussian, steps: int, target: float, delta: float, *, held: str = ""
 ) -> BudgetRefusedError:
-    """Return the error of a single run whose `steps` steps exceed ε."""
+    """Return the error for one run whose `steps` steps exceed ε. `held` is added after the run's ε."""
     return BudgetRefusedError(
         "budget-too-small",
-        f"One run of {steps} steps at noise_multiplier {mechanism.noise_multiplier:g} has ε = "
-        f"{epsilon(mechanism, steps, delta):.4g}{held}, and privacy.epsilon is {target:g}. Raise noise_multiplier (or "
-        "write auto), lower trainable.epochs, or raise privacy.epsilon.",
+        f"One run of {steps} steps at noise multiplier {mechanism.noise_multiplier:g} has ε = "
+        f"{epsilon(mechanism, steps, delta):.4g}{held}, but `privacy.epsilon` is {target:g}. Raise "
+        "`privacy.noise_multiplier` (or set it to auto), lower `trainable.epochs`, or raise `privacy.epsilon`.",
     )

@@ -1,4 +1,4 @@
-"""Comparison of the modes: the noise and the number of runs that one budget allows in each."""
+"""Comparison of the accounting modes: the noise and the number of runs that each mode allows for the same budget."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ __all__ = ["ModeRow", "comparison"]
 
 @dataclass(frozen=True, kw_only=True)
 class ModeRow:
-    """The noise and the number of runs that the budget allows in one mode."""
+    """The noise and the number of runs that one accounting mode allows for the budget."""
 
     mode: str  # name of the mode, or "one run, no search"
-    noise_multiplier: float | None  # the smallest with which each run fits the budget; None if no noise does
-    epsilon_run: float | None  # of one such run alone
-    expected_runs: float  # on the private records
-    runs_99: int  # 99 of 100 searches do not exceed it
+    noise_multiplier: float | None  # the smallest noise with which the search fits the budget; None if none fits
+    epsilon_run: float | None  # ε of a single run with this noise
+    expected_runs: float  # expected number of runs on the private records
+    runs_99: int  # 99 % of searches have at most this many runs
     refused: str = ""  # why the file cannot use this mode; empty if it can
 
 
 def comparison(plan: Plan) -> tuple[ModeRow, ...]:
-    """Compare the modes for runs as long as the plan's most expensive run. Each noise is exact.
+    """Compare the modes. Each run is as long as the plan's most expensive run, and each noise is calibrated exactly.
 
-    In the plan's own mode, a calibrated noise is the plan's. Its cap may cover several mechanisms, and its law of runs
-    may differ from the geometric law of the other row.
+    The row of the plan's own mode shows the plan's noise if that was calibrated. This noise may differ from a
+    calibration for one mechanism and a geometric number of runs, because the plan may have others.
     """
     rate, steps, target, delta = plan.dearest.sample_rate, plan.dearest.longest, plan.epsilon, plan.delta
     own = plan.accounting if plan.noise_source == "calibrated" else ""
@@ -64,7 +64,7 @@ def comparison(plan: Plan) -> tuple[ModeRow, ...]:
 
 
 def _sealed(plan: Plan, row: Callable[[str, float | None, float, int], ModeRow]) -> ModeRow:
-    """Return the row of a sealed search with the same mean number of runs."""
+    """Return the row of a sealed search whose mean number of runs is the plan's number of trials."""
     from tuner.privacy.accountant.selection import at_most_for, calibrate_selection
 
     run, target, delta = plan.dearest, plan.epsilon, plan.delta

@@ -1,4 +1,4 @@
-"""Plans of each accounting mode, and of protected scores. Nothing is read or run."""
+"""Planning for each accounting mode and for protected scores. Planning reads no record and runs no step."""
 
 from __future__ import annotations
 
@@ -30,20 +30,21 @@ _QUANTILES = (("50", 0.5), ("90", 0.9), ("99", 0.99))
 
 @dataclass(frozen=True, kw_only=True)
 class SealedFacts:
-    """The compute and the price of a sealed search.
+    """The number of runs of a sealed search, and its price in ε.
 
     Attributes:
-        quantiles: number of runs that 50, 90 and 99 % of searches do not exceed, and ``at_most``, the cut-off.
+        quantiles: quantiles of the number of runs, with the keys ``50``, ``90`` and ``99`` (per cent), and the maximum
+            number of runs with the key ``at_most``.
     """
 
     quantiles: Mapping[str, int]
-    truncation_share: float  # part of δ that the cut-off uses
+    truncation_share: float  # share of δ that pays for stopping at the maximum number of runs
     price: float  # ε of the search divided by ε of one run
-    price_without_ratio: float  # the same with a sampler that ignores the scores
+    price_without_ratio: float  # this price if the sampler ignored the scores
 
     @classmethod
     def of(cls, sealed: Sealed, *, claim: float, delta: float) -> SealedFacts:
-        """Return the facts of a sealed search from its filter and its claim, (ε, δ)."""
+        """Return the facts of a sealed search. `claim` is its ε at `delta`."""
         law = sealed.law
         one = max(epsilon(mechanism, steps, delta) for mechanism, steps in sealed.runs)
         quantiles = {name: min(law.quantile(part), sealed.at_most) for name, part in _QUANTILES}
@@ -60,7 +61,7 @@ class SealedFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class PublicData:
-    """The public records of a search."""
+    """Public facts about the public records of a search."""
 
     name: str
     train_size: int
@@ -69,7 +70,7 @@ class PublicData:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedMode:
-    """The filter of a search, and the facts of a sealed or a public one."""
+    """The filter of a search. `selection` is set for a sealed search, and `public` for a search on public records."""
 
     chosen: ChosenFilter
     selection: SealedFacts | None = None
@@ -78,13 +79,13 @@ class PlannedMode:
 
 @dataclass(frozen=True, kw_only=True)
 class ScorePlan:
-    """The protected scores: their budget and their noise.
+    """Budget and noise of the protected scores.
 
-    A released count of correct answers has sensitivity 1 and noise of standard deviation s, which is one full-batch
-    Gaussian step of noise multiplier s.
+    A released score is a count of correct answers plus Gaussian noise. The count has sensitivity 1. Its privacy cost
+    is therefore that of one full-batch step whose noise multiplier is the standard deviation of the noise.
 
     Attributes:
-        epsilon, delta: of all scores together.
+        epsilon, delta: budget of all scores together.
         noise: standard deviation of a released count.
         releases: number of scores that may be released.
         size: public number of validation records.
@@ -112,10 +113,10 @@ def _plan_composition(experiment: Experiment, choices: Choices) -> PlannedMode:
 
 
 def _plan_sealed(experiment: Experiment, choices: Choices) -> PlannedMode:
-    """Plan a sealed search: its law, its cut-off and the noise of every run.
+    """Plan the distribution of the number of runs of a sealed search, the maximum number, and the noise of each run.
 
     Raises:
-        BudgetRefusedError: the noise that the file gives costs more than ε.
+        BudgetRefusedError: the search exceeds ε with the noise in the file.
     """
     from tuner.privacy.accountant.selection import at_most_for, calibrate_selection
 
@@ -135,10 +136,13 @@ def _plan_sealed(experiment: Experiment, choices: Choices) -> PlannedMode:
     if not claim <= target:
         raise BudgetRefusedError(
             "budget-too-small",
-            f"The best of {law.mean:g} runs on average has ε = {claim:.4g}, and privacy.epsilon is {target:g}. Raise "
-            "noise_multiplier (or write auto), lower search.trials or trainable.epochs, or raise privacy.epsilon.",
+            f"A sealed search with {law.mean:g} runs on average has ε = {claim:.4g}, but `privacy.epsilon` is "
+            f"{target:g}. Raise `privacy.noise_multiplier` (or set it to auto), lower `search.trials` or "
+            "`trainable.epochs`, or raise `privacy.epsilon`.",
         )
-    chosen = ChosenFilter(sealed, choices, "charged as a whole when it begins, because its number of runs is hidden")
+    chosen = ChosenFilter(
+        sealed, choices, "the whole cost is charged when the search begins, because the number of runs is hidden"
+    )
     return PlannedMode(chosen=chosen, selection=SealedFacts.of(sealed, claim=claim, delta=delta))
 
 
@@ -151,13 +155,13 @@ def _ratio(experiment: Experiment) -> tuple[float, float]:
 
 
 def _plan_public(experiment: Experiment, choices: Choices) -> PlannedMode:
-    """Plan the one private run after a search on public data.
+    """Plan the one private run that follows a search on public records.
 
     Raises:
-        BudgetRefusedError: the run exceeds ε with the noise that the file gives.
+        BudgetRefusedError: the run exceeds ε with the noise in the file.
     """
     filter, choices = total_steps(choices, 1, experiment.privacy)
-    reason = "one private run, after a search on public records that costs nothing"
+    reason = "the search on public records costs nothing; only one private run follows"
     request = experiment.public_request()
     size = public_train_size(request)
     public = PublicData(name=request.name, train_size=size, sample_rate=experiment.trainable.batch_size / size)
@@ -179,7 +183,7 @@ def plan_scores(experiment: Experiment, request: DatasetRequest, *, planned: int
     checkpoint again.
 
     Raises:
-        BudgetRefusedError: not even one score fits with the noise that the file gives.
+        BudgetRefusedError: not even one score fits its budget with the noise in the file.
     """
     validation, privacy = experiment.dataset.validation, experiment.privacy
     if not validation.protected:
@@ -195,8 +199,8 @@ def plan_scores(experiment: Experiment, request: DatasetRequest, *, planned: int
             one = epsilon(SampledGaussian(1.0, noise), 1, delta)
             raise BudgetRefusedError(
                 "validation-budget-too-small",
-                f"One protected score with noise {noise:g} has ε = {one:.4g}, and its budget is {target:g}. Raise "
-                "dataset.validation.noise, or write auto.",
+                f"One protected score with noise {noise:g} has ε = {one:.4g}, but the budget of the scores is "
+                f"{target:g}. Raise `dataset.validation.noise`, or set it to auto.",
             )
     size = public_validation_size(request)
     return ScorePlan(epsilon=target, delta=delta, noise=noise, releases=releases, size=size)

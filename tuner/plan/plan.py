@@ -29,15 +29,15 @@ __all__ = ["Plan", "PromotedLevels", "make_plan", "mechanism_of", "plan_from"]
 
 @dataclass(frozen=True, kw_only=True)
 class PromotedLevels:
-    """The values of a parameter that rises within every trial."""
+    """The levels of a parameter that rises within every trial."""
 
     levels: tuple[int, ...]
-    from_step: tuple[int, ...]  # where each value begins, in a trial of the nominal length
+    from_step: tuple[int, ...]  # step of the longest trial at which each level begins
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The trials of a search, and the most that they cost."""
+    """The trials of a search and their maximum privacy cost."""
 
     name: str
     method: str
@@ -76,11 +76,13 @@ class Plan:
         """The mechanism of every step of the search.
 
         Raises:
-            TunerError: trials choose among several mechanisms.
+            TunerError: the search has more than one mechanism.
         """
         if set(self.priced) - {"epochs"}:
             chosen = ", ".join(self.priced)
-            raise TunerError("plan-has-no-mechanism", f"Trials choose {chosen}, so they have several mechanisms.")
+            raise TunerError(
+                "plan-has-no-mechanism", f"Trials have different mechanisms, because they choose {chosen}."
+            )
         return self.nominal
 
     @property
@@ -90,7 +92,7 @@ class Plan:
 
     @property
     def step_cap(self) -> int | None:
-        """The most steps of all trials together; None if the filter does not count steps."""
+        """Maximum total number of steps of all trials; None if the filter does not count steps."""
         return self.training_filter.most_steps
 
     @property
@@ -110,7 +112,7 @@ class Plan:
 
     @property
     def private_trials(self) -> int:
-        """Trials on the private records; their mean if the number of runs is hidden."""
+        """Number of trials on the private records; the mean number if the number is hidden."""
         return self.mode.private_trials(self.trials)
 
     @property
@@ -120,7 +122,7 @@ class Plan:
 
     @cached_property
     def choices(self) -> Choices:
-        """The choices of trials that affect the budget."""
+        """Values and domains of the parameters that affect the budget."""
         return Choices(
             train_size=self.train_size,
             batch_size=self.batch_size,
@@ -131,7 +133,7 @@ class Plan:
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """All searched parameters, the priced ones last."""
+        """All searched parameters. Those that affect the budget are last."""
         return (*self.free, *self.priced)
 
     def shape_of(self, parameters: Mapping[str, object]) -> TrialShape:
@@ -139,7 +141,7 @@ class Plan:
         return self.choices.shape(parameters, rungs=self.rungs, released=self.validation is not None)
 
     def cheapest(self) -> tuple[TrialShape, ...]:
-        """Return the cheapest shapes: if any trial fits, one of these does. Empty if all trials are alike."""
+        """Return the cheapest shapes. If none of them fits, no trial fits. Empty if all trials cost the same."""
         if not self.priced:
             return ()
         ends = self.choices.ends(rungs=self.rungs, released=self.validation is not None)
@@ -148,11 +150,11 @@ class Plan:
 
     @property
     def dearest(self) -> Choice:
-        """The choice with the most expensive trial, or nearly; the comparison of modes uses it."""
+        """The choice whose longest trial is approximately the most expensive. The comparison of modes uses it."""
         return self.choices.dearest[0]
 
     def as_dict(self) -> dict[str, object]:
-        """Return plain values for ``--json`` and the sweep's folder; `plan_from` reads them."""
+        """Return the plan as plain values for ``--json`` and for the sweep's folder. `plan_from` reads them."""
         values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "nominal"}
         return values | {
             **asdict(self.nominal),
@@ -166,16 +168,16 @@ class Plan:
 
 
 _PARTS = (("validation", ScorePlan), ("selection", SealedFacts), ("public", PublicData))
-"""Parts of a plan that some searches have."""
+"""Fields of a plan that are None for some searches, with their classes."""
 
 _DERIVED = ("cap", "step_cap")
-"""Values of the JSON that follow from the filter; a stored plan must agree with them."""
+"""Fields of the JSON that are computed from the filter. A stored plan with other values is refused."""
 
 
 def plan_from(values: Mapping[str, Any], *, trials: int) -> Plan:
-    """Return the plan that `Plan.as_dict` wrote, for a sweep that now has `trials` trials in all.
+    """Return the plan that `Plan.as_dict` wrote, after changing its total number of trials to `trials`.
 
-    Noise, steps and cap do not depend on the number of trials.
+    The noise, the steps and the cap stay as stored.
 
     Raises:
         TunerError: a value is missing, unknown or malformed.
@@ -202,7 +204,7 @@ def plan_from(values: Mapping[str, Any], *, trials: int) -> Plan:
         raise _unreadable(str(error)) from error
     for name, value in derived.items():
         if value != getattr(plan, name):
-            raise _unreadable(f"{name} is {value!r}, and its filter has {getattr(plan, name)!r}")
+            raise _unreadable(f"{name} is {value!r}, but the filter's value is {getattr(plan, name)!r}")
     return replace(plan, **_counts(plan.training_filter, plan.choices, plan.mode, trials, plan.delta))
 
 
@@ -223,12 +225,12 @@ def _unreadable(why: str) -> TunerError:
 
 
 def mechanism_of(shape: TrialShape) -> SampledGaussian:
-    """Return the mechanism of the steps of a planned trial, whose shape always names it."""
+    """Return the mechanism of a planned trial's steps. The shape of a planned trial always has a mechanism."""
     return SampledGaussian(shape.sample_rate, shape.noise_multiplier)  # type: ignore[arg-type]  # it refuses None
 
 
 def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
-    """Plan the search of an experiment file, as `tuner.plan.caps` says.
+    """Plan the search of an experiment file.
 
     Raises:
         BudgetRefusedError: not even one trial fits the search's own ε.

@@ -1,4 +1,4 @@
-"""Steps, sample rate and noise of a trial, computed from its priced parameters, and their extremes."""
+"""Steps, sample rate and noise of a trial, computed from the parameters that affect the budget; and their extremes."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 __all__ = ["Choice", "Choices", "rung_steps", "steps_per_trial"]
 
 _POINTS = 9
-"""Number of values of a range of batch sizes that are tried to find the extremes."""
+"""Number of values of a range of batch sizes that are compared to find the most expensive trial."""
 
 
 def steps_per_trial(*, epochs: float, train_size: int, batch_size: int) -> int:
-    """Return the steps of one trial. In one epoch, each record is expected once."""
+    """Return the number of steps of one trial. In one epoch, each record is drawn once in expectation."""
     return max(1, round(epochs * train_size / batch_size))
 
 
 def rung_steps(rungs: int | Sequence[float], steps: int) -> tuple[int, ...]:
-    """Return the steps at which a trial of `steps` steps reports, ascending; the last is always `steps`.
+    """Return the steps at which a trial of `steps` steps reports, in increasing order. The last one is `steps`.
 
-    `rungs` is the number of equally spaced reports, or the fractions of the steps at which to report.
+    `rungs` is the number of equally spaced reports, or a list of fractions of the trial's steps.
     """
     fractions = [(i + 1) / rungs for i in range(rungs)] if isinstance(rungs, int) else list(rungs)
     return tuple(sorted({max(1, min(steps, round(fraction * steps))) for fraction in fractions} | {steps}))
@@ -39,7 +39,7 @@ def rung_steps(rungs: int | Sequence[float], steps: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """One batch size and noise of a trial, with the most and the fewest steps of a trial."""
+    """One batch size and noise that a trial may have, with the numbers of steps of the longest and shortest trial."""
 
     batch_size: int  # expected
     sample_rate: float
@@ -49,19 +49,19 @@ class Choice:
 
     @property
     def mechanism(self) -> SampledGaussian:
-        """The mechanism of each step, when the noise is calibrated."""
+        """The mechanism of each step. The noise must be calibrated."""
         return SampledGaussian(self.sample_rate, self.noise)  # type: ignore[arg-type]  # it refuses None
 
     @property
     def weight(self) -> float:
-        """Approximate cost of the longest trial by the central limit theorem (Dong et al. 2019). Never a claim."""
+        """Approximate cost of the longest trial, by the central limit theorem (Dong et al. 2019). No claim uses it."""
         spread = sqrt(expm1(min(self.noise**-2, 40.0))) if self.noise else 1.0
         return self.sample_rate * sqrt(self.longest) * spread
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """The parameters that set the cost of a trial: those of the file, and the domains of the searched ones."""
+    """Parameters that determine a trial's privacy cost: the values in the file, and the domains of searched ones."""
 
     train_size: int  # public
     batch_size: int
@@ -71,7 +71,7 @@ class Choices:
 
     @classmethod
     def of(cls, experiment: Experiment, train_size: int) -> Choices:
-        """Return the choices of an experiment's trials."""
+        """Return the choices of an experiment. `train_size` is the public number of training records."""
         noise = experiment.privacy.noise_multiplier
         return cls(
             train_size=train_size,
@@ -83,23 +83,23 @@ class Choices:
 
     @property
     def one_mechanism(self) -> bool:
-        """Whether every step of every trial is the same mechanism."""
+        """Whether every step of every trial has the same mechanism."""
         return len({(choice.sample_rate, choice.noise) for choice in self.menu}) == 1
 
     @property
     def finite(self) -> bool:
-        """Whether trials choose among finitely many mechanisms."""
+        """Whether the number of possible mechanisms is finite."""
         domains = (domain for name, domain in self.searched.items() if name != "epochs")
         return all(isinstance(domain, Fixed | Categorical) for domain in domains)
 
     @property
     def calibrates(self) -> bool:
-        """Whether the noise is still to be calibrated."""
+        """Whether the noise has not been calibrated yet."""
         return self.noise is None and "noise_multiplier" not in self.searched
 
     @cached_property
     def menu(self) -> tuple[Choice, ...]:
-        """Every pair of batch size and noise. Of a range: its ends, and some batch sizes between them."""
+        """Every pair of batch size and noise. A range contributes its ends, and some batch sizes between them."""
         batches = self._values("batch_size", self.batch_size, points=_POINTS)
         noises = [None] if self.calibrates else self._values("noise_multiplier", self.noise, points=2)
         # Between two points of a range of batch sizes rounding may give a trial one step more than at either.
@@ -118,18 +118,18 @@ class Choices:
 
     @property
     def nominal(self) -> tuple[int, int, float]:
-        """Batch size, steps and noise of the longest trial; the smallest noise if it is searched."""
+        """Batch size, steps and noise of the longest trial. If the noise is searched, it is the smallest noise."""
         first = min(self.menu, key=lambda choice: (choice.batch_size, choice.noise or 0.0))
         epochs = max(float(value) for value in self._values("epochs", self.epochs, points=2))
         return first.batch_size, self.steps(first.batch_size, epochs), first.mechanism.noise_multiplier
 
     @property
     def dearest(self) -> tuple[Choice, ...]:
-        """Up to three choices whose longest trial may be the most expensive, by the central limit theorem."""
+        """Up to three candidates for the choice with the most expensive trial, by the central limit theorem."""
         return tuple(sorted(self.menu, key=lambda choice: -choice.weight)[:3])
 
     def steps(self, batch_size: int, epochs: float) -> int:
-        """Return the steps of a trial."""
+        """Return the number of steps of a trial with this batch size and number of epochs."""
         return steps_per_trial(epochs=epochs, train_size=self.train_size, batch_size=batch_size)
 
     def shape(self, parameters: Mapping[str, object], *, rungs: Sequence[int], released: bool) -> TrialShape:
@@ -162,6 +162,6 @@ class Choices:
         return tuple(sorted(found, key=lambda shape: (shape.steps, shape.batch_size, shape.noise_multiplier or 0.0)))
 
     def _values(self, name: str, otherwise: float | None, *, points: int) -> Sequence[float]:
-        """Return the options of a choice, some points of a range including both ends, or the one value."""
+        """Return a parameter's options, or `points` values of its range with both ends, or its fixed value."""
         domain = self.searched.get(name)
         return [otherwise] if domain is None else domain.grid(points)  # type: ignore[return-value, list-item]

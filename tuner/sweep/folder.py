@@ -1,4 +1,4 @@
-"""Folder of a sweep: its id, its files, its lock, and the search for it by name."""
+"""Folder of a sweep: its id, files and lock, and functions that find a sweep by name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 CHARGED = "-charged"
-"""Suffix of a charged run's name, after the name of its public search."""
+"""A charged run has the name of its public search plus this suffix."""
 
 _LOCK = "sweep.lock"
 _BEGAN = "began"  # in `sealed/`, so that only the operator can tell which sealed sweep is the newest
@@ -40,16 +40,16 @@ _ID = re.compile(r"^(?P<name>.+)-(?P<time>\d{8}-\d{6})-(?P<tail>[0-9a-f]{6})$")
 
 @dataclass(frozen=True)
 class SweepFolder:
-    """Folder of one sweep, given by its absolute path.
+    """Folder of one sweep. `root` is its absolute path.
 
-    The last part of the path is the sweep's id, ``name-date-time-random``, unique among all users of a ledger.
+    The folder's name is the sweep's id, ``name-date-time-random``, which is unique among all users of a ledger.
     """
 
     root: Path
 
     @property
     def id(self) -> str:
-        """The sweep's id, the same in the ledger, in MLflow and on disk."""
+        """The sweep's id, which is the same in the ledger, in MLflow and on disk."""
         return self.root.name
 
     @property
@@ -65,17 +65,17 @@ class SweepFolder:
 
     @property
     def plan(self) -> Path:
-        """The plan that the search was started with."""
+        """File of the plan with which the search started."""
         return self.root / "plan.json"
 
     @property
     def status(self) -> Path:
-        """The status file, always replaced as a whole."""
+        """The status file. A write replaces the complete file."""
         return self.root / "status.json"
 
     @property
     def sealed(self) -> Path:
-        """Folder of a sealed search that only the operator may read: the number of its runs, and all runs."""
+        """Folder with the number of runs of a sealed search, and with all runs. Only the operator may read it."""
         return self.root / "sealed"
 
     @property
@@ -85,7 +85,7 @@ class SweepFolder:
 
     @property
     def work(self) -> Path:
-        """The folder of the study, the checkpoints and the operator's log."""
+        """Folder that contains the study, the checkpoints and the operator's log."""
         return self.sealed if self.hides_runs else self.root
 
     @property
@@ -95,32 +95,32 @@ class SweepFolder:
 
     @property
     def trials(self) -> Path:
-        """Folder of the trials, one folder each with its checkpoints."""
+        """Folder with one folder per trial, which contains the trial's checkpoints."""
         return self.work / "trials"
 
     @property
     def operator_log(self) -> Path:
-        """Tracebacks and other details that only the operator may see."""
+        """File of tracebacks and other details that only the operator may read."""
         return self.work / "operator.log"
 
     @property
     def public_search(self) -> Path:
-        """File about the public search that chose this sweep's configuration; missing for other sweeps."""
+        """File about the public search that chose this sweep's configuration. Other sweeps do not have this file."""
         return self.root / "public_search.json"
 
     @property
     def whole(self) -> bool:
-        """Whether the folder is complete. A sweep with an incomplete folder is not in the ledger and not charged."""
+        """Whether the folder is complete. A sweep enters the ledger only when its folder is complete."""
         return self.experiment.exists() and self.plan.exists()
 
     @property
     def stop_request(self) -> Path:
-        """A file whose presence asks the running sweep to stop."""
+        """File that asks the running sweep to stop. Its existence is the request."""
         return self.root / "stop"
 
     @property
     def mode(self) -> Mode:
-        """The accounting mode of the sweep's plan. An unreadable plan or an unknown mode is a TunerError."""
+        """The accounting mode of the sweep's plan. Raises a TunerError if the plan or the mode cannot be read."""
         name = read_json(self.plan).get("accounting")
         if name not in MODES:
             raise TunerError(
@@ -139,22 +139,25 @@ class SweepFolder:
 
     @property
     def data_dir(self) -> str | None:
-        """The folder with the data sets at the sweep's start. No claim depends on it."""
+        """The folder from which the data sets were read when the sweep started. No claim depends on it."""
         known = self.read_status().get("data_dir")
         return known if isinstance(known, str) else None
 
     @property
     def charged_run(self) -> SweepFolder | None:
-        """The charged run of a public search, which may not exist yet; None before the search has named it."""
+        """The charged run of a public search. None before the search has chosen the run's id.
+
+        The folder of the charged run may not exist yet.
+        """
         known = self.read_status().get("charged_run")
         return SweepFolder(self.root.parent / known) if isinstance(known, str) else None
 
     def write_status(self, **values: object) -> None:
-        """Update the status with these values."""
+        """Set these values in the status file, and keep its other values."""
         write_json(self.status, {**self.read_status(), **values})
 
     def read_status(self) -> dict[str, object]:
-        """Return the status; empty before it is first written."""
+        """Return the values of the status file, or an empty dict if there is no file yet."""
         return read_json(self.status) if self.status.exists() else {}
 
 
@@ -176,7 +179,7 @@ def read_json(path: Path) -> dict[str, object]:
 
 @contextlib.contextmanager
 def hold(sweep: SweepFolder) -> Iterator[None]:
-    """Hold a sweep for this process alone; raise a TunerError if another process holds the sweep."""
+    """Lock a sweep for this process. Raise a TunerError if another process holds the lock."""
     lock = take_lock(sweep.root / _LOCK)
     if lock is None:
         raise TunerError(
@@ -191,14 +194,14 @@ def hold(sweep: SweepFolder) -> Iterator[None]:
 
 
 def is_held(sweep: SweepFolder) -> bool:
-    """Return whether a process holds the sweep now."""
+    """Return whether a process holds the sweep's lock now."""
     return is_locked(sweep.root / _LOCK)
 
 
 def new_sweep_id(name: str, *, mode: Mode = COMPOSITION, after: str = "") -> str:
-    """Return a new id, ``name-date-time-random``, that is listed after the sweep with the id `after`.
+    """Return a new id, ``name-date-time-random``. In a sorted list it comes after the id `after`.
 
-    The id of a sealed search has no time of day, which would reveal the number of runs.
+    The id of a sealed search does not contain the time of day, because the duration would reveal the number of runs.
     """
     now = datetime.now(UTC)
     earlier = _ID.match(after)
@@ -209,12 +212,12 @@ def new_sweep_id(name: str, *, mode: Mode = COMPOSITION, after: str = "") -> str
 
 
 def create(storage: Path, name: str, *, mode: Mode = COMPOSITION) -> SweepFolder:
-    """Create the folder of a new sweep under `storage`; raise an InputError if this fails."""
+    """Create the folder of a new sweep in the folder `storage`. Raise an InputError if this fails."""
     return create_as(storage, new_sweep_id(name, mode=mode), mode=mode)
 
 
 def create_as(storage: Path, sweep: str, *, mode: Mode) -> SweepFolder:
-    """Create the folder of the sweep with this id, or complete it; raise an InputError if this fails."""
+    """Create or complete the folder of the sweep with this id. Raise an InputError if this fails."""
     folder = SweepFolder(storage.resolve() / sweep)
     try:
         folder.root.mkdir(parents=True, exist_ok=True)
@@ -231,7 +234,7 @@ def create_as(storage: Path, sweep: str, *, mode: Mode) -> SweepFolder:
 
 
 def storage_unwritable(storage: Path, error: OSError) -> InputError:
-    """Return the error for a folder of sweeps that cannot be written."""
+    """Return the error for a `storage` folder that cannot be written."""
     return InputError(
         "storage-unwritable",
         f"The folder {storage} (`storage`) cannot be written ({error.strerror}). Choose another folder.",
@@ -239,7 +242,7 @@ def storage_unwritable(storage: Path, error: OSError) -> InputError:
 
 
 def list_sweeps(storage: Path) -> list[SweepFolder]:
-    """Return all sweeps under `storage`, oldest first."""
+    """Return all sweeps in the folder `storage`, oldest first."""
     if not storage.is_dir():
         return []
     found = [SweepFolder(path.resolve()) for path in storage.iterdir() if path.is_dir() and _ID.match(path.name)]
@@ -247,14 +250,14 @@ def list_sweeps(storage: Path) -> list[SweepFolder]:
 
 
 def _began(sweep: SweepFolder) -> str:
-    """Return the sweep's start time. Of a sealed search, everyone but its operator gets only the date."""
+    """Return the time at which a sweep began. For a sealed search, only the operator gets more than the date."""
     with contextlib.suppress(OSError):
         return (sweep.sealed / _BEGAN).read_text()
     return sweep.id[-22:-7]
 
 
 def find_sweep(storage: Path, name: str) -> SweepFolder:
-    """Return the sweep with this id, path or name; of several with one name, the newest that was started."""
+    """Return the sweep with this id, path or name. If several sweeps have the name, return the newest started one."""
     direct = Path(name)
     if direct.is_dir() and (direct / "experiment.yaml").exists():
         return SweepFolder(direct.resolve())

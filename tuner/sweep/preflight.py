@@ -1,4 +1,7 @@
-"""Preflight: read, check and plan a search, and refuse what would fail after the charge. It reads no private record."""
+"""Checks before a search starts (preflight): read, check and plan the search, without reading a private record.
+
+An error that would occur after the charge must be found here.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +42,11 @@ _TRACKING_KINDS = ("http", "https", "sqlite", "postgresql", "mysql", "mssql")
 
 @dataclass(frozen=True, kw_only=True)
 class ReadySearch:
-    """A search that has passed all checks and can start.
+    """A search that has passed the checks and can start.
 
     Attributes:
         path: the experiment file.
-        experiment: the resolved file.
+        experiment: the resolved experiment.
         about: public facts about the requested records.
         overrides: values given with `--set`.
         source: path and origin of the file as text; empty for a resumed sweep.
@@ -64,15 +67,15 @@ class ReadySearch:
 
 
 def prepare(file: str, overrides: Sequence[str], *, data_dir: str | None, need_data: bool = True) -> ReadySearch:
-    """Find, read, check and plan an experiment, given by a path or the name of a shipped file.
+    """Find, read, check and plan an experiment. `file` is a path or the name of a shipped file.
 
-    With `need_data=False` the data may be missing: public facts about them are enough for a plan.
+    With `need_data=False` the data may be missing, because a plan needs only public facts about them.
 
     Raises:
-        InputError: the file has problems; the error lists all of them.
-        trainables.errors.TrainableError: the data are missing or changed, or the search would augment data that are
-            not images.
-        BudgetRefusedError: not one trial fits the search's own ε.
+        InputError: the file has problems. The error lists all of them.
+        trainables.errors.TrainableError: the data are missing or changed, or augmentation is requested for data that
+            are not images.
+        BudgetRefusedError: not even one trial fits the search's own ε.
     """
     path, where = find_file(file)
     experiment = load_experiment(path, overrides)
@@ -94,7 +97,7 @@ def prepare(file: str, overrides: Sequence[str], *, data_dir: str | None, need_d
 
 
 def check_startable(prepared: ReadySearch) -> None:
-    """Raise an InputError if an option, an address, a folder or the model would fail after the charge."""
+    """Raise an InputError if an option, an address, a folder or the model would fail later, after the charge."""
     from tuner.privacy.ledger.ledger import Ledger
 
     experiment = prepared.experiment
@@ -112,9 +115,9 @@ def check_startable(prepared: ReadySearch) -> None:
 
 
 def check_tracking(uri: str) -> None:
-    """Raise an InputError for an address at which MLflow can never answer.
+    """Raise an InputError if MLflow cannot use the address.
 
-    A server that is down is no error: records wait on disk.
+    A server that is down is not an error, because records wait on disk until it is up.
     """
     from tuner.recorder.mlflow_store import absolute_uri, hide_password
 
@@ -124,7 +127,7 @@ def check_tracking(uri: str) -> None:
     elif kind != "sqlite" and not _has_host(uri):
         problem = f"must name a host and a port in 1..65535 (got {hide_password(uri)})"
     elif kind == "sqlite" and not uri.startswith("sqlite:///"):
-        problem = f"of an SQLite file must begin with sqlite:/// (got {uri})"
+        problem = f"must begin with sqlite:/// if it is an SQLite file (got {uri})"
     if problem:
         raise InputError(
             "tracking-uri-invalid",
@@ -141,10 +144,10 @@ def _has_host(uri: str) -> bool:
 
 
 def check_model(prepared: ReadySearch) -> None:
-    """Build the model, and raise an InputError if it cannot be trained privately, with its place in the file.
+    """Build the model. Raise an InputError, with the model's place in the file, if it cannot be trained privately.
 
-    On public random inputs it must return one finite number for each class, must not mix the samples of a batch, and
-    must have gradients.
+    On public random inputs, the model must return one finite number for each class, keep the samples of a batch
+    separate, and have gradients.
     """
     from trainables.engine.layout import Layout
     from trainables.training import gradient_source
@@ -160,12 +163,12 @@ def check_model(prepared: ReadySearch) -> None:
 
 
 def build_model(experiment: Experiment, *, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Build the experiment's model. The user's own code may be in the current folder."""
+    """Build the experiment's model. The code of a user's own model is also searched for in the current folder."""
     from trainables.models import build
 
     trainable, here = experiment.trainable, str(Path.cwd())
     if ":" in trainable.model and here not in sys.path:
-        # Like `python -m`, but last, so that no file there hides a library. Ray's workers get the path too.
+        # The folder is last in the path, so that no file in it hides a library. Ray's workers get the path too.
         sys.path.append(here)
     return build(
         trainable.model,
@@ -179,7 +182,7 @@ def build_model(experiment: Experiment, *, input_shape: tuple[int, ...], classes
 
 @contextmanager
 def running_own_model(prepared: ReadySearch) -> Iterator[None]:
-    """Turn an error of the user's model code into an InputError with the model's place in the experiment file."""
+    """Convert an error of the user's model code to an InputError with the model's place in the experiment file."""
     try:
         yield
     except TrainableError:
@@ -192,8 +195,8 @@ def running_own_model(prepared: ReadySearch) -> Iterator[None]:
             "model-code-failed",
             f"{_place_of_model(prepared)}: the model {prepared.experiment.trainable.model} failed on inputs of "
             f"shape (N, {', '.join(map(str, prepared.about.input_shape))}) with {type(error).__name__}: {error}. "
-            "It must name a function of input_shape and classes that returns a model; see 'A model of your own' "
-            "in docs/experiment.md.",
+            "The name must be that of a function that takes input_shape and classes and returns a model; see 'A model "
+            "of your own' in docs/experiment.md.",
         ) from error
 
 

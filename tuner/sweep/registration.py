@@ -1,4 +1,7 @@
-"""Registration of a sweep in the ledger (its data set's durable record of charges): at its start, resume and end."""
+"""Registration of a sweep in the ledger when the sweep starts, resumes and ends.
+
+The ledger is the durable record of all charges to a data set.
+"""
 
 from __future__ import annotations
 
@@ -35,17 +38,17 @@ __all__ = [
 
 
 def open_ledger(prepared: ReadySearch, *, create: bool = True) -> Ledger | None:
-    """Open the ledger of the search's data; return None if the search is not private."""
+    """Open the ledger that the experiment names, or return None if the search is not private."""
     from tuner.privacy.ledger.ledger import Ledger
 
     return Ledger.open(prepared.experiment.ledger, create=create) if prepared.plan.private else None
 
 
 def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
-    """Open the search in the ledger. From now on the search's cap counts against the data set.
+    """Open the search in the ledger. Its cap is then committed from the data set's cap.
 
     Raises:
-        BudgetRefusedError: the search does not fit the data set's cap; nothing was written.
+        BudgetRefusedError: the search does not fit the data set's cap. Nothing was written.
     """
     plan, users = prepared.plan, users_fingerprint(prepared.request)
     chosen = {"public_search": read_json(sweep.public_search)} if sweep.public_search.exists() else {}
@@ -74,7 +77,7 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
 
 
 def ledger_state(prepared: ReadySearch) -> DatasetState | None:
-    """Return the state of the data set in its ledger; None if the search is not private or no ledger exists."""
+    """Return the data set's state in the ledger, or None if the search is not private or no ledger exists."""
     from tuner.privacy.ledger.ledger import Ledger
 
     url = prepared.experiment.ledger
@@ -84,7 +87,7 @@ def ledger_state(prepared: ReadySearch) -> DatasetState | None:
 
 
 def dataset_refusal(prepared: ReadySearch, dataset: DatasetState | None) -> BudgetRefusedError | None:
-    """Return the error with which the data set's cap would refuse this search now; None if the search fits.
+    """Return the error if the search does not fit the data set's cap now, or None if it fits.
 
     This is a preview. The ledger decides when the search is opened.
     """
@@ -117,18 +120,18 @@ def ledger_user(prepared: ReadySearch) -> str:
 
 
 def split_of(experiment: Experiment) -> dict[str, object]:
-    """Return the settings of the validation split.
+    """Return the settings of the validation split, which the ledger stores.
 
-    Of two searches with different splits, each may train on the validation records of the other.
+    If two searches have different splits, each may train on validation records of the other.
     """
     validation = experiment.dataset.validation
     return {"set": experiment.dataset.name, "fraction": validation.fraction, "seed": validation.split_seed}
 
 
 def hold_to_ledger(state: SearchState, experiment: Experiment, plan: Plan, *, request: DatasetRequest) -> None:
-    """Raise a TunerError if a sweep's settings, plan or records are not those that its ledger was charged for.
+    """Raise a TunerError if a sweep's settings, plan or records differ from those in its ledger entry.
 
-    No claim may depend on files that anyone can edit.
+    This check is needed because the sweep's files can be edited.
     """
     details, scores = state.details, None if state.validation is None else state.validation.filter
     compared = (
@@ -144,24 +147,24 @@ def hold_to_ledger(state: SearchState, experiment: Experiment, plan: Plan, *, re
         if now != charged:
             raise TunerError(
                 "ledger-mismatch",
-                f"{what} of {state.search} are not those that its ledger was charged for. Restore its files (and "
-                "the data) from a copy, or start a new sweep.",
+                f"{what} of {state.search} are not those that the ledger was charged for. Restore the sweep's files "
+                "(and the data) from a copy, or start a new sweep.",
             )
 
 
 def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Ledger | None:
-    """Return the ledger of a resumed sweep, and open the search in it again if `reopen`.
+    """Return the ledger of a resumed sweep. With `reopen`, open the search in the ledger again.
 
     Raises:
         BudgetRefusedError: the search was closed without a step, and its cap no longer fits the data set's cap.
-        LedgerError: the ledger is not the one in which the sweep was charged.
-        TunerError: the stored files or the data are not those that the ledger was charged for.
+        LedgerError: the ledger does not contain the sweep.
+        TunerError: the sweep's files or the data are not those that the ledger was charged for.
     """
     if prepared.plan.private != prepared.experiment.privacy.private:
         raise TunerError(
             "sweep-files-changed",
-            f"The plan and the experiment file in {sweep.root} disagree on `privacy.private` "
-            f"({prepared.plan.private} and {prepared.experiment.privacy.private}). Restore them from a copy.",
+            f"`privacy.private` is {prepared.plan.private} in the plan of {sweep.root}, but "
+            f"{prepared.experiment.privacy.private} in its experiment file. Restore both files from a copy.",
         )
     starting = _never_entered(sweep)
     ledger = open_ledger(prepared, create=starting)
@@ -172,12 +175,12 @@ def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Led
         if not starting:
             raise LedgerError(
                 "search-not-in-ledger",
-                f"The ledger {ledger.url} does not know the sweep {sweep.id}. Restore the ledger that it was "
-                "charged in; a sweep never continues in another one.",
+                f"The ledger {ledger.url} does not contain the sweep {sweep.id}. Restore the ledger that was charged "
+                "for it, because a sweep cannot continue with another ledger.",
             )
         enter(ledger, sweep, prepared)  # the sweep died after its folder was created and before it entered the ledger
     state = ledger.search_state(sweep.id)
-    # The stored file, because the noise of the requested one was copied from the plan.
+    # Compare the stored file, because the noise of the requested experiment was copied from the plan.
     hold_to_ledger(state, load_experiment(sweep.experiment), prepared.plan, request=prepared.request)
     if reopen:
         ledger.reopen_search(sweep.id)
@@ -189,13 +192,16 @@ def _searches(ledger: Ledger) -> set[str]:
 
 
 def _never_entered(sweep: SweepFolder) -> bool:
-    """Return whether the sweep died before it entered the ledger. The status alone is no proof: it can be edited."""
+    """Return whether the sweep died before it entered the ledger.
+
+    The status file can be edited, so the sweep's folder must also be free of trials and of a study.
+    """
     starting = sweep.read_status().get("state") == SweepState.STARTING
     return starting and sweep.trials.is_dir() and not any(sweep.trials.iterdir()) and not sweep.journal.exists()
 
 
 def refuse_if_charged(sweep: SweepFolder, url: str) -> None:
-    """Raise a TunerError for a sweep that its files call not private, but that the ledger was charged for."""
+    """Raise a TunerError if the ledger was charged for a sweep whose files say that it is not private."""
     from tuner.privacy.ledger.ledger import Ledger
 
     if Ledger.exists(url) and sweep.id in _searches(Ledger.open(url, create=False)):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["WINNER", "SealedRuns", "SealedWinner", "private_files", "read_winner", "release", "require_trained"]
 
 WINNER = "winner"
-"""Name of the released run. A number or an id would reveal something about the other runs."""
+"""Name of the released run. Its number or id would reveal something about the other runs."""
 
 _RUNS = "runs.json"
 _WINNER_FILE = "winner.json"
@@ -46,10 +46,10 @@ class SealedWinner:
     """The released result of a sealed search.
 
     Attributes:
-        found: False if no run ended with a score; the other fields are then empty.
+        found: whether a run ended with a score. If not, the other fields are empty.
         parameters: flat parameters, including fixed ones.
-        seed: seed of the initialisation; secret until the release.
-        checkpoint: the run's state, only for the operator because it contains the key of the noise.
+        seed: seed of the initialisation, which is secret until the release.
+        checkpoint: file of the run's state. Only the operator may read it, because it contains the key of the noise.
     """
 
     found: bool
@@ -61,17 +61,17 @@ class SealedWinner:
 
 @dataclass(frozen=True)
 class SealedRuns:
-    """The secrets of a sealed search: the number K of runs, and the 32-byte key of seeds, noise and tie-breaking."""
+    """The secrets of a sealed search: the number K of runs, and a 32-byte key for seeds, noise and tie-breaking."""
 
     count: int
     key: bytes
 
     @classmethod
     def of(cls, sweep: SweepFolder, *, law: RunLaw, at_most: int, begun: bool) -> SealedRuns:
-        """Return the stored secrets of a sweep, or draw them (K by `law`, not above `at_most`) and store them.
+        """Return the stored secrets of a sweep. If there are none, draw and store them.
 
-        Nothing is drawn after the search has `begun` in the ledger: a second draw of K could depend on results. If the
-        secrets are then missing, a TunerError is raised.
+        K has the distribution `law` and is at most `at_most`. If the search has `begun` in the ledger and the secrets
+        are missing, a TunerError is raised, because a second draw of K could depend on results.
         """
         path = sweep.sealed / _RUNS
         if path.exists():
@@ -85,8 +85,8 @@ class SealedRuns:
         if begun:
             raise TunerError(
                 "sealed-runs-missing",
-                f"{path}, which holds the number of runs of the sealed search, is missing. Restore it from a "
-                "copy; the number is never drawn again. What was charged stays charged.",
+                f"{path}, which contains the number of runs of the sealed search, is missing. Restore it from a "
+                "copy, because the number is never drawn again. All charges remain.",
             )
         runs = cls(law.draw(at_most), secrets.token_bytes(32))
         write_json(path, {"runs": runs.count, "key": runs.key.hex()})
@@ -97,14 +97,14 @@ class SealedRuns:
         return int.from_bytes(self._draw("seed", trial)) >> (256 - _SEED_BITS)
 
     def noise_key(self, trial: str) -> bytes:
-        """Return the key of a run's batches and noise. A run that was lost is repeated exactly.
+        """Return the key of a run's batches and noise. A lost run is repeated with the same key.
 
-        With a new key, the cause of the loss (for example, a batch too large for the memory) would select runs.
+        With a new key, the cause of the loss would select runs. An example is a batch that is too large for the memory.
         """
         return self._draw("noise", trial)
 
     def tie_key(self, trial: str) -> bytes:
-        """Return the key that breaks ties between equal scores. To prefer the first run would reveal the order."""
+        """Return a key that breaks ties between equal scores. Choosing the first run would reveal the order of runs."""
         return self._draw("tie", trial)
 
     def _draw(self, purpose: str, trial: str) -> bytes:
@@ -112,7 +112,7 @@ class SealedRuns:
 
 
 def read_winner(sweep: SweepFolder) -> SealedWinner | None:
-    """Return the released winner of a sealed sweep; None before its release."""
+    """Return the released winner of a sealed sweep, or None before the release."""
     path = sweep.root / _WINNER_FILE
     return _winner(sweep, sweeps.read_json(path)) if path.exists() else None
 
@@ -120,7 +120,7 @@ def read_winner(sweep: SweepFolder) -> SealedWinner | None:
 def release(
     sweep: SweepFolder, runs: SealedRuns, trials: Iterable[TrialView], *, metric: str, mode: str
 ) -> SealedWinner:
-    """Release the best of the runs, which must all have ended. A second call changes nothing."""
+    """Release the best run. All runs must have ended. A second call changes nothing."""
     best = best_trial(trials, mode=mode, tie=lambda trial: runs.tie_key(trial.id))
     values: dict[str, object] = {"schema": 1, "found": best is not None}
     if best is not None:
@@ -130,7 +130,7 @@ def release(
                 "checkpoint-missing",
                 f"The model of the best run is missing under {sweep.sealed}. Restore it from a copy.",
             )
-        # Under a new name, because the name of its folder reveals which run it was.
+        # The copy has a new name, because the name of the run's folder would reveal which run it was.
         with model.open("rb") as old, replacing(sweep.sealed / _WINNER_MODEL, mode=0o600) as new:
             shutil.copyfileobj(old, new)
         values |= {
@@ -146,10 +146,10 @@ def release(
 
 
 def require_trained(model: Path, spec: TrainingSpec) -> None:
-    """Raise a TunerError unless the winner's sealed model was trained with the settings of `spec`.
+    """Raise a TunerError unless the winner's model was trained with the settings of `spec`.
 
-    The model's file has a hash of everything its steps depend on: the parameters, the seed, the steps, the records. The
-    winner's file outside `sealed/` can be edited.
+    The model's file contains a hash of everything that its steps depend on: parameters, seed, number of steps and
+    records. This check is needed because the winner's file outside `sealed/` can be edited.
     """
     import torch
 
@@ -166,8 +166,7 @@ def require_trained(model: Path, spec: TrainingSpec) -> None:
     if not own:
         raise TunerError(
             "sweep-files-changed",
-            f"{_WINNER_FILE} does not have the settings that the model {model} was trained with. Restore both "
-            "from a copy.",
+            f"The model {model} was not trained with the settings in {_WINNER_FILE}. Restore both from a copy.",
         )
 
 
@@ -191,7 +190,7 @@ def _winner(sweep: SweepFolder, values: Mapping[str, object]) -> SealedWinner:
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """Let only this account read the files that this process and its children write in the block."""
+    """Make files private: only this account may read what this process and its children write in the block."""
     before = os.umask(0o077)
     try:
         yield

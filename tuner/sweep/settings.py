@@ -1,4 +1,4 @@
-"""Settings of a sweep: which may change when it is resumed, absolute paths, and hashes for the ledger."""
+"""Settings of a sweep: those that may change in a resume, absolute paths, and hashes for the ledger."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BESIDE = ("cap_reason", "alternatives")
 
 
 def check_same(stored: Experiment, wanted: Experiment) -> None:
-    """Raise an InputError that lists every setting of a resumed sweep that differs and must not change."""
+    """Raise an InputError if a resume changes settings that must stay the same. The error lists all of them."""
     before, after = _values(located(stored)), _values(located(wanted))
     if after.get("privacy.noise_multiplier") == "auto":  # the sweep has calibrated it already
         after["privacy.noise_multiplier"] = before["privacy.noise_multiplier"]
@@ -38,9 +38,9 @@ def check_same(stored: Experiment, wanted: Experiment) -> None:
     if changed:
         raise InputError(
             "resume-changes-setting",
-            "A resumed sweep may only change search.trials, search.when_sure, resources, tracking, storage and "
-            f"where the data are (got: {'; '.join(changed)}). Start a new sweep without `--resume`; it is "
-            "charged in addition.",
+            "A resume may change only `search.trials`, `search.when_sure`, `resources`, `tracking`, `storage` and "
+            f"`dataset.path` (got: {'; '.join(changed)}). Start a new sweep without `--resume`. It is charged in "
+            "addition.",
         )
 
 
@@ -66,16 +66,16 @@ def located(experiment: Experiment) -> Experiment:
 
 
 def settings_hash(experiment: Experiment) -> str:
-    """Return the SHA-256 of all settings that must not change. The ledger stores it with the claim.
+    """Return the SHA-256 hash of all settings that must not change. The ledger stores it with the claim.
 
-    Paths are left out. Fingerprints identify the data, and the recorded searches identify the ledger.
+    The hash does not cover paths, because the data are identified by their fingerprint, and the ledger by its entries.
     """
     elsewhere = (*_MAY_CHANGE, "ledger")
     return _sha256({key: value for key, value in _values(experiment).items() if not key.startswith(elsewhere)})
 
 
 def plan_hash(plan: Plan) -> str:
-    """Return the SHA-256 of a plan without the values that depend on the number of trials. The ledger stores it."""
+    """Return the SHA-256 hash of a plan for the ledger, without values that depend on the number of trials."""
     return _sha256({key: value for key, value in plan.as_dict().items() if key not in (*_BY_TRIALS, *_BESIDE)})
 
 
@@ -84,7 +84,7 @@ def _sha256(values: dict[str, object]) -> str:
 
 
 def _values(experiment: Experiment) -> dict[str, object]:
-    """Return the resolved file with dotted keys."""
+    """Return the settings of the resolved file as a flat mapping with dotted keys."""
     return _flat(experiment.model_dump(mode="json", by_alias=True))
 
 

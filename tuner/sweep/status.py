@@ -28,37 +28,38 @@ __all__ = [
 
 
 class SweepState(StrEnum):
-    """States of a sweep that has not ended; one that has ended has a `StopReason` instead."""
+    """States of a sweep that has not ended. The state of an ended sweep is a `StopReason`."""
 
     STARTING = "starting"
-    """The ledger does not know the sweep yet. In every later state it does."""
+    """The sweep is not in the ledger yet. In every other state it is."""
     RUNNING = "running"
     INTERRUPTED = "interrupted"
     FAILED = "failed"
     CRASHED = "crashed"
-    """The status file says that the sweep runs, but no process holds the sweep. Never written to the file."""
+    """The status file says that the sweep is running, but no process holds its lock. The file never has this state."""
 
 
 RUNNING = (SweepState.RUNNING, SweepState.STARTING)
-"""States of a sweep that a process is running."""
+"""States in which a process runs the sweep."""
 
 RESUMABLE = (SweepState.INTERRUPTED, SweepState.CRASHED, SweepState.FAILED)
-"""States of a sweep that has to be resumed before it can be exported."""
+"""States in which a sweep must be resumed before it can be exported."""
 
 FINISHED = (StopReason.DONE, StopReason.GRID, StopReason.FOUND)
-"""Reasons of an end after which no trial remains to be run."""
+"""Reasons for which a sweep ends with no trial left to run."""
 
 
 def state_of(sweep: SweepFolder) -> str:
-    """Return the state in the sweep's status file, or ``crashed`` if it says running and no process holds the sweep."""
+    """Return the state in the status file, or ``crashed`` if the file says running but no process holds the sweep."""
     state = str(sweep.read_status().get("state", SweepState.STARTING))
     return SweepState.CRASHED if state in RUNNING and not is_held(sweep) else state
 
 
 def is_finished(sweep: SweepFolder, overrides: Sequence[str]) -> bool:
-    """Return whether a sweep has nothing left to do; a public search is finished when its charged run is.
+    """Return whether a resume of the sweep would do nothing.
 
-    With `overrides` (``key=value`` each) there may be more to do.
+    A public search is finished when its charged run is finished. With `overrides` (``key=value``), for example more
+    trials, a sweep never counts as finished.
     """
     if overrides or not sweep.whole or not _is_over(sweep):
         return False

@@ -22,7 +22,7 @@ __all__ = ["check_search", "open_sweep_study"]
 
 
 def open_sweep_study(sweep: SweepFolder, experiment: Experiment, plan: Plan) -> Study:
-    """Open the sweep's study, or create it. A sealed search draws every candidate in secret.
+    """Open the sweep's study, or create it. The sampler of a sealed search has a secret seed.
 
     Raises:
         InputError: Optuna refuses an option of the sampler or the pruner.
@@ -42,7 +42,8 @@ def open_sweep_study(sweep: SweepFolder, experiment: Experiment, plan: Plan) -> 
 def check_search(experiment: Experiment, rungs: Sequence[int]) -> None:
     """Raise an InputError if Optuna refuses an option of the sampler or the pruner.
 
-    Optuna checks some options only when it uses them, so both are tried on a study in memory that reports at `rungs`.
+    Optuna checks some options only when it uses them. Therefore this function runs two trials of a study in memory,
+    which report at `rungs`.
     """
     import optuna
 
@@ -89,7 +90,7 @@ def _pruner(experiment: Experiment, rungs: Sequence[int], plan: Plan | None = No
 
 
 def _unimodality(experiment: Experiment, rungs: Sequence[int], plan: Plan | None) -> Unimodality:
-    """Return the unimodality assumption of a search. A tolerance of the sampler or the pruner applies to both."""
+    """Return the assumption of unimodality. If the sampler or the pruner has a tolerance, it applies to both."""
     from tuner.study.promotion import full_fidelity_from
     from tuner.study.unimodal.options import Unimodality, unimodal_parameters, usual_tolerance
 
@@ -108,10 +109,9 @@ def _unimodality(experiment: Experiment, rungs: Sequence[int], plan: Plan | None
 
 
 def _scored_on(plan: Plan) -> tuple[int, float]:
-    """Return the number of training records, and the standard error of the noise of a score.
+    """Return the number of training records, and the standard error that noise adds to a score.
 
-    A public search scores on public records, without noise. Both the plan of its file and the plan that it runs with
-    name these records.
+    The scores of a public search are computed on public records and have no noise.
     """
     if plan.public is not None:
         return plan.public.train_size, 0.0

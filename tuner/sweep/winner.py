@@ -1,8 +1,8 @@
-"""Choice of the winning trial: by its score if its model is the result, by the curve if its configuration is.
+"""Choice of the winning trial, by its score or by the fitted curve of a unimodal search. No other module chooses it.
 
-The best score of many is often luck, which training the same configuration again does not repeat. A public search
-trains its winner again, so its curve decides if the search is unimodal. If the model itself is the result, it keeps its
-luck (docs/unimodal.md, "On real data"), so the score decides. Only this module chooses ONE trial as the result.
+The best of many scores is often partly luck. If the trial's model is exported, the model keeps this luck, so the score
+decides (docs/unimodal.md, "On real data"). A public search trains the winning configuration again, and the luck would
+not repeat, so the curve decides.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ By = Literal["curve", "score"]
 
 @dataclass(frozen=True)
 class Chosen:
-    """Winner of a search, and the rule that chose it. `why` is empty if the curve and the scores prefer one trial."""
+    """Winner of a search, and the rule that chose it. `why` is empty if both rules choose the same trial."""
 
     trial: TrialView
     by: By
@@ -40,7 +40,7 @@ class Chosen:
 
 
 def is_unimodal(experiment: Experiment) -> bool:
-    """Return whether the search assumes a unimodal curve; a sealed search never does."""
+    """Return whether the search assumes a unimodal curve. A sealed search never does."""
     return not experiment.mode.runs_hidden and experiment.search.is_unimodal
 
 
@@ -49,9 +49,9 @@ def choose_winner(
 ) -> Chosen | None:
     """Return the study's winning trial, or None if no trial is complete.
 
-    By default the curve decides in a public search, whose models are discarded, and the score in every other search.
-    The score always decides if the search is not unimodal, if its assumption of a single maximum was rejected, and if
-    there is no estimate of the maximum yet.
+    By default, the curve decides in a public search, whose models are discarded, and the score decides in every other
+    search. If there is no usable curve, the score decides. This is so if the search is not unimodal, if its assumption
+    of a single maximum was rejected, or if the maximum is not estimated yet.
     """
     mode = experiment.search.metric.mode
     best = best_trial(trials, mode=mode)
@@ -92,7 +92,7 @@ def _by_score(believed: TrialView, best: TrialView) -> str:
 
 
 def _apart(*scores: float | None) -> list[str]:
-    """Return the scores with as many digits as distinguish them, at least four."""
+    """Return the scores as texts with enough digits to tell them apart, and at least four."""
     texts: list[str] = []
     for digits in (4, 6, 17):
         texts = ["–" if score is None else f"{score:.{digits}g}" for score in scores]

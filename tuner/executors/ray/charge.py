@@ -1,4 +1,4 @@
-"""Charging of trials on a Ray cluster. Workers ask an actor on the driver's machine, which opens the ledger there."""
+"""Charging of trials on a Ray cluster. An actor on the driver's machine charges the ledger for all workers."""
 
 from __future__ import annotations
 

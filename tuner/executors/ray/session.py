@@ -87,7 +87,7 @@ def ray_session(settings: ExecutorSettings) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_rays_summary() -> Iterator[None]:
-    """Silence Ray's final list of incomplete trials. Those trials continued under other Ray ids."""
+    """Suppress Ray's final list of incomplete trials. These trials were restarted under other Ray ids."""
     logger = logging.getLogger("ray.tune.tune")
     before = logger.level
     logger.setLevel(logging.CRITICAL)

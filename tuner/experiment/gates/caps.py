@@ -13,9 +13,9 @@ from tuner.experiment.values import NOISES
 __all__ = ["CAP_GATES", "LARGEST_MENU"]
 
 LARGEST_MENU = 64
-"""Maximum number of quotas in a coupon book.
+"""Maximum number of quotas in a coupon book, because composing more quotas takes minutes.
 
-Composing more quotas takes minutes, and the `fixed_order` filter then allows about as many steps.
+With so many quotas, the `fixed_order` filter allows about as many steps.
 """
 
 _PRICED_AT = {
@@ -32,16 +32,16 @@ def priced(draft: Draft) -> Iterator[GateFinding]:
     mode = draft.mode
     for name, (domain, path) in draft.priced.items():
         if isinstance(domain, Fixed):
-            rule = f"{name} affects the budget, so a single value must be written outside search.space"
-            fix = f"Write {_PRICED_AT[name]}: {as_yaml(domain.value)}."
+            rule = f"{name} affects the budget, so its fixed value does not belong to `search.space`"
+            fix = f"Write `{_PRICED_AT[name]}: {as_yaml(domain.value)}`."
             yield GateFinding("priced-value-fixed", path, rule, fix)
         elif mode.searches_public:
-            rule = f"{name} cannot be searched with accounting: public, because the private run is planned in advance"
+            rule = f"{name} cannot be searched with `accounting: public`, because the private run is planned in advance"
             fix = f"Write one number at {_PRICED_AT[name]}."
             yield GateFinding("priced-with-public", path, rule, fix)
         elif mode.runs_hidden and not isinstance(domain, Categorical):
-            rule = f"{name} must be a choice, because a sealed search can price finitely many values only"
-            fix = f"Write {{choice: [{', '.join(map(as_yaml, domain.grid(3)))}]}}."
+            rule = f"{name} must be a list of values, because the price of a sealed search covers each value separately"
+            fix = f"Write `{{choice: [{', '.join(map(as_yaml, domain.grid(3)))}]}}`."
             yield GateFinding("priced-range-sealed", path, rule, fix)
 
 
@@ -53,8 +53,8 @@ def noise_once(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding(
             "noise-given-twice",
             "search.space.noise_multiplier",
-            "noise_multiplier must be given only once",
-            "Remove privacy.noise_multiplier.",
+            "the noise multiplier must have only one definition",
+            "Remove `privacy.noise_multiplier`.",
             f"{as_yaml(space['noise_multiplier'])}, and {as_yaml(noise)} in privacy",
         )
 
@@ -76,7 +76,7 @@ def cap(draft: Draft) -> Iterator[GateFinding]:
     privacy, key = draft.experiment.privacy, "privacy.cap"
     if not draft.mode.caps:
         if privacy.cap != "auto":
-            rule = f"a cap needs accounting: composition, but the accounting is {privacy.accounting}"
+            rule = f"a cap needs `accounting: composition`, but the accounting is {privacy.accounting}"
             yield GateFinding("cap-without-composition", key, rule, "Remove the key.")
         return
     mechanisms = {name: domain for name, (domain, _) in draft.priced.items() if name != "epochs"}
@@ -90,11 +90,11 @@ def cap(draft: Draft) -> Iterator[GateFinding]:
         ranges = [name for name, domain in mechanisms.items() if not isinstance(domain, Fixed | Categorical)]
         menu = prod(len(domain.grid(2)) for domain in mechanisms.values())
         if ranges:
-            rule = f"a coupon book needs lists of values to search, but {' and '.join(ranges)} is a range"
-            yield GateFinding("cap-needs-menu", key, rule, "Write a choice of values, or cap: fixed_order.")
+            rule = f"a coupon book needs lists of values to search, but these are ranges: {', '.join(ranges)}"
+            yield GateFinding("cap-needs-menu", key, rule, "Write a `choice` of values, or `cap: fixed_order`.")
         elif menu > LARGEST_MENU:
             rule = f"a coupon book can have at most {LARGEST_MENU} pairs of sample rate and noise multiplier"
-            yield GateFinding("cap-menu-too-large", key, rule, "Write cap: fixed_order.", f"{menu} pairs")
+            yield GateFinding("cap-menu-too-large", key, rule, "Write `cap: fixed_order`.", f"{menu} pairs")
 
 
 @gate("privacy.order", "privacy.cap")
@@ -102,8 +102,8 @@ def order(draft: Draft) -> Iterator[GateFinding]:
     """Require `cap: fixed_order` if a Rényi order is given."""
     privacy = draft.experiment.privacy
     if privacy.order != "auto" and privacy.cap != "fixed_order":
-        rule = f"a Rényi order needs cap: fixed_order, but the cap is {privacy.cap}"
-        yield GateFinding("order-without-cap", "privacy.order", rule, "Write cap: fixed_order, or remove the key.")
+        rule = f"a Rényi order needs `cap: fixed_order`, but the cap is {privacy.cap}"
+        yield GateFinding("order-without-cap", "privacy.order", rule, "Write `cap: fixed_order`, or remove the key.")
 
 
 CAP_GATES: tuple[Gate, ...] = (priced, noise_once, noise_range, cap, order)

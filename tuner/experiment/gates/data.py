@@ -18,7 +18,7 @@ def dataset(draft: Draft) -> Iterator[GateFinding]:
     data = draft.experiment.dataset
     if data.path is None:
         if data.name not in DATASETS:
-            fix = nearest(data.name, DATASETS) + " Your own data need dataset.path and dataset.public_size."
+            fix = nearest(data.name, DATASETS) + " Your own data need `dataset.path` and `dataset.public_size`."
             yield GateFinding("dataset-unknown", "dataset.name", "unknown data set", fix)
         elif data.public_size is not None:
             rule = f"the public size of {data.name} is already known and cannot be set"
@@ -30,8 +30,8 @@ def dataset(draft: Draft) -> Iterator[GateFinding]:
     elif data.public_size is None and draft.experiment.privacy.unit == "record":
         rule = "your own data need a PUBLIC number of training records"
         fix = (
-            "The exact number is private. Write a number that may be published, for example the number of people that "
-            "were asked, rounded down."
+            "The exact number is private. Write a number that may be published, for example the rounded number of "
+            "people who were asked to take part."
         )
         yield GateFinding("public-size-missing", "dataset.public_size", rule, fix, "nothing")
 
@@ -47,18 +47,18 @@ def unit(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding("public-size-known", "dataset.public_users", rule, "Remove the key.")
     if privacy.unit == "record":
         if data.records_per_user != type(data).model_fields["records_per_user"].default:
-            rule = "a bound on records per user needs privacy.unit: user, but the unit is record"
-            fix = "Write unit: user, or remove the key."
+            rule = "a bound on records per user needs `privacy.unit: user`, but the unit is record"
+            fix = "Write `unit: user`, or remove the key."
             yield GateFinding("records-per-user-unused", "dataset.records_per_user", rule, fix)
         return
     if own and users is None:
-        rule = "with unit: user, your own data need a PUBLIC number of users"
+        rule = "with `unit: user`, your own data need a PUBLIC number of users"
         fix = "Write a number that may be published. The data file must also contain the array user_train."
         yield GateFinding("public-size-missing", "dataset.public_users", rule, fix, "nothing")
     elif not own and data.name in DATASETS and users is None:
         known = ", ".join(name for name, about in DATASETS.items() if about.users is not None)
-        rule = f"unit: user needs a data set that assigns each record to a user, which {data.name} does not"
-        yield GateFinding("dataset-without-users", "privacy.unit", rule, f"Write unit: record, or use {known}.")
+        rule = f"`unit: user` needs a data set that assigns each record to a user, which {data.name} does not"
+        yield GateFinding("dataset-without-users", "privacy.unit", rule, f"Write `unit: record`, or use {known}.")
 
 
 @gate("search.metric", "privacy.epsilon", "privacy.delta", "dataset", "privacy.unit")
@@ -69,14 +69,14 @@ def protected_scores(draft: Draft) -> Iterator[GateFinding]:
     if not validation.protected:
         for name in ("epsilon", "delta", "noise"):
             if getattr(validation, name) not in (None, "auto"):
-                rule = f"{name} applies to protected scores only, but protected is false"
-                fix = "Write protected: true, or remove the key."
+                rule = f"{name} applies to protected scores only, but the scores have `protected: false`"
+                fix = "Write `protected: true`, or remove the key."
                 yield GateFinding("scores-not-protected", f"{at}.{name}", rule, fix)
         return
     for name in ("epsilon", "delta"):
         own, whole = getattr(validation, name), getattr(experiment.privacy, name)
         if own is not None and own > whole:
-            rule = f"must be at most privacy.{name} = {whole:g}, which applies to all records"
+            rule = f"must be at most `privacy.{name} = {whole:g}`, which applies to all records"
             fix = f"Lower it, or raise privacy.{name}."
             yield GateFinding("validation-budget-too-large", f"{at}.{name}", rule, fix)
     if experiment.search.metric.name != "validation_accuracy":

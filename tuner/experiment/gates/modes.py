@@ -39,7 +39,7 @@ def sealed_search(draft: Draft) -> Iterator[GateFinding]:
     if sampler is not None and sampler not in SELECTION.samplers:
         how = "goes through a list" if sampler == "grid" else "depends on the scores"
         rule = f"a sealed search needs independently drawn candidates, but the sampler {search.sampler.name} {how}"
-        fix = "Write random or bounded. bounded uses scores to a limited extent, and `tune plan` shows its price."
+        fix = "Write random or bounded. The bounded sampler makes limited use of scores; `tune plan` shows its price."
         yield GateFinding("sealed-follows-scores", "search.sampler", rule, fix, search.sampler.name)
     if pruner is not None and pruner not in SELECTION.pruners:
         rule = (
@@ -49,12 +49,12 @@ def sealed_search(draft: Draft) -> Iterator[GateFinding]:
         )
         yield GateFinding("sealed-follows-scores", "search.pruner", rule, "Write none.", search.pruner.name)
     if experiment.dataset.validation.protected:
-        rule = "a sealed search cannot have protected scores, because their number would show the number of runs"
-        fix = "Write false, which leaves the scores outside the guarantee, or write accounting: composition."
+        rule = "a sealed search cannot have protected scores, because their number would reveal the number of runs"
+        fix = "Write `protected: false` (then the guarantee does not cover the scores) or `accounting: composition`."
         yield GateFinding("sealed-scores-protected", "dataset.validation.protected", rule, fix)
     if not experiment.privacy.private:
         rule = "a sealed search must be private"
-        yield GateFinding("mode-needs-private", "privacy.private", rule, "Write true, or accounting: composition.")
+        yield GateFinding("mode-needs-private", "privacy.private", rule, "Write true, or `accounting: composition`.")
 
 
 @gate(*_RUNS, "search.sampler")
@@ -64,8 +64,8 @@ def runs(draft: Draft) -> Iterator[GateFinding]:
     law = privacy.runs.law
     if draft.mode is not SELECTION:
         if privacy.runs != type(privacy.runs)():
-            rule = f"runs needs accounting: selection, but the accounting is {privacy.accounting}"
-            fix = "Remove the key, or write accounting: selection."
+            rule = f"runs needs `accounting: selection`, but the accounting is {privacy.accounting}"
+            fix = "Remove the key, or write `accounting: selection`."
             yield GateFinding("runs-without-selection", "privacy.runs", rule, fix)
         return
     if law not in LAWS:
@@ -74,8 +74,8 @@ def runs(draft: Draft) -> Iterator[GateFinding]:
         )
         return
     if law == "poisson" and canonical_sampler(search.sampler.name) == "bounded":
-        rule = "poisson cannot be used with the sampler bounded, because no price is proved for this combination"
-        yield GateFinding("run-law-unproved", "privacy.runs.law", rule, "Write geometric, or sampler: random.")
+        rule = "poisson cannot be combined with the bounded sampler, because the price of this combination is unproved"
+        yield GateFinding("run-law-unproved", "privacy.runs.law", rule, "Write geometric, or `sampler: random`.")
         return
     try:
         RunLaw(name=law, mean=float(search.trials), shape=privacy.runs.shape)
@@ -89,7 +89,7 @@ def runs_at_most(draft: Draft) -> Iterator[GateFinding]:
     """Require that the maximum number of runs is at least the mean number of runs."""
     at_most, trials = draft.experiment.privacy.runs.at_most, draft.experiment.search.trials
     if at_most != "auto" and at_most < trials:
-        rule = f"must be at least the mean number of runs, search.trials = {trials}"
+        rule = f"must be at least the mean number of runs, `search.trials = {trials}`"
         yield GateFinding("value-out-of-range", "privacy.runs.at_most", rule, "Write auto, or raise the number.")
 
 
@@ -99,33 +99,37 @@ def public(draft: Draft) -> Iterator[GateFinding]:
     privacy, declared = draft.experiment.privacy, draft.experiment.search.public
     if draft.mode is not PUBLIC:
         if declared is not None:
-            rule = f"public data need accounting: public, but the accounting is {privacy.accounting}"
-            fix = "Write accounting: public, or remove the key."
+            rule = f"public data need `accounting: public`, but the accounting is {privacy.accounting}"
+            fix = "Write `accounting: public`, or remove the key."
             yield GateFinding("public-data-unused", "search.public", rule, fix, declared.name)
         return
     if declared is None:
-        rule = "accounting: public needs a public data set to search on"
-        fix = "Write for example search.public: {name: fashion_mnist}. By this key you declare those records public."
+        rule = "`accounting: public` needs a public data set to search on"
+        fix = "Write for example `search.public: {name: fashion_mnist}`. This key declares that the records are public."
         yield GateFinding("public-data-missing", "search.public", rule, fix, "nothing")
         return
     if not privacy.private:
         rule = "a search on public data must be private, because it ends with one charged run"
-        yield GateFinding("mode-needs-private", "privacy.private", rule, "Write true, or accounting: composition.")
+        yield GateFinding("mode-needs-private", "privacy.private", rule, "Write true, or `accounting: composition`.")
     if privacy.unit == "user":
         rule = "a search on public data cannot protect users, because its trials average over records, not users"
-        yield GateFinding("public-with-users", "privacy.unit", rule, "Write unit: record, or another accounting.")
+        yield GateFinding("public-with-users", "privacy.unit", rule, "Write `unit: record`, or another accounting.")
     yield from _public_records(draft, declared)
 
 
 def _public_records(draft: Draft, public: RecordsSection) -> Iterator[GateFinding]:
     private, key = draft.experiment.dataset, "search.public.name"
     if public.path is None and public.name not in DATASETS:
-        fix = nearest(public.name, DATASETS) + " Your own data need search.public.path and search.public.public_size."
+        fix = (
+            nearest(public.name, DATASETS) + " Your own data need `search.public.path` and `search.public.public_size`."
+        )
         yield GateFinding("dataset-unknown", key, "unknown data set", fix)
         return
     if public.path is not None and (public.name in DATASETS or public.public_size is None):
-        rule = "public records of your own need an unused name, a path and a public_size"
-        yield GateFinding("public-data-incomplete", "search.public", rule, "Write {name: …, path: …, public_size: …}.")
+        rule = "your own public records need a name that no shipped data set has, a path and a public_size"
+        yield GateFinding(
+            "public-data-incomplete", "search.public", rule, "Write `{name: …, path: …, public_size: …}`."
+        )
         return
     owners = [DATASETS[name].budget_owner or name if name in DATASETS else name for name in (public.name, private.name)]
     if owners[0] == owners[1] or (public.path is not None and public.path == private.path):
@@ -140,7 +144,7 @@ def _public_records(draft: Draft, public: RecordsSection) -> Iterator[GateFindin
         rule = "the public and the private records must have the same input shape and number of classes"
         each = zip(("public", "private"), filter(None, shapes), strict=True)
         found = " and ".join(f"{shape} in {classes} classes ({whose})" for whose, (shape, classes) in each)
-        fix = "The same model trains on both. Name a data set of the same shape."
+        fix = "The same model trains on both. Use a public data set of the same shape."
         yield GateFinding("public-data-shape", key, rule, fix, found)
         return
     try:

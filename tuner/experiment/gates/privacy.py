@@ -19,12 +19,12 @@ _ACCOUNTANTS = {
 
 @gate("privacy.delta", "dataset", "privacy.unit")
 def delta(draft: Draft) -> Iterator[GateFinding]:
-    """Require δ below 1/n, for n public training records (or users)."""
+    """Require δ below 1/n, where n is the public number of training records (or users)."""
     size, privacy = draft.public_size, draft.experiment.privacy
     if size is not None and not privacy.delta < 1 / size:
         whole, who = ("user", "users") if privacy.unit == "user" else ("record", "training records")
-        rule = f"must be below 1/n = {1 / size:.3g} for n = {size} public {who}"
-        fix = f"A delta of 1/n would allow publishing one whole {whole}. Write at most {size**-1.1:.1g}."
+        rule = f"must be below 1/n = {1 / size:.3g}, where n = {size} is the public number of {who}"
+        fix = f"With a delta of 1/n, publishing a random {whole} would be allowed. Write at most {size**-1.1:.1g}."
         yield GateFinding("delta-too-large", "privacy.delta", rule, fix)
 
 
@@ -65,10 +65,10 @@ def adjacency(draft: Draft) -> Iterator[GateFinding]:
 
 @gate("privacy.noise_multiplier", "privacy.private")
 def noise(draft: Draft) -> Iterator[GateFinding]:
-    """Require noise for a private search."""
+    """Refuse a private search without noise."""
     privacy = draft.experiment.privacy
     if privacy.private and privacy.noise_multiplier == 0:
-        fix = "Write auto, or write private: false for a study without privacy."
+        fix = "Write auto, or write `private: false` for a study without privacy."
         yield GateFinding("noise-zero", "privacy.noise_multiplier", "must be above 0, because privacy needs noise", fix)
 
 
@@ -78,7 +78,7 @@ def noise_seed(draft: Draft) -> Iterator[GateFinding]:
     privacy = draft.experiment.privacy
     if privacy.private and privacy.noise_seed is not None:
         rule = "a private search cannot have a noise seed, because anyone who knows the seed can compute the noise"
-        fix = "Remove noise_seed. For a reproducible initialisation and search, set the public key seed instead."
+        fix = "Remove `noise_seed`. For a reproducible initialisation and search, set the public key seed instead."
         yield GateFinding("noise-seed-private", "privacy.noise_seed", rule, fix)
 
 

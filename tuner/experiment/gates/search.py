@@ -98,19 +98,19 @@ def several_configurations(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding(
             "nothing-searched",
             "search.space",
-            "a search of several trials needs a searched parameter, because identical trials waste the budget",
-            "Search a parameter (for example learning_rate: default), or write trials: 1.",
+            "several trials need at least one searched parameter, because identical trials waste the budget",
+            "Give a parameter a domain (`learning_rate: default` searches its default range), or write `trials: 1`.",
             f"{trials} trials of one configuration",
         )
 
 
 @gate("search.metric")
 def metric(draft: Draft) -> Iterator[GateFinding]:
-    """Require a validation score as the metric, and the mode that fits the score."""
+    """Require a validation score as the metric, and the right direction (``max`` or ``min``) for it."""
     name, mode = draft.experiment.search.metric.name, draft.experiment.search.metric.mode
     key, fix = "search.metric.name", "Use validation_accuracy or validation_loss."
     if name.startswith("test"):
-        rule = "a test score cannot guide a search, because the reported test score would then be too good"
+        rule = "a test score cannot guide a search, because the reported test score would then be too optimistic"
         yield GateFinding("metric-not-validation", key, rule, fix)
     elif name.startswith("train"):
         rule = "a training score cannot guide a search, because it would reveal training records without a charge"
@@ -125,7 +125,7 @@ def metric(draft: Draft) -> Iterator[GateFinding]:
 
 @gate("search.space", "search.rungs", "trainable.method")
 def promotion(draft: Draft) -> Iterator[GateFinding]:
-    """Require at least as many rungs as a promoted parameter has levels."""
+    """Require at least one rung for each level of a promoted parameter."""
     if draft.space is None:
         return
     search = draft.experiment.search
@@ -137,7 +137,7 @@ def promotion(draft: Draft) -> Iterator[GateFinding]:
                 "promotion-needs-rungs",
                 ("search", "space", key),
                 "a promoted parameter needs at least one rung per level, because each level begins at its own rung",
-                f"Write search.rungs: {len(levels)} or more, or write fewer levels.",
+                f"Write `search.rungs: {len(levels)}` or more, or write fewer levels.",
                 f"{len(levels)} levels and {reports} rung{'' if reports == 1 else 's'}",
             )
 

@@ -47,8 +47,8 @@ def sampling(draft: Draft) -> Iterator[GateFinding]:
     if draft.experiment.trainable.sampling != "poisson":
         rule = "must be poisson, because shuffled and fixed-size batches have a weaker guarantee"
         fix = (
-            "For one shuffled epoch of 195 steps at noise 1.1, ε is at least 3.08. With Poisson sampling it is 0.35. "
-            "Remove the key, or write poisson."
+            "For one epoch of 195 steps at noise multiplier 1.1, ε is at least 3.08 with shuffled batches and 0.35 "
+            "with Poisson batches. Remove the key, or write poisson."
         )
         yield GateFinding("batches-not-poisson", "trainable.sampling", rule, fix)
 
@@ -58,8 +58,10 @@ def optimizer(draft: Draft) -> Iterator[GateFinding]:
     """Refuse momentum with Adam."""
     trainable = draft.experiment.trainable
     if trainable.optimizer == "adam" and trainable.momentum != 0:
-        rule = "momentum applies to sgd only, because adam has a momentum of its own"
-        yield GateFinding("momentum-with-adam", "trainable.momentum", rule, "Remove the key, or write optimizer: sgd.")
+        rule = "momentum applies to sgd only, because adam has its own momentum"
+        yield GateFinding(
+            "momentum-with-adam", "trainable.momentum", rule, "Remove the key, or write `optimizer: sgd`."
+        )
 
 
 @gate("trainable.batch_size", "dataset", "search.space", "privacy.unit")

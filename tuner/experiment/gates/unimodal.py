@@ -60,27 +60,26 @@ def parameter(draft: Draft) -> Iterator[GateFinding]:
     conditional = [name for name in space.unimodal if "schedule" in space.searched and kind_of(name) is not None]
     for name in conditional:
         rule = f"a unimodal parameter must occur in every trial, but {name} occurs only with some schedules"
-        fix = f"Remove unimodal from {name}, or write a single schedule."
+        fix = f"Remove `unimodal` from {name}, or write a single schedule."
         yield GateFinding("unimodal-conditional", "search.space", rule, fix, f"{name} declared unimodal")
     if space.unimodal:
         if not declared.unimodal and (denied := _denied(draft.experiment)):
-            rule = f"the unimodal {kind} needs a unimodal parameter, which is the smoothing radius by default"
-            fix = "Write unimodal: true at another range, or use another sampler and pruner."
+            rule = f"the unimodal {kind} needs a unimodal parameter, but its default, the smoothing radius, is excluded"
+            fix = "Write `unimodal: true` in the domain of another parameter, or use another sampler and pruner."
             yield GateFinding("unimodal-denied", ("search", "space", denied), rule, fix, "unimodal: false")
         return
     found = ", ".join(space.searched)
     yield GateFinding(
         "unimodal-parameter-missing",
         f"search.{kind}",
-        f"the unimodal {kind} needs a searched range that is smoothing_radius or has unimodal: true",
-        "Write unimodal: true in a domain, for example learning_rate: {log_uniform: [0.01, 2], unimodal: true}, or use "
-        f"another {kind}.",
+        f"the unimodal {kind} needs a searched range: that of smoothing_radius, or one with `unimodal: true`",
+        f"Write for example `learning_rate: {{log_uniform: [0.01, 2], unimodal: true}}`, or use another {kind}.",
         f"{found} searched" if found else "nothing searched",
     )
 
 
 def _denied(experiment: Experiment) -> str | None:
-    """Return the file's key for the smoothing radius if it has `unimodal: false`."""
+    """Return the file's key for the smoothing radius if its domain says `unimodal: false`."""
     spellings = (BY_ITSELF, *PARAMETERS[BY_ITSELF].aliases)
     for name, value in experiment.search.space.items():
         if name in spellings and isinstance(value, dict) and value.get(UNIMODAL) is False:
@@ -90,22 +89,22 @@ def _denied(experiment: Experiment) -> str | None:
 
 @gate(*_CHOSEN, "search.when_sure", "privacy.accounting")
 def when_sure(draft: Draft) -> Iterator[GateFinding]:
-    """Require the unimodal sampler, and no sealed search, if `when_sure` is stop or replicate."""
+    """Require the unimodal sampler and a search that is not sealed if `when_sure` is ``stop`` or ``replicate``."""
     search, key = draft.experiment.search, "search.when_sure"
     if search.when_sure == "go_on":
         return
     if draft.mode.runs_hidden:
-        rule = f"{search.when_sure} is not allowed in a sealed search, because it would show the number of runs"
+        rule = f"{search.when_sure} is not allowed in a sealed search, because it would reveal the number of runs"
         yield GateFinding("when-sure-sealed", key, rule, "Write go_on.")
     elif "sampler" not in search.unimodal_parts:
         rule = (
-            f"{search.when_sure} needs the sampler unimodal, because {search.sampler.name} does not compute the "
-            "probability that a trial is near the best"
+            f"{search.when_sure} needs the unimodal sampler, because the {search.sampler.name} sampler does not "
+            "compute the probability that a trial is near the best one"
         )
-        yield GateFinding("when-sure-sampler", key, rule, "Write sampler: unimodal, or go_on.")
+        yield GateFinding("when-sure-sampler", key, rule, "Write `sampler: unimodal`, or go_on.")
     elif search.when_sure == "replicate" and "pruner" in search.unimodal_parts and search.pruner.options.get("runs"):
-        rule = "when_sure: replicate compares complete runs, but the option runs stops runs with low scores"
-        fix = "Remove the key, or write when_sure: stop."
+        rule = "`when_sure: replicate` compares complete runs, but the option `runs` stops runs with low scores"
+        fix = "Remove the key, or write `when_sure: stop`."
         yield GateFinding("replicate-with-runs", "search.pruner.runs", rule, fix)
 
 
