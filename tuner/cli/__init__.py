@@ -1,1 +1,1 @@
-"""The command line: each command parses its options, calls one function, prints the answer and sets the exit code."""
+"""The command line. A command parses its options, calls one function, prints the result and sets the exit code."""

@@ -1,4 +1,4 @@
-"""The program `tune`: its commands, and the one place that turns errors into messages and exit codes."""
+"""The program `tune`: its commands, and the conversion of errors to messages and exit codes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["cli", "main"]
 
 
 class Commands(click.Group):
-    """Our commands and those of Ray's own `tune` script. Ray is only imported when one of its commands is called."""
+    """Group of our commands and of those of Ray's own `tune` script. Only a call of Ray's commands imports Ray."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return our commands in the order of the help page; Ray's are named below it."""
+        """Return our commands in the order of the help page. The text below the list names Ray's commands."""
         return list(self.commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of this name, ours or Ray's."""
+        """Return our command of this name, or else Ray's command, or None."""
         if cmd_name in RAY:
             return ray_command(cmd_name)
         return super().get_command(ctx, cmd_name)
@@ -33,7 +33,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, and suggest the nearest one when there is none of this name."""
+        """Find the command. If it does not exist, the error suggests the command with the most similar name."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -65,7 +65,7 @@ class Commands(click.Group):
 
 
 def _fail(error: Exception, code: int) -> None:
-    """Print the error and end the program. An interruption is the user's wish, not an error."""
+    """Print the error and end the program. The message of an interruption does not start with ``error:``."""
     click.echo(error if code == SweepInterrupted.exit_code else f"error: {error}", err=True)
     sys.exit(code)
 

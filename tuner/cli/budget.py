@@ -15,7 +15,7 @@ __all__ = ["tune_budget"]
 
 
 def _answers(command: Callable[..., tuple[dict[str, Any], str]]) -> Callable[..., None]:
-    """Print the values or the text that a subcommand returns. `--ledger` and `--json` may also precede its name."""
+    """Print the values or the text of a subcommand. The user may write `--ledger` and `--json` before its name too."""
 
     @click.option("--ledger", help="The ledger of the data.")
     @json_option
@@ -40,7 +40,7 @@ def _answers(command: Callable[..., tuple[dict[str, Any], str]]) -> Callable[...
 @json_option
 @click.pass_context
 def tune_budget(ctx: click.Context, ledger: str, as_json: bool) -> None:
-    """Show what every data set in the ledger has spent over ALL its searches, its cap, and its users' shares."""
+    """Show the cap of each data set in the ledger, its spending over ALL searches, and the shares of its users."""
     ctx.obj = (ledger, as_json)
     if ctx.invoked_subcommand is None:
         ctx.invoke(budget_show, dataset=None, ledger=None, as_json=False)
@@ -50,7 +50,7 @@ def tune_budget(ctx: click.Context, ledger: str, as_json: bool) -> None:
 @click.argument("dataset", required=False)
 @_answers
 def budget_show(ledger: str, dataset: str | None) -> tuple[dict[str, Any], str]:
-    """Show one data set or all: cap, committed total, shares, and every search with its cap and spending."""
+    """Show one data set, or all: the cap, the committed total, the shares, and the cap and spending of each search."""
     from tuner.report.budget import budget_values
     from tuner.report.budget_text import budget_text
 
@@ -71,7 +71,7 @@ def budget_show(ledger: str, dataset: str | None) -> tuple[dict[str, Any], str]:
 @click.option("--new", is_flag=True, help="Accept a name that is similar to that of another data set.")
 @_answers
 def budget_set(ledger: str, **cap: Any) -> tuple[dict[str, Any], str]:  # noqa: ANN401 - arguments of set_cap
-    """Set the cap of a data set. This is for the data's owner; the ledger keeps the history of caps."""
+    """Set the cap of a data set. Only the data's owner should do this. The ledger keeps all earlier caps."""
     from tuner.report.budget import set_cap
     from tuner.report.budget_text import changed_text
 
@@ -102,7 +102,7 @@ def budget_grant(ledger: str, dataset: str, user: str, epsilon: float, delta: fl
 @click.argument("user")
 @_answers
 def budget_revoke(ledger: str, dataset: str, user: str) -> tuple[dict[str, Any], str]:
-    """Revoke USER's share: the user can start no new search. What was committed stays committed."""
+    """Revoke USER's share. The user cannot start new searches. Budget that is already committed stays committed."""
     from tuner.report.budget import revoke
     from tuner.report.budget_text import changed_text
 

@@ -21,7 +21,7 @@ __all__ = ["tune_doctor", "tune_explain", "tune_verify"]
 )
 @json_option
 def tune_verify(card: Path, ledger: str | None, as_json: bool) -> None:
-    """Recompute a privacy card from its ledger with independent accountants, answer yes or no, and say why."""
+    """Recompute a privacy card from its ledger with independent accountants. Print yes or no, with the reason."""
     from tuner.export.verification import verify_card
 
     values, text = verify_card(card, ledger)
@@ -49,7 +49,7 @@ def tune_doctor(data_dir: str | None, as_json: bool, fix: bool) -> None:
 @click.argument("code", required=False)
 @json_option
 def tune_explain(code: str | None, as_json: bool) -> None:
-    """Explain the CODE at the end of an error message, with its exit code. Without a CODE: list all codes."""
+    """Explain the error CODE at the end of an error message, and its exit code. Without a CODE, list all codes."""
     from tuner.error_codes import code_list, explain
 
     values = code_list() if code is None else explain(code)

@@ -1,4 +1,4 @@
-"""Ray Tune's own commands, with relative paths and error messages instead of tracebacks."""
+"""Ray Tune's own commands. They accept relative paths here, and print error messages instead of tracebacks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tuner.errors import InputError
 __all__ = ["RAY", "ray_command"]
 
 RAY = ("list-trials", "list-experiments", "lsx", "add-note")
-"""Ray's commands next to ours; its `ls` is our `ls` with a path."""
+"""Names of Ray's commands that our program offers. Ray's `ls` is called by our `ls` if it gets a path."""
 
 _PATHS = {"list-experiments": "project_path", "lsx": "project_path", "add-note": "path"}
 
 
 def ray_command(name: str) -> click.Command:
-    """Return Ray's command of this name; Ray is imported only here."""
+    """Return Ray's command of this name. Ray is imported only when this function is called."""
     from ray.tune.cli.scripts import cli as ray_cli
 
     command: click.Command = copy.copy(ray_cli.commands[name])
@@ -59,7 +59,7 @@ def _called(name: str, callback: Callable[..., Any], **values: Any) -> None:  # 
 
 
 def _list_experiments(folder: Path, callback: Callable[..., Any], values: dict[str, Any]) -> None:
-    """Show Ray only the folders that are experiments. Otherwise it lists every folder, even MLflow's artifacts."""
+    """Hide folders that are not experiments from Ray, which would otherwise list even MLflow's artifacts."""
     from tuner.sweep.folder import list_sweeps
 
     ours = {sweep.root: sweep.hides_runs for sweep in list_sweeps(folder)}

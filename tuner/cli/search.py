@@ -53,8 +53,8 @@ def tune_run(file: str, overrides: tuple[str, ...], resume: bool, dry_run: bool,
 def tune_resume(name: str, overrides: tuple[str, ...], storage: str, **run: Any) -> None:  # noqa: ANN401
     """Resume an interrupted sweep, or extend a finished one with more trials (--set search.trials=N).
 
-    Noise, data and cap do not change, so more trials can only use what is left of the cap. With
-    `noise_multiplier: auto` that is what pruning saved.
+    The noise, the data and the cap do not change, so additional trials can only use the unspent part of the cap. With
+    `noise_multiplier: auto`, this is the part that pruning saved.
     """
     from tuner.runner.commands import RunOptions, resume_sweep
     from tuner.sweep.folder import find_sweep

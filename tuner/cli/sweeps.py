@@ -69,7 +69,7 @@ def tune_watch(name: str, storage: str, every: float) -> None:
 @storage_option
 @json_option
 def tune_show(name: str, trial: str | None, storage: str, as_json: bool) -> None:
-    """List the trials of a sweep, or show one TRIAL (number or id) with its scores. For a sealed sweep: the winner."""
+    """List the trials of a sweep, or show one TRIAL (number or id) with its scores. A sealed sweep shows its winner."""
     from tuner.report.status import trial_text, trial_values
     from tuner.sweep.folder import find_sweep
 
@@ -96,7 +96,7 @@ def tune_sync(name: str, storage: str, uri: str | None) -> None:
 @click.option("--shipped", is_flag=True, help="List only the experiments that come with the program.")
 @click.pass_context
 def tune_ls(ctx: click.Context, path: str | None, storage: str, as_json: bool, shipped: bool) -> None:
-    """List shipped experiments and sweeps. With a PATH: Ray Tune's `ls` of that folder."""
+    """List shipped experiments and sweeps. With a PATH, list the folder with Ray Tune's `ls`."""
     if path is not None:
         ctx.invoke(ray_command("ls"), experiment_path=str(Path(path).resolve()))
         return

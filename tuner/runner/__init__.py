@@ -1,1 +1,1 @@
-"""Runner of sweeps, from start to end: one module for each accounting mode."""
+"""Runner of sweeps from start to end. Each accounting mode has its own module."""

@@ -1,4 +1,4 @@
-"""The commands `run`, `train`, `resume`, `export` and `sync`, from their arguments to an exit code or a text."""
+"""Functions for the commands `run`, `train`, `resume`, `export` and `sync`. They return an exit code or a text."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run_file(
 
 
 def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out: Path | None) -> int:
-    """Run `tune train` and return its exit code: train one configuration, charge it like any run, export it."""
+    """Run `tune train` and return its exit code. One configuration is trained, charged like any run, and exported."""
     prepared = prepare(file, overrides, data_dir=options.data_dir)
     if not prepared.plan.private:
         raise InputError(
@@ -80,7 +80,7 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
 
 
 def export_command(sweep: SweepFolder, out: Path | None, options: RunOptions, *, by: By | None = None) -> int:
-    """Run `tune export` and return its exit code. MLflow may be down."""
+    """Run `tune export` and return its exit code. The export succeeds even if MLflow is down."""
     from tuner.export.package import export_sweep, export_text
     from tuner.recorder.sync import attach, send_unsent
 
@@ -105,7 +105,7 @@ def export_command(sweep: SweepFolder, out: Path | None, options: RunOptions, *,
 
 
 def resume_sweep(sweep: SweepFolder, overrides: Sequence[str], options: RunOptions) -> int:
-    """Run `tune resume` and return its exit code. A finished sweep and its ledger stay unchanged."""
+    """Run `tune resume` and return its exit code. If the sweep is finished, nothing changes."""
     if is_finished(sweep, overrides):
         state = str(sweep.read_status()["state"])
         options.say(f"{sweep.id} is already finished ({state}); nothing to do")
@@ -129,11 +129,11 @@ def _answer(ended: RunResult, options: RunOptions) -> int:
 
 
 def sync_tracking(sweep: SweepFolder, uri: str | None) -> str:
-    """Upload the records that MLflow has not acknowledged, or all of them to another address.
+    """Upload the records that MLflow has not acknowledged. If `uri` is given, upload all records to that address.
 
     Raises:
         InputError: the address is malformed, or the sweep is sealed and has not ended.
-        TrackingError: the server does not answer; no record is lost.
+        TrackingError: the server does not answer. No record is lost.
     """
     from tuner.recorder.mlflow_store import absolute_uri
     from tuner.recorder.sync import send_unsent
@@ -141,7 +141,7 @@ def sync_tracking(sweep: SweepFolder, uri: str | None) -> str:
     if sweep.hides_runs and read_winner(sweep) is None:
         raise InputError(
             "sweep-not-finished",
-            f"MLflow receives the records of a sealed sweep when it has ended, and {sweep.id} has not. Resume it.",
+            f"The records of a sealed sweep are uploaded after it has ended, but {sweep.id} has not ended. Resume it.",
         )
     if uri is not None:
         check_tracking(uri)

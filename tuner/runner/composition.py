@@ -1,4 +1,4 @@
-"""Composition: run an open sweep, record its trials in MLflow and show them live."""
+"""Composition mode: run an open sweep, record its trials in MLflow, and show them live."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _FOR_PAGES = {"accounting", "card", "card_picture", "domains", "experiment", "fa
 def run_open(
     sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger | None, options: RunOptions, *, claim: str = ""
 ) -> RunResult:
-    """Run or resume a sweep until it ends. This process must hold the sweep's folder.
+    """Run or resume a sweep until it ends. This process must hold the lock of the sweep's folder.
 
-    The search must be open in the ledger. Without a ledger nothing is charged, and `claim` is the sentence about the
-    guarantee.
+    The search must be open in the ledger. If `ledger` is None, nothing is charged, and `claim` says which guarantee the
+    sweep has.
 
     Raises:
-        SweepInterrupted: Ctrl-C; the sweep can be resumed.
-        TunerError: the sweep failed; it can be resumed after the cause is fixed.
+        SweepInterrupted: Ctrl-C was pressed. The sweep can be resumed.
+        TunerError: the sweep failed. It can be resumed after the cause is fixed.
     """
     from tuner.privacy.ledger.search_budget import SearchBudget
     from tuner.recorder.recorder import MLflowRecorder
@@ -137,7 +137,7 @@ def _chosen(study: Study, prepared: ReadySearch) -> Chosen | None:
 
 
 def _spec(prepared: ReadySearch, budget: SearchBudget | None, suggestion: Suggestion) -> TrainingSpec:
-    """Return the specification of a trial, and check that the ledger has reserved what it trains with."""
+    """Return the specification of a trial. Its mechanism and its score noise must be those reserved in the ledger."""
     from tuner.privacy.accountant.mechanism import SampledGaussian
 
     spec = training_spec(
@@ -154,17 +154,15 @@ def _spec(prepared: ReadySearch, budget: SearchBudget | None, suggestion: Sugges
 
 
 def _what_it_costs(sweep: SweepFolder, prepared: ReadySearch, study: Study | None, budget: SearchBudget | None) -> str:
-    """Return the cost of a resume as text. Charged steps and scores that are in no checkpoint are charged again."""
+    """Describe the cost of a resume. Steps and scores since the last checkpoints are repeated and charged again."""
     if budget is None:
-        return "nothing is charged here; trials continue from their last checkpoints."
+        return "nothing is charged; a resume continues the trials from their last checkpoints."
     if study is None:
-        return "what was charged stays charged."
+        return "all charges remain."
     try:
-        return f"what was charged stays charged. {_paid_again(sweep, prepared, study, budget)}"
+        return f"all charges remain. {_paid_again(sweep, prepared, study, budget)}"
     except TunerError:  # the ledger does not answer, and the interruption matters more
-        return (
-            "what was charged stays charged, and what a trial was charged since its last checkpoint is charged again."
-        )
+        return "all charges remain, and a resume charges the steps since a trial's last checkpoint again."
 
 
 def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget: SearchBudget) -> str:
@@ -180,7 +178,7 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
         more += max(rest.steps - kept.steps, 0)
         scores += max(rest.releases - kept.releases, 0)
     if not more and not scores:
-        return "Every charged step is in a checkpoint: resuming repeats none."
+        return "Every charged step is in a checkpoint, so a resume repeats no step."
     view = budget.view()
     needs, left, short = [], [], False
     for number, what, part in ((more, "step", view), (scores, "protected score", view.validation)):

@@ -1,4 +1,4 @@
-"""The command `landscape`: flatness of the loss of exported models on PUBLIC records, in numbers and pictures."""
+"""The command `landscape`, which measures how flat the loss of exported models is on PUBLIC records."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def landscape_command(
 ) -> dict[str, Any]:
     """Measure exported models on public records, write the numbers and the pictures, and return the numbers.
 
-    Formal guarantee: for the TRAINING records the result is post-processing of released models and costs nothing. The
-    records on which the models are measured are not protected, so they must be public.
+    Formal guarantee: the result is post-processing of released models, so it costs the TRAINING records no further
+    privacy. The records on which the models are measured are not protected and must be public.
 
     Raises:
         InputError: the records were not confirmed to be public, the models cannot be compared, or a folder is not an
@@ -125,7 +125,7 @@ def _require_public(options: LandscapeOptions) -> None:
 
 
 def _require_numbers(options: LandscapeOptions) -> None:
-    """Refuse invalid numbers before a model is measured."""
+    """Refuse invalid numbers before any model is measured."""
     from trainables.landscape import check_box, check_grid
 
     check_box(options.radius, iterations=options.iterations, restarts=options.restarts)
@@ -142,25 +142,25 @@ def _require_numbers(options: LandscapeOptions) -> None:
 
 
 def _require_writable(out: Path) -> None:
-    """Refuse a folder that cannot be created, before hours of measuring. Nothing is created here."""
+    """Refuse an output folder that cannot be created, before hours of measuring. This check creates nothing."""
     there = next(path for path in (out, *out.absolute().parents) if path.exists())
     if not (there.is_dir() and os.access(there, os.W_OK)):
         raise InputError("output-unwritable", f"The folder {out} of `--out` cannot be written. Choose another folder.")
 
 
 def _labels(exports: Sequence[Exported]) -> list[str]:
-    """Return the folders' names, or their whole paths when two names are equal."""
+    """Return the folders' names, or their full paths if two names are equal."""
     names = [export.folder.resolve().name for export in exports]
     return names if len(set(names)) == len(names) else [str(export.folder) for export in exports]
 
 
 def _notes(split: str) -> list[str]:
     notes = [
-        "the sharpness is a lower bound: the largest loss that was found in the box, not the largest there is",
-        "computed on records that were said to be public; nothing here protects them",
+        "the sharpness is a lower bound, because the search in the box may miss the largest loss",
+        "these numbers depend on records that the user declared public; no guarantee protects these records",
     ]
     if split == "test":
-        notes.append("a second look at the test set: whoever chooses a model by it has searched over the test set")
+        notes.append("this is a second use of the test set: choosing a model by it is a search over the test set")
     return notes
 
 

@@ -1,7 +1,4 @@
-"""The commands `plan` and `validate`: the plan as text or values, with an estimate of the wall time.
-
-No record is read here: steps are timed on random numbers.
-"""
+"""The commands `plan` and `validate`. They read no record: the wall time is estimated on random numbers."""
 
 from __future__ import annotations
 
@@ -51,10 +48,10 @@ def plan_command(
 ) -> tuple[dict[str, object], BudgetRefusedError | None]:
     """Plan a search, and print the plan unless `say` is None.
 
-    With `timing`, a few steps are timed on random numbers, which takes a few seconds. The model is tried in any case.
+    The model is built and checked. With `timing`, a few steps are also timed on random numbers, for some seconds.
 
     Returns:
-        The values of `tune plan --json`, and the error with which the data set's cap would refuse the search, or None.
+        The values of `tune plan --json`, and the error if the search does not fit the data set's cap, or None.
     """
     prepared = prepare(file, overrides, data_dir=data_dir, need_data=False)
     check_search(prepared.experiment, prepared.plan.rungs)
@@ -104,7 +101,7 @@ def show_plan(prepared: ReadySearch, dataset: DatasetState | None, **more: Any) 
 
 
 def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
-    """Check an experiment file without its data."""
+    """Check an experiment file. The data set may be missing."""
     try:
         path, _ = find_file(name)
         experiment = load_experiment(path, overrides)
@@ -116,21 +113,22 @@ def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
 
 
 def _set_cap(prepared: ReadySearch) -> str:
-    """Return the command that sets the data set's cap in the experiment file's ledger."""
+    """Return the command that sets the data set's cap in the experiment's ledger."""
     url = prepared.experiment.ledger
     where = "" if url == _LEDGER else f" --ledger {shlex.quote(url)}"
     return f"tune budget set {shlex.quote(prepared.owner)} --epsilon E --delta D{where}"
 
 
 def _warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tuple[str, ...]:
-    """Return warnings to read before the budget is spent, one sentence each."""
+    """Return the warnings of a plan, one sentence each. They should be read before the budget is spent."""
     return (*prepared.experiment.warnings(), *plan_warnings(prepared.plan), *_split_warnings(prepared, dataset))
 
 
 def _split_warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tuple[str, ...]:
-    """Warn if an earlier search on these records used another validation split, so that no single claim covers both.
+    """Warn if an earlier search on these records used another validation split.
 
-    There is no warning if both searches protect their scores, because then both charge every record.
+    Then the validation records of one search, which no guarantee covers, may be training records of the other. There is
+    no warning if both searches protect their scores, because then both charge every record.
     """
     here, protected = split_of(prepared.experiment), prepared.plan.validation is not None
     earlier = () if dataset is None else (each for each in dataset.searches if each.counts)
@@ -139,9 +137,9 @@ def _split_warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tupl
     if other is None:
         return ()
     return (
-        f"{other.search} used another validation split: its validation records, which no guarantee covers, "
-        "may be training records here. "
-        "Keep dataset.validation unchanged, so that the committed total covers all training records.",
+        f"{other.search} used another validation split, so its validation records, which no guarantee covers, may be "
+        "training records of this search. Keep `dataset.validation` unchanged, so that the committed total covers all "
+        "training records.",
     )
 
 
@@ -167,7 +165,7 @@ def _guess_wall_time(prepared: ReadySearch) -> float:
 
 
 class _MostExpensive:
-    """Suggester of the most expensive parameters."""
+    """Suggester that returns the parameters with the slowest steps."""
 
     def uniform(self, name: str, low: float, high: float, *, log: bool) -> float:
         return high if name.startswith("smoothing") or name == "epochs" else low

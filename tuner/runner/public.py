@@ -1,8 +1,8 @@
 """Public mode: a search on public records, then one charged run of the best configuration on the private records.
 
-These are two sweeps. The search is charged nowhere. The charged run is an ordinary search of one trial with its own
-entry in the ledger. The status of the search names the charged run before the charged run's folder is created, so that
-a resume continues the right one.
+These are two sweeps. The search is not charged. The charged run is an ordinary search of one trial with its own entry
+in the ledger. Before the charged run's folder is created, its id is written to the status file of the search, so that a
+resume finds it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def run_public(prepared: ReadySearch, options: RunOptions) -> RunResult:
     """Search on the public records, then train the best configuration on the private records.
 
     Raises:
-        BudgetRefusedError: the charged run does not fit the data set's cap; nothing was started.
+        BudgetRefusedError: the charged run does not fit the data set's cap. Nothing was started.
     """
     prepared = resolved(prepared)
     refusal = dataset_refusal(prepared, ledger_state(prepared))
@@ -61,7 +61,7 @@ def run_public(prepared: ReadySearch, options: RunOptions) -> RunResult:
 
 
 def resume_public(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> RunResult:
-    """Resume a public search or its charged run. Raise an InputError if a fixed setting was changed."""
+    """Resume a public search or its charged run. Raise an InputError if a setting changed that must stay the same."""
     with sweeps.hold(sweep):
         prepared = ready_to_resume(sweep, wanted, options)
         if sweep.charged_run and wanted.search.trials != load_experiment(sweep.experiment).search.trials:
@@ -78,7 +78,7 @@ def resume_public(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -
 
 
 def charged_run(sweep: SweepFolder) -> SweepFolder:
-    """Return the charged run of a public search, and any other sweep itself.
+    """Return the charged run if `sweep` is a public search. Return any other sweep unchanged.
 
     Raises:
         InputError: the charged run has not started.
@@ -96,9 +96,9 @@ def charged_run(sweep: SweepFolder) -> SweepFolder:
 
 
 def _on_public_records(prepared: ReadySearch, options: RunOptions) -> ReadySearch:
-    """Return the search on the public records, with the steps, noise and batch size of the charged run.
+    """Return the search on the public records. Its trials have the steps, noise and batch size of the charged run.
 
-    Public records that are the private ones, or that have another shape, are refused.
+    An InputError is raised if the public records are the private ones or have another shape.
     """
     request = prepared.experiment.public_request(options.data_dir or prepared.request.data_dir)
     check_present(request)
@@ -185,7 +185,7 @@ def _charged_name(experiment: Experiment) -> str:
 
 
 def _charged_file(prepared: ReadySearch, best: TrialView) -> str:
-    """Return the experiment file of the charged run: one trial with the best configuration and the whole budget."""
+    """Return the experiment file of the charged run, which is one trial with the best configuration."""
     from tuner.experiment.yamlfile import dump
 
     experiment, plan = prepared.experiment, prepared.plan

@@ -30,7 +30,7 @@ __all__ = ["RunOptions", "RunResult", "run_trials", "sweep_info"]
 class RunOptions:
     """Options of one run, as `tune run --help` describes them. They do not change what the sweep computes.
 
-    The printed summary names the commands to run next if `next_commands` is set.
+    If `next_commands` is True, the printed summary ends with commands that the user may run next.
     """
 
     data_dir: str | None = None
@@ -83,10 +83,10 @@ def run_trials(
     observers: Sequence[Observer] = (),
     max_first_failures: int = 3,
 ) -> Stop:
-    """Run a sweep's trials, in this process or on Ray, until they end or `tune stop` asks them to.
+    """Run a sweep's trials, in this process or on Ray, until they end or `tune stop` is called.
 
-    The budget pays for each trial. Without a budget nothing is charged here; a sealed search is charged as a whole
-    before its first trial. The sweep fails after `max_first_failures` failures if no trial has ended otherwise.
+    Each trial is charged to `budget`. If `budget` is None, this function charges nothing: the search is not private, or
+    it is sealed and was charged before its first trial. The sweep fails if its first `max_first_failures` trials fail.
     """
     from trainables.charge import NoCharge
     from tuner.executors.base import ExecutorSettings, TrialSetup
@@ -127,9 +127,9 @@ def run_trials(
 
 
 def sweep_info(sweep: SweepFolder, prepared: ReadySearch, *, claim: str = "") -> SweepInfo:
-    """Return the description of a sweep for MLflow. A `claim` replaces the sentence about the search's budget.
+    """Return the description of a sweep for MLflow. `claim` replaces the sentence about the search's budget.
 
-    A public search reports the public records that it searches on, and the private ones as those of its charged run.
+    For a public search, it names the public records of the search and the private records of its charged run.
     """
     from tuner.recorder.mlflow_store import absolute_uri
     from tuner.recorder.recorder import SweepInfo

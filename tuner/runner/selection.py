@@ -1,8 +1,9 @@
-"""Sealed search: only its operator can see the runs, and only the winner is released.
+"""Sealed search: only the operator can see the runs, and only the winner is released.
 
-Formal guarantee: everything written outside `sealed/`, printed or uploaded is a function of the winner, the experiment
-file and the time of the release, which is not hidden. The winner has the (ε, δ) that
-`tuner.privacy.accountant.selection` computes for the law of K in the plan (docs/guarantees.md).
+Formal guarantee: everything that is printed, uploaded, or written outside `sealed/` is a function of the winner, the
+experiment file and the time of the release. The time is not hidden. The winner is (ε, δ)-differentially private, where
+`tuner.privacy.accountant.selection` computes (ε, δ) from the plan's distribution of the number of runs
+(docs/guarantees.md).
 """
 
 from __future__ import annotations
@@ -45,18 +46,18 @@ _ON_A_CLUSTER = "The pages and logs of a Ray cluster show the number of runs: on
 
 
 def run_sealed(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger | None, options: RunOptions) -> RunResult:
-    """Run or resume a sealed sweep until its winner is released. This process must hold the sweep's folder.
+    """Run or resume a sealed sweep until its winner is released. This process must hold the lock of its folder.
 
     Raises:
-        SweepInterrupted: Ctrl-C or `tune stop`; nothing was released, and the sweep can be resumed.
-        TunerError: the sweep failed or has no ledger; nothing was released, and it can be resumed after a fix.
+        SweepInterrupted: Ctrl-C or `tune stop` was used. Nothing was released, and the sweep can be resumed.
+        TunerError: the sweep failed or has no ledger. Nothing was released. It can be resumed after a fix.
     """
     from tuner.privacy.ledger.search_budget import SearchBudget
 
     if ledger is None:
         raise TunerError(
             "sweep-files-changed",
-            f"The plan of the sealed sweep {sweep.id} is not private. Restore its files from a copy.",
+            f"The plan of the sealed sweep {sweep.id} says that it is not private. Restore its files from a copy.",
         )
     winner = read_winner(sweep) or _search(sweep, prepared, ledger, options)
     leave(ledger, sweep, over=True)
@@ -105,7 +106,7 @@ def _draw_and_charge(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger) 
     if hidden is None:
         raise TunerError(
             "sweep-files-changed",
-            f"The plan of the sealed sweep {sweep.id} has the cap of another mode. Restore its plan from a copy.",
+            f"The plan of the sealed sweep {sweep.id} has a cap of another mode. Restore plan.json from a copy.",
         )
     law, at_most = hidden
     begun = ledger.search_state(sweep.id).begun
@@ -117,7 +118,7 @@ def _draw_and_charge(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger) 
 
 
 def _train(sweep: SweepFolder, prepared: ReadySearch, runs: SealedRuns, options: RunOptions) -> tuple[TrialView, ...]:
-    """Train the runs that have not ended, and return all runs; raise a SweepInterrupted if the sweep was stopped."""
+    """Train the runs that have not ended, and return all runs. Raise SweepInterrupted if the sweep was stopped."""
     from tuner.study.views import read_trials
 
     experiment, plan = prepared.experiment, prepared.plan
@@ -156,7 +157,10 @@ def _train(sweep: SweepFolder, prepared: ReadySearch, runs: SealedRuns, options:
 
 
 def _track(sweep: SweepFolder, prepared: ReadySearch, winner: SealedWinner) -> str:
-    """Upload the winner to MLflow, and return the problem, or an empty string. Nothing was uploaded before."""
+    """Upload the winner to MLflow. Return the problem if this fails, else an empty string.
+
+    Nothing about the sweep is uploaded before this.
+    """
     from tuner.recorder.released_winner import record_winner
     from tuner.recorder.sync import send_unsent
 
@@ -217,12 +221,12 @@ def _conclude(
 
 
 def _day(sweep: SweepFolder) -> datetime:
-    """Return midnight of the day on which the sweep started. No finer time may be shown."""
+    """Return midnight of the day on which the sweep started. The time of day must not be shown."""
     return datetime.strptime(sweep.id[-22:-14], "%Y%m%d").replace(tzinfo=UTC)
 
 
 def _forget_the_hour(sweep: SweepFolder) -> None:
-    """Set the times of the files outside `sealed/` to midnight. The hour would reveal the number of runs."""
+    """Set the times of the files outside `sealed/` to midnight. The time of day would reveal the number of runs."""
     day = _day(sweep).timestamp()
     for path in (*sweep.root.iterdir(), sweep.root):
         os.utime(path, (day, day))
@@ -230,7 +234,7 @@ def _forget_the_hour(sweep: SweepFolder) -> None:
 
 @contextmanager
 def _hidden_output(log: Path) -> Iterator[None]:
-    """Redirect all output of models, libraries and workers to the operator's log, as it reveals the runs."""
+    """Redirect all output of models, libraries and workers to the operator's log, because it reveals the runs."""
     sys.stdout.flush()
     sys.stderr.flush()
     with open(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as hidden:

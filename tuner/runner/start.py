@@ -1,4 +1,4 @@
-"""Start and resumption of a sweep: its folder, its entry in the ledger, and the function that runs it."""
+"""Start and resume of a sweep: its folder, its entry in the ledger, and the function that runs it."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ RUNNERS: Mapping[str, Callable[[SweepFolder, ReadySearch, Ledger | None, RunOpti
     COMPOSITION.name: run_open,
     SELECTION.name: run_sealed,
 }
-"""Functions that run a sweep, by the mode of its plan. A search of public mode is two sweeps."""
+"""Functions that run a sweep, by the name of its mode. Public mode is missing, because its search is two sweeps."""
 
 
 def resolved(prepared: ReadySearch) -> ReadySearch:
-    """Return the search with a number as its noise and with absolute paths, so that any folder can resume it."""
+    """Return the search with its noise as a number and with absolute paths, so that any folder can resume it."""
     return replace(prepared, experiment=located(prepared.experiment.with_noise(prepared.plan.nominal.noise_multiplier)))
 
 
@@ -72,7 +72,7 @@ def start_sweep(
 ) -> tuple[SweepFolder, RunResult]:
     """Create the sweep's folder and its entry in the ledger, then run the sweep.
 
-    A charged run has an id already, and the facts about the `public_search` that chose its configuration.
+    A charged run already has an id. `public_search` contains facts about the search that chose its configuration.
 
     Raises:
         BudgetRefusedError: the search does not fit the data set's cap. The folder is removed.
@@ -96,7 +96,7 @@ def start_sweep(
 
 
 def continue_sweep(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> RunResult:
-    """Resume a sweep with its own noise, data and cap. Raise an InputError if a fixed setting was changed."""
+    """Resume a sweep with its own noise, data and cap. Raise an InputError if one of these settings was changed."""
     with sweeps.hold(sweep):
         prepared = ready_to_resume(sweep, wanted, options)
         ledger = return_to(sweep, prepared, reopen=read_winner(sweep) is None)
@@ -106,14 +106,14 @@ def continue_sweep(sweep: SweepFolder, wanted: Experiment, options: RunOptions) 
 
 
 def ready_to_resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> ReadySearch:
-    """Return a stored search with the wanted settings. Raise an InputError if a fixed setting was changed."""
+    """Return a stored search with the wanted settings. Raise an InputError if a setting changed that must not."""
     stored = load_experiment(sweep.experiment)
     check_same(stored, wanted)
     if stored.mode.runs_hidden and wanted.search.trials != stored.search.trials:
         raise InputError(
             "resume-changes-setting",
-            "`search.trials` of a sealed search cannot be changed: its number of runs was drawn for "
-            f"{stored.search.trials} (got {wanted.search.trials}). Start a new sweep; it is charged in addition.",
+            "`search.trials` of a sealed search cannot change, because the number of runs was already drawn with mean "
+            f"{stored.search.trials} (got {wanted.search.trials}). Start a new sweep. It is charged in addition.",
         )
     plan = plan_from(sweeps.read_json(sweep.plan), trials=wanted.search.trials)
     experiment = located(wanted.with_noise(plan.nominal.noise_multiplier))
