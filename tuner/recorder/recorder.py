@@ -308,6 +308,6 @@ class MLflowRecorder:
         return (
             f"**Privacy budget.** {budget_sentence(view, unit=self._sweep.unit)} {steps}"
             "`epsilon_spent` is that odometer: what has been charged so far.\n\n"
-            "Times are true to the minute only, so durations mean nothing here: finer ones would tell how many records "
-            "were drawn."
+            "Times are accurate to the minute only, so short durations mean nothing. Exact durations would reveal how "
+            "many records were drawn."
         )

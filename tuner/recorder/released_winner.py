@@ -59,7 +59,7 @@ def record_winner(
 
 
 def _claim(sweep: SweepInfo) -> str:
-    """Return the budget sentence of a sealed search, in the words of its plan."""
+    """Return the sentence about the budget of a sealed search, from the words of its mode."""
     privacy, validation = sweep.settings["privacy"], sweep.settings["dataset"]["validation"]
     words = guarantee_words(
         float(privacy["epsilon"]),

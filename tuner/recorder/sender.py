@@ -25,7 +25,7 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class SendStatus:
-    """Progress of sending a sweep's records to MLflow, in numbers of records."""
+    """Progress of sending a sweep's records to MLflow, as counts of records."""
 
     sent: int = 0  # by this process, and acknowledged by MLflow
     waiting: int = 0  # on the disk, and not yet in MLflow
@@ -135,7 +135,7 @@ class Sender:
             self._changed.notify_all()
 
     def _pause(self, seconds: float | None) -> None:
-        """Wait until `flush` or `stop` is called, `seconds` have passed or, if `seconds` is None, a record is new."""
+        """Wait for `seconds`, or until the next new record if `seconds` is None. `flush` and `stop` end the wait."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._hurry or self._stopping or (self._wake and seconds is None), timeout=seconds

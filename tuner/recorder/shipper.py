@@ -30,7 +30,7 @@ _REFUSALS = frozenset({"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "IN
 
 @dataclass
 class _Pending:
-    """Metrics, parameters and tags that wait to be logged to one run, in as few requests as possible."""
+    """Metrics, parameters and tags of one run that are collected to be logged in few requests."""
 
     metrics: list[Any] = field(default_factory=list)
     params: dict[str, str] = field(default_factory=dict)

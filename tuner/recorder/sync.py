@@ -1,4 +1,4 @@
-"""Records of a sweep that has ended: uploading unsent records, and adding the files of an export."""
+"""Functions for the records of an ended sweep: upload unsent records, and add the files of an export."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ def serve_ui(uri: str, *, port: int) -> int:
 def serve(command: Sequence[str]) -> int:
     """Run a server until it ends or until Ctrl-C or SIGTERM stops it.
 
-    All processes that the server started are stopped too. MLflow's server starts a dozen, which would otherwise
-    continue.
+    The processes that the server started are stopped too. MLflow's server starts about twelve, which would otherwise
+    keep running.
 
     Returns:
         The server's exit code, or 0 if Ctrl-C or SIGTERM stopped the server.

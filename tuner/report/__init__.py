@@ -1,1 +1,1 @@
-"""Reports for people: the live table, the tables before and after a sweep, and HTML pages."""
+"""Reports for people: the live view, the text before and after a sweep, and HTML pages."""

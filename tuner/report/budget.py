@@ -1,4 +1,4 @@
-"""Budgets of data sets: what all searches committed and spent, the cap, and the shares of users."""
+"""Budgets of data sets: the cap, the amounts that all searches committed and spent, and the shares of users."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tuner.report.budget_page import budget_page
 from tuner.report.facts import dataset_line
 
 _CLOSE = 0.75
-"""Least similarity at which a name counts as misspelt: `diggits` does, `digits_of_ours` does not."""
+"""Least similarity to a known name at which a name counts as misspelt: `diggits` does, `digits_of_ours` does not."""
 
 __all__ = ["budget_values", "grant", "revoke", "set_cap", "write_budget_report"]
 
@@ -52,13 +52,13 @@ def set_cap(
 ) -> dict[str, Any]:
     """Set a data set's cap, and return its state.
 
-    The ledger is created if it does not exist. A part of another set shares that set's budget, as `cifar10_10k2k` does.
-    `order` is the order of the Rényi filter used in addition to the sum: a number, `auto` or `none`; None keeps it.
-    If `new`, a name that looks misspelt is accepted.
+    The ledger is created if it does not exist. A data set that is part of another one, such as `cifar10_10k2k`, shares
+    its budget. `order` is the order of a Rényi filter that is used in addition to the sum of claims: a number, `auto`
+    or `none`. With None, the order does not change. With `new`, a name that looks misspelt is accepted.
 
     Raises:
         InputError: a number is out of range, or the name looks misspelt.
-        BudgetRefusedError: the order would change while a search counts.
+        BudgetRefusedError: the order would change while a search counts against the cap.
     """
     require_name(dataset, "dataset")
     require_epsilon(epsilon)
@@ -116,7 +116,7 @@ def grant(url: str, dataset: str, user: str, *, epsilon: float, delta: float) ->
 
 
 def revoke(url: str, dataset: str, user: str) -> dict[str, Any]:
-    """Revoke a user's share; what was committed stays committed.
+    """Revoke a user's share. Committed budget stays committed.
 
     Raises:
         InputError: no such ledger or data set exists.
@@ -135,10 +135,10 @@ def revoke(url: str, dataset: str, user: str) -> dict[str, Any]:
 
 
 def write_budget_report(url: str, dataset: str, out: Path) -> dict[str, Any]:
-    """Check the whole ledger, and write the page for a data protection officer.
+    """Check the complete ledger, and write the page for a data protection officer.
 
     Raises:
-        InputError: no such ledger or data set exists, or the page has no folder.
+        InputError: no such ledger or data set exists, or the page's folder does not exist.
         LedgerCorruptError: a chain is broken. No page is written.
         OSError: the page cannot be written.
     """
@@ -163,7 +163,7 @@ def write_budget_report(url: str, dataset: str, out: Path) -> dict[str, Any]:
 
 
 def _owner(dataset: str) -> str:
-    """Return the name under which the ledger holds a data set's budget."""
+    """Return the name under which the ledger stores a data set's budget."""
     about = DATASETS.get(dataset)
     return dataset if about is None else about.budget_owner or dataset
 
@@ -193,17 +193,17 @@ def _ledger_and_owner(url: str, dataset: str) -> tuple[Ledger, str]:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return a similar known name; None if there is none."""
+    """Return the most similar known name, or None if no name is similar."""
     by_lower = {each.lower(): each for each in sorted(known)}
     close = get_close_matches(name.lower(), by_lower, n=1, cutoff=_CLOSE)
     return by_lower[close[0]] if close else None
 
 
 def _order(asked: str | None, epsilon: float, delta: float) -> float | None:
-    """Return the order that `--order` names.
+    """Return the Rényi order for a value of `--order`.
 
     Raises:
-        InputError: the value is not an order, or its filter would admit nothing.
+        InputError: the value is not an order, or a filter of this order would admit no search.
     """
     if asked in {None, "none"}:
         return None
@@ -275,13 +275,13 @@ def _with_odometer(state: DatasetState) -> dict[str, Any]:
 
 
 def _order_used(state: DatasetState) -> float | None:
-    """Return the used share of the Rényi filter; None if there is no filter, or if a search has no Rényi bound."""
+    """Return the committed fraction of the Rényi filter. None without a filter, or if a search has no Rényi bound."""
     cap, held = state.cap, state.committed
     return None if cap is None or cap.units is None or held.unbounded else held.units / cap.units
 
 
 def _guarantee(state: DatasetState) -> dict[str, float] | None:
-    """Return the guarantee: the cap, or the committed total if it is larger; None without a cap."""
+    """Return the guarantee of a data set: the larger of its cap and its committed total, or None without a cap."""
     cap = state.cap
     if cap is None:
         return None

@@ -27,7 +27,7 @@ _HIDDEN = "not shown: how the number grows could reveal when a sealed search end
 
 
 def budget_page(values: Values, points: Sequence[Point]) -> str:
-    """Return the page from the values that `tune budget report --json` prints and the points of the chart."""
+    """Return the page. `values` are those of `tune budget report --json`. `points` are the points of the chart."""
     holds = values["guarantee"]
     figure = budget_chart(points, until=values["made"])
     return page_from(
@@ -50,7 +50,7 @@ def budget_page(values: Values, points: Sequence[Point]) -> str:
 
 @styled()
 def budget_chart(points: Sequence[Point], *, until: str) -> Figure | None:
-    """Draw the committed ε over time, and the cap, up to the time of the report. Return None if there is no point."""
+    """Draw the committed ε and the cap over time, up to the time of the report. Return None if there is no point."""
     if not points:
         return None
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
@@ -77,7 +77,7 @@ def budget_chart(points: Sequence[Point], *, until: str) -> Figure | None:
 
 
 def sureness(epsilon: float) -> str:
-    """Return how sure an observer who starts at 50 % can become: e^ε / (1 + e^ε), rounded up."""
+    """Return the largest certainty, e^ε / (1 + e^ε), that an observer can reach from 50 %, as text, rounded up."""
     unsure = 100 / (1 + math.exp(min(epsilon, 700.0)))
     digits = max(1, 1 - math.floor(math.log10(unsure))) if unsure < 10 else 1
     if digits > 6:
@@ -87,7 +87,7 @@ def sureness(epsilon: float) -> str:
 
 
 def _boxes(values: Values) -> list[tuple[str, str, str]]:
-    """Return the name, the value and a remark of the four main figures."""
+    """Return a name, a value and a remark for each of the four main figures."""
     cap, left, number = values["cap"], values["left"], len(values["searches"])
     counted = sum(search["counts"] for search in values["searches"])
     guarantee = "cap (below what was committed)" if values["over"] else "guarantee (the cap)"

@@ -1,4 +1,4 @@
-"""Budgets of data sets as text for the terminal."""
+"""Text for the terminal about the budgets of data sets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["amounts_text", "budget_text", "changed_text", "share_in_force"]
 
 
 def budget_text(values: dict[str, Any]) -> str:
-    """Return the budgets as text."""
+    """Return the budgets of data sets as text."""
     lines = [f"ledger {values['ledger']}"]
     for dataset in values["datasets"]:
         lines += ["", *_dataset_lines(dataset)]
@@ -34,7 +34,7 @@ def changed_text(values: dict[str, Any]) -> str:
 
 
 def share_in_force(share: dict[str, float] | None) -> bool:
-    """Return whether a share is in force. A revoked one stays in the ledger with ε = 0."""
+    """Return whether a share is in force. A revoked share stays in the ledger with ε = 0."""
     return share is not None and share["epsilon"] > 0
 
 

@@ -1,4 +1,4 @@
-"""A privacy card's Markdown as HTML. Any HTML or link in it is shown as plain text."""
+"""Conversion of a privacy card from Markdown to HTML. HTML and links in the card are shown as plain text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ABOUT_THE_PICTURE = "Every dot "  # begins the paragraph that explains the pict
 
 
 class CardHtml(NamedTuple):
-    """A card as a part of a page. A reader can unfold its details, which may be empty."""
+    """HTML of a card for a page. The reader can unfold `details`, which may be empty."""
 
     page: Markup
     details: Markup

@@ -27,7 +27,7 @@ WIDE = (8.6, 3.2)
 _NARROW = (5.2, 3.2)
 _LEGEND: dict[str, Any] = {"loc": "outside upper left", "ncols": 6}  # place, and the most entries in one line
 _SPREAD = 20
-"""Ratio of the largest to the smallest value from which an axis without a declared scale is logarithmic."""
+"""An axis without a declared scale is logarithmic if the largest value is at least this many times the smallest."""
 
 _HOLLOW = {"markerfacecolor": "white", "markeredgewidth": 1.5}
 STATE_MARKS: dict[str, dict[str, Any]] = {
@@ -43,7 +43,7 @@ STATE_MARKS: dict[str, dict[str, Any]] = {
 
 @styled()
 def trials_chart(report: SweepReport) -> Figure | None:
-    """Draw the score of every trial in order, and the best so far. Return None if there is no score."""
+    """Draw the scores of all trials in order, and the best score so far. Return None if there is no score."""
     from matplotlib.ticker import MaxNLocator
 
     scored = [trial for trial in report.trials if trial.score is not None]
@@ -62,7 +62,7 @@ def trials_chart(report: SweepReport) -> Figure | None:
 
 @styled()
 def parameter_chart(report: SweepReport, name: str) -> Figure | None:
-    """Draw the score over one parameter, on its sampling scale. Return None if there are fewer than two scores."""
+    """Draw the scores over one parameter, on its sampling scale. Return None if there are fewer than two scores."""
     scored = [trial for trial in report.trials if trial.score is not None and name in trial.parameters]
     if len(scored) < 2:
         return None
@@ -88,7 +88,10 @@ def parameter_chart(report: SweepReport, name: str) -> Figure | None:
 
 @styled()
 def steps_chart(report: SweepReport) -> Figure | None:
-    """Draw the scores by step of each trial with two reports or more, the winner in bold. Return None if none has."""
+    """Draw the scores over the steps, for each trial with at least two reports. The winner is bold.
+
+    Return None if no trial has two reports.
+    """
     drawn = [trial for trial in report.trials if len(trial.curve) > 1]
     if not drawn:
         return None
@@ -125,7 +128,7 @@ def plain_ticks(axis: Any) -> None:  # noqa: ANN401 - an XAxis or a YAxis
 
 
 def _draw_trials(axes: Axes, report: SweepReport, places: Iterable[tuple[float, TrialRow]]) -> None:
-    """Draw (place, trial) points as one series per state; the winner is a series of its own."""
+    """Draw (place, trial) points, with one series for each state and one for the winner."""
     placed = list(places)
     for state, style in STATE_MARKS.items():
         points = [(x, trial.score) for x, trial in placed if _mark(report, trial) == state and trial.score is not None]
@@ -135,7 +138,7 @@ def _draw_trials(axes: Axes, report: SweepReport, places: Iterable[tuple[float, 
 
 
 def _best_so_far(report: SweepReport) -> tuple[list[int], list[float]]:
-    """Return the trials at which the best score of a complete trial changed, and the scores."""
+    """Return the places at which the best score of the complete trials changed, and the new best scores."""
     numbers: list[int] = []
     scores: list[float] = []
     for trial in report.trials:

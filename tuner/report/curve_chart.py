@@ -1,4 +1,4 @@
-"""Charts of a unimodal search: the estimated curve, and the best score against the spending."""
+"""Charts of a unimodal search: the estimated curve, and the best score over the spent budget."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LETTERS = 110  # characters in a line under a chart
 def curve_chart(picture: CurvePicture, metric: str, *, title: str = "") -> Figure | None:
     """Draw the trials, the curve with its band, and the excluded values. Return None if there is no trial.
 
-    With a title, the chart also has the findings as text below.
+    With a title, the findings are printed below the chart.
     """
     if not picture.points:
         return None
@@ -57,13 +57,13 @@ def curve_chart(picture: CurvePicture, metric: str, *, title: str = "") -> Figur
 
 
 def curve_svg(picture: CurvePicture, metric: str, title: str) -> str:
-    """Return the chart with its findings as text, as a complete SVG file; empty if there is no trial."""
+    """Return the chart and its findings as the text of an SVG file, or an empty text if there is no trial."""
     figure = curve_chart(picture, metric, title=title)
     return "" if figure is None else svg_text(figure, title, " ".join(picture.sentences))
 
 
 def axis_ticks(picture: CurvePicture) -> list[float]:
-    """Return round values that are not too close to each other, 0 and powers of ten first."""
+    """Return round values that are not too close to each other. 0 and powers of ten are preferred."""
     from matplotlib.ticker import MaxNLocator
 
     axis, low, high = picture.axis, picture.low, picture.high
@@ -83,7 +83,7 @@ def axis_ticks(picture: CurvePicture) -> list[float]:
 
 @styled()
 def spending_chart(spending: Spending, metric: str) -> Figure | None:
-    """Draw the best score over ε, or over steps if ε is unknown, also as if every trial had run to its end."""
+    """Draw the best score over the spent ε (or steps), once as spent and once as if no trial had been stopped."""
     rows = [row for row in spending.rows if row.best is not None]
     if not rows:
         return None
@@ -107,7 +107,7 @@ def spending_chart(spending: Spending, metric: str) -> Figure | None:
 
 
 def _score_range(picture: CurvePicture) -> tuple[float, float]:
-    """Return the range of scores around the maximum. Much worse or early scores may be outside."""
+    """Return the range of the score axis around the maximum. Early scores and much worse scores may be outside."""
     sign = 1.0 if picture.maximize else -1.0
     every = [sign * point.score for point in picture.points if point.score is not None]
     whole = [sign * point.score for point in picture.points if point.score is not None and point.state == "complete"]

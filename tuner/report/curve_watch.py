@@ -1,4 +1,4 @@
-"""Curves of a unimodal search: for the report, for the live view, and as files for MLflow."""
+"""Curves of a unimodal search for the report, for the live view, and as files for MLflow."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SECONDS = 5.0  # least time between two updates of the files
 
 
 def curves_of_sweep(study: Study, experiment: Experiment) -> tuple[CurvePicture, ...]:
-    """Return the curves of a unimodal search; empty for every other search."""
+    """Return the curves of a unimodal search, or an empty tuple for any other search."""
     if not is_unimodal(experiment):
         return ()  # the imports for curves would slow down every `tune status`
     from tuner.study.unimodal.curves import curves_of
@@ -50,14 +50,14 @@ def curves_of_sweep(study: Study, experiment: Experiment) -> tuple[CurvePicture,
 class CurveWatch(Observer):
     """Observer that updates the curves whenever a trial ends. Use it in a ``with`` statement.
 
-    It writes the files, also for MLflow, at most every few seconds and once more at the end. An error in a curve is
-    shown and does not stop the search.
+    It writes the files at most every few seconds and once more at the end, and records them for MLflow. An error in a
+    curve is shown and does not stop the search.
 
     Args:
         look: returns the current curves.
-        sweep: the sweep, whose folder receives the files.
-        recorder: receives the files, whether the assumption holds, and the winning trial.
-        choose: returns the current winner; None to leave it out.
+        sweep: the sweep. The files are written to its folder.
+        recorder: records the files, whether the assumption holds, and the winning trial.
+        choose: returns the current winner. With None, no winner is recorded.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class CurveWatch(Observer):
         self._write()
 
     def trial_finished(self, trial: TrialView) -> None:
-        """Update the curves, and write them when it is time."""
+        """Update the curves, and write them if the last write was some seconds ago."""
         self._see()
         if self._clock() >= self._due:
             self._write()
@@ -132,7 +132,7 @@ class CurveWatch(Observer):
             self._due = self._clock() + _SECONDS
 
     def _files(self, curve: CurvePicture) -> dict[Path, str]:
-        """Return the picture and its numbers by their paths in the sweep's folder."""
+        """Return the contents of the picture and of the file of its numbers, by their paths in the sweep's folder."""
         name = re.sub(r"[^\w.-]", "_", curve.parameter)
         numbers = {"sweep": self._name, "metric": self._metric, **curve.as_dict()}
         return {
@@ -149,7 +149,7 @@ def _verdict(curves: Sequence[CurvePicture]) -> str:
 
 
 def _fallback(experiment: Experiment) -> str:
-    """Return the name of the pruner that takes over when unimodality is rejected; empty if none does."""
+    """Return the name of the pruner that is used if unimodality is rejected, or an empty text if there is none."""
     from tuner.study.unimodal.options import DEFAULT_FALLBACK, component
 
     part = experiment.search.pruner

@@ -1,4 +1,4 @@
-"""Facts of a sweep for its report, and the commands that come next. Nothing is written."""
+"""Facts of a sweep for its report, and suggested next commands. This module writes nothing."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ PUBLIC_CLAIM = (
     "Searched on records that the experiment file declares public: nothing is charged, and nothing is guaranteed for "
     "them. The best configuration is then trained once on the private records, and that run is charged."
 )
-"""Sentence shown instead of a guarantee for the public search of public mode."""
+"""Sentence about the public search of public mode, which has no guarantee."""
 
 
 def dataset_line(state: DatasetState) -> str:
-    """Return the total that all searches on a data set have committed, and its cap, as text."""
+    """Return the committed total of all searches on a data set, and the data set's cap, as text."""
     counted = sum(search.counts for search in state.searches)
     cap = f"cap ε = {state.cap.epsilon:g}, δ = {state.cap.delta:g}" if state.cap else "no cap set"
     committed = f"committed ε = {state.committed_epsilon:g}, δ = {state.committed_delta:g}"
@@ -55,7 +55,7 @@ def dataset_line(state: DatasetState) -> str:
 
 
 def unique_name(sweep: SweepFolder) -> str:
-    """Return the name by which commands find this sweep: the experiment's, or the id if a newer sweep has that name."""
+    """Return the shortest name for this sweep in commands: the experiment's name, or the id if a newer sweep has it."""
     try:
         found = sweeps.find_sweep(sweep.root.parent, sweep.name)
     except InputError:
@@ -64,7 +64,7 @@ def unique_name(sweep: SweepFolder) -> str:
 
 
 def _next_commands(sweep: SweepFolder, *, has_best: bool, state: str) -> tuple[str, ...]:
-    """Return the commands that come next, the most likely first."""
+    """Return suggested next commands, the most likely first."""
     name, where = unique_name(sweep), storage_option(sweep)
     if state in RUNNING:
         return (f"tune watch {name}{where}", f"tune show {name}{where}")
@@ -91,7 +91,7 @@ def public_records(plan: Plan) -> PublicData:
 
 
 def on_public(plan: Plan) -> Plan:
-    """Return the plan of the search on public records: the same steps and noise, with its sample rate."""
+    """Return the plan of the search on public records. It has the same steps and noise, and its own sample rate."""
     records = public_records(plan)
     nominal = replace(plan.nominal, sample_rate=records.sample_rate)
     return replace(plan, dataset=records.name, train_size=records.train_size, nominal=nominal, validation=None)
@@ -100,7 +100,7 @@ def on_public(plan: Plan) -> Plan:
 def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
     """Return the report of a sweep from its folder, its study and its ledger.
 
-    Spending against the best score is included if `spent`; this takes about a second.
+    With `spent`, the report includes the best score over the spending, which takes about a second.
 
     Raises:
         InputError: the sweep stopped while its folder was being created.
@@ -157,7 +157,7 @@ def _trials(
 
 
 def _card(sweep: SweepFolder) -> tuple[str, str]:
-    """Return the exported privacy card and its picture; empty if there is none."""
+    """Return the texts of the exported privacy card and its picture. They are empty if nothing was exported."""
     from tuner.privacy.card.page import CURVE_FILE
 
     for name in (sweep.name, sweep.name.removesuffix(CHARGED), sweep.id):
@@ -170,7 +170,7 @@ def _card(sweep: SweepFolder) -> tuple[str, str]:
 
 
 def _not_started(study: Study | None) -> tuple[int, int]:
-    """Count the candidates that did not fit the remaining budget, and those that the pruner excluded."""
+    """Return how many candidates did not fit the remaining budget, and how many the pruner excluded."""
     from tuner.study.candidates import excluded_because
     from tuner.study.views import REJECTED
 
@@ -193,7 +193,7 @@ def sweep_report(
     chosen: Chosen | None = None,
     study: Study | None = None,
 ) -> SweepReport:
-    """Return the report of a sweep. The study gives the candidates that never started and the curves."""
+    """Return the report of a sweep. The study is read for the curves and for the candidates that never started."""
     rows = tuple(trials)
     if state not in RUNNING:
         rows = tuple(replace(row, state=CUT_OFF) if row.state == "running" else row for row in rows)
@@ -254,9 +254,9 @@ def sealed_report(
     winner: SealedWinner | None,
     **shown: Any,  # noqa: ANN401
 ) -> SweepReport:
-    """Return the report of a sealed sweep: its released winner, if there is one, and nothing about the other runs.
+    """Return the report of a sealed sweep. It shows the released winner, if any, and nothing about the other runs.
 
-    `shown` has the state, the budget and the data set for `sweep_report`.
+    `shown` contains the arguments of `sweep_report` for the state, the budget and the data set.
     """
     rows, reason = [], ""
     if winner is not None and winner.found:

@@ -1,4 +1,4 @@
-"""The loss landscape of models as SVG pictures, and as a table for the terminal."""
+"""Pictures (SVG) of the loss landscape of models, and a table for the terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _TITLE = 30  # characters that fit above a plane
 
 
 def landscape_table(models: Sequence[Model]) -> Table:
-    """Return one row per model: its name, loss and accuracy, sharpness by the best and the worst start, both ends."""
+    """Return a table with one row per model: loss, accuracy, range of the sharpness, and loss at both ends of the line.
+
+    The sharpness depends on the random start, so the smallest and the largest are shown.
+    """
     made = Table(box=None, pad_edge=False, header_style="bold")
     made.add_column("model", overflow="fold")
     made.add_column("method", overflow="fold")

@@ -1,4 +1,4 @@
-"""Live view of a sweep: on a terminal a table with progress and budget bars, elsewhere plain lines."""
+"""Live view of a sweep. It is a table with progress and budget bars on a terminal, and plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ _WIDE = 100  # columns from which the metric is named in the heading of the tabl
 class LiveView:
     """Observer that shows a search while it runs. Use it in a ``with`` statement.
 
-    On a terminal it redraws one table in place and removes it at the end, when the summary follows. After an error or
-    an interrupt the table stays. Elsewhere it prints one line per event; with ``quiet``, one line per finished trial.
-    The budget is read at every event. For the table it is also read every two seconds, because steps are charged
-    between reports. If the budget cannot be read, the table keeps the last reading and says so.
+    On a terminal, it redraws one table in place. The table is removed at the end, because the summary follows, but it
+    stays after an error or an interrupt. Elsewhere, it prints one line per event or, with ``quiet``, per finished
+    trial. The budget is read at every event. For the table it is also read every two seconds, because steps are charged
+    between reports. If the budget cannot be read, the table shows the last reading and says so.
 
     Args:
-        budget_view: returns the search's budget now; None for a sweep that is not private.
-        searched: names of the searched parameters; if empty, those that differ between the trials.
+        budget_view: returns the current budget of the search; None for a sweep that is not private.
+        searched: names of the parameters to show; if empty, those that differ between trials.
         earlier: the trials of a resumed sweep.
         note: returns a line to show under the bars, or an empty text.
         claim: sentence to show instead of a guarantee if nothing is charged.
-        unit: what the guarantee protects: ``record`` or ``user``.
+        unit: unit of privacy, ``record`` or ``user``.
         waiting: text to show until the first trial starts.
         finding: returns the findings so far, to show under the table.
     """
@@ -243,7 +243,10 @@ class LiveView:
         return table
 
     def _visible(self, rows: list[TrialRow], best: TrialRow | None) -> tuple[list[TrialRow], int]:
-        """Return the rows that fit (running trials, then the best, then the newest), and how many do not."""
+        """Return the rows that fit on the terminal, and how many do not.
+
+        Running trials come first, then the best trial, then the newest ones.
+        """
         room = max(self._console.height - _LINES_AROUND, 3)
         if len(rows) <= room:
             return rows, 0

@@ -1,4 +1,4 @@
-"""HTML pages from templates. A page is one file. It loads nothing, and its content security policy forbids loading."""
+"""HTML pages from templates. Each page is one file that loads nothing; its content security policy forbids loading."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["page_from", "page_picture"]
 
 
 def page_picture(picture: Figure | str, alt: str) -> Markup:
-    """Return a figure or an SVG as a part of a page, with a description for readers who cannot see it."""
+    """Return HTML for a figure or an SVG, with a description for readers who cannot see it."""
     svg = picture if isinstance(picture, str) else svg_text(picture, alt)
     return Markup('<img class="chart" alt="{}" src="{}">').format(alt, data_uri(svg))
 
 
 def page_from(template: str, **values: object) -> str:
-    """Return the page of a template. Every value is escaped."""
+    """Render a template. All values are escaped."""
     return _environment().get_template(template).render(values)
 
 

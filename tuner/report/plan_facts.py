@@ -1,4 +1,4 @@
-"""Facts of a plan as text: its trials, cap and cost, and what the same budget buys in other modes."""
+"""Facts of a plan as text: its trials, cap and cost, and a comparison with other modes at the same budget."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["plan_text", "plan_warnings", "search_facts"]
 
 _LARGE_ERROR = 0.02
-"""Standard error of a score above which the plan warns, because trials often differ by less."""
+"""Above this standard error of a score, the plan warns, because trials often differ by less."""
 
 _WHEN_SURE = {
     "stop": "stop: the search ends when a complete trial is almost certainly near the best, and keeps the rest",
@@ -44,7 +44,7 @@ def plan_text(
     set_cap: str = "",
     search: Sequence[tuple[str, str]] = (),
 ) -> PlanText:
-    """Return the plan in words. A fact that is not given is left out.
+    """Return the plan as text. Optional facts that are not given are left out.
 
     Args:
         plan: the plan.
@@ -52,9 +52,9 @@ def plan_text(
         dataset: state of the data set in the ledger.
         warnings: warnings about the experiment and the plan.
         wall_time: estimate of the wall time.
-        comparison: what the same budget buys in each mode.
-        user: user who would start the search; their share is shown if the cap is divided into shares.
-        set_cap: the command that sets the data set's cap, shown if it has none.
+        comparison: noise and number of runs for the same budget in each mode.
+        user: user who would start the search. The user's share is shown if the cap is divided into shares.
+        set_cap: command that sets the data set's cap. It is shown if the data set has no cap.
         search: result of `search_facts`.
     """
     rows = MODE_ROWS[plan.accounting]
@@ -87,7 +87,7 @@ def plan_text(
 
 
 def search_facts(experiment: Experiment) -> tuple[tuple[str, str], ...]:
-    """Return facts about a unimodal search; for another search, declarations that have no effect."""
+    """Return facts about a unimodal search. For any other search, return the declarations that have no effect."""
     search, space = experiment.search, experiment.space
     if not search.is_unimodal:
         unused = f"{', '.join(space.unimodal)}: neither sampler nor pruner is unimodal, so the declaration does nothing"
@@ -111,7 +111,7 @@ def search_facts(experiment: Experiment) -> tuple[tuple[str, str], ...]:
 
 
 def plan_warnings(plan: Plan) -> tuple[str, ...]:
-    """Return warnings to read before the budget is spent, one sentence each."""
+    """Return the warnings of a plan, one sentence each. They should be read before the budget is spent."""
     found = []
     scores = plan.validation
     if scores is not None and scores.standard_error > _LARGE_ERROR:

@@ -1,4 +1,4 @@
-"""Rows of a plan that depend on its accounting mode: how many runs there are, and what they cost."""
+"""Rows of a plan that depend on its accounting mode: the number of runs, and their cost."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["MODE_ROWS", "ModeRows"]
 
 _RUNGS = " (its rungs, where it is scored)"
-"""Explains a report by the word that the experiment file uses."""
+"""Text after "reports" that names the experiment file's word for them."""
 
 
 @dataclass(frozen=True)
 class ModeRows:
-    """The rows of one mode, each a name and a value."""
+    """Rows of one mode. Each row is a name and a value."""
 
     trials: Callable[[Plan], Iterator[tuple[str, str]]]  # the number of runs and their steps
     cost: Callable[[Plan], Iterator[tuple[str, str]]]  # their ε

@@ -1,4 +1,4 @@
-"""Spending of a search against its best score, and what it would have spent if no trial had been stopped."""
+"""Best score of a search over its spending, and the spending that would have resulted if no trial had been stopped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Spending", "SpendingRow", "spending"]
 
 @dataclass(frozen=True, kw_only=True)
 class SpendingRow:
-    """State of the search after a trial and all before it."""
+    """State of the search after one trial and all earlier trials."""
 
     trial: int  # number of the trial
     best: float | None  # best score of a complete trial so far
@@ -32,7 +32,7 @@ class SpendingRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Spending:
-    """Steps and ε against the best score."""
+    """Best score over the spent steps and ε."""
 
     rows: tuple[SpendingRow, ...]  # one after every new best trial, and one after the last trial
     trials: int  # candidates that were drawn, started or not
@@ -43,12 +43,12 @@ class Spending:
 
     @property
     def with_epsilon(self) -> bool:
-        """Whether every row has both ε; otherwise only steps are shown."""
+        """Whether ε is known in every row. If not, only steps are shown."""
         return all(row.epsilon is not None and row.whole_epsilon is not None for row in self.rows)
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The findings in words."""
+        """The findings as sentences."""
         last = self.rows[-1]
         spent, whole = plural(last.steps, "step"), plural(last.whole_steps, "step")
         if self.with_epsilon:
@@ -76,10 +76,10 @@ class Spending:
 def spending(
     trials: Sequence[TrialRow], *, mode: str, budget: SearchBudget | None, excluded: int = 0, whole: int = 0
 ) -> Spending | None:
-    """Return the spending in the order of the trials' numbers; None if there is no trial.
+    """Return the spending in the order of the trials' numbers, or None if there is no trial.
 
-    The budget is None if nothing is charged; then the trials' own steps are counted. None of the `excluded` candidates
-    started; each would have taken `whole` steps. Every ε takes about 0.1 s.
+    If `budget` is None, nothing is charged, and the steps of the trials are counted instead. `excluded` is the number
+    of candidates that the pruner excluded; each would have taken `whole` steps. Every ε takes about 0.1 s.
 
     Raises:
         LedgerError: the ledger cannot be read.

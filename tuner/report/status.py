@@ -36,7 +36,7 @@ def status_values(storage: Path, name: str | None) -> dict[str, Any]:
 
 
 def _status_or_why(sweep: SweepFolder) -> dict[str, Any]:
-    """Return the status of a sweep, or why it cannot be read, so that one broken sweep does not hide the others."""
+    """Return the status of a sweep, or the error if it cannot be read. One broken sweep must not hide the others."""
     try:
         return _status(sweep)
     except TunerError as error:
@@ -133,7 +133,7 @@ def _winner_values(sweep: SweepFolder, report: SweepReport, trial: str | None) -
 
 
 def trial_text(values: dict[str, Any]) -> str:
-    """Return trials as text: one line each, or all facts of a single trial."""
+    """Return trials as text: one line per trial, or all facts if there is only one."""
     if "winner" in values:
         return "\n".join(_winner_lines(values))
     rows = values["trials"]
@@ -174,7 +174,7 @@ def _winner_lines(values: dict[str, Any]) -> Iterable[str]:
 
 
 def follow_sweep(sweep: SweepFolder, *, every: float) -> None:
-    """Print a line whenever something changes, until the sweep ends."""
+    """Print a line whenever the sweep changes, until it ends."""
     last = ""
     while True:
         report = read_sweep(sweep)
@@ -194,7 +194,7 @@ def follow_sweep(sweep: SweepFolder, *, every: float) -> None:
 
 
 def write_report(sweep: SweepFolder, out: Path | None) -> Path:
-    """Write the report page; by default into the sweep's folder."""
+    """Write the report as an HTML page, by default to the sweep's folder."""
     from tuner.report.sweep_page import sweep_page
 
     path = out or sweep.root / "report.html"

@@ -29,7 +29,7 @@ _EVERY = 4  # every fourth value of the curve is in its table
 
 
 def sweep_page(report: SweepReport) -> str:
-    """Return the page. For a sealed search it shows only the winner."""
+    """Return the page. The page of a sealed search shows only the winner."""
     winner = report.winner
     values: dict[str, Any] = {
         "title": report.sweep,
@@ -49,7 +49,7 @@ def sweep_page(report: SweepReport) -> str:
 
 
 def _trial_values(report: SweepReport) -> dict[str, Any]:
-    """Return what an open search shows of its trials, for the template ``trials.html``."""
+    """Return the values of the template ``trials.html``, which shows the trials of a search that is not sealed."""
     with_epsilon = any(trial.epsilon is not None for trial in report.trials)
     with_reasons = any(trial.reason for trial in report.trials)
     heads = ["trial", "state", "steps", report.metric, *report.parameters]
@@ -66,7 +66,7 @@ def _trial_values(report: SweepReport) -> dict[str, Any]:
 
 
 def _boxes(report: SweepReport) -> list[tuple[str, str, str]]:
-    """Return the name, the value and a remark of the three main figures."""
+    """Return a name, a value and a remark for each of the three main figures."""
     best = report.best
     cap, delta = "none", "nothing charged" if report.claim else "not private"
     if report.budget is not None:
@@ -87,7 +87,7 @@ def _boxes(report: SweepReport) -> list[tuple[str, str, str]]:
 
 
 def _bars(report: SweepReport) -> list[tuple[str, list[tuple[str, float, str]], str]]:
-    """Return the title, the parts and the total of each bar: one for steps, one for protected scores."""
+    """Return a title, the parts and the total for each budget bar: one for steps, and one for protected scores."""
     budget = report.budget
     if budget is None or report.runs_hidden:
         return []

@@ -1,4 +1,4 @@
-"""Facts of a sweep, which the text, the page and the JSON share."""
+"""Facts of a sweep for all three renderers: text, HTML page and JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STATES = ("complete", "pruned", "failed", "running", CUT_OFF)
 
 @dataclass(frozen=True, kw_only=True)
 class SweepReport:
-    """Facts of a sweep, running or ended. For a sealed sweep, `trials` has only the winner."""
+    """Facts of a running or ended sweep. For a sealed sweep, `trials` contains only the winner."""
 
     name: str  # of the experiment
     sweep: str  # id of the sweep
@@ -57,7 +57,7 @@ class SweepReport:
 
     @property
     def runs_hidden(self) -> bool:
-        """Whether only the winner is shown, and nothing of the other runs."""
+        """Whether the report shows only the winner and nothing about the other runs."""
         return self.accounting.runs_hidden
 
     @property
@@ -67,19 +67,19 @@ class SweepReport:
 
     @property
     def best(self) -> TrialRow | None:
-        """The complete trial with the best score; the first of several."""
+        """The complete trial with the best score. If several have it, the first of them."""
         return best_row(self.trials, mode=self.mode)
 
     @property
     def sentence(self) -> str:
-        """The sentence about the guarantee, or `claim` if nothing is charged; empty if nothing is guaranteed."""
+        """The sentence about the guarantee, or `claim` if nothing is charged. Empty if there is no guarantee."""
         if self.budget is None:
             return self.claim
         return budget_sentence(self.budget, mode=self.accounting, unit=self.unit)
 
     @property
     def ended(self) -> int:
-        """How many trials have ended."""
+        """Number of trials that have ended."""
         return sum(trial.state not in ("running", CUT_OFF) for trial in self.trials)
 
     @property
@@ -95,7 +95,7 @@ class SweepReport:
 
     @property
     def left_out(self) -> str:
-        """Why some trial numbers are missing; empty if none is."""
+        """Reason why some trial numbers are missing, or an empty text if none is missing."""
         if not self.not_started:
             return ""
         were = "was" if self.not_started == 1 else "were"
@@ -103,5 +103,5 @@ class SweepReport:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of the parameters that get a column."""
+        """Names of the parameters that have a column in the table."""
         return self.searched or varying_parameters(trial.parameters for trial in self.trials)

@@ -1,4 +1,4 @@
-"""Text before and after a sweep: the plan, and the summary with the commands that come next."""
+"""Text before and after a sweep: the plan, and the summary with suggested next commands."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PIPE_COLUMNS = 120  # width of a file or a pipe; with Rich's 80 columns, lines 
 
 
 def console(*, quiet: bool = False) -> Console:
-    """Return the console for standard output: as wide as the terminal, and at least 120 columns without one."""
+    """Return the console for standard output. Without a terminal, it has at least 120 columns."""
     made = Console(quiet=quiet)
     return made if made.is_terminal else Console(quiet=quiet, width=max(made.width, _PIPE_COLUMNS))
 
@@ -96,12 +96,12 @@ def budget_bar(budget: BudgetView, *, width: int) -> Text:
 
 
 def guarantee_text(sentence: str) -> Text:
-    """Return the sentence about the guarantee, or say that there is none if it is empty."""
+    """Return the sentence about the guarantee as text. If it is empty, the text says that there is no guarantee."""
     return Text(sentence, style="italic") if sentence else Text(NOT_PRIVATE, style="bold red")
 
 
 def summary(report: SweepReport) -> RenderableType:
-    """Return how a sweep ended: the best trial, what was spent, and the commands that come next."""
+    """Return the summary of an ended sweep: the best trial, the spending, and suggested next commands."""
     head = [("ended as", report.state + (f": {report.reason}" if report.reason else ""))]
     best = report.winner
     if report.runs_hidden:
@@ -137,7 +137,7 @@ def _score(report: SweepReport) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _Framed:
-    """Title and body, in a frame on a terminal and as plain lines elsewhere."""
+    """Title and body, which have a frame on a terminal and are plain lines elsewhere."""
 
     title: Text
     body: Callable[[Console, int], list[RenderableType]]
@@ -153,14 +153,14 @@ class _Framed:
 
 
 def _best_table(report: SweepReport, console: Console, room: int) -> Table:
-    """Return the best trials, with one column per parameter, or one for all if the table is wider than `room`."""
+    """Return a table of the best trials. If it is wider than `room`, one column contains all parameters."""
     wide = _trial_table(report, room, report.parameters)
     fits = not report.parameters or console.measure(wide, options=console.options.update(width=10_000)).maximum <= room
     return wide if fits else _trial_table(report, room, ())
 
 
 def _trial_table(report: SweepReport, room: int, columns: Sequence[str]) -> Table:
-    """Return the best trials first, then those without a rank, at most `_ROWS`."""
+    """Return a table of at most `_ROWS` trials: the best first, and trials without a rank last."""
     sign = -1.0 if report.mode == "max" else 1.0
 
     def rank(trial: TrialRow) -> tuple[bool, bool, float, int]:

@@ -1,4 +1,4 @@
-"""Facts of one trial as the report shows them."""
+"""Facts of one trial for the report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["CUT_OFF", "TrialRow", "best_row", "varying_parameters"]
 
 CUT_OFF = "cut off"
-"""State of a trial that was running when its sweep ended; `tune resume` continues it."""
+"""State of a trial that was running when its sweep ended. `tune resume` continues the trial."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,13 +52,13 @@ class TrialRow:
 
 
 def best_row(rows: Iterable[TrialRow], *, mode: str) -> TrialRow | None:
-    """Return the complete trial with the best score; None if no trial is complete."""
+    """Return the complete trial with the best score, or None if no trial is complete."""
     complete = (row for row in rows if row.state == "complete")
     return best_of(complete, score=lambda row: row.score, mode=mode, tie=lambda row: -row.number)
 
 
 def varying_parameters(trials: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
-    """Return the parameters that differ between trials, in order of appearance; of a single trial, all."""
+    """Return the parameters that differ between trials, in order of appearance. If there is one trial, return all."""
     rows = list(trials)
     names = list(dict.fromkeys(name for row in rows for name in row))
     if len(rows) < 2:

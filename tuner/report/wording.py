@@ -1,4 +1,4 @@
-"""Numbers as text, formatted alike in every report: scores, counts, and the parts of a budget."""
+"""Formatting of numbers for all reports: scores, counts, and the parts of a budget."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["budget_line", "format_value", "parameters_text", "plural", "with_err
 
 
 def format_value(value: object, digits: int = 4) -> str:
-    """Return a value as text for a table: numbers with some significant digits, None as a dash."""
+    """Return a value as text for a table. Numbers have some significant digits, and None is a dash."""
     if value is None:
         return "–"
     if isinstance(value, Mapping) and (levels := promoted_levels(value)) is not None:
@@ -44,7 +44,7 @@ def plural(number: int, what: str) -> str:
 
 
 def budget_line(budget: BudgetView) -> str:
-    """Return the parts of the budget as text. The ε spent is labelled as an odometer reading."""
+    """Return the parts of the budget as text. The spent ε is labelled as an odometer reading."""
     scores = "" if budget.validation is None else f"; protected scores: {_parts(budget.validation, 'score')}"
     return f"{_parts(budget, 'step')}; ε spent so far (odometer) {format_value(budget.epsilon_spent)}{scores}"
 
