@@ -140,7 +140,7 @@ def test_a_search_on_public_data_costs_nothing_and_is_an_assumption(cards: dict[
     assert claim["tuning_alone"]["status"].startswith("assumed")
     assert claim["model_alone"]["epsilon"] == claim["epsilon"] == 2.0
     rows = {(row["assumption"], row["status"]) for row in card["assumptions"]}
-    assert ("what was searched on is public", "assumed") in rows
+    assert ("the records of the search are public", "assumed") in rows
     assert "curves" not in card["released"]
 
 

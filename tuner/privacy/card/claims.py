@@ -1,4 +1,4 @@
-"""The claim of a search in words, for plans, reports and MLflow."""
+"""Sentences that state the claim of a search, for plans, reports and MLflow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["budget_sentence", "guarantee_words"]
 
 
 def budget_sentence(budget: BudgetView, *, mode: Mode = COMPOSITION, unit: str = "record") -> str:
-    """Return the claim of a search that has begun, in words, and what is not claimed.
+    """Return sentences that state the claim of a search that has begun, and what is not claimed.
 
     Args:
         budget: budget of the search. If it has a budget for validation scores, the claim covers the scores.
@@ -36,7 +36,7 @@ def guarantee_words(
     protected: bool,
     planned: bool = False,
 ) -> str:
-    """Return the claim in words: ε and δ, whom the claim protects, what it covers and what it does not cover.
+    """Return a sentence that states the claim: ε and δ, whom it protects, what it covers and what it does not cover.
 
     Args:
         epsilon: ε of the claim.

@@ -1,4 +1,4 @@
-"""The operator's own words: everything on a privacy card that cannot be computed from the ledger."""
+"""The operator's own words: the values on a privacy card that the ledger does not contain."""
 
 from __future__ import annotations
 

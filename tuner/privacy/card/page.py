@@ -49,14 +49,14 @@ def render_markdown(card: Mapping[str, Any]) -> str:
         *_alarms(card["dataset_budget"]),
         "## The numbers",
         "\n".join(_numbers(card)),
-        "Rounded up to 4 significant digits, but for the claim and every δ, which are exact. The JSON file beside this "
+        "Numbers are rounded up to 4 significant digits. The claim and every δ are exact. The JSON file next to this "
         "page has every digit.",
         f"![The pairs of ε and δ that hold for this search; the details list them]({CURVE_FILE})",
-        "Every dot is a pair that holds for all that the search may show, for the records that its line stands for. "
-        "The lines only guide the eye.",
+        "Every dot is a pair (ε, δ) that holds for everything that the search may show. Each kind of protected records "
+        "has its own line. The lines only guide the eye.",
         "## How to check it",
-        "`tune verify` with this card's JSON file recomputes every number from the ledger, also by an accountant that "
-        "shares no code with the one that wrote it, and says yes or no.",
+        "`tune verify` with this card's JSON file recomputes every number from the ledger, and answers yes or no. It "
+        "also uses a second accountant, which shares no code with the first.",
         f"Card hash: `{card_hash(card)}`",
         "## Details for a reviewer",
     ]
@@ -86,24 +86,24 @@ def _meaning(card: Mapping[str, Any]) -> list[str]:
     right = percent((1.0 + delta * math.exp(-epsilon)) / (1.0 + math.exp(-epsilon)))
     one = "user" if user else "record"
     return [
-        f"**What is promised.** How far all that is shown of this search can depend on any one {one} is bounded by two "
-        f"numbers, ε and δ, whatever else the reader knows and whatever is computed from it later. What the {one}s "
-        "teach in common, which is what a model is for, is not hidden.",
+        f"**What is promised.** Two numbers, ε and δ, bound how much everything that is shown of this search can "
+        f"depend on any one {one}. This holds whatever else the reader knows, and whatever is computed from it later. "
+        f"What the {one}s have in common is not hidden, because a model is made to learn it.",
         f"**What ε and δ are.** ε bounds how much {unit} can change the odds of anything that is seen: by a factor of "
         f"at most e^ε, here {odds_factor(epsilon)}. δ is, roughly, the probability that this bound fails: "
-        f"{number(delta)}, 1 in {math.floor(1 / delta + 1e-6)}. The smaller both are, the better the protection. In "
-        f"the worst case, an observer who knows all other {one}s and has to tell, at even odds, whether one {one} was "
-        f"used is right in at most {right} of all cases; 50 % is a guess, 100 % is no protection. That is a bound, "
-        "not a measured attack.",
+        f"{number(delta)}, or 1 in {math.floor(1 / delta + 1e-6)}. Smaller numbers mean better protection. An example "
+        f"is an observer who knows all other {one}s and must guess whether one {one} was used, when both are equally "
+        f"likely. The guess is right in at most {right} of all cases; 50 % would be a blind guess, and 100 % would be "
+        "no protection. This is a bound for the worst case, not a measured attack.",
         f"**Who is protected.** The unit is {unit}. "
         + (
             f"At most {counted(card['records']['records_per_user'], 'record')} of a user enter any step."
             if user
             else "A person who has several records in the data is protected less than these numbers say."
         ),
-        f"**For what it holds.** {_extent(card)}",
-        f"**Who may see what.** Under the guarantee may be shown: {plain(card['released'])}. Not so: "
-        f"{plain(card['kept_from_analysts'])}. {_scored(card)}",
+        f"**What it covers.** {_extent(card)}",
+        f"**Who may see what.** The guarantee holds if this is shown: {plain(card['released'])}. It does not hold if "
+        f"this is shown: {plain(card['kept_from_analysts'])}. {_scored(card)}",
     ]
 
 
@@ -115,7 +115,7 @@ def _extent(card: Mapping[str, Any]) -> str:
     scores = "" if card["validation_cap"] is None else f" and {counted(spent['released_scores'], 'score')}"
     so_far = (
         f"{counted(spent['leased_steps'], 'step')}{scores} in {counted(spent['trials'], 'trial')} had been charged "
-        "when this card was made; that does not lower the claim."
+        "when this card was made. This does not lower the claim."
     )
     most = allowed_text(card["training_cap"]["filter"]) + _most_scores(card)
     return mode.extent.format(most=most, so_far=so_far)
@@ -126,7 +126,7 @@ def _most_scores(card: Mapping[str, Any]) -> str:
         return ""
     scores = card["validation_cap"]["filter"].get("step_cap")
     if scores is None:
-        return " and protected scores, up to a cap of their own"
+        return " and protected scores up to their own cap"
     return f" and at most {counted(scores, 'protected score')}"
 
 
@@ -135,9 +135,9 @@ def _scored(card: Mapping[str, Any]) -> str:
     if cap is None:
         return "Scores are computed on validation and test records without noise, and those records are not protected."
     return (
-        "A validation score is a sum of right answers plus noise of standard deviation "
-        f"{', '.join(number(noise) for noise in cap['noise'])}, and the records behind it are protected. The test "
-        "score is computed without noise, and test records are not protected."
+        "A validation score is a sum of correct answers plus noise of standard deviation "
+        f"{', '.join(number(noise) for noise in cap['noise'])}, so validation records are protected. The test score is "
+        "computed without noise, so test records are not protected."
     )
 
 
@@ -149,16 +149,16 @@ def _alarms(budget: Mapping[str, Any]) -> list[str]:
         cap = epsilon_and_delta(budget["cap"]["epsilon"], budget["cap"]["delta"])
         said.append(
             f"**Over the cap of the data set.** The searches on `{plain(budget['dataset'])}` have committed "
-            f"{committed} together, more than the cap that its owner has set: {cap}. This search's own claim "
-            "stands; nothing more may start."
+            f"{committed} together. This is more than the owner's cap: {cap}. The claim of this search remains true, "
+            "but no further search may start."
         )
     splits = budget["validation_splits"]
     if len(splits) > 1:
         said.append(
-            f"**Validation splits differ.** The searches on `{plain(budget['dataset'])}` did not set the same records "
-            f"aside for validation: {splits_text(splits)}. A record that validated without "
-            "noise in one of them was scored there outside any guarantee, so the total for the data set covers only "
-            "records that trained in every one, or whose scores were protected."
+            f"**Validation splits differ.** The searches on `{plain(budget['dataset'])}` did not use the same records "
+            f"for validation: {splits_text(splits)}. A validation record that is scored without noise has no guarantee "
+            "in that search. The total for the data set therefore covers only records that every search used for "
+            "training or for protected validation."
         )
     return said
 
@@ -168,14 +168,14 @@ def _numbers(card: Mapping[str, Any]) -> list[str]:
     claim, spent, winner, budget = card["claim"], card["spent"], card["winner"], card["dataset_budget"]
     training, validation, mode = card["training_cap"], card["validation_cap"], _mode(card)
     delta = number(claim["delta"])
-    trains = "" if validation is None else ", for a record that trains"
-    most = f"the most that may be taken{trains}: {allowed_text(training['filter']).removeprefix('at most ')}"
+    trains = "" if validation is None else ", for a training record"
+    most = f"everything that the cap allows{trains}: {allowed_text(training['filter']).removeprefix('at most ')}"
     rows = [
-        ("**claimed**", number(claim["epsilon"]), delta, "the guarantee, for the whole search"),
+        ("**claimed**", number(claim["epsilon"]), delta, "the guarantee for the whole search"),
         ("at the cap", rounded_up(training["epsilon_at_cap"]), delta, most),
     ]
     if validation is not None:
-        scored = "what the most scores that may be released cost, for a record that validates"
+        scored = "all protected scores that the cap allows, for a validation record"
         rows.append(("validation", rounded_up(validation["epsilon_at_cap"]), number(validation["delta"]), scored))
     if not mode.runs_hidden:
         steps = f"{counted(spent['leased_steps'], 'step')} in {counted(spent['trials'], 'trial')}"
@@ -186,7 +186,7 @@ def _numbers(card: Mapping[str, Any]) -> list[str]:
             "data set",
             rounded_up(budget["committed_epsilon"]),
             number(budget["committed_delta"]),
-            "committed by all searches on these records: their caps added up",
+            "the sum of the caps of all searches on these records",
         ),
     ]
     return ["| | ε | δ | what it is |", "|---|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)]

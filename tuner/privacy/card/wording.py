@@ -1,4 +1,4 @@
-"""Words of a privacy card for each unit of protection and for each kind of cap."""
+"""Phrases of a privacy card for each unit of protection and for each kind of cap."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tuner.privacy.card.text import counted, plain
 
 __all__ = ["OPERATOR_TRUST", "UNITS", "UnitWords", "allowed_text"]
 
-OPERATOR_TRUST = "whoever can write the ledger and sees the noise is trusted"
+OPERATOR_TRUST = "the operator, who can write the ledger and see the noise, is trusted"
 
 
 def allowed_text(filter: Mapping[str, Any]) -> str:
-    """Return in words what a cap allows. `filter` is the JSON of its filter."""
+    """Return a phrase that says what a cap allows. `filter` is the JSON of its filter."""
     match filter["kind"]:
         case "total_steps":
             return f"at most {counted(filter['step_cap'], 'training step')}"
@@ -31,7 +31,7 @@ def allowed_text(filter: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class UnitWords:
-    """Words of a card for one unit of protection.
+    """Phrases of a card for one unit of protection.
 
     Attributes:
         training: name of one unit whose records train.
@@ -42,7 +42,7 @@ class UnitWords:
         protected: who is protected, for the sentence of the claim.
         protected_too: who else is protected if the scores are protected.
         score: definition of a protected score before noise is added.
-        split: how validation records were set apart, if the records' index is published (True) or not (False).
+        split: how validation records were chosen, if the records' index is published (True) or not (False).
     """
 
     training: str
@@ -56,20 +56,20 @@ class UnitWords:
     split: Mapping[bool, str]
 
 
-_BY_USER = "by a public keyed hash of each user: adding a user moves no other"
+_BY_USER = "a public keyed hash of each user decides, so adding a user moves no other"
 UNITS: Mapping[str, UnitWords] = {
     "record": UnitWords(
         training="one training record",
         validating="one validation record",
         either="one record, whether it trains or validates",
         adjacency="add_or_remove_one",
-        adjacency_label="those that differ by one record, added or removed (add_or_remove_one)",
+        adjacency_label="those that differ in one record, which one set has and the other lacks (add_or_remove_one)",
         protected="training records",
-        protected_too="and for those that validate",
-        score="the number of right answers",
+        protected_too="and validation records",
+        score="the number of correct answers",
         split={
-            True: "by a public keyed hash of each record's published index: adding a record moves no other",
-            False: "by a public keyed hash of each record's content: adding a record moves no other",
+            True: "a public keyed hash of each record's published index decides, so adding a record moves no other",
+            False: "a public keyed hash of each record's content decides, so adding a record moves no other",
         },
     ),
     "user": UnitWords(
@@ -77,11 +77,12 @@ UNITS: Mapping[str, UnitWords] = {
         validating="one user whose records validate",
         either="one user with all of that user's records, whether they train or validate",
         adjacency="add_or_remove_one_user",
-        adjacency_label="those that differ by one user with all records, added or removed (add_or_remove_one_user)",
-        protected="users whose records train",
-        protected_too="and for those whose records validate",
-        score="the sum over users of the part of their records that is answered right",
+        adjacency_label="those that differ in all records of one user, which one set has and the other lacks "
+        "(add_or_remove_one_user)",
+        protected="users with training records",
+        protected_too="and users with validation records",
+        score="the sum over users of the fraction of their records that is answered correctly",
         split={True: _BY_USER, False: _BY_USER},
     ),
 }
-"""Words of the card by unit of protection."""
+"""Phrases of the card by unit of protection."""

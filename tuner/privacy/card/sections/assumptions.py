@@ -28,18 +28,19 @@ def _value(subject: Subject) -> list[dict[str, str]]:
 
 def _of_steps(subject: Subject) -> list[Assumption]:
     facts, unit = subject.facts, subject.search.unit
-    public = "holds: set by the experiment file, no count of records enters"
+    public = "holds: set by the experiment file, and does not depend on a count of the records"
     clipped = (
-        "clipped per record, all its augmented views as one; what mixes records is refused"
+        "the gradients of all augmented views of a record are clipped as one vector; models that mix records are "
+        "refused"
         if unit == "record"
-        else f"clipped per user: at most {facts.records_per_user} records of a user, chosen by a hash of that user "
-        "alone, as one vector; what mixes users is refused"
+        else f"the gradients of at most {facts.records_per_user} records of a user are clipped as one vector; a hash "
+        "of this user alone chooses the records; models that mix users are refused"
     )
     return [
-        ("batches are Poisson samples at sample_rate", _ENGINE, f"{unit}s drawn by index, empty batches included"),
+        ("batches are Poisson samples at sample_rate", _ENGINE, f"{unit}s are drawn by index; batches may be empty"),
         (f"one {unit} moves the clipped sum by at most C", _ENGINE, clipped),
         ("the normaliser is public", public if facts.public_size_is_public else _ASSUMED, "expected batch size"),
-        ("noise is Gaussian and fresh", _ASSUMED, f"{GENERATOR}; doubles are not the real line"),
+        ("noise is Gaussian and fresh", _ASSUMED, f"{GENERATOR}; floating-point numbers are not exactly Gaussian"),
         (subject.search.filter.assumption[0], _LEDGER, subject.search.filter.assumption[1]),
     ]
 
@@ -49,26 +50,34 @@ def _of_charging(subject: Subject) -> list[Assumption]:
     if found.charged_whole:
         rows = [
             (
-                "the number of runs follows its law and is independent of all else",
+                "the number of runs has the planned distribution and is independent of everything else",
                 _ENGINE,
-                "drawn from the operating system's generator, never shown",
+                "it is drawn from the operating system's generator and never shown",
             ),
             (
-                "configurations are drawn from a prior that is fixed",
+                "configurations are drawn from a fixed distribution",
                 _ENGINE,
-                "random search from the operating system's generator, bounded where it learns",
+                "random search with the operating system's generator; a sampler that learns is bounded",
             ),
-            ("nothing but the winner leaves", _ASSUMED, OPERATOR_TRUST),
+            ("only the winner is released", _ASSUMED, OPERATOR_TRUST),
         ]
     else:
         rows = [
-            ("every step was charged before it was taken", _BOTH, "a durable lease"),
-            ("no more than the cap", _LEDGER, "what is leased and reserved is admitted in one transaction"),
+            ("every step was charged before it was taken", _BOTH, "a durable lease precedes each step"),
+            (
+                "the charges stay within the cap",
+                _LEDGER,
+                "one transaction checks and writes each reservation and lease",
+            ),
         ]
     if found.validation is not None:
         rows += [
-            ("the split moves no other record", _ENGINE, "a keyed hash of each record or its published index"),
-            ("every score was charged before it was drawn", _BOTH, "a durable lease; the noise is never drawn twice"),
+            (
+                "adding a record does not move another record to the other split",
+                _ENGINE,
+                "a keyed hash of each record, or of its published index, decides its split",
+            ),
+            ("every score was charged before it was drawn", _BOTH, "a durable lease; its noise is never drawn twice"),
         ]
     return rows
 
@@ -76,16 +85,16 @@ def _of_charging(subject: Subject) -> list[Assumption]:
 def _of_records(subject: Subject) -> list[Assumption]:
     found, rows = subject.search, []
     if subject.mode.searches_public:
-        declared = "declared in the experiment file; no private record is in it"
-        rows.append(("what was searched on is public", _ASSUMED, declared))
+        declared = "the experiment file declares that they are public and contain no private record"
+        rows.append(("the records of the search are public", _ASSUMED, declared))
     if found.unit == "user":
-        rows.append(("the user of each record is known and right", _ASSUMED, "taken from the data as they are"))
+        rows.append(("the user of each record is known and correct", _ASSUMED, "the data are not checked for this"))
     scored = "test records" if found.validation is not None else "validation and test records"
     return [
         *rows,
-        ("preprocessing touches no private record", _ASSUMED, subject.facts.preprocessing),
+        ("preprocessing does not depend on private records", _ASSUMED, subject.facts.preprocessing),
         ("the operator keeps checkpoints, logs, records and noise from others", _ASSUMED, OPERATOR_TRUST),
-        ("earlier uses of these records outside this ledger", _NOT_COVERED, "the ledger cannot know them"),
+        ("earlier uses of these records outside this ledger", _NOT_COVERED, "the ledger cannot know about them"),
         (scored, _NOT_COVERED, "scores on them are outside the guarantee"),
     ]
 
@@ -94,13 +103,14 @@ def _row(row: Mapping[str, Any]) -> str:
     return f"**{plain(row['assumption'])}**: {plain(row['status'])} ({plain(row['why'])})"
 
 
-ASSUMPTIONS = CardSection(name="assumptions", title="Assumptions, and what each rests on", value=_value, row=_row)
+ASSUMPTIONS = CardSection(name="assumptions", title="Assumptions, and the reason for each", value=_value, row=_row)
 NOT_PROVED = CardSection(
     name="not_proved",
     title="Not proved",
     value=lambda _: [
-        "that the code does what this card says: tested against references, not formally verified",
-        "the rounding of double precision in the accountant: taken out of delta with a margin from measurement",
-        f"that the ledger is complete: {OPERATOR_TRUST}; a hash chain shows changes, not omissions by its keeper",
+        "the code does what this card says: it was tested against references, but not formally verified",
+        "the effect of rounding in the accountant is bounded: a measured margin is subtracted from delta",
+        f"the ledger is complete: {OPERATOR_TRUST}; the hash chain reveals changed entries, but not entries that were "
+        "never written",
     ],
 )

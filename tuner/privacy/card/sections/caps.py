@@ -18,12 +18,12 @@ _FIELDS = {
     "epsilon": Field("ε, the cap"),
     "delta": Field("δ"),
     "mechanism": Field("mechanism"),
-    "noise": Field("standard deviation of the noise of a score, in right answers"),
-    "filter": Field("what may be done (rates, noise in units of the clipping norm, steps)"),
-    "epsilon_at_cap": Field("ε of all that may be done"),
-    "discretisation_error": Field("how far that may lie above the true ε, by the accountant's grid (estimate)"),
+    "noise": Field("standard deviation of the noise of a score, in correct answers"),
+    "filter": Field("allowed steps (sample rates, noise in units of the clipping norm, numbers of steps)"),
+    "epsilon_at_cap": Field("ε of all allowed steps"),
+    "discretisation_error": Field("estimated amount by which the accountant's grid makes this ε too large"),
     "joint": Field("both caps together"),
-    "curve": Field("the same at other δ", curve_text),
+    "curve": Field("ε of all allowed steps at other values of δ", curve_text),
 }
 
 
@@ -34,7 +34,7 @@ def _cap(pool: PoolState, claim: tuple[float, float], protects: str) -> dict[str
         "protects": protects,
         "epsilon": claim[0],
         "delta": delta,
-        "mechanism": "Poisson-sampled Gaussian, one a step",
+        "mechanism": "one Poisson-sampled Gaussian per step",
         "filter": filter.body(),
         "epsilon_at_cap": filter.claim(delta),
         "discretisation_error": filter.discretisation_error(delta),
@@ -53,11 +53,11 @@ def _validation(subject: Subject) -> dict[str, Any] | None:
         return None
     return {
         **_cap(found.validation, found.validation_claim, subject.unit.validating),
-        "mechanism": f"Gaussian, one a released score: {subject.unit.score}, which one {found.unit} moves by at most "
-        "1, plus noise",
+        "mechanism": f"one Gaussian per released score: {subject.unit.score}, which one {found.unit} changes by at "
+        "most 1, plus noise",
         "noise": sorted({mechanism.noise_multiplier for mechanism in found.validation.filter.mechanisms}),
-        "joint": "disjoint splits that move no other record: for any record the larger of the two caps holds, not "
-        "their sum",
+        "joint": "a record is in only one of the two splits, and adding it moves no other record; so the larger of the "
+        "two caps holds for it, not their sum",
     }
 
 
@@ -71,13 +71,13 @@ def _spent(subject: Subject) -> dict[str, Any]:
     found = subject.search
     if subject.mode.runs_hidden:
         return {
-            "label": "not told: the steps or the trials of a sealed search would tell how many runs there were. It was "
-            "charged as a whole before its first run"
+            "label": "not shown: the number of steps or trials of a sealed search would reveal its number of runs. The "
+            "complete search was charged before its first run"
         }
     odometer = read_search(found)
     leased = sorted(found.training.leased.items())
     return {
-        "label": f"ODOMETER, not a guarantee: steps stopped adaptively; {LABEL.rpartition(': ')[2]}",
+        "label": f"ODOMETER, not a guarantee, because scores decided when steps stopped; {LABEL.rpartition(': ')[2]}",
         "leased_steps": found.leased_steps,
         "trials": len(found.trials),
         "mechanisms": [{**mechanism.body(), "steps": steps} for mechanism, steps in leased if steps],
@@ -95,7 +95,7 @@ SPENT = CardSection(
         "label": Field("what it is"),
         "leased_steps": Field("steps charged"),
         "trials": Field("trials"),
-        "mechanisms": Field("of which kinds"),
+        "mechanisms": Field("kinds of these steps"),
         "epsilon_spent": Field("ε of these steps"),
         "released_scores": Field("scores released"),
         "epsilon_spent_on_validation": Field("ε of these scores"),

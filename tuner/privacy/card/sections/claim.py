@@ -25,8 +25,8 @@ def _value(subject: Subject) -> dict[str, Any]:
         tuning = {"epsilon": 0.0, "delta": 0.0, "status": "assumed: searched on records declared public"}
         model = {**claim, "status": _WHOLE}
     else:
-        tuning = {**claim, "status": "guaranteed: part of the claim, not on top of it"}
-        model = {**single, "status": "NOT a guarantee: the model was chosen among others; see the exported trial"}
+        tuning = {**claim, "status": "guaranteed: included in the claim, not added to it"}
+        model = {**single, "status": "NOT a guarantee: the model was chosen from several; see the exported trial"}
     also = f" {unit.protected_too}" if protected else ""
     return {
         "statement": f"({found.epsilon!r}, {found.delta!r})-differential privacy for the {unit.protected}{also}, for "
@@ -42,7 +42,7 @@ def _value(subject: Subject) -> dict[str, Any]:
         "adjacency": unit.adjacency,
         "mode": mode.name,
         "law_of_the_number_of_runs": found.filter.law_facts(found.epsilon)
-        or "not applicable: the number of trials is open and charged",
+        or "not applicable: the number of trials is shown, and all trials are charged",
         "views": {"release": "covered", "analyst": "covered", "operator": "not covered: trusted"},
         "accounting": found.filter.accounting,
     }
@@ -60,13 +60,15 @@ CLAIM = CardSection(
         "delta": Field("δ"),
         "model_and_tuning": Field("the model and its tuning together"),
         "tuning_alone": Field("the tuning"),
-        "model_alone": Field("the model, as if it had not been tuned"),
+        "model_alone": Field("the model alone, as if nothing had been tuned"),
         "unit": Field("unit of protection"),
-        "adjacency": Field("data sets that must look alike", lambda name: _ADJACENCIES.get(name, plain(name))),
+        "adjacency": Field(
+            "data sets that must be hard to tell apart", lambda name: _ADJACENCIES.get(name, plain(name))
+        ),
         "covers": Field("what the guarantee covers"),
-        "views": Field("who is covered by it when they look (analysts see what is shown, the operator everything)"),
+        "views": Field("readers against whom it protects (analysts see what is shown, the operator sees everything)"),
         "mode": Field("how trials are charged", lambda name: _MODES.get(name, plain(name))),
-        "law_of_the_number_of_runs": Field("hidden random number of trials (a way to pay less)"),
+        "law_of_the_number_of_runs": Field("distribution of a hidden random number of trials, which lowers the price"),
         "accounting": Field("how ε is computed"),
     },
 )

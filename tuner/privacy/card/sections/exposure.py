@@ -1,4 +1,4 @@
-"""Card sections: who holds the records, what may be shown, what is kept secret, and how the records were used."""
+"""Card sections: the holder of the records, what may be shown, what is kept secret, and all uses of the records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["DATA_ACCESSES", "KEPT", "PUBLIC_SEARCH", "RELEASED", "SETTING"]
 SETTING = CardSection(
     name="setting",
     title="Who holds the records",
-    value=lambda _: "central: a trusted operator holds the records; analysts and the release's readers see outputs",
+    value=lambda _: "central: a trusted operator holds the records; analysts and readers of the release see outputs",
 )
 RELEASED = CardSection(name="released", title="What is shown", value=lambda subject: subject.mode.released)
 KEPT = CardSection(
@@ -26,11 +26,11 @@ def _data_accesses(subject: Subject) -> dict[str, Any]:
         "this_search": subject.mode.access,
         "scores": "validation records: each released score was charged before it was drawn"
         if found.validation is not None
-        else "validation records: scored as often as the search likes, outside the guarantee",
+        else "validation records: the search may score them any number of times, outside the guarantee",
         "earlier_searches": [other.search for other in others if other.opened_seq < found.opened_seq],
         "later_searches": [other.search for other in others if other.opened_seq > found.opened_seq],
-        "label": "another search on these records has a claim of its own, and the budget of the data set adds them up; "
-        "uses of the records outside this ledger are not known to it",
+        "label": "every other search on these records has its own claim, and the budget of the data set adds the "
+        "claims up; the ledger does not know about uses of the records outside it",
     }
 
 
@@ -55,17 +55,17 @@ def _public_search(subject: Subject) -> dict[str, Any] | None:
     return {
         **dict(declared),
         "epsilon": 0.0,
-        "label": "ASSUMED, not proved: whoever wrote the experiment file declares these records public; then a search "
-        "on them costs nothing",
+        "label": "ASSUMED, not proved: the author of the experiment file declares these records public, so a search on "
+        "them costs nothing",
     }
 
 
 PUBLIC_SEARCH = CardSection(
     name="public_search",
-    title="What was searched on public records",
+    title="The search on public records",
     value=_public_search,
     fields={
-        "label": Field("what it rests on"),
+        "label": Field("assumption"),
         "dataset": Field("data set, declared public"),
         "path": Field("file"),
         "sweep": Field("search"),
@@ -73,6 +73,6 @@ PUBLIC_SEARCH = CardSection(
         "sampler": Field("sampler"),
         "pruner": Field("pruner"),
         "declared_by": Field("declared public by"),
-        "epsilon": Field("ε that it cost"),
+        "epsilon": Field("ε of this search"),
     },
 )

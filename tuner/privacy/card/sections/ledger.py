@@ -28,9 +28,9 @@ def _budget(subject: Subject) -> dict[str, Any]:
         "user": search.user,
         "share": {"epsilon": share.epsilon, "delta": share.delta} if share else None,
         "committed_by_user": {"epsilon": by_user[0], "delta": by_user[1]},
-        "label": "committed = sum of the searches' caps, a guarantee for all of them together, for records that "
-        "trained in each, or validated where that is protected: what validated without noise was scored outside any "
-        "guarantee; spent = ODOMETER, not one",
+        "label": "committed is the sum of the searches' caps; it is a guarantee for all searches together, for records "
+        "that each search used for training or for protected validation (scores without noise are outside any "
+        "guarantee); spent is an ODOMETER, not a guarantee",
         "validation_splits": sorted(
             {canonical(other.details.get("split")) for other in state.searches if other.counts}
         ),
@@ -53,7 +53,7 @@ def _budget(subject: Subject) -> dict[str, Any]:
 
 def _rule(state: DatasetState) -> str:
     if state.cap is None:
-        return "none: its owner has set no cap; the searches' (ε, δ) add up"
+        return "none: the owner has set no cap; the (ε, δ) of all searches add up"
     if state.cap.order is None:
         return "the sum of the searches' (ε, δ) stays within the cap"
     return (
@@ -68,15 +68,15 @@ DATASET_BUDGET = CardSection(
     value=_budget,
     fields={
         "dataset": Field("data set"),
-        "rule": Field("rule by which searches add up"),
-        "cap": Field("cap that its owner has set"),
+        "rule": Field("rule that adds up the searches"),
+        "cap": Field("cap set by the owner"),
         "committed_epsilon": Field("ε committed"),
         "committed_delta": Field("δ committed"),
         "within_cap": Field("within the cap"),
-        "user": Field("who ran this search"),
+        "user": Field("user who ran this search"),
         "share": Field("share of that user"),
         "committed_by_user": Field("committed by that user"),
-        "label": Field("what committed and spent mean"),
+        "label": Field("meaning of committed and spent"),
         "validation_splits": Field("validation splits used", splits_text),
         "epsilon_spent": Field("ε spent by all searches"),
         "odometer_delta": Field("at δ"),
@@ -89,21 +89,20 @@ def _ledger(subject: Subject) -> dict[str, Any]:
     return {
         "head_seq": subject.state.seq,
         "head_hash": subject.state.head,
-        "label": "a sealed search leaves the same entries however many runs it makes (opened and begun; reopened where "
-        "it was closed before it began), and the random number in the first of them keeps the hash from telling when "
-        "they were written"
+        "label": "the entries of a sealed search do not depend on its number of runs; the first entry contains a "
+        "random number, so that the hash does not reveal when the entries were written"
         if subject.search.charged_whole
-        else "every charge of the search stands before this entry",
+        else "every charge of the search is at or before this entry",
     }
 
 
 LEDGER = CardSection(
     name="ledger",
-    title="Where it stands in the ledger",
+    title="Place in the ledger",
     value=_ledger,
     fields={
-        "head_seq": Field("number of the ledger's last entry for the data set when the card was made"),
+        "head_seq": Field("number of the data set's last ledger entry when the card was made"),
         "head_hash": Field("hash of that entry"),
-        "label": Field("what it tells"),
+        "label": Field("meaning"),
     },
 )

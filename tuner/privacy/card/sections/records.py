@@ -1,4 +1,4 @@
-"""Card sections: training and validation records, the randomness that protects them, and the scores."""
+"""Card sections: training and validation records, the randomness that protects them, and the exported scores."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ RECORDS = CardSection(
     title="Training records",
     value=_records,
     fields={
-        "public_size": Field("number of units that the accounting uses"),
-        "public_size_is_public": Field("that number is public"),
-        "records_per_user": Field("records of one user that a step may use (contribution bound)"),
+        "public_size": Field("number of units used by the accounting"),
+        "public_size_is_public": Field("whether this number is public"),
+        "records_per_user": Field("largest number of records of one user in a step (contribution bound)"),
         "preprocessing": Field("preprocessing"),
     },
 )
 
 
 def _randomness(subject: Subject) -> dict[str, Any]:
-    hours = "; who knows when a sealed search began can guess the number of its runs from the hours"
+    hours = "; whoever knows how long a sealed search took can guess its number of runs"
     return {
         "generator": GENERATOR,
         "seeded": False,
         "floating_point_attack": "not covered: not mitigated in this version (Mironov 2012)",
-        "timing_side_channel": "not covered: step times are kept from analysts, not made constant"
+        "timing_side_channel": "not covered: step times vary, and are only hidden from analysts"
         + (hours if subject.search.charged_whole else ""),
     }
 
@@ -52,7 +52,7 @@ RANDOMNESS = CardSection(
     value=_randomness,
     fields={
         "generator": Field("generator of noise and batches"),
-        "seeded": Field("started from a known seed"),
+        "seeded": Field("whether its seed is known"),
         "floating_point_attack": Field("attack on the rounding of the noise"),
         "timing_side_channel": Field("attack on step times"),
     },
@@ -66,9 +66,9 @@ def _validation(subject: Subject) -> dict[str, Any]:
         "split": subject.unit.split[subject.facts.public_size_is_public],
         "key": dict(split) if split else None,
         "protected": protected,
-        "guarantee": f"covered: a score is {subject.unit.score}, plus noise, and charged before it was drawn"
+        "guarantee": f"covered: a score is {subject.unit.score}, plus noise, and is charged before it is drawn"
         if protected
-        else "not covered: the guarantee is for training records; validation records are outside it",
+        else "not covered: the guarantee covers training records only",
     }
 
 
@@ -77,9 +77,9 @@ VALIDATION = CardSection(
     title="Validation records",
     value=_validation,
     fields={
-        "source": Field("where they come from"),
-        "split": Field("how they were set apart"),
-        "key": Field("the split"),
+        "source": Field("source"),
+        "split": Field("rule of the split"),
+        "key": Field("settings of the split"),
         "protected": Field("protected by noise"),
         "guarantee": Field("guarantee"),
     },
@@ -89,12 +89,12 @@ VALIDATION = CardSection(
 def _scores(subject: Subject) -> dict[str, Any]:
     return {
         **subject.facts.scores,
-        "guarantee": "the validation score is noised and inside the guarantee; the test score is computed without "
-        "noise on held-out records, and protects none of them"
+        "guarantee": "the guarantee covers the validation score, which has noise; it does not cover the test score, "
+        "which is computed without noise, so test records are not protected"
         if subject.search.validation is not None
-        else "none: scores of validation and test are outside the guarantee. They are computed on held-out records "
-        "without noise, and protect none of those records",
-        "label": "a test score is of this sweep's one use of the test set; other sweeps score it too",
+        else "none: validation and test scores are computed without noise, so validation and test records are not "
+        "protected",
+        "label": "this sweep used the test set once; other sweeps also score on it",
     }
 
 
