@@ -1,4 +1,4 @@
-"""Parameters that all methods share. Of all parameters, only those in `PRICED` change ε."""
+"""Parameters that all methods share. ε depends only on the parameters in `PRICED`."""
 
 from __future__ import annotations
 

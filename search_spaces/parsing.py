@@ -1,4 +1,4 @@
-"""Parsers of a domain and of ``search.space`` in an experiment file. A space reports all problems at once."""
+"""Parsers of a domain and of ``search.space`` in an experiment file. All problems of a space are reported at once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _KINDS = (*_RANGES, "choice")
 
 
 def parse_domain(raw: object) -> Domain:
-    """Return the domain that an experiment file writes as ``raw``. Raise DomainError if it is illegal."""
+    """Return the domain for ``raw``, its form in an experiment file. Raise DomainError if it is illegal."""
     if isinstance(raw, list | tuple):
         fix = "Write {choice: [...]} for options or {uniform: [low, high]} for a range."
         raise DomainError("domain-unknown", "a domain must not be a list", as_yaml(raw), fix)
@@ -79,7 +79,7 @@ def parse_domain(raw: object) -> Domain:
 
 
 def parse_declared(raw: object) -> tuple[Domain, bool]:
-    """Return the domain that an experiment file writes as ``raw``, and whether the file declares it unimodal.
+    """Return the domain for ``raw``, its form in an experiment file, and whether it is declared unimodal.
 
     Raises:
         DomainError: ``raw`` is not a legal domain, or it is declared unimodal but is not a range.
@@ -105,7 +105,7 @@ def parse_space(raw: Mapping[str, object], *, method: str | None) -> SearchSpace
         method: training method. Only its parameters are accepted; None accepts the parameters of every method.
 
     Raises:
-        SpaceError: the space has problems; the error lists them in the order of the file.
+        SpaceError: the space has problems. The error lists all of them in the order of the file.
         KeyError: the method is unknown.
     """
     reader = _Reader(PARAMETERS if method is None else method_parameters(method), method)
@@ -115,7 +115,7 @@ def parse_space(raw: Mapping[str, object], *, method: str | None) -> SearchSpace
 
 
 class _Reader:
-    """Reader of one search space. It collects domains and problems, key by key."""
+    """Reader of one search space. It reads one key after the other, and collects domains and problems."""
 
     def __init__(self, parameters: Mapping[str, Parameter], method: str | None) -> None:
         self._parameters = parameters
@@ -159,7 +159,7 @@ class _Reader:
         return SearchSpace.of(self._domains, unimodal=self._unimodal)
 
     def _check_multiplicity(self) -> None:
-        """Refuse several copies of an image without an augmentation. Such a trial would fail at its start."""
+        """Refuse several copies of an image without augmentation, because such a trial would fail at its start."""
         copies = self._domains.get("augmentation_multiplicity")
         augmentation = self._domains.get("augmentation", Fixed("none"))
         malformed = "augmentation" in self._written and "augmentation" not in self._domains

@@ -69,7 +69,7 @@ CONDITIONAL: tuple[Parameter, ...] = (
 
 
 def kind_of(name: str) -> str | None:
-    """Return the kind of schedule to which a parameter belongs; None if it does not belong to a single kind."""
+    """Return the kind of schedule to which a parameter belongs. None if it belongs to all kinds or to no schedule."""
     head, _, rest = name.partition(".")
     kind = rest.partition(".")[0]
     return kind if head == "schedule" and kind in KINDS else None

@@ -31,14 +31,14 @@ _SCALES: dict[str, tuple[str, ...]] = {"smoothing_radius": ("learning_rate", "no
 
 
 def method_parameters(method: str) -> dict[str, Parameter]:
-    """Return the parameters of ``method``, and those of every method, by name. Raise KeyError if it is unknown."""
+    """Return all parameters of ``method`` by name, with the shared ones. Raise KeyError if the method is unknown."""
     own = {parameter.name for parameter in METHODS[method]}
     foreign = {parameter.name for other in METHODS.values() for parameter in other} - own
     return {name: parameter for name, parameter in PARAMETERS.items() if name not in foreign}
 
 
 def default_space(method: str) -> dict[str, object]:
-    """Return the default search space of a method, as an experiment file writes it."""
+    """Return the default search space of a method, in the form of an experiment file."""
     return {name: "default" for name, parameter in method_parameters(method).items() if parameter.usual}
 
 
@@ -57,7 +57,7 @@ class SearchSpace:
 
     @classmethod
     def of(cls, domains: Mapping[str, Domain], *, unimodal: Container[str] = ()) -> SearchSpace:
-        """Return the space of these domains, given by flat name. ``unimodal`` has the names of unimodal parameters."""
+        """Return the space of these domains by flat name. ``unimodal`` contains the names of unimodal parameters."""
         ordered: dict[str, Domain] = {}
         for name, domain in domains.items():
             if schedules.kind_of(name) is None:
@@ -88,7 +88,7 @@ class SearchSpace:
         return tuple(name for name in self.searched if PARAMETERS[name].priced)
 
     def scales(self, name: str) -> tuple[str, ...]:
-        """Return the searched parameters that multiply the effect of ``name``."""
+        """Return the searched parameters that scale the effect of the parameter ``name``."""
         return tuple(each for each in _SCALES.get(name, ()) if each in self.searched)
 
     def sample(self, suggest: Suggest) -> dict[str, object]:
@@ -105,7 +105,7 @@ class SearchSpace:
         return {name: chosen[name] for name, _ in self.parameters if name in chosen}
 
     def _turn(self, name: str) -> int:
-        """Return the sort key for the sampling order. A unimodal parameter comes after the parameters that scale it."""
+        """Return the sort key for the order of sampling. Unimodal parameters come after parameters that scale them."""
         return 0 if name not in self.unimodal else 2 if self.scales(name) else 1
 
     def grid(self, points: int) -> dict[str, list[Scalar]]:
@@ -113,7 +113,7 @@ class SearchSpace:
         return {name: domain.grid(points) for name, domain in self.parameters if name in self.searched}
 
     def to_spec(self) -> dict[str, Any]:
-        """Return the space as an experiment file writes it. `parse_space` turns the result into an equal space."""
+        """Return the space in the form of an experiment file. `parse_space` converts it back to an equal space."""
         nested: dict[str, dict[str, Any]] = {}
         spec: dict[str, Any] = {}
         for name, domain in self.parameters:

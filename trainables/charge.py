@@ -1,4 +1,4 @@
-"""Charge: payment of a trial for its steps, and for the scores of protected validation records."""
+"""Charge: the way in which a trial pays for its steps and for the scores of protected validation records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Charge", "NoCharge"]
 
 
 class Charge(Protocol):
-    """Payment for the steps and scores of one trial; picklable if trials run in other processes.
+    """Protocol by which one trial pays for its steps and scores. It must be picklable if trials run in other processes.
 
     Each request names its mechanism, so that the ledger (the durable record of charges) can refuse a mechanism that was
     not reserved. If a request raises an error, the trial must not take the steps or compute the scores.
@@ -21,7 +21,7 @@ class Charge(Protocol):
         """Return the number of steps charged to this trial so far, over all its attempts."""
 
     def restarts(self) -> int:
-        """Return the number of interruptions that lost leased steps, so that this trial had to pay for them again."""
+        """Return how often an interruption lost leased steps, which this trial then had to pay for again."""
 
     def release(self, count: int = 1, *, noise: float) -> None:
         """Charge `count` validation scores, at least 1, durably BEFORE they are computed.

@@ -12,7 +12,7 @@ __all__ = ["legal_words", "near_name_hint", "refuse_illegal", "value_problem"]
 
 
 def value_problem(name: str, value: object, legal: Limits | Words | None = None) -> tuple[str, str] | None:
-    """Return (code, message) for an illegal value, and None for a legal value. `legal` replaces the table's entry."""
+    """Return (code, message) for an illegal value, or None for a legal one. `legal` overrides the table's limits."""
     legal = PARAMETERS[name].legal if legal is None else legal
     return None if legal.allows(value) else ("value-illegal", f"`{name}` must be {legal} (got {value!r}).")
 
@@ -24,7 +24,7 @@ def refuse_illegal(name: str, value: object, legal: Limits | Words | None = None
 
 
 def near_name_hint(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the known name that is most similar to `name`; "" if none is similar."""
+    """Return a hint with the known name that is most similar to `name`, or "" if no name is similar."""
     near = get_close_matches(name, list(known), n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 

@@ -1,4 +1,4 @@
-"""Checks of a model before training: the logits have the right shape, and the samples do not affect each other."""
+"""Checks of a model before training: its logits have the right shape, and samples do not affect each other."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _problem_of_layer(name: str, layer: nn.Module) -> tuple[str, str] | None:
 def _samples_mix(module: nn.Module, input_shape: tuple[int, ...]) -> bool:
     """Return whether the output for a random public sample depends on other samples, or a call changes a buffer.
 
-    Outliers detect a model that mixes samples only above some threshold.
+    Outliers are tried too, because a model may mix samples only if a value exceeds some threshold.
     """
     inputs = public_inputs(input_shape)
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}

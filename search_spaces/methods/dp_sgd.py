@@ -1,4 +1,4 @@
-"""DP-SGD: no parameters of its own."""
+"""DP-SGD: it has only the parameters that all methods share."""
 
 from search_spaces.parameter import Parameter
 

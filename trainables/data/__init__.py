@@ -1,7 +1,7 @@
 """Data sets by name. Importing this module reads no file and loads no heavy library.
 
-A data set is shipped (`DATASETS`) or custom. A custom data set is an npz file of the person who uses the program. Every
-function raises `DatasetError` if the data set is unknown, or if a file is missing or damaged.
+A data set is either shipped (`DATASETS`) or custom. A custom data set is the user's own npz file. Every function raises
+`DatasetError` if the data set is unknown, or if a file is missing or damaged.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def info(request: DatasetRequest) -> DatasetInfo:
 
 
 def check_unit(request: DatasetRequest) -> None:
-    """Raise DatasetError if the unit of a request cannot be protected. No file is read."""
+    """Raise DatasetError if the data set cannot protect the requested unit. No file is read."""
     if request.unit not in UNITS:
         raise DatasetError("unit-unknown", f"`unit` must be one of {', '.join(UNITS)} (got {request.unit!r}).")
     if request.unit == "record":
@@ -103,7 +103,7 @@ def public_train_size(request: DatasetRequest) -> int:
 
 
 def public_validation_size(request: DatasetRequest) -> int:
-    """Return the PUBLIC number of validation records or users, which may be 0. Protected scores are divided by it."""
+    """Return the PUBLIC number of validation records or users, by which protected scores are divided. It may be 0."""
     return _public_size(request) - public_train_size(request)
 
 
@@ -132,7 +132,7 @@ def check_present(request: DatasetRequest) -> None:
 
 
 def records_fingerprint(request: DatasetRequest) -> str:
-    """Return a hash that identifies the records, independent of the data set's name. Only operators may see it.
+    """Return a hash of the records, which does not depend on the data set's name. Only operators may see it.
 
     Shipped data sets that share a budget (`DatasetInfo.budget_owner`) have the same fingerprint. A custom data set has
     the fingerprint of a shipped set if it has the same arrays, or the same training records in any order. Otherwise its
@@ -143,7 +143,7 @@ def records_fingerprint(request: DatasetRequest) -> str:
 
 
 def budget_owner(request: DatasetRequest) -> str:
-    """Return the name under which the ledger charges the records. A copy of a shipped set uses that set's name."""
+    """Return the data set name that the ledger uses for the records. A copy of a shipped set has that set's name."""
     shipped, _ = _identified(info(request))
     return request.name if shipped is None else shipped.budget_owner
 
@@ -192,7 +192,7 @@ def _records(request: DatasetRequest) -> str:
 
 
 def users_fingerprint(request: DatasetRequest) -> str | None:
-    """Return a hash of the users in a custom data set; None if records are protected or the data set is shipped."""
+    """Return a hash of the users in a custom data set. None if records are protected or the data set is shipped."""
     from trainables.data import loading, user
 
     known = info(request)

@@ -1,4 +1,4 @@
-"""Location and checksums of a data set's files, and the conversion of read errors."""
+"""Functions that find and check the files of a data set, and convert errors of reading them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def data_folder(data_dir: str | None) -> Path:
 
 
 def locate(info: DatasetInfo, folder: Path) -> tuple[tuple[FileInfo, ...], tuple[Path, ...]]:
-    """Return the first form of a data set (a set of files) that is complete in ``folder``, and the paths of its files.
+    """Return the first form of a data set whose files are all in ``folder``, and the paths of its files.
 
     Raises:
         DatasetError: no form is complete, or a file differs from its checksum.

@@ -74,7 +74,7 @@ def records_sha256(arrays: Arrays) -> str:
 
 
 def users_sha256(arrays: Arrays) -> str:
-    """Return a checksum of the users of the records, equal for numbers and for the same numbers as strings."""
+    """Return a checksum of the users of the records. Users that are numbers and the same users as strings agree."""
     digest = hashlib.sha256()
     for key in ("user_train", "user_test"):
         if key in arrays:

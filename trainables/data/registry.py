@@ -20,7 +20,7 @@ CONTEXT = 4
 """Number of words in an input of next-word prediction."""
 
 VOCABULARY = 1000
-"""Number of words with a number of their own, from 1. All other words have the number 0."""
+"""Number of words in the vocabulary. They are numbered from 1, and all other words have the number 0."""
 
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _FASHION = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"

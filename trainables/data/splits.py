@@ -16,7 +16,7 @@ __all__ = ["aside", "aside_by_content", "aside_by_user", "contributions"]
 
 
 def aside(count: int, *, fraction: float, key: str) -> np.ndarray:
-    """Return for each record whether it is set aside, by a hash of its index: Booleans, shape (count,).
+    """Return for each record whether a hash of its index selects it: Booleans, shape (count,).
 
     `fraction` is the probability, and `key` is the public key of the hash.
     """
@@ -24,12 +24,12 @@ def aside(count: int, *, fraction: float, key: str) -> np.ndarray:
 
 
 def aside_by_content(x: np.ndarray, y: np.ndarray, *, fraction: float, key: str) -> np.ndarray:
-    """Return for each record whether it is set aside, by a hash of its input x, shape (n, ...), and label y."""
+    """Return for each record whether a hash of its input x, shape (n, ...), and label y selects it."""
     return _chosen(_contents(x, y), len(y), fraction=fraction, key=key)
 
 
 def aside_by_user(users: np.ndarray, *, fraction: float, key: str) -> np.ndarray:
-    """Return for each record whether it is set aside, by a hash of its user. A user's records stay together."""
+    """Return for each record whether a hash of its user selects it. All records of a user stay together."""
     names, whose = np.unique(users, return_inverse=True)
     chosen = _chosen((_identity(name) for name in names), len(names), fraction=fraction, key=key)
     return np.asarray(chosen[whose])

@@ -1,4 +1,4 @@
-"""UCI tables as numbers. The lists of words and the scales are public and do not depend on the records.
+"""Conversion of UCI tables to numbers. The lists of words and the scales are public and independent of the records.
 
 The lists of words are from UCI's documentation (adult.names, bank-additional-names.txt). A word that is not in its
 list, such as Adult's ``?``, becomes all zeros. Numbers are divided by a round public constant and clipped.

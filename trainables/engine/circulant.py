@@ -109,7 +109,7 @@ class _Blocks:
 
 
 def _solve_circle(target: Tensor, vector: Tensor, blocks: _Blocks) -> None:
-    """Smooth each stretch of the circle alone, then add the carries from the other stretches in both directions."""
+    """Smooth each stretch (long part) of the circle alone, then add the carries of the other stretches."""
     size = len(vector)
     starts = range(0, size, _STRETCH)
     for start in starts:
@@ -127,7 +127,7 @@ def _solve_circle(target: Tensor, vector: Tensor, blocks: _Blocks) -> None:
 
 
 def _round_the_circle(lengths: list[int], sent: list[float], decay: float) -> list[float]:
-    """Return the carry that arrives at each stretch, given the length of each stretch and the carry that it sends."""
+    """Return the carry that enters each stretch, from the length of each stretch and the carry that leaves it."""
     arriving = 0.0
     for length, leaving in zip(lengths, sent, strict=True):
         arriving = math.exp(-decay * length) * arriving + leaving

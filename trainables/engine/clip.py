@@ -48,7 +48,7 @@ def clip_factors(group_norms: Tensor, max_grad_norm: float, *, clipping: str = "
 
 
 def stretch(points: Points, max_grad_norm: float, *, clipping: str) -> float:
-    """Return a bound of the length of w_i·g_i, the term that a sample with the clip factor w_i adds, in units of C.
+    """Return a bound of ‖w_i·g_i‖ / C, where g_i is a sample's gradient and w_i is its clip factor.
 
     The bound is 1 without weight decay. With decay, the clip bounds w_i·(g_i + λθ) by C, but w_i·g_i and the decay are
     added separately. So w_i·g_i is at most C + w_i·λ‖θ‖ long. w_i is at most 1, or C / 0.01 for automatic clipping. The
@@ -72,7 +72,7 @@ def clipped_sum(
 ) -> Tensor:
     """Return Σ_i ḡ_i over all samples of all chunks, shape (d,), float64 or the dtype of `like`.
 
-    One sample more or less changes the sum by at most C in L2 norm, or by at most (1 + slack)·C with a `block`.
+    Adding or removing one sample changes the sum by at most C in L2 norm, or by at most (1 + slack)·C with a `block`.
 
     Args:
         chunks: per-sample gradients of the batch, part by part; none for an empty batch.

@@ -60,7 +60,7 @@ class LinearStackSource:
             yield self._chunk(points, x, y, copies)
 
     def points_at_once(self, points: Points) -> int:
-        """Return the number of points that share a pass."""
+        """Return the number of evaluation points that one forward and backward pass computes together."""
         return max(1, self.stack_bytes // (points.centre.numel() * points.centre.element_size()))
 
     @cached_property

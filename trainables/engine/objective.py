@@ -33,7 +33,7 @@ class Points:
     decay: float = 0.0
 
     def __len__(self) -> int:
-        """Return K, the number of points at which the loss is evaluated."""
+        """Return K, the number of points."""
         return max(len(self.seeds), 1)
 
     @property

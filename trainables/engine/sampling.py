@@ -51,7 +51,7 @@ def user_records(users: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _further(generator: Generator, last: int, records: int, sample_rate: float) -> Tensor:
-    """Return the next chosen records after `last`, usually enough to pass the last record."""
+    """Return the next chosen records after `last`. Usually, they reach the end of the records."""
     expected = (records - 1 - last) * sample_rate
     uniforms = generator.uniform(int(expected + 5.0 * math.sqrt(expected)) + 2)
     # P(gap ≥ k) = (1 - q)^k = P(log u / log(1 - q) ≥ k) for u = 1 - uniform in (0, 1].

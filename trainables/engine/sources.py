@@ -92,7 +92,7 @@ def _refuse_decisions(module: nn.Module, example: Tensor) -> None:
 
 
 def _probe(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return a loss that is defined for outputs of any shape."""
+    """Return a loss for checks, which is defined for outputs of any shape."""
     return (outputs * targets).sum()
 
 

@@ -1,4 +1,4 @@
-"""Weight decay before the clip (the method), or decoupled in the update (the baseline)."""
+"""Weight decay: added to the gradients before the clip (the method), or applied in the update (the baseline)."""
 
 from __future__ import annotations
 

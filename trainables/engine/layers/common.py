@@ -33,7 +33,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Work:
-    """Sizes of a chunk: B `samples` and K `points`. They decide the algorithm and the memory of a layer."""
+    """Sizes of a chunk: B `samples` and K evaluation `points`. They decide the algorithm and the memory of a layer."""
 
     samples: int
     points: int
