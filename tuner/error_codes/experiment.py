@@ -6,13 +6,13 @@ __all__ = ["EXPLANATIONS"]
 
 EXPLANATIONS: dict[int, dict[str, str]] = {
     1: {
-        "plan-unreadable": "The stored plan of the sweep lacks a value or has an unknown one. Restore plan.json from a "
-        "copy.",
-        "plan-has-no-mechanism": "The trials use several sample rates or noise multipliers, but the requested value "
-        "exists only if all trials share one of each.",
+        "plan-unreadable": "The stored plan of the sweep lacks a value or has an unknown value. Restore plan.json from "
+        "a copy.",
+        "plan-has-no-mechanism": "The trials use several sample rates or noise multipliers, but the command needs a "
+        "single one of each.",
         "plan-incomplete": "The stored plan of the sweep lacks a required part. Restore plan.json from a copy.",
-        "study-unreadable": "The journal of the sweep's trials is damaged. dp-tuner never replaces it by an empty one. "
-        "Restore it from a copy, or start a new sweep. Charged steps stay charged.",
+        "study-unreadable": "The file that records the sweep's trials is damaged. Restore it from a copy, or start a "
+        "new sweep. dp-tuner never replaces the file by an empty one. Charged steps stay charged.",
     },
     2: {
         "experiment-not-found": "No local file and no shipped experiment has this name. `tune ls --shipped` lists the "
@@ -27,8 +27,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "override-invalid": "An override must have the form `--set path.to.key=value`. Every key before the last must "
         "name a section.",
         "key-duplicate": "A section contains the same key twice. Remove one of the two.",
-        "key-missing": "A required key is missing.",
-        "key-unknown": "The section has no such key. The message names the nearest one.",
+        "key-missing": "A required key is missing. Add the key that the message names.",
+        "key-unknown": "The section has no such key. The message names the most similar key.",
         "name-invalid": "The name of an experiment is also the name of its folder. Use only the characters that the "
         "message lists.",
         "value-wrong-type": "The value has the wrong type for its key, for example a word for a number.",
@@ -55,15 +55,15 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "metric-not-protectable": "Only accuracies can be protected, because one record can change a loss arbitrarily.",
         "batch-norm-refused": "BatchNorm mixes the records of a batch before clipping, so nothing bounds the influence "
         "of one record. Use group normalization or none.",
-        "batches-not-poisson": "The accounting holds for Poisson samples only. Shuffled or fixed-size batches have a "
-        "weaker guarantee. Poisson samples have no last batch that could be dropped.",
+        "batches-not-poisson": "The accounting holds only if every batch is a Poisson sample. Shuffled or fixed-size "
+        "batches have a weaker guarantee. Remove the key.",
         "batch-size-realised": "The actual size of a Poisson batch is private. Divide sums of gradients by the "
         "expected batch size instead.",
         "batch-size-too-large": "The batch is larger than the public number of records (or users). Lower it.",
         "clip-not-per-record": "The gradient of each record must be clipped. No other clipping bounds the influence of "
         "one record.",
         "statistics-not-charged": "Statistics of private records would need a charge of their own, which dp-tuner does "
-        "not support. Use public constants.",
+        "not support. Use public constants instead.",
         "workers-unsupported": "A trial runs on one worker in this version. To use more machines, run more trials at "
         "once.",
         "delta-too-large": "With a δ of 1/n, publishing one whole record would count as private. Write at most n^-1.1, "
@@ -74,12 +74,12 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "noise-zero": "Without noise there is no privacy. A study without noise needs `private: false`.",
         "noise-given-twice": "The noise multiplier is both in `privacy` and in `search.space`. Remove one of the two.",
         "option-unknown": "The sampler or pruner has no such option.",
-        "option-missing": "The pruner needs an option that is not given.",
-        "nothing-searched": "Several trials with the same configuration waste the budget. Search a parameter, or run "
-        "one trial.",
+        "option-missing": "The pruner lacks a required option. The message names the option.",
+        "nothing-searched": "Several trials with the same configuration waste the budget. Give `search.space` a "
+        "parameter with several values, or run one trial.",
         "metric-unknown": "No metric has this name.",
         "metric-not-validation": "A search may use validation scores only. The test set is scored once, at export. "
-        "Scores on training records would leak them.",
+        "Scores on training records would reveal facts about them.",
         "metric-direction": "An accuracy must be maximised, and a loss must be minimised.",
         "promotion-needs-rungs": "Each level of a promoted parameter needs a rung of its own. Raise `search.rungs`.",
         "priced-value-fixed": "The search space gives a single value to a parameter that affects the budget. Write the "
@@ -93,20 +93,21 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "multiplier.",
         "cap-needs-menu": "A coupon book limits the steps of each sample rate and noise multiplier separately. The "
         "searched values must be a list, not a range.",
-        "cap-menu-too-large": "The search space has so many values that the accountant would need minutes for a coupon "
-        "book. Write `cap: fixed_order`.",
+        "cap-menu-too-large": "A coupon book limits the steps of each pair of sample rate and noise multiplier. With "
+        "so many pairs the accountant would need minutes. Write `cap: fixed_order`.",
         "order-without-cap": "A Rényi order can be given for `cap: fixed_order` only.",
-        "sealed-follows-scores": "The price of a sealed search is proved only if its candidates do not depend on "
-        "scores and no run is stopped early.",
-        "sealed-scores-protected": "Protected scores are released one by one, so they would show the number of runs. A "
-        "sealed search must hide that number.",
-        "mode-needs-private": "The accounting mode reduces the charge of a private search, but nothing is charged with "
-        "`private: false`.",
+        "sealed-follows-scores": "The price of a sealed search is proved only for independently drawn candidates and "
+        "complete runs. Use the sampler `random` or `bounded`, and the pruner `none`.",
+        "sealed-scores-protected": "Each protected score is released and charged separately, which would reveal the "
+        "number of runs. A sealed search must hide that number.",
+        "mode-needs-private": "With `private: false` nothing is charged, but this accounting mode exists to reduce a "
+        "charge. Write `private: true`, or `accounting: composition`.",
         "runs-without-selection": "The distribution of the number of runs applies to `accounting: selection` only.",
         "run-law-unproved": "No price is proved for this distribution of the number of runs with a sampler that "
         "depends on scores. Use `geometric`, or the sampler `random`.",
-        "public-data-unused": "A public data set is used with `accounting: public` only.",
-        "public-data-missing": "`accounting: public` needs a public data set.",
+        "public-data-unused": "A public data set is used with `accounting: public` only. Remove `search.public`, or "
+        "choose that mode.",
+        "public-data-missing": "`accounting: public` needs a public data set. Name it in `search.public`.",
         "public-data-incomplete": "Public records of your own need a path, a public size, and a name that no other "
         "data set uses.",
         "public-data-private": "The public data set is the private one. The search would read private records without "
@@ -118,13 +119,14 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "tolerance-conflict": "The unimodal sampler and the unimodal pruner must use the same tolerance.",
         "unimodal-conditional": "A unimodal parameter must occur in every trial. Fix the choice that it depends on to "
         "one value, or remove `unimodal`.",
-        "unimodal-denied": "The smoothing radius is declared not unimodal, and no other parameter is unimodal.",
-        "when-sure-sampler": "Only the unimodal sampler can tell when the best configuration is known. Use it, or "
-        "choose another `when_sure`.",
-        "when-sure-sealed": "A sealed search must not stop early or repeat trials because of scores. That would show "
-        "its number of runs.",
-        "replicate-with-runs": "Repetitions of the best configuration need complete runs, but the pruner's option "
-        "`runs` stops some runs early.",
+        "unimodal-denied": "A unimodal sampler or pruner needs a unimodal parameter. The file says that the smoothing "
+        "radius is not unimodal. Write `unimodal: true` at another range.",
+        "when-sure-sampler": "Only the unimodal sampler computes how surely the best configuration is known. Use it, "
+        "or choose another `when_sure`.",
+        "when-sure-sealed": "A sealed search must not stop early or repeat trials because of scores. Either would "
+        "reveal its number of runs.",
+        "replicate-with-runs": "`when_sure: replicate` compares complete runs, but the pruner's option `runs` stops "
+        "some runs early. Remove the option, or write `when_sure: stop`.",
         "grid-too-large": "The grid has too many points. Lower `points`, or search fewer parameters.",
         "grid-values-missing": "A grid search needs a search space with at least one value for each parameter.",
         "option-invalid": "The sampler or pruner refuses its options. docs/experiment.md lists the options.",
@@ -136,9 +138,10 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "`bounded`.",
         "sampler-unknown": "No sampler has this name. docs/experiment.md lists the samplers.",
         "search-option-invalid": "Optuna refuses an option. docs/experiment.md lists the options.",
-        "study-direction": "The stored study maximises its score and the experiment minimises it, or the reverse. "
+        "study-direction": "The stored study maximises its score but the experiment minimises it, or the reverse. "
         "Start a new sweep with another name.",
-        "study-settings-invalid": "The numbers of trials, steps and rungs contradict each other, or the mode is wrong.",
+        "study-settings-invalid": "The numbers of trials, steps and rungs contradict each other, or the mode is not "
+        "`max` or `min`.",
         "unimodal-parameter-missing": "Unimodal search needs a searched range along which the score has one maximum. "
         "Add `unimodal: true` to one range, or search the smoothing radius.",
     },

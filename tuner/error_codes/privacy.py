@@ -19,29 +19,34 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "backup.",
         "ledger-not-granted": "The database role has no rights on the ledger's tables. Ask the ledger's owner.",
         "ledger-not-owner": "Only owners of the ledger may set caps and shares. Ask the owner of the data.",
-        "ledger-not-readable": "This account may not read the ledger, or an account with write access must first merge "
-        "the ledger's last entries.",
+        "ledger-not-readable": "This account cannot read the ledger. Ask for read access. If the last entries are "
+        "still in the `-wal` file next to the ledger, an account with write access must first open the ledger once.",
         "ledger-not-writable": "No ledger can be created in this folder. Name a writable folder.",
-        "ledger-other-user": "A search belongs to the database role that opened it. Connect with that role.",
-        "ledger-read-only": "This user may only read the ledger. Ask for write access, or name the primary server.",
+        "ledger-other-user": "A database role can open searches only under its own name. Connect with the role of the "
+        "search's user.",
+        "ledger-read-only": "This user may only read the ledger. Ask for write access, or use the URL of the primary "
+        "server.",
         "ledger-replaced": "Another ledger is now at the address of the ledger in use. Restore the original. Only the "
         "original has all charges.",
-        "ledger-trigger-missing": "Triggers that keep the ledger append-only or check its writers were dropped or "
-        "disabled. Restore them, and compare the ledger with a backup.",
-        "ledger-unavailable": "The ledger's server or a transaction failed. Follow the message, then resume.",
-        "mechanism-not-single": "The search allows several pairs of sample rate and noise multiplier, so there is no "
-        "single pair to return.",
-        "mechanism-not-reserved": "A trial keeps the sample rate and noise multiplier that it reserved, and the ledger "
-        "refuses steps of another mechanism. Start a new trial. If dp-tuner itself asked for the steps, report a bug.",
+        "ledger-trigger-missing": "Database triggers were dropped or disabled. They keep the ledger append-only and "
+        "check who writes an entry. Restore them, and compare the ledger with a backup.",
+        "ledger-unavailable": "The ledger's server cannot be reached, or a transaction failed. Do what the message "
+        "says, then resume.",
+        "mechanism-not-single": "The search allows several pairs of sample rate and noise multiplier, so it has no "
+        "single mechanism. Name one of the pairs.",
+        "mechanism-not-reserved": "A trial must keep the sample rate and noise multiplier that it reserved, and the "
+        "ledger charges no others. Start a new trial to use others. If dp-tuner itself changed them, please report a "
+        "bug.",
         "steps-not-leased": "A trial reports more steps than were charged, so the guarantee of its search does not "
         "hold. Please report this as a bug.",
-        "trial-unknown": "The trial has no reservation in the ledger.",
-        "trial-settled": "The trial returned its unused steps and can charge nothing more. Start a new one.",
+        "trial-unknown": "The trial has reserved nothing in the ledger, so it cannot be settled.",
+        "trial-settled": "The trial has ended and its unused steps were freed, so it can charge nothing more. Start a "
+        "new trial.",
         "search-not-open": "Only an open search can be charged. Resume it, or start a new one.",
         "search-not-found": "The ledger has no search with this name. Check the name and the URL of the ledger.",
         "search-name-taken": "The ledger already has a search with this name. Names are unique over all data sets.",
-        "sealed-charged-whole": "A sealed search is charged once, when it begins. Charges of single runs would show "
-        "the number of runs.",
+        "sealed-charged-whole": "A sealed search is charged once, when it begins. Charges of single runs would reveal "
+        "its number of runs.",
         "pool-unknown": "Protected scores can be charged only if the search was opened with a cap for its validation "
         "records.",
         "share-not-found": "The user has no share to revoke.",
@@ -52,17 +57,17 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ledger-entry-not-allowed": "An entry breaks a rule of the ledger. Restore the ledger from a complete backup.",
         "ledger-price-too-low": "An entry records a lower price than the accountant computes. Restore the ledger from "
         "a backup.",
-        "ledger-claim-too-low": "The filter of a search allows steps that cost more than the claim in its entry. "
-        "Restore the ledger from a backup.",
+        "ledger-claim-too-low": "The filter of a search allows steps that cost more than the (ε, δ) that the search "
+        "claims. Restore the ledger from a backup.",
         "card-format": "Another version of dp-tuner wrote this card. Verify it with that version.",
-        "card-own-words": "A value that only the operator knows, such as a score, does not have the form that the "
-        "message requires.",
-        "card-public-size": "The sample rate times the public size must be a whole number, the expected batch size. "
-        "Here it is not, so the public size is not the one that was charged.",
+        "card-own-words": "A value of the card does not have the form that the message requires. The value comes from "
+        "the operator, not from the ledger, for example a score.",
+        "card-public-size": "The charged sample rate times the public size must be the expected batch size, a whole "
+        "number. It is not, so the card has another public size than the charged search.",
         "card-run-not-charged": "A card is issued for a charged run, and the ledger has no charged steps for this one. "
         "Check the search, the trial and the ledger.",
-        "card-search-unknown": "The ledger has no such search on this data set. Name the ledger that belongs to the "
-        "card.",
+        "card-search-unknown": "The ledger does not have the card's search on the card's data set. Give the ledger in "
+        "which that search was charged.",
         "card-text-changed": "A card is verified byte for byte, and this file was edited, reformatted or cut off. Use "
         "the file that `tune export` wrote.",
     },
@@ -75,29 +80,31 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "records. Choose a batch size of at least 1 and at most that number.",
         "noise-out-of-range": "A noise multiplier must be finite and above 0. `auto` chooses the smallest one that "
         "fits the budget.",
-        "epsilon-out-of-range": "ε must be a finite number above 0. An accountant could turn NaN into ε = 0.",
+        "epsilon-out-of-range": "ε must be a finite number above 0. Accounting libraries may return ε = 0 for NaN.",
         "delta-out-of-range": "δ must be above 0 and below 1. It should be less than 1/n for n records.",
         "count-out-of-range": "The value must be a whole number and at least the minimum in the message.",
         "order-out-of-range": "The accountant is tested for Rényi orders from 1.05 to 1024. Other orders are refused.",
-        "filter-invalid": "The filter, which limits how a search may use the records, contradicts itself.",
+        "filter-invalid": "A filter, the limit on the private steps of a search, has invalid values. The message shows "
+        "the allowed ones.",
         "filter-kind-unknown": "The ledger has a filter that this version does not know. Upgrade dp-tuner.",
-        "filters-differ": "A sealed search charges its training and its validation records at the start, each as a "
-        "whole. Both filters must do so, because single charges would show the number of runs.",
-        "menu-empty": "No step or run is planned, so there is nothing to account for.",
-        "too-many-steps": "The accountant's rounding error was measured up to a certain number of steps. More steps "
-        "are refused. Plan fewer trials or epochs, or larger batches.",
-        "epsilon-too-large": "With a hidden number of runs, ε must not exceed the limit in the message. The limit "
-        "comes from double precision.",
+        "filters-differ": "A sealed search needs sealed filters for both its training and its validation records. With "
+        "any other filter, the ledger's charges would reveal the number of runs.",
+        "menu-empty": "No step or run is planned, so no privacy cost can be computed. Plan at least one.",
+        "too-many-steps": "The accountant accepts only a limited number of steps, because its rounding error was not "
+        "measured for more. Plan fewer trials or epochs, or larger batches.",
+        "epsilon-too-large": "The ε of a sealed search must not exceed the limit in the message, because double "
+        "precision is too coarse for larger values.",
         "poisson-not-adaptive": "No proof covers a Poisson number of runs with a sampler that depends on scores. Use a "
         "geometric number, or the sampler `random`.",
-        "probability-out-of-range": "The distribution of the number of runs cannot be computed for this probability.",
+        "probability-out-of-range": "The probability is outside the range for which the number of runs can be "
+        "computed. The message shows the range.",
         "run-law-unknown": "The distribution of the number of runs is unknown. The message lists the known ones.",
         "run-law-unbounded": "The number of runs could exceed a million. Write a smaller mean or a larger shape.",
         "run-law-without-gamma": "Only truncated negative binomial distributions have the parameter gamma.",
         "run-mean-out-of-range": "The mean number of runs must be above 1. For the Poisson distribution it must be "
         "above 0 and at most 10.",
-        "run-shape-out-of-range": "Only `negative_binomial` has a shape. It must be above -1, at most a million, and "
-        "not near 0.",
+        "run-shape-out-of-range": "Only `negative_binomial` has a shape to choose. It must be above -1 and at most a "
+        "million. It may be 0, but not closer to 0 than 1e-9.",
         "mechanism-not-named": "This search allows several pairs of sample rate and noise multiplier, so each trial "
         "must name its own pair.",
         "score-sampled": "A protected score reads every validation record, so its sample rate must be 1.",
@@ -105,40 +112,42 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ledger-name-invalid": "A name in the ledger must have 1 to 200 printable characters.",
         "renyi-order-invalid": "The Rényi order must be above 1, and ε and half of δ must allow at least one step at "
         "this order. `auto` chooses the order that allows the most steps.",
-        "hash-invalid": "The ledger identifies a card by its SHA-256 hash, which has 64 hexadecimal digits.",
+        "hash-invalid": "A card is identified in the ledger by its SHA-256 hash, which has 64 hexadecimal digits.",
         "not-plain-json": "Ledgers and cards may contain plain JSON only: text, whole numbers, finite floats, lists "
         "and mappings.",
         "no-ledger": "No ledger exists at this address. The first private search or `tune budget set` creates one.",
         "card-contribution-bound": "A card must state a bound on records per user if the search protects users, and "
         "must not state one otherwise.",
         "card-not-found": "The file is not a privacy card. Give the exported privacy_card.json.",
-        "card-not-private": "With `private: false` the noise was seeded, so nothing protects the records in the model. "
-        "Run the search again with `private: true`.",
-        "card-ledger-unknown": "The exported experiment.yaml cannot be read. It would name the ledger of the card. Use "
-        "`--ledger`.",
+        "card-not-private": "With `private: false` the noise comes from a known seed, so it does not protect the "
+        "records. Run the search again with `private: true`.",
+        "card-ledger-unknown": "The exported experiment.yaml, which names the ledger of the card, cannot be read. Give "
+        "the ledger's URL with `--ledger`.",
     },
     3: {
         "filter-exceeds-claim": "The filter allows steps that cost more than the ε of the search. Allow fewer steps, "
         "or raise ε.",
         "no-noise-fits": "Even with the largest noise the planned steps exceed ε. Raise ε, or plan fewer steps.",
-        "no-order-fits": "At every Rényi order, the conversion to (ε, δ) alone costs more than ε. Raise ε or δ.",
+        "no-order-fits": "ε and δ are too small for a Rényi filter of any order: converting even a tiny divergence to "
+        "(ε, δ) costs more than ε. Raise ε or δ.",
         "mechanism-not-allowed": "A trial may use only the sample rates and noise multipliers that the filter of its "
-        "search allows. The claim covers no others.",
-        "not-reserved": "A trial may lease only steps that it reserved. Repeated steps need a new reservation.",
+        "search allows. The search's claim does not cover others.",
+        "not-reserved": "A trial can charge only steps that it has reserved. To repeat steps, it must reserve them "
+        "again.",
         "cap-exceeded": "The leased, reserved and requested steps would exceed the search's cap. Nothing was charged.",
         "unit-differs": "All searches on a data set must protect the same unit, because claims for records and claims "
-        "for users do not add up. Change `privacy.unit`, or keep the data under another name.",
+        "for users do not add up. Change `privacy.unit`.",
         "cap-not-set": "Shares divide the cap of a data set. Set the cap first with `tune budget set`.",
         "cap-order-fixed": "The Rényi order of a cap is fixed before the first search. A later choice could depend on "
         "results, and the guarantee would not hold.",
         "dataset-cap-exceeded": "The claims of all searches on the data set together would exceed its cap. Lower "
         "`privacy.epsilon` or `delta`, or ask the owner for a larger cap.",
-        "dataset-known-otherwise": "The ledger knows these records under another name, with a budget of their own. Use "
-        "that name for the data set.",
+        "dataset-known-otherwise": "The ledger has these records as a data set of another name, which has a budget of "
+        "its own. Use that name.",
         "no-share": "The data set's cap is divided among users, and this user has no share. Ask the owner for one.",
         "share-exceeded": "The searches of this user would exceed the user's share of the data set's cap.",
         "shares-exceed-cap": "The shares of all users together would exceed the cap of the data set.",
         "users-differ": "All searches on the same records must assign the records to the same users. Otherwise their "
-        "claims cannot be added.",
+        "claims cannot be added. Use the same user column.",
     },
 }

@@ -14,13 +14,13 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "twice. Wait for the other process to end, or stop it with `tune stop NAME`.",
         "sweep-file-unreadable": "A file of the sweep is missing or damaged. Restore it from a copy.",
         "sweep-files-changed": "The files of the sweep contradict each other. Restore them from a copy.",
-        "ledger-mismatch": "The sweep's settings, plan or records differ from those that were charged, so the claim "
-        "would not hold. Restore the files and the data from a copy, or start a new sweep.",
+        "ledger-mismatch": "The sweep's settings, plan or records differ from those that the ledger charged, so its "
+        "claim would not hold. Restore the files and the data from a copy, or start a new sweep.",
         "search-not-in-ledger": "The experiment's ledger does not know this sweep. Restore the ledger in which the "
         "sweep was charged. A sweep never continues in a new ledger.",
         "search-not-charged": "The sweep trained more steps than its ledger charged. Restore both from a copy.",
-        "charged-run-differs": "This version of dp-tuner plans a different charged run from the one that the search "
-        "announced. Start a new search.",
+        "charged-run-differs": "This version of dp-tuner plans the charged run differently from the version that began "
+        "the public search. Start a new search.",
         "public-search-empty": "No trial of the public search is complete, so there is no winner. Start a new search.",
         "sealed-search-failed": "A run of a sealed search failed. Only the operator's log states the cause, because a "
         "message could reveal the number of runs. Fix the cause and resume the sweep.",
@@ -33,7 +33,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ray-failed": "Ray Tune stopped with an error of its own. Charged steps stay charged. Resume the sweep.",
         "spool-busy": "Another process is writing the records of this sweep. Wait until it ends, or stop it with `tune "
         "stop`.",
-        "spool-damaged": "A stored record of the sweep does not match its checksum. The records before it are intact. "
+        "spool-damaged": "A stored record of the sweep does not match its checksum. All earlier records are intact. "
         "Restore the file, or delete the damaged line and run `tune sync` again.",
         "spool-unwritable": "A record could not be written to the disk, and the sweep does not continue without it. "
         "Free space or fix the disk, then resume. No written record is lost.",
@@ -53,11 +53,12 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "file.",
         "port-in-use": "Another program uses the port, or this account may not use it. Choose another with `--port`.",
         "no-ray-experiment": "The folder has no records of Ray Tune. `tune show NAME` shows a sweep of dp-tuner.",
-        "storage-unwritable": "The folder of `storage`, which holds the sweeps, cannot be created or written. Choose "
-        "another folder or change its permissions.",
+        "storage-unwritable": "The sweeps cannot be stored in the folder that `storage` names, because it cannot be "
+        "created or written. Choose another folder or change its permissions.",
         "sweep-not-found": "The storage folder has no such sweep. `tune ls` lists all sweeps. `--storage` chooses "
         "another folder.",
-        "sweep-incomplete": "dp-tuner stopped while it created the sweep. Remove the sweep's folder and start again.",
+        "sweep-incomplete": "dp-tuner was stopped while it created the sweep. Remove the sweep's folder and start "
+        "again.",
         "sweep-not-finished": "The command needs a finished sweep. Wait, or resume it with `tune resume NAME`.",
         "sweep-not-private": "Only a private search can be exported, because every export has a privacy card. Run the "
         "search with `privacy.private: true`. For a search on public records, export its charged run.",
@@ -76,7 +77,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "sealed-runs-hidden": "The guarantee of a sealed search covers the winner alone. Other runs, or their number, "
         "would reveal more than was charged, so only the winner can be shown.",
         "trial-not-found": "No trial of the sweep has this number or id. `tune show SWEEP` lists the trials.",
-        "model-code-failed": "Your own model failed on inputs of this shape. Fix it, or use another data set.",
+        "model-code-failed": "Your own model's code failed on inputs of this shape. Fix the code, or use another data "
+        "set.",
         "train-not-private": "`tune train` writes a privacy card. Use `tune run` for a study without privacy.",
         "train-not-single": "`tune train` trains one configuration: one trial, no searched parameter, accounting by "
         "composition. To search, use `tune run` and then `tune export`.",
@@ -93,10 +95,12 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "private.",
         "public-data-unconfirmed": "A loss landscape shows exact losses of its records, without noise. Confirm with "
         "`--public-data` that the records are public, or name a public data set with `--dataset`.",
-        "validation-protected": "Exact losses would break the protection of validation records. Use `--split test`.",
+        "validation-protected": "The search protected its validation records with noise, and their exact losses would "
+        "undo that. Use `--split test`.",
         "records-differ": "Models can be compared only on the same records. Choose exports with the same data set and "
         "split, or name a public data set with `--dataset`.",
-        "training-records-shared": "The data set of `--dataset` has training records of a model. Choose another one.",
+        "training-records-shared": "The data set of `--dataset` contains records on which one of the models was "
+        "trained. Choose another data set.",
         "input-shape-differs": "The data set of `--dataset` does not fit the model. Choose another one.",
         "grid-points-invalid": "A grid has too few points. A grid search needs at least one point for each range. A "
         "line or plane of the loss landscape needs an odd number of points, at least 3, so that its centre shows the "

@@ -28,8 +28,8 @@ _LEAST_NOISE = 0.2
 def calibrate_composed(menu: Sequence[tuple[float, int]], *, epsilon: float, delta: float) -> float:
     """Return the least noise multiplier with which the composition of all planned steps is (ε, δ)-DP.
 
-    All steps get the same noise multiplier. It is rounded UP to 5 significant digits. It is never below 0.2, or below
-    0.05 if all steps have the same sample rate.
+    All steps get the same noise multiplier. It is rounded UP to 5 significant digits. It is at least 0.05 if all steps
+    have the same sample rate, and at least 0.2 otherwise.
 
     Args:
         menu: planned steps, as pairs (sample_rate, steps). A sample rate may occur more than once.
@@ -58,7 +58,7 @@ def calibrate_composed(menu: Sequence[tuple[float, int]], *, epsilon: float, del
 def calibrate_at_order(
     menu: Sequence[tuple[float, int]], *, epsilon: float, delta: float, order: float | None = None
 ) -> float:
-    """Return the least noise multiplier with which a Rényi filter of (ε, δ) admits all planned steps.
+    """Return the least noise multiplier with which a Rényi filter with the claim (ε, δ) admits all planned steps.
 
     Rounding, errors and the other arguments are as in `calibrate_composed`. The result is at least 0.2. `order` is the
     order of the Rényi filter. If it is None, the order in `rdp.ORDERS` that needs the least noise is used.
@@ -70,9 +70,9 @@ def calibrate_at_order(
 
 
 def best_order(parts: Sequence[Part], *, epsilon: float, delta: float) -> float:
-    """Return the order in `rdp.ORDERS` at which the planned steps `parts` need the smallest share of a Rényi filter.
+    """Return the order in `rdp.ORDERS` at which the planned steps `parts` use the smallest share of a Rényi filter.
 
-    The filter has the claim (ε, δ). Every order gives a valid guarantee.
+    The filter has the claim (ε, δ), whatever its order. So every order gives a valid guarantee.
 
     Raises:
         BudgetRefusedError: (ε, δ) is too small for a filter of any order.
@@ -99,7 +99,7 @@ def best_order(parts: Sequence[Part], *, epsilon: float, delta: float) -> float:
 
 
 class _FixedOrderCost:
-    """Function: noise multiplier → ε of the smallest Rényi filter that admits the planned steps."""
+    """Function from a noise multiplier to the ε of the smallest Rényi filter that admits the planned steps."""
 
     def __init__(self, totals: Counter[float], delta: float, order: float | None) -> None:
         self._totals, self._delta = totals, delta

@@ -24,14 +24,14 @@ NOISE_RANGE = (0.05, 1e5)
 """Smallest and largest noise multiplier that `least_noise` tries."""
 
 FIVE_DIGITS = Context(prec=5, rounding=ROUND_UP)
-"""Decimal numbers of five significant digits, rounded up."""
+"""Decimal context that rounds numbers up to five significant digits."""
 
 _CoarseCost: TypeAlias = Callable[..., float]
-"""Function: noise multiplier → ε, which may be `math.inf`. The keyword `coarser` multiplies the grid's interval."""
+"""Function from a noise multiplier to ε, which may be `math.inf`. `coarser` multiplies the spacing of its grid."""
 
 
 def secant(seen: list[tuple[float, float]], target: float) -> float | None:
-    """Return the x at which the line through the two (x, y) points `seen` has y = `target`; None if x is not unique."""
+    """Return the x at which the line through the two (x, y) points `seen` has y = `target`; None if not unique."""
     if len(seen) < 2 or seen[0][0] == seen[1][0] or seen[0][1] == seen[1][1]:
         return None
     (x0, y0), (x1, y1) = seen
@@ -61,10 +61,11 @@ def guess_noise(spread: float, mu: float) -> float:
 
 
 def guess_on_coarse_grid(cost: _CoarseCost, epsilon: float, noise: float) -> tuple[float, float]:
-    """Return guesses of the noise multiplier whose cost is `epsilon`, and of d log ε / d log noise at that noise.
+    """Guess the noise multiplier whose cost is `epsilon`, and the slope d log ε / d log noise at that noise.
 
-    On a grid that is eight times as coarse, one cost takes an eighth of the time. The error of a cost is quadratic in
-    the grid's interval. So the costs for `coarser` = 8 and 4 predict the cost for `coarser` = 1.
+    Computing a cost on a grid of losses that is eight times as coarse takes an eighth of the time. The error of the
+    cost is quadratic in the spacing of the grid. So the costs for `coarser` = 8 and 4 predict the cost for `coarser`
+    = 1.
     """
     slope = -1.0
     seen: list[tuple[float, float]] = []
@@ -93,11 +94,11 @@ def guess_on_coarse_grid(cost: _CoarseCost, epsilon: float, noise: float) -> tup
 def least_noise(
     cost: Callable[[float], float], epsilon: float, *, guess: float, slope: float = -1.0, low: float = NOISE_RANGE[0]
 ) -> float | None:
-    """Return the least noise multiplier, to five significant digits, whose cost is at most `epsilon`, or None.
+    """Return the least noise multiplier, to five significant digits, whose cost is at most `epsilon`.
 
-    The cost must decrease as the noise grows. The function has computed the cost of the result, which is at most
-    `epsilon`. Unless the result is `low`, it has also computed the cost of the next smaller number, which is above
-    `epsilon`. `guess` and `slope` change only the time that this takes.
+    The cost must decrease as the noise grows. It was evaluated at the result, not extrapolated. Unless the result is
+    `low`, the cost was also evaluated at the next smaller five-digit number, where it is above `epsilon`. `guess` and
+    `slope` change only the running time. The result is None if even the largest noise costs more than `epsilon`.
 
     Args:
         cost: function from the noise multiplier to ε, which may be `math.inf`.
@@ -132,7 +133,7 @@ def least_noise(
 
 
 def found_noise(noise: float | None, what: str, *, epsilon: float, delta: float) -> float:
-    """Return `noise`; raise `BudgetRefusedError` if it is None, because `least_noise` found no noise for `what`."""
+    """Return `noise`; if it is None, raise `BudgetRefusedError`, because no noise suffices for `what`."""
     if noise is None:
         raise BudgetRefusedError(
             "no-noise-fits",

@@ -1,4 +1,4 @@
-"""The mechanism of one private step, and checks of ε, δ and counts."""
+"""Mechanism of one private training step, and checks of ε, δ and counts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SampledGaussian:
     Formal guarantees:
         Adjacency is add-or-remove-one. Every record enters the batch independently with probability `sample_rate`. The
         sum of vectors of norm at most C gets Gaussian noise of standard deviation `noise_multiplier` · C per
-        coordinate. The sum is divided by a public number. Nothing is claimed for shuffled or fixed-size batches.
+        coordinate. The sum is then divided by a public number. Nothing is claimed for shuffled or fixed-size batches.
 
     Args:
         sample_rate: expected batch size / public number of training records, in (0, 1].

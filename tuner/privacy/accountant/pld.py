@@ -6,7 +6,7 @@ The returned ε is an upper bound under add-or-remove-one adjacency and Poisson 
    points of the loss. The curve is convex in e^ε, so the chords are on or above it, and the discrete step dominates
    the true one (Doroshenko et al. 2022). Composition preserves domination.
 2. Truncation. The mass that is cut from the tails (e^-50 per step, 1e-15 per composition) counts as infinite loss.
-3. Grid. The interval of the grid is a power of two, so all grids are nested. The chords of a coarser grid are on or
+3. Grid. The spacing of the grid is a power of two, so all grids are nested. The chords of a coarser grid are on or
    above the chords of a finer grid. More steps, more sampling or less noise never make the grid finer. So ε does not
    decrease with steps or sampling, and does not increase with noise.
 4. Floating point. The margin `_ROUNDING_ONCE` + T · `_ROUNDING` is subtracted from δ before ε of T steps is computed.
@@ -14,7 +14,7 @@ The returned ε is an upper bound under add-or-remove-one adjacency and Poisson 
    - Rounding of the FFT, compared with an 80-bit FFT over hundreds of random settings. This error grows linearly in T
      up to `MAX_STEPS` and faster beyond, so more steps are refused. The margin is at least 2.4 times the measured L1
      error. Only half of that error can raise ε, and the margin is at least 4.8 times this half. The mechanisms of a
-     coupon book are convolved one after another. There the margin is at least 10 times the L1 error.
+     coupon book are convolved one after another. For them the margin is at least 10 times the L1 error.
    - Rounding of the step's hockey-stick values, compared with 40 digits: up to 1.6e-16 each at losses above zero.
    Rounding may also make the masses of one step sum to less than 1. The missing mass is subtracted from δ too. The
    library replaces negative masses by zero. This adds mass, so it can only raise ε.
@@ -65,21 +65,21 @@ _ROUNDING, _ROUNDING_ONCE = 5e-15, 1e-13
 _STEP_POINTS, _COMPOSED_POINTS = 2**17, 2**20
 _FINEST, _COARSEST, _USELESS = 2.0**-24, 2.0**-10, 2.0**-3
 _LITTLE_NOISE, _MUCH_NOISE = 1e-3, 1e100
-"""Below `_LITTLE_NOISE` no grid is useful. Noise above `_MUCH_NOISE` is treated as `_MUCH_NOISE`.
+"""For noise below `_LITTLE_NOISE` no grid is useful. Noise above `_MUCH_NOISE` is treated as `_MUCH_NOISE`.
 
 The squares of both values fit in a double.
 """
 
 
 def interval(mechanism: SampledGaussian, steps: int) -> float:
-    """Return the interval of the grid of losses for the composition of `steps` steps. It is a power of two.
+    """Return the spacing of the grid of losses for the composition of `steps` steps. It is a power of two.
 
-    The interval scales with the spread of one step's loss, because the relative error of ε is about
-    (interval / spread)² / 12. Many steps or a long tail make the interval larger, so that computing ε takes a second
-    and not an hour. The interval never decreases when sample_rate or steps grow, or when the noise gets smaller.
+    The spacing scales with the spread of one step's loss, because the relative error of ε is about
+    (spacing / spread)² / 12. Many steps or a long tail make the spacing larger, so that computing ε takes a second
+    and not an hour. The spacing never decreases when sample_rate or steps grow, or when the noise gets smaller.
 
     Returns:
-        The interval; `math.inf` if no grid that fits in memory is useful. ε would then be in the hundreds.
+        The spacing; `math.inf` if no grid that fits in memory is useful. ε would then be in the hundreds.
     """
     rate, noise = mechanism.sample_rate, min(mechanism.noise_multiplier, _MUCH_NOISE)
     if noise < _LITTLE_NOISE:
@@ -128,7 +128,7 @@ def epsilon_composed(parts: Iterable[tuple[SampledGaussian, int]], delta: float,
     Args:
         parts: pairs (mechanism, steps). A mechanism may occur more than once.
         delta: in (0, 1).
-        coarser: factor for the interval of the grid; 1 for a claim. A larger factor is faster and gives a larger ε.
+        coarser: factor for the spacing of the grid; 1 for a claim. A larger factor is faster and gives a larger ε.
 
     Returns:
         ε. It is 0.0 only for 0 steps.
@@ -145,7 +145,7 @@ def composed(parts: Iterable[tuple[SampledGaussian, int]], *, coarser: int = 1) 
 
     Args:
         parts: at least one pair (mechanism, steps). Each mechanism occurs once and has at least one step.
-        coarser: factor for the interval of the grid; 1 for a claim.
+        coarser: factor for the spacing of the grid; 1 for a claim.
 
     Returns:
         The pessimistic distribution, or None if no grid that fits in memory is useful. The margin must be added to any
@@ -190,7 +190,7 @@ def epsilon_curve(parts: Iterable[tuple[SampledGaussian, int]], deltas: Sequence
 def discretisation_error(mechanism: SampledGaussian, steps: int, delta: float) -> float:
     """Return an upper estimate of how much the grid of losses raises `epsilon` above the true ε.
 
-    The error of a grid with interval h is between linear and quadratic in h. So a change from h to 2h raises ε by at
+    The error of a grid with spacing h is between linear and quadratic in h. So a change from h to 2h raises ε by at
     least the error at h. The estimate is that rise plus 1e-9 for rounding.
     """
     here = epsilon(mechanism, steps, delta)
@@ -225,7 +225,8 @@ def max_steps(mechanism: SampledGaussian, *, epsilon: float, delta: float) -> in
 def calibrate_noise(*, sample_rate: float, steps: int, epsilon: float, delta: float) -> float:
     """Return the least noise multiplier, rounded UP to 5 significant digits, with which the steps are (ε, δ)-DP.
 
-    With one less in the fifth digit they would not be (ε, δ)-DP, unless the result is 0.05, the smallest noise tried.
+    At the next smaller five-digit number, the accountant's ε is too large, unless the result is 0.05, the smallest
+    noise tried.
 
     Raises:
         BudgetRefusedError: no noise multiplier up to 100 000 fits.
@@ -261,9 +262,9 @@ def _step_distribution(mechanism: SampledGaussian, grid: float) -> Any:  # noqa:
 
 @lru_cache(maxsize=64)
 def _missing_mass(mechanism: SampledGaussian, grid: float) -> float:
-    """Return the probability that the distribution of one step lacks: 1 minus the sum of its masses.
+    """Return by how much the probabilities of one step's losses sum to less than 1, at least 0.
 
-    The result is the larger one of both adjacency directions, and at least 0.
+    The result is the larger value of the two directions: adding and removing a record.
     """
     step = _step_distribution(mechanism, grid)
     dense = [part.to_dense_pmf() for part in (step._pmf_remove, step._pmf_add)]
@@ -273,14 +274,14 @@ def _missing_mass(mechanism: SampledGaussian, grid: float) -> float:
 def read_epsilon(distribution: Any, margin: float, delta: float) -> float:  # noqa: ANN401 - the library is untyped
     """Return ε at `delta` − `margin` of a distribution from `composed`; `math.inf` if there is no bound.
 
-    Nothing is claimed if the margin takes half of `delta` or more.
+    The result is also `math.inf` if the margin is half of `delta` or more.
     """
     sure = delta - margin
     return max(epsilon_at(distribution, sure), EPSILON_FLOOR) if sure > delta / 2 else inf
 
 
 def epsilon_at(distribution: Any, delta: float) -> float:  # noqa: ANN401 - the library is untyped
-    """Return the smallest ε ≥ 0 at which δ is at most `delta`, without a margin; `math.inf` if there is no such ε."""
+    """Return the smallest ε ≥ 0 at which δ is at most `delta`; `math.inf` if there is none. No margin is subtracted."""
     if distribution is None or not delta > 0:
         return inf
     try:

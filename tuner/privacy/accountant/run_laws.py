@@ -73,8 +73,8 @@ class RunLaw:
         if not self.gamma >= _LEAST_GAMMA:
             raise InputError(
                 "run-law-unbounded",
-                f"The law {self.name} with mean {self.mean!r} and shape {self.shape!r} may need over a million runs. "
-                "Choose a smaller mean or a larger shape.",
+                f"The number of runs may exceed a million for {self.name} with mean {self.mean!r} and shape "
+                f"{self.shape!r}. Choose a smaller mean or a larger shape.",
             )
         if not self.gamma < 1:
             raise InputError(
@@ -121,8 +121,8 @@ class RunLaw:
         """Return an upper bound of P[K > runs], computed as a sum of non-negative terms.
 
         For the truncated negative binomial, the first 512 terms are summed one by one and the others in blocks. Within
-        a block, P[K = k]/(1−γ)^k is monotone in k. So its larger value at the two ends of the block, times the sum of
-        (1−γ)^k, bounds the sum of the block.
+        a block, the ratio P[K = k]/(1−γ)^k is monotone in k, so it is largest at one end of the block. This largest
+        ratio, times the sum of (1−γ)^k over the block, is an upper bound for the block.
         """
         require_steps(runs, minimum=0, name="runs")
         # The sum may underflow to 0, but the true tail is above 0.
@@ -142,7 +142,7 @@ class RunLaw:
         if not tail > _LEAST_TAIL:
             raise InputError(
                 "probability-out-of-range",
-                f"The probability of runs beyond the cut-off must be above {_LEAST_TAIL:g} (got {tail!r}). "
+                f"The probability of more runs than the limit must be above {_LEAST_TAIL:g} (got {tail!r}). "
                 "Lower privacy.epsilon.",
             )
         low, high = -1, 1
@@ -157,8 +157,8 @@ class RunLaw:
         """Draw min(K, `at_most`) by inversion. The number is a secret that must never be logged or shown.
 
         256 random bits are compared with the sums of P[K = k] in 100 digits. So the distribution of the drawn number
-        differs from the law of K by less than 10⁻⁷⁰. `bits` returns a random integer with a given number of bits.
-        Outside tests it is the operating system's generator.
+        differs from that of min(K, `at_most`) by less than 10⁻⁷⁰. `bits` returns a random integer with a given number
+        of bits. Outside tests it is the operating system's generator.
         """
         require_steps(at_most, minimum=1, name="at_most")
         with localcontext() as context:

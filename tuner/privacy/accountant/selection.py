@@ -63,10 +63,10 @@ class Shift:
 
 
 def shift_of(law: RunLaw, delta_of: DeltaOf, *, ratio: tuple[float, float] = (1.0, 1.0)) -> Shift:
-    """Return the price of selection for a law of the number of runs. `docs/guarantees.md` has the proof.
+    """Return the price of selecting the best run, for a law of the number of runs. `docs/guarantees.md` has the proof.
 
     Let δ_Q be the privacy profile of one run, and δ_A the profile of the winner. For the truncated negative binomial
-    of mean m and shape η, and any ε₁ ≥ 0, δ_A(ε) ≤ C·m·δ_Q(ε − log(C/c) − (η+1)·log r) with
+    of mean m, shape η and parameter γ, and any ε₁ ≥ 0, δ_A(ε) ≤ C·m·δ_Q(ε − log(C/c) − (η+1)·log r) with
     r = (C/c)·e^{ε₁} + ((1−γ)/γ)·C·δ_Q(ε₁). The ε₁ with the smallest r is used.
 
     Args:
@@ -99,7 +99,7 @@ def shift_of(law: RunLaw, delta_of: DeltaOf, *, ratio: tuple[float, float] = (1.
 
 
 def poisson_shift(mean: float, delta_of: DeltaOf) -> Shift:
-    """Return the price of selection for a Poisson number of runs. Its mean m may have any value.
+    """Return the price of selecting the best of a Poisson number of runs, with any mean m > 0.
 
     For any ε₁ ≥ 0, δ_A(ε) ≤ m·δ_Q(ε − m(e^{ε₁} − 1) − m·δ_Q(ε₁)). `shift_of` explains the symbols.
     """
@@ -136,7 +136,7 @@ def _least(price: DeltaOf) -> float:
 class Profile:
     """Privacy profile of one run: for each ε an upper bound of δ. It covers both directions of adjacency.
 
-    The bound includes the rounding margin of `pld.composed`.
+    The bound includes the margin for rounding from `pld.composed`.
     """
 
     def __init__(self, mechanism: SampledGaussian, steps: int, *, coarser: int = 1) -> None:
@@ -171,7 +171,7 @@ class Profile:
 
 @lru_cache(maxsize=8)
 def profile(mechanism: SampledGaussian, steps: int, *, coarser: int = 1) -> Profile:
-    """Return the profile from a cache. Its grid is `coarser` times as coarse as for a claim."""
+    """Return the cached privacy profile of a run. Its grid of losses is `coarser` times as coarse as for a claim."""
     return Profile(mechanism, steps, coarser=coarser)
 
 
@@ -181,10 +181,10 @@ def epsilon_selection(
     """Return the smallest ε at `delta` that is proved for the winner of a sealed search.
 
     Args:
-        law: probability law of the number of runs.
+        law: probability law of K, the number of runs.
         runs: (mechanism, steps) of a run, for each configuration that the prior may draw.
         delta: in (0, 1).
-        at_most: largest number of runs. Truncating the law there adds (1 + e^ε)·P[K > at_most] to δ.
+        at_most: largest number of runs. Truncating the law of K at this number adds (1 + e^ε)·P[K > at_most] to δ.
         ratio: (c, C) of an adaptive sampler, as in `shift_of`.
 
     Returns:
@@ -224,9 +224,9 @@ def _cut(law: RunLaw, epsilon: float, at_most: int) -> float:
 
 
 def at_most_for(law: RunLaw, *, epsilon: float, delta: float) -> int:
-    """Return the smallest number of runs at which truncating the law adds at most 1 % of `delta` to δ.
+    """Return the smallest limit on the number of runs that adds at most 1 % of `delta` to δ.
 
-    `epsilon` is the largest ε that will be claimed with this truncation.
+    The limit truncates the law of the number of runs. `epsilon` is the largest ε that will be claimed with this limit.
 
     Raises:
         InputError: a value is out of range or NaN, or ε is too large for double precision.
@@ -282,14 +282,14 @@ def calibrate_selection(
 
 @dataclass(frozen=True)
 class _Bounds:
-    """All bounds on the winner's privacy loss, without the truncation."""
+    """Bounds on the winner's privacy loss in a sealed search, if its number of runs is not limited."""
 
     profiles: tuple[Profile, ...]
     shift: Shift
     renyi: tuple[tuple[float, float], ...]  # (order, divergence of the winner) pairs
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest bound of ε at `delta`."""
+        """Return the winner's ε at `delta`: the smallest one that any of the bounds proves."""
         single = max(part.epsilon(delta / self.shift.factor) for part in self.profiles)
         found = (single + self.shift.shift) * (1 + 1e-12)
         return min(found, *(epsilon_of_divergence(order, spent, delta) for order, spent in self.renyi), inf)
@@ -322,7 +322,7 @@ def winner_divergences(law: RunLaw, single: Mapping[float, float], delta_of: Del
     dp_accounting computes the same bounds for `RepeatAndSelectDpEvent`, but uses looser divergences of one run at
     fractional orders.
 
-    `single` has the divergences of one run by order. For a mean below 1 the theorems do not hold, and the result is
+    `single` has the divergences of one run by order. The theorems do not hold for a mean below 1. The result is then
     empty.
     """
     if law.mean < 1:

@@ -1,4 +1,4 @@
-"""Admission rules: whether a data set allows one more search. Planning, writing and reading use the same rules."""
+"""Rules that decide whether the cap of a data set admits one more search. Plans and the ledger share these rules."""
 
 from __future__ import annotations
 
@@ -38,17 +38,16 @@ def admit_search(
     user: str | None,
     what: str,
 ) -> None:
-    """Raise `BudgetRefusedError` unless `admit` admits the search and it protects the same unit as the other searches.
+    """Refuse a search that `admit` refuses, or that protects another unit than the other searches on the data set.
 
-    `unit` is `record` or `user`. The other arguments are as in `admit`.
+    Raise `BudgetRefusedError` to refuse. `unit` is `record` or `user`. The other arguments are as in `admit`.
     """
     if state is not None and state.committed.unit not in {None, unit}:
         # Adding or removing a user changes a sum by at most C. Changing one record of a user may change it by 2C.
         raise BudgetRefusedError(
             "unit-differs",
             f"The searches on {state.dataset!r} protect each {state.committed.unit}, but {what} protects each {unit}. "
-            f"Claims for different units cannot be added. Write privacy.unit: {state.committed.unit}, or give the data "
-            "set another name.",
+            f"Claims for different units cannot be added. Write `privacy.unit: {state.committed.unit}`.",
         )
     admit(state, epsilon, delta, units=units, user=user, what=what)
 
@@ -62,12 +61,12 @@ def admit(
     units: int | None = None,
     user: str | None = None,
 ) -> None:
-    """Refuse a charge that exceeds the data set's cap or the user's share of the cap.
+    """Refuse a charge that would exceed the data set's cap or the user's share of the cap.
 
     Formal guarantees:
         Searches may be chosen adaptively and run concurrently. If the cap has no Rényi order, the ε and δ of all
         searches sum to at most the cap's (Rogers et al. 2016; Vadhan & Zhang 2023). If the cap has an order, a charge
-        must fit one of two rules: the sums are at most (ε, δ/2) of the cap, or the sum of the Rényi divergences at
+        must fit one of two rules: the sums are at most the cap's ε and δ/2, or the sum of the Rényi divergences at
         that order fits a filter of (ε, δ/2). Each rule contributes at most δ/2 to the failure probability. If each rule
         had the whole δ, admitting a charge that fits either of them would not be sound.
 
@@ -76,7 +75,7 @@ def admit(
         epsilon: ε to add.
         delta: δ to add.
         what: name of the charge, for the message.
-        units: Rényi units to add, at the order of the cap; None if they are not finite.
+        units: Rényi units to add, at the order of the cap; None if they are infinite.
         user: user whose share must not be exceeded; None ignores the shares.
 
     Raises:
@@ -96,7 +95,7 @@ def admit(
     if None not in {cap.units, units} and not held.unbounded and held.units + (units or 0) <= (cap.units or 0):
         return
     also = "" if cap.order is None else (
-        f" The Rényi divergences of order {cap.order:g} do not fit either. Each of the two rules has half of δ."
+        f" The Rényi filter of order {cap.order:g} has no room either. The sum and the filter have half of δ each."
     )  # fmt: skip
     lacking = unfit((total_epsilon, total_delta), (cap.epsilon, cap.delta), rules=rules)
     raise BudgetRefusedError(
@@ -152,7 +151,7 @@ def require_unsampled(mechanism: SampledGaussian) -> None:
 
 
 def admit_name(states: Mapping[str, DatasetState], dataset: str, search: str, fingerprint: str | None) -> None:
-    """Refuse a search if its name exists on any data set, or if its records belong to a data set of another name."""
+    """Refuse a search if its name is taken on any data set, or if its records are already known under another name."""
     for state in states.values():
         if search in state.by_name:
             raise LedgerError(
@@ -187,9 +186,9 @@ def require_name(value: object, what: str) -> None:
 
 
 def unfit(total: tuple[Decimal, Decimal], allowed: tuple[float, float], *, rules: int = 1) -> str:
-    """Return in words whether ε, δ or both are too large in `total` (ε, δ), compared with `allowed` (ε, δ).
+    """Return in words which of ε and δ exceeds its limit. `total` and `allowed` are pairs (ε, δ).
 
-    At least one must be too large. If there are two `rules`, each allows half of δ.
+    At least one must exceed its limit. If there are two `rules`, the limit is half of the allowed δ.
     """
     part = allowed[1] / rules
     over = {"ε": total[0] > exact_sum(allowed[0]), "δ": exact_sum(*[total[1]] * rules) > exact_sum(allowed[1])}

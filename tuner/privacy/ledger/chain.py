@@ -1,4 +1,4 @@
-"""Reading, verifying and appending of the ledger's entries, with the resulting states in memory."""
+"""Reader, verifier and writer of the ledger's entries. It keeps the states that result from them in memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Chain:
 
     @contextmanager
     def write(self) -> Iterator[Write]:
-        """Begin a write transaction, which excludes all others; commit it if the block ends without an error."""
+        """Begin a write transaction, which excludes all other writers; commit it if the block ends without an error."""
         with self._lock:
             with self.store.writing() as connection:
                 states, last = self._fold(connection, self._states, self._last)
@@ -50,7 +50,7 @@ class Chain:
             self._states, self._last = write.states, write.last
 
     def entries(self, dataset: str) -> list[tuple[Entry, DatasetState]]:
-        """Return all entries of a data set, read and verified again, each with the state of the data set after it."""
+        """Read and verify all entries of a data set again, and return each with the data set's state after it."""
         with self._lock, self.store.reading() as connection:
             rows = self.store.after(connection, 0)
         states: dict[str, DatasetState] = {}
@@ -80,7 +80,7 @@ class Chain:
     def _fold(
         self, connection: Connection, states: dict[str, DatasetState], last: int
     ) -> tuple[dict[str, DatasetState], int]:
-        """Read the entries after row `last`, verify the heads, and return the new states and the new last row."""
+        """Read the entries after row `last`, verify them, and return the new states and the new last row."""
         states = dict(states)
         for row, entry in self.store.after(connection, last):
             states[entry.dataset] = checked_state_after(states, entry)
@@ -115,7 +115,7 @@ class Write:
         return state.cap.order if state and state.cap else None
 
     def __call__(self, dataset: str, kind: str, data: dict[str, Any]) -> None:
-        """Append one entry. If this raises an error, the caller must let it end the transaction.
+        """Append one entry. The caller must not catch an error inside the transaction, so that nothing is committed.
 
         Raises:
             BudgetRefusedError: the entry would exceed a cap.

@@ -38,7 +38,7 @@ def canonical(value: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """Entry in the ledger for one data set. Its hash covers all other fields.
+    """Ledger entry of one data set. Its hash covers all other fields.
 
     Attributes:
         dataset: name of the data set.

@@ -126,7 +126,7 @@ class ShareLine:
 
 
 def lines(history: History) -> list[Line]:
-    """Return the events for a data protection officer, oldest first, without single trials and steps."""
+    """Return the events of a data set, oldest first. Events of single trials and steps are left out."""
     return [
         Line(
             time=_shown(entry.time, day_only=search is not None and search.charged_whole),
@@ -184,12 +184,12 @@ def rule(cap: DatasetCap | None) -> str:
         return "no cap: every search is admitted with its own claim"
     if cap.order is None:
         return "the ε and the δ of the searches sum to at most the cap"
-    either = f"EITHER the ε of the searches sum to at most {cap.epsilon:g} and their δ to at most {cap.delta / 2:g}, "
+    either = f"the ε of the searches sum to at most {cap.epsilon:g} and their δ to at most {cap.delta / 2:g}, "
     if cap.units is None:
-        return f"{either}OR nothing: a Rényi filter of order {cap.order:g} admits no search at this cap"
+        return f"{either}because the cap's Rényi filter of order {cap.order:g} admits no search but has half of δ"
     return (
-        f"{either}OR their Rényi divergences of order {cap.order:g} fit the filter of ε = {cap.epsilon:g}, "
-        f"δ = {cap.delta / 2:g}: two rules, each with half of δ"
+        f"{either}OR their Rényi divergences of order {cap.order:g} fit a filter of ε = {cap.epsilon:g}, "
+        f"δ = {cap.delta / 2:g}; each of these two rules has half of δ"
     )
 
 
@@ -208,7 +208,7 @@ def within_cap(state: DatasetState) -> bool | None:
 
 
 def _events(history: History) -> Iterator[tuple[Entry, DatasetState, str, str, SearchState | None]]:
-    """Yield each shown entry with the state after the entry, and with the result of `_words`."""
+    """Yield each entry that is shown, the state after it, and its kind, text and search from `_words`."""
     for entry, state in history:
         shown = _words(entry, state)
         if shown is not None:
@@ -245,7 +245,7 @@ def _words(entry: Entry, state: DatasetState) -> tuple[str, str, SearchState | N
 def _opened(search: SearchState) -> str:
     text = f"Opened with the claim ε = {search.epsilon:g}, δ = {search.delta:g} for each {search.unit}"
     if search.charged_whole:
-        return f"{text}. Sealed: only the best of a hidden number of runs is released, and nothing more is shown here."
+        return f"{text}. Sealed: only the best of a hidden number of runs is released. No later event is shown."
     if search.validation_claim is not None:
         epsilon, delta = search.validation_claim
         text += f"; for each validation {search.unit} ε = {epsilon:g}, δ = {delta:g}"

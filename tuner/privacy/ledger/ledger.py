@@ -1,7 +1,7 @@
 """The ledger: the durable record of all caps and charges of a data set.
 
-A trial reserves steps before it starts. It leases steps (charges them durably) before it takes them. At its end it is
-settled, and its unused reservation is freed.
+A trial reserves steps before it starts. It leases steps (charges them durably) before it takes them. When the
+trial ends it is settled, and the steps that it reserved but did not lease are freed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Ledger:
 
     @classmethod
     def open(cls, url: str, *, create: bool = True) -> Self:
-        """Open a ledger and verify all of it.
+        """Open a ledger, and verify all its entries.
 
         Args:
             url: `sqlite:///runs/ledger.db`, or `postgresql://user@host/database`.
@@ -86,8 +86,8 @@ class Ledger:
         """Set the (ε, δ) that all searches on `dataset` may spend together.
 
         The cap may be below the committed total. Then no new search and no new reservation is admitted, but reserved
-        steps may still be taken. If `order` is given, there are two rules with half of δ each: the sum of the claims,
-        and a Rényi filter of that order. A search is admitted if it fits one of them. Raise `BudgetRefusedError` if the
+        steps may still be taken. If `order` is given, a search is admitted if it fits one of two rules: a limit on the
+        sum of all claims, or a Rényi filter of that order. Each rule has half of δ. Raise `BudgetRefusedError` if the
         order would change while any search counts against the cap.
         """
         require_name(dataset, "dataset")
@@ -139,7 +139,7 @@ class Ledger:
         fingerprint: str | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        """Open a search. Its whole (ε, δ) then counts against the data set.
+        """Open a search. Its whole (ε, δ) then counts against the cap of the data set.
 
         Args:
             dataset: name of the data set.
@@ -147,8 +147,8 @@ class Ledger:
             filter: filter for the training records. Its ε at `delta` must be at most `epsilon`.
             epsilon: ε of the claim, for each training record and each protected validation record.
             delta: δ of the claim.
-            validation: filter for the validation records, where a step is one released score; None if the guarantee
-                does not cover the scores.
+            validation: filter for the validation records. It counts each released score as a step. None if the
+                guarantee does not cover the scores.
             validation_claim: (ε, δ) of the claim for validation records. Neither may exceed that of the search. The
                 default is the search's (ε, δ).
             unit: unit of protection, `record` or `user`.
@@ -211,7 +211,7 @@ class Ledger:
     def reserve(
         self, search: str, trial: str, steps: int, *, mechanism: SampledGaussian | None = None, pool: str = TRAINING
     ) -> None:
-        """Reserve `steps` more steps of one pool for a trial, at least 1; see `reserve_together`."""
+        """Reserve `steps` ≥ 1 more steps of one pool for a trial. Errors are as in `reserve_together`."""
         require_steps(steps, minimum=1)
         self.reserve_together(search, trial, {pool: steps}, mechanism=mechanism)
 
@@ -247,7 +247,7 @@ class Ledger:
                 write(state.dataset, "reserve", body)
 
     def lease(self, search: str, trial: str, steps: int, mechanism: SampledGaussian, *, pool: str = TRAINING) -> None:
-        """Charge `steps` steps of a pool durably, at least 1. After this method returns, the trial may take the steps.
+        """Charge `steps` ≥ 1 steps of a pool durably. After this method returns, the trial may take the steps.
 
         Raises:
             BudgetRefusedError: the trial has not reserved that many steps.
@@ -298,7 +298,7 @@ class Ledger:
             write(state.dataset, "reopen_search", {"search": search, "units": units})
 
     def record_card(self, search: str, card_sha256: str, kind: str) -> None:
-        """Record that a privacy card with this hash was issued for `search`."""
+        """Record that a privacy card with this hash and this kind was issued for `search`."""
         require_name(kind, "kind")
         if not (isinstance(card_sha256, str) and _SHA256.fullmatch(card_sha256)):
             raise InputError(
@@ -333,13 +333,14 @@ class Ledger:
         return before[-1] if before else DatasetState(dataset=dataset)
 
     def entries(self, dataset: str) -> list[tuple[Entry, DatasetState]]:
-        """Return all entries of a data set, read and verified again, each with the state of the data set after it."""
+        """Read and verify all entries of a data set again, and return each with the data set's state after it."""
         return self._chain.entries(dataset)
 
     def verify_chain(self) -> None:
         """Read the whole ledger again, and raise `LedgerCorruptError` if it is damaged or contradicts itself.
 
-        This checks pages, hashes, heads, rules, prices and claims.
+        The check covers the database file, the hash chain, the recorded last entries, the ledger's rules, the prices
+        and the claims.
         """
         self._chain.verify()
 
@@ -355,7 +356,7 @@ def _require_fit(filter: Filter, epsilon: float, delta: float, whose: str) -> No
 
 
 def _require_same_users(state: DatasetState | None, fingerprint: str | None, users: object, search: str) -> None:
-    """Refuse a search that assigns the same records to other users. No claim would cover both assignments."""
+    """Refuse a search that assigns the records to other users than an earlier search. No claim would cover both."""
     for other in state.searches if state and fingerprint is not None else ():
         known = other.details.get("users")
         if other.fingerprint == fingerprint and None not in {known, users} and known != users:

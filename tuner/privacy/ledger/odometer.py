@@ -39,7 +39,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Odometer:
-    """Readings of one search, in which a record either trains or validates.
+    """Odometer readings of one search, in which each record either trains or validates.
 
     Attributes:
         training: reading for each training record.
@@ -61,7 +61,7 @@ def read_search(search: SearchState) -> Odometer:
 def read_dataset(state: DatasetState) -> Reading:
     """Return the ε that all searches on a data set have spent, for any record.
 
-    It is read at the δ of the data set's cap; without a cap, at the committed δ.
+    ε is computed at the δ of the data set's cap; without a cap, at the committed δ.
 
     If all searches state the same split, a record either trains in all of them or validates in all of them. Then the
     reading has the larger ε of the two pools. Otherwise a record may train in one search and validate in another, so
@@ -77,13 +77,13 @@ def read_dataset(state: DatasetState) -> Reading:
     if len(splits) == 1 and splits != {"null"}:
         training, validation = _read(trained, delta), _read(scored, delta)
         return Reading(max(training.epsilon, validation.epsilon), max(training.delta, validation.delta))
-    # The claim of a search covers training and validation, so it counts only once.
+    # A search's claim covers training and validation records, so it counts only once.
     open_scores = [replace(spent, claim=(0.0, 0.0)) for spent in scored if not spent.whole]
     return _read([*trained, *open_scores], delta)
 
 
 def read_steps(parts: Mapping[SampledGaussian, int], delta: float) -> Reading:
-    """Return the reading for a number of steps of each mechanism; ε is `math.inf` if there is no bound."""
+    """Return the odometer reading for the steps in `parts`, by mechanism; ε is `math.inf` if there is no bound."""
     counted = Counter({mechanism: steps for mechanism, steps in parts.items() if steps})
     found = _composed_epsilon(tuple(_fewer(counted)), (), delta) if counted else 0.0
     return Reading(found, delta)
@@ -120,9 +120,9 @@ class _Spent:
 
 
 def _read(spent: list[_Spent], delta: float) -> Reading:
-    """Return the smallest of three bounds: composition of all charges, sum of all claims, and Rényi divergence.
+    """Return the smallest of three bounds of ε: composition of all charges, sum of all claims, and Rényi divergence.
 
-    The third is available only for the charges of a single pool whose filter prices steps.
+    The bound by Rényi divergence exists only for the charges of a single pool whose filter prices steps.
     """
     spent = [each for each in spent if each.anything]
     if not spent:
@@ -163,7 +163,7 @@ def _claimed(claim: tuple[float, float], grid: float) -> Any:  # noqa: ANN401 - 
 
 
 def _fewer(parts: Counter[SampledGaussian]) -> Iterable[Part]:
-    """Merge similar mechanisms into one with their largest rate and least noise, until at most 4 remain.
+    """Merge groups of similar mechanisms until at most 4 remain. Each group gets its largest rate and least noise.
 
     This can only raise ε. Adding noise is post-processing. The hockey-stick divergence of a sampled step is convex in
     the rate and smallest at rate 0, so it does not decrease with the rate.

@@ -12,7 +12,7 @@ V = TypeVar("V")
 
 
 class Persistent(Mapping[K, V]):
-    """Immutable mapping in two parts: a large one, shared between copies, and a small one with the recent changes.
+    """Immutable mapping with a large part that its copies share, and a small part with recent changes.
 
     When the small part has more than √n of the n keys, both are merged into a new large part. So a change copies about
     √n keys on average. Iteration follows the order in which the keys were first set.

@@ -1,4 +1,4 @@
-"""Check of a ledger's entries: their Rényi prices and claims are compared with newly computed values."""
+"""Check of a ledger's prices and claims against newly computed values."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ from tuner.privacy.ledger.state import DatasetState, SearchState
 __all__ = ["check_prices"]
 
 _SLACK = 1e-8
-"""Allowed relative difference between a stated and a newly computed price, because machines round differently."""
+"""Allowed relative difference between a recorded and a newly computed price. Machines round differently."""
 
 
 def check_prices(state: DatasetState) -> None:
-    """Raise `LedgerCorruptError` if an entry states too low a price, or if a filter may exceed its search's claim."""
+    """Raise `LedgerCorruptError` if a recorded price is too low or a filter allows more than its search claims."""
     where = f"data set {state.dataset!r}"
 
     def compare(what: str, stated: int | None, now: int | None) -> None:
         if stated is not None and (now is None or now > stated * (1 + _SLACK) + 1):
-            raise contradiction("ledger-price-too-low", where, f"{what} states {stated} Rényi units but costs {now}")
+            raise contradiction(
+                "ledger-price-too-low", where, f"{what} has recorded {stated} Rényi units but costs {now}"
+            )
 
     cap = state.cap
     if cap is not None and cap.order is not None and cap.units is not None:
         now = order_filter(cap.order, cap.epsilon, cap.delta)
         if cap.units > (now or 0) * (1 + _SLACK):
             raise contradiction(
-                "ledger-price-too-low", where, f"its cap states {cap.units} Rényi units but allows {now}"
+                "ledger-price-too-low", where, f"its cap has recorded {cap.units} Rényi units but allows {now}"
             )
     for search in state.searches:
         if search.counts:

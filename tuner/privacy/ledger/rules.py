@@ -1,4 +1,4 @@
-"""Rules of the ledger: which entries are allowed, and the state after each entry. Writers and readers apply them."""
+"""Rules of the ledger: which entries it allows, and the state after each entry. Writers and readers apply the rules."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def _lease(search: SearchState, data: Mapping[str, Any]) -> SearchState:
         raise BudgetRefusedError(
             "not-reserved",
             f"Trial {name!r} of search {search.search!r} requests to lease {steps} {_unit(pool_name)} but has only "
-            f"{before.outstanding} reserved. Reserve steps before leasing them, also if they are repeated.",
+            f"{before.outstanding} reserved. Reserve all steps before leasing them, including repeated steps.",
         )
     if mechanism != before.mechanism:
         raise LedgerError(
@@ -311,7 +311,7 @@ def _reopen(state: DatasetState, search: SearchState, data: Mapping[str, Any]) -
 
 
 def _units(data: Mapping[str, Any]) -> int | None:
-    """Return the Rényi units that an entry states for a search; None if they are not finite."""
+    """Return the Rényi units of a search from the body of its entry; None if they are infinite."""
     units: int | None = data["units"]
     if units is not None:
         require_steps(units, minimum=0, name="units")
@@ -319,7 +319,7 @@ def _units(data: Mapping[str, Any]) -> int | None:
 
 
 def _account(search: SearchState, data: Mapping[str, Any], what: str) -> tuple[str, PoolState, TrialAccount]:
-    """Return the name and state of the pool that an entry charges, and the trial's account in this pool."""
+    """Return the name and state of the pool in which an entry reserves or leases steps, and the trial's account."""
     if search.charged_whole:
         raise LedgerError(
             "sealed-charged-whole",
@@ -363,7 +363,7 @@ def _no_room(search: SearchState, pool_name: str, trial: str, mechanism: Sampled
 
 
 def contradiction(code: str, where: str, why: str) -> LedgerCorruptError:
-    """Return the error for a ledger that contradicts itself. `where` names the entry or the data set."""
+    """Return the error for a ledger that contradicts itself. `where` names the entry or data set, `why` the fault."""
     return LedgerCorruptError(
         code,
         f"The ledger contradicts itself at {where}: {why}. Restore the ledger from a backup with all entries. Do not "

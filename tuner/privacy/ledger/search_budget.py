@@ -1,4 +1,4 @@
-"""Budget of one search in the ledger (the durable record of charges): what the search and its trials may spend."""
+"""Budget of one search in the ledger, the durable record of charges."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Asked(Protocol):
 
     @property
     def sample_rate(self) -> float | None:
-        """Sample rate of the steps; None for the trial's reserved mechanism, or else the search's only mechanism."""
+        """Sample rate of the steps. None means that of the trial's earlier reservation, or else that of the search."""
 
     @property
     def noise_multiplier(self) -> float | None:
@@ -106,15 +106,15 @@ class SearchBudget:
         self._ledger.settle(self.search, trial, steps_taken)
 
     def check_scores(self, *, protected: bool) -> None:
-        """Raise `LedgerError` unless a trial protects its scores exactly if the ledger says that they are protected.
+        """Raise `LedgerError` unless `protected` says correctly whether the search has a budget for protected scores.
 
-        The ledger itself cannot notice a trial that releases scores without noise, because it leases no scores.
+        The ledger alone would not notice a trial that releases scores without noise, because the trial leases none.
         """
         if (self._ledger.search_state(self.search).validation is not None) != protected:
             raise LedgerError(
                 "mechanism-not-reserved",
-                f"A trial of {self.search!r} {'protects' if protected else 'does not protect'} its scores, but the "
-                "ledger says the opposite. Please report this as a bug.",
+                f"A trial of {self.search!r} {'protects' if protected else 'does not protect'} its scores, but its "
+                "search was opened the other way. Please report this as a bug.",
             )
 
     def check_mechanism(self, trial: str, mechanism: SampledGaussian) -> None:
@@ -154,7 +154,7 @@ class SearchBudget:
         return self._ledger.search_state(self.search).training.account(trial).leased
 
     def trial_epsilon(self, trial: str, steps: int) -> float:
-        """Return ε of a trial's first `steps` steps at the search's δ, as if it were the only trial. It is not a claim.
+        """Return ε of a trial's first `steps` steps at the search's δ, as if no other trial existed. It is not a claim.
 
         If the steps are leased, the result is at most the search's ε. It is `math.inf` if double precision is not
         enough. Raise `LedgerError` if the trial has reserved nothing and the search has several mechanisms.
@@ -165,9 +165,9 @@ class SearchBudget:
         return min(found, state.epsilon) if steps <= state.training.account(trial).leased else found
 
     def steps_epsilon(self, steps: Mapping[str, int]) -> float:
-        """Return the odometer's ε at the search's δ, for numbers of training steps by trial. It is not a claim.
+        """Return the odometer's ε at the search's δ, if each trial took the given number of steps. It is not a claim.
 
-        Errors and infinite results are as in `trial_epsilon`.
+        `steps` has the number of training steps of each trial. Errors and infinite results are as in `trial_epsilon`.
         """
         state = self._ledger.search_state(self.search)
         parts: Counter[SampledGaussian] = Counter()
@@ -177,7 +177,7 @@ class SearchBudget:
         return read_steps(parts, state.delta).epsilon
 
     def view(self) -> BudgetView:
-        """Return the spent, reserved and remaining budget. After each lease this takes about a tenth of a second."""
+        """Return the spent, reserved and remaining budget. The first call after a lease takes about 0.1 seconds."""
         state = self._ledger.search_state(self.search)
         read = read_search(state)
         validation = None
@@ -189,8 +189,7 @@ class SearchBudget:
 class LedgerCharge:
     """Object with which one trial charges its steps and scores to a ledger.
 
-    It can be pickled and used after a fork, because each process opens the ledger by its absolute URL. No process
-    creates a ledger.
+    It can be pickled and used after a fork, because each process opens the existing ledger by its absolute URL.
     """
 
     def __init__(self, url: str, search: str, trial: str) -> None:
@@ -211,7 +210,7 @@ class LedgerCharge:
         return self._trial(TRAINING).leased
 
     def restarts(self) -> int:
-        """Return how often this trial was interrupted after a lease and reserved steps again to repeat them."""
+        """Return how often this trial was interrupted after a lease and then reserved the lost steps again."""
         return self._trial(TRAINING).restarts
 
     def release(self, count: int = 1, *, noise: float) -> None:

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 TRAINING, VALIDATION = "training", "validation"
-"""Names of a search's pools. A pool is a filter and its charges, for training records or for validation records."""
+"""Names of the two pools of a search. A pool is a filter for training or validation records, and its charges."""
 
 _EXACT = Context(prec=2000, traps=[Inexact])  # more digits than a sum of two doubles has
 
@@ -59,7 +59,7 @@ class DatasetCap:
 
 @dataclass(frozen=True)
 class Share:
-    """The (ε, δ) to which the claims of one user's searches may sum; (0, 0) for a revoked share."""
+    """Largest (ε, δ) to which the claims of one user's searches may sum; (0, 0) for a revoked share."""
 
     epsilon: float
     delta: float
@@ -67,7 +67,7 @@ class Share:
 
 @dataclass(frozen=True)
 class TrialAccount:
-    """Account of one trial in one pool.
+    """Reserved and charged steps of one trial in one pool.
 
     Attributes:
         mechanism: mechanism of every step; None before the first reservation.
@@ -173,7 +173,7 @@ class SearchState:
         begun: whether the search is sealed and was charged as a whole.
         cards: (SHA-256, kind, number of the entry) of each recorded card.
         units: Rényi units of the whole search at the order of the data set's cap, computed when the search was opened
-            or last reopened; None if there is no order or the units are not finite.
+            or last reopened; None if the cap has no order or the units are infinite.
         opened_seq: number of the entry that opened the search.
     """
 
@@ -294,8 +294,8 @@ class DatasetState:
     Attributes:
         grants: latest share of each user who ever had a share.
         by_name: searches by name, in the order in which they were opened.
-        committed: sums over the searches that count.
-        committed_of: sums over the searches of each user that count.
+        committed: sums over the searches whose claims count against the cap.
+        committed_of: the same sums over each user's searches, by user.
         fingerprints: checksums of the searches' data.
         seq: number of entries.
         head: hash of the last entry.
@@ -318,16 +318,16 @@ class DatasetState:
 
     @property
     def committed_epsilon(self) -> float:
-        """Sum of ε of the searches that count."""
+        """Sum of ε of the searches whose claims count against the cap."""
         return float(self.committed.epsilon)
 
     @property
     def committed_delta(self) -> float:
-        """Sum of δ of the searches that count."""
+        """Sum of δ of the searches whose claims count against the cap."""
         return float(self.committed.delta)
 
     def committed_by(self, user: str) -> tuple[float, float]:
-        """Return the sums of ε and δ of one user's searches that count."""
+        """Return the sums of ε and δ of one user's searches whose claims count against the cap."""
         found = self.committed_of.get(user, Committed())
         return float(found.epsilon), float(found.delta)
 

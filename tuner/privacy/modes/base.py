@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 __all__ = ["KEPT", "KEY", "Mode"]
 
-KEY = "A checkpoint holds the key of noise still to be drawn: a model in it may be shown, the file may not"
+KEY = "A checkpoint file contains the random key of future noise, so only the model in it may be shown, not the file"
 """Sentence of the card: why checkpoint files are for the operator only."""
 
 KEPT = f"checkpoint files, raw logs, noise and records are for the operator only. {KEY}"
@@ -36,10 +36,10 @@ class Mode:
         access: how the search used the records.
         released: what may be shown.
         kept: what is kept from analysts.
-        winner: meaning of the exported run's own ε.
+        winner: meaning of the ε that the card states for the exported run alone.
         winner_row: short form of `winner`, for the table of the card's page.
-        extent: what the card's numbers cover. `{most}` is replaced by what the cap allows, and `{so_far}` by what was
-            charged so far.
+        extent: what the card's numbers cover. The card replaces `{most}` by what the cap allows, and `{so_far}` by a
+            sentence that says what was charged so far.
     """
 
     name: str
@@ -54,8 +54,8 @@ class Mode:
     access: str
     released: str
     kept: str = KEPT
-    winner: str = "ε of this run as if it were the only one: NOT a guarantee for a tuned model"
-    winner_row: str = "as if it were the only one: not a guarantee"
+    winner: str = "ε of this run if no other trial had run: NOT a guarantee for a tuned model"
+    winner_row: str = "if no other trial had run: not a guarantee"
     extent: str
 
     def private_trials(self, trials: int) -> int:

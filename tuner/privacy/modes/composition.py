@@ -9,13 +9,13 @@ __all__ = ["COMPOSITION"]
 COMPOSITION = Mode(
     name="composition",
     caps=("total_steps", "coupon_book", "fixed_order"),
-    guarantee="everything the search shows",
+    guarantee="everything that the search shows",
     label="every step of every trial is charged (composition)",
     covers="everything that this search shows: the models of all trials, their settings, scores and curves, the choice "
-    "among them and the exported model",
-    access="every step of every trial, charged before its batch was drawn",
-    released="the exported configuration, model and scores; and to analysts all trials with their settings, scores and "
-    "curves",
-    extent="The numbers are the cap of the whole search, set before it began: for all trials together, {most}, and not "
-    "for one trial. {so_far}",
+    "of the winner and the exported model",
+    access="every step of every trial; each step was charged before its batch was drawn",
+    released="to everyone: the exported configuration, model and scores; to analysts also: all trials with their "
+    "settings, scores and curves",
+    extent="The numbers are the cap of the whole search, which was set before the search began. For all trials "
+    "together, the cap allows {most}. {so_far}",
 )

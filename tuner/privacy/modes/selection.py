@@ -11,15 +11,15 @@ SELECTION = Mode(
     runs_hidden=True,
     samplers=("random", "bounded"),
     pruners=("none",),
-    guarantee="the winner: its configuration, its model and its score. Nothing else leaves the operator",
-    label="the best of a hidden number of runs is charged as a whole (selection)",
-    covers="all that leaves this search: the exported configuration, its model and its score, chosen among a hidden "
-    "number of runs of which nothing else is shown",
-    access="every step of every run, charged all together before the first",
-    released="the exported configuration, its model and its score, and nothing else of the search",
-    kept="every other run, its settings, scores and curves; how many runs there were; when they ran; checkpoint files, "
-    f"raw logs, noise and records. They are for the operator only. {KEY}",
-    extent="The numbers hold for the one run that leaves, and for its having been chosen: how many runs to make was "
-    "drawn at random and in secret, they were independent, and only the best is shown. How many there were is shown "
-    "nowhere: with the winner it would tell more of the records than is charged here.",
+    guarantee="the winner: its configuration, its model and its score. Only the operator sees anything else",
+    label="the whole search, a hidden number of runs, is charged at once; only its best run is released (selection)",
+    covers="everything that this search releases: the configuration, the model and the score of the best of a hidden "
+    "number of runs",
+    access="every step of every run; the whole search was charged before its first run",
+    released="the exported configuration, its model and its score, and nothing else from the search",
+    kept="the settings, scores and curves of every other run; the number of runs; when they ran; checkpoint files, raw "
+    f"logs, noise and records. All of these are for the operator only. {KEY}",
+    extent="The numbers cover the released run and its selection as the best run. The number of runs was drawn at "
+    "random and is secret, the runs were independent, and only the best is released. If the number were shown "
+    "together with the winner, both would reveal more about the records than was charged.",
 )

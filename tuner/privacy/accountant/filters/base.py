@@ -149,7 +149,7 @@ class Filter(ABC):
 
     @abstractmethod
     def share(self, used: Used, *, units: int) -> float:
-        """Return the share of the filter, from 0 to 1, that the steps `used` consume. Their price is `units`."""
+        """Return which share of the filter, from 0 to 1, the steps `used` consume. Their price is `units`."""
 
     @abstractmethod
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
@@ -164,7 +164,7 @@ class Filter(ABC):
 
     @abstractmethod
     def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
-        """Return ε at `delta` of the smallest filter of this kind that admits `trials` unpruned trials."""
+        """Return ε at `delta` of the smallest filter of this kind that admits `trials` unpruned trials from `menu`."""
 
     # Runs of a sealed search.
 
@@ -179,7 +179,7 @@ class Filter(ABC):
         return None
 
     def law_facts(self, epsilon: float) -> dict[str, Any] | None:
-        """Return the law of the number of runs for the card; None if the number is not hidden.
+        """Return the law of the number of runs for the privacy card; None if the number is not hidden.
 
         `epsilon` is the ε of the search's claim.
         """
@@ -194,7 +194,7 @@ class Filter(ABC):
 
     @abstractmethod
     def limit(self, unit: str, mechanism: SampledGaussian) -> str:
-        """Return the filter's limit in words, for the message of a refused request. `unit` is the name of the steps."""
+        """Return the filter's limit in words, for the message of a refused request. `unit` names the steps."""
 
     @abstractmethod
     def body(self) -> dict[str, Any]:

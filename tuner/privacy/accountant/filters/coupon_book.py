@@ -20,7 +20,7 @@ class CouponBook(FixedParts):
 
     Formal guarantees:
         Trials may choose adaptively among the mechanisms, run concurrently and stop after any step. Each coupon is
-        used at most once. So the privacy loss of all trials together is at most that of all coupons composed.
+        used at most once. So the privacy loss of all trials together is at most that of the composition of all coupons.
 
     Args:
         quotas: pairs (mechanism, steps), each mechanism once, in any order.
@@ -28,12 +28,12 @@ class CouponBook(FixedParts):
 
     kind: ClassVar[str] = "coupon_book"
     label: ClassVar[str] = (
-        "a menu of mechanisms, each with a quota of steps, its coupons; any trial may draw any that are left"
+        "a quota of steps for each of several mechanisms (a coupon book); any trial may use any steps that are left"
     )
-    accounting: ClassVar[str] = "privacy loss distribution of all coupons composed, connect-the-dots, pessimistic"
+    accounting: ClassVar[str] = "pessimistic privacy loss distribution (connect-the-dots) of all quotas composed"
     assumption: ClassVar[tuple[str, str]] = (
-        "every step takes a coupon of its (sample_rate, noise_multiplier)",
-        "fixed when the search was opened",
+        "every step counts against the quota of its (sample_rate, noise_multiplier)",
+        "the quotas were fixed when the search was opened",
     )
     quotas: tuple[Part, ...]
 
@@ -49,7 +49,7 @@ class CouponBook(FixedParts):
 
     @classmethod
     def planned(cls, menu: Sequence[TrialSteps], trials: int, *, scale: float = 1.0) -> Self:
-        """Return the book for planned trials: equally many of each mechanism, all of the largest length.
+        """Return the coupon book for `trials` trials of full length, divided equally among the mechanisms.
 
         Args:
             menu: choices of a trial; each mechanism once.
@@ -70,7 +70,7 @@ class CouponBook(FixedParts):
         return max(dict(self.quotas).get(mechanism, 0) - same, 0)
 
     def share(self, used: Used, *, units: int) -> float:
-        """Return the share of the book that `used` consumes, with each step weighted by the variance of its loss.
+        """Return the share of the coupon book that `used` consumes. Each step has the variance of its loss as weight.
 
         For many steps, the variance of one step's privacy loss is about q²(e^(1/σ²) − 1) (Bu et al. 2020).
         """
@@ -90,7 +90,7 @@ class CouponBook(FixedParts):
         return tuple(shortest.items())
 
     def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
-        """Return ε at `delta` of the book that `planned` returns."""
+        """Return ε at `delta` of the coupon book for these planned trials; see `planned`."""
         return self.planned(menu, trials).claim(delta)
 
     @property

@@ -14,7 +14,7 @@ from tuner.privacy.accountant.rdp import divergence, epsilon_of_divergence, requ
 __all__ = ["FixedOrder"]
 
 _ROUNDING = 1e-12
-"""Relative margin for rounding, far above the error of a sum of three doubles."""
+"""Relative margin for rounding. It is far larger than the rounding error of a sum of three doubles."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class FixedOrder(Filter):
     """
 
     kind: ClassVar[str] = "fixed_order"
-    label: ClassVar[str] = "any mechanism at any time; a cap on the sum of their Rényi divergences of one order"
+    label: ClassVar[str] = "a cap on the sum of all steps' Rényi divergences at one order; any mechanism is allowed"
     accounting: ClassVar[str] = "a Rényi filter at one order that was fixed before the search, converted to (ε, δ)"
     assumption: ClassVar[tuple[str, str]] = (
         "one Rényi order, fixed before the search",
-        "fixed when the search was opened; no other is tried",
+        "the order was fixed when the search was opened, and no other order is used",
     )
     order: float
     budget: int
@@ -102,7 +102,7 @@ class FixedOrder(Filter):
         return (min(trials, key=lambda trial: trial[1] * self.price(trial[0])),)
 
     def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
-        """Return ε at `delta` if all trials are the most expensive."""
+        """Return ε at `delta` of as many trials as planned, if each is the most expensive one."""
         units = max(trials * choice.longest * self.price(choice.mechanism) for choice in menu)
         return epsilon_of_divergence(self.order, units / UNITS, delta)
 
@@ -113,7 +113,7 @@ class FixedOrder(Filter):
 
     def limit(self, unit: str, mechanism: SampledGaussian) -> str:
         """Return the budget in words, for the message of a refused request."""
-        return f"{unit} whose Rényi divergences of order {self.order:g} sum to {self.budget / UNITS:g}"
+        return f"{unit} with a total Rényi divergence of {self.budget / UNITS:g} at order {self.order:g}"
 
     def body(self) -> dict[str, Any]:
         """Return the filter as plain JSON, for the ledger."""

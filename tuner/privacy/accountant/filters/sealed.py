@@ -34,14 +34,14 @@ class Sealed(Filter):
     """
 
     kind: ClassVar[str] = "sealed"
-    label: ClassVar[str] = "independent runs of the mechanism, as many as a hidden draw says; only the best leaves"
+    label: ClassVar[str] = "a random, hidden number of independent runs, of which only the best is released"
     accounting: ClassVar[str] = (
-        "the best of a random, hidden number of runs: the smaller of a bound by the privacy profile of one run and "
-        "one by its Rényi divergence; what cutting the number off adds to δ is part of it"
+        "the smaller of two bounds for the best of a random, hidden number of runs: one uses the privacy profile of a "
+        "run, the other its Rényi divergence; both include the δ that truncating the number of runs adds"
     )
     assumption: ClassVar[tuple[str, str]] = (
         "the whole search is charged before its first run",
-        "an entry that is written once",
+        "the ledger has one entry for the charge, and refuses a second one",
     )
     charged_whole: ClassVar[bool] = True
     law: RunLaw

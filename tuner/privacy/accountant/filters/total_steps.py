@@ -27,11 +27,11 @@ class TotalSteps(FixedParts):
     """
 
     kind: ClassVar[str] = "total_steps"
-    label: ClassVar[str] = "one mechanism for all trials; a cap on total steps"
-    accounting: ClassVar[str] = "privacy loss distribution of the cap on total steps, connect-the-dots, pessimistic"
+    label: ClassVar[str] = "a cap on the total number of steps; all trials use one mechanism"
+    accounting: ClassVar[str] = "pessimistic privacy loss distribution (connect-the-dots) of the cap on total steps"
     assumption: ClassVar[tuple[str, str]] = (
         "one (sample_rate, noise_multiplier) for all trials",
-        "fixed when the search was opened",
+        "the pair was fixed when the search was opened",
     )
     mechanism: SampledGaussian
     step_cap: int
@@ -63,7 +63,7 @@ class TotalSteps(FixedParts):
         return min(trials, least), min(trials, most)
 
     def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
-        """Return ε at `delta` if all trials are the longest."""
+        """Return ε at `delta` of as many trials as planned, if each is the longest one."""
         return pld.epsilon(self.mechanism, trials * max(each.longest for each in menu), delta)
 
     @property

@@ -60,12 +60,12 @@ SET search_path = pg_catalog, pg_temp AS $$ BEGIN
     IF NEW.kind IN ('cap', 'grant', 'revoke') AND
         (SELECT pg_has_role(session_user, relowner, 'MEMBER') FROM pg_class WHERE oid = TG_RELID) IS NOT TRUE
     THEN RAISE EXCEPTION USING ERRCODE = '{_NOT_THEIRS}',
-        MESSAGE = 'only who owns the ledger sets caps and shares, and ' || session_user || ' does not';
+        MESSAGE = 'only an owner of the ledger can set caps and shares, and ' || session_user || ' is none';
     END IF;
     IF NEW.kind = 'open_search' AND
         ((NEW.body::jsonb ->> 'user') COLLATE "C" = session_user::text COLLATE "C") IS NOT TRUE
     THEN RAISE EXCEPTION USING ERRCODE = '{_NOT_THEIRS}',
-        MESSAGE = 'a search is of who opens it, and ' || session_user || ' opens one of another user';
+        MESSAGE = session_user || ' cannot open a search in the name of another user';
     END IF;
     RETURN NEW;
 END $$;
@@ -92,7 +92,7 @@ class Postgres(Backend):
     """Ledger in the tables of a PostgreSQL database, in the schema `dp_tuner`.
 
     A role with SELECT can read. A role that charges also needs INSERT on `entries` and INSERT, UPDATE on `heads`. A
-    trigger lets only owners of the tables set caps and shares, and lets a role open searches only in its own name. A
+    trigger lets only owners of the tables set caps and shares. It lets a role open searches only under its own name. A
     confirmed charge is on the server's disk, because `synchronous_commit` is set. A server with `fsync` off is refused.
 
     Args:

@@ -36,10 +36,10 @@ _GUARDS = (
 
 
 class Sqlite(Backend):
-    """Ledger in an SQLite file (WAL, synchronous=FULL). Every transaction is merged into the file at once.
+    """Ledger in an SQLite file (WAL, synchronous=FULL). The write-ahead log is merged after every write transaction.
 
-    A process that may write keeps its connection. Closing the last connection would make SQLite merge its files, and
-    that takes longer than a transaction. After an error or a fork, the next transaction uses a new connection.
+    A process that may write keeps its connection open. Closing the last connection would make SQLite merge its files,
+    which takes longer than a transaction. After an error or a fork, the next transaction uses a new connection.
 
     A user who may not write to the file or its folder can still read the ledger, for example with `tune budget`.
 
@@ -65,7 +65,7 @@ class Sqlite(Backend):
             ) from error
 
     def create(self) -> None:
-        """Create an empty ledger under a temporary name and link it into place. No process sees an unfinished file."""
+        """Create an empty ledger under a temporary name, then link it into place. So no unfinished file is visible."""
         path = self._path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -262,7 +262,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def _refuse_changed(path: Path, seen: tuple[int, int] | None, error: Exception | None) -> None:
-    """Raise `LedgerError` if the file changed since `seen` was taken; do nothing if `seen` is None.
+    """Raise `LedgerError` if the file no longer has the size and time `seen`; do nothing if `seen` is None.
 
     A user without write access cannot lock the file during a read, so the file may change.
     """

@@ -85,7 +85,7 @@ class Backend(ABC):
 
     @abstractmethod
     def create(self) -> None:
-        """Create an empty ledger, or nothing after an error. If another process was first, keep its ledger."""
+        """Create an empty ledger. After an error nothing remains. If another process was faster, keep its ledger."""
 
     def open(self) -> None:  # noqa: B027 - a server needs no preparation
         """Prepare for transactions; raise `LedgerCorruptError` if the database is not a ledger."""
@@ -142,14 +142,14 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """Begin a transaction that reads one consistent snapshot."""
+        """Begin a read transaction, which sees one consistent snapshot."""
         with self.backend.transaction(writing=False) as connection:
             self._check_id(connection)
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """Begin a write transaction, which excludes other writers and is on the disk when the block has ended."""
+        """Begin a write transaction, which excludes other writers. After the block it is on the disk."""
         with self.backend.transaction(writing=True) as connection:
             self._check_id(connection)
             self.backend.check_durable(connection)
@@ -182,14 +182,14 @@ class Store:
 
     @staticmethod
     def heads(connection: sa.Connection) -> dict[str, tuple[int, str]]:
-        """Return (number, hash) of the last entry of each data set. A lost end of a chain is detected with them."""
+        """Return the recorded (number, hash) of each data set's last entry. They reveal if last entries are lost."""
         return {name: (seq, head) for name, seq, head in connection.execute(_READ_HEADS)}
 
     def _read_id(self, connection: sa.Connection) -> str:
         row = connection.execute(_READ_META).one_or_none()
         if row is None:
             raise LedgerCorruptError(
-                "ledger-damaged", f"The ledger {self.url} has no id any more. Restore the ledger from a backup."
+                "ledger-damaged", f"The ledger {self.url} has lost its id. Restore the ledger from a backup."
             )
         found, ledger_id = row
         if found != _FORMAT:
