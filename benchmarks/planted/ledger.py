@@ -25,6 +25,14 @@ FAULTS: tuple[Fault, ...] = (
         test="tests/privacy/ledger/test_ledger_forged.py::test_what_is_not_allowed_is_neither_written_nor_read",
     ),
     Fault(
+        name="lease-not-written",
+        breaks="a lease is answered and not written to the ledger",
+        file="tuner/privacy/ledger/ledger.py",
+        old='            write(dataset, "lease", body)\n',
+        new='            if steps < 0:\n                write(dataset, "lease", body)\n',
+        test="tests/privacy/ledger/test_ledger.py::test_reserve_lease_settle_moves_steps",
+    ),
+    Fault(
         name="promised-without-looking",
         breaks="a trial is promised steps that the filter does not hold",
         file="tuner/privacy/ledger/rules.py",

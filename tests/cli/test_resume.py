@@ -11,6 +11,7 @@ import pytest
 from command_fakes import STEPS, Tune, dies, raising_at, run_until_death, until
 
 from tuner.errors import TunerError
+from tuner.privacy.modes import COMPOSITION
 from tuner.runner import composition, start
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import SweepFolder
@@ -137,7 +138,7 @@ def test_a_start_that_was_cut_off_goes_on_once(tune: Tune, monkeypatch: pytest.M
 
 def test_a_folder_that_was_half_made_hides_no_sweep(charged: Tune) -> None:
     (real,) = charged.sweeps
-    half = sweeps.create(charged.folder / "runs", "tiny")
+    half = sweeps.create(charged.folder / "runs", "tiny", mode=COMPOSITION)
     later = half.root.rename(half.root.with_name("tiny-20991231-235959-aaaaaa"))
     listed = charged("status", "--json").json["sweeps"]
     assert [each["state"] for each in listed] == ["done", "never started"]

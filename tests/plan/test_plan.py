@@ -353,7 +353,8 @@ def test_a_stored_plan_with_missing_unknown_or_contradicting_values_is_refused()
     experiment = parse_experiment(BASE)
     stored = values_of(make_plan(experiment, experiment.dataset_request()))
     lacking = {key: value for key, value in stored.items() if key != "rungs"}
-    for values in (lacking, stored | {"extra": 1}, stored | {"step_cap": 10**6}, stored | {"public": {"size": 1}}):
+    wrong = ({"extra": 1}, {"step_cap": 10**6}, {"public": {"size": 1}}, {"accounting": "other"})
+    for values in (lacking, *(stored | each for each in wrong)):
         with raises_code(TunerError, "plan-unreadable"):
             plan_from(values, trials=3)
 

@@ -183,6 +183,8 @@ def plan_from(values: Mapping[str, Any], *, trials: int) -> Plan:
         TunerError: a value is missing, unknown or malformed.
     """
     plain = dict(values)
+    if plain.get("accounting") not in MODES:
+        raise _unreadable(f"accounting is {plain.get('accounting')!r}, but must be one of {', '.join(MODES)}")
     try:
         derived = {name: plain.pop(name) for name in _DERIVED}
         for name, part in _PARTS:

@@ -15,7 +15,7 @@ from trainables.data import check_present, info, share_records
 from tuner.errors import InputError, TunerError
 from tuner.experiment import load_experiment
 from tuner.files import write_text
-from tuner.privacy.modes import COMPOSITION
+from tuner.privacy.modes import COMPOSITION, PUBLIC
 from tuner.report.facts import PUBLIC_CLAIM, on_public
 from tuner.runner.composition import run_open
 from tuner.runner.run import RunOptions, RunResult
@@ -54,7 +54,7 @@ def run_public(prepared: ReadySearch, options: RunOptions) -> RunResult:
     if refusal is not None:
         raise refusal
     search = _on_public_records(prepared, options)
-    sweep = sweeps.create(Path(prepared.experiment.storage), prepared.experiment.name)
+    sweep = sweeps.create(Path(prepared.experiment.storage), prepared.experiment.name, mode=PUBLIC)
     with sweeps.hold(sweep):
         write_new_sweep(sweep, prepared)
         return _run_both(sweep, prepared, search, options)
@@ -129,7 +129,7 @@ def _run_both(sweep: SweepFolder, prepared: ReadySearch, search: ReadySearch, op
             options.say(f"The charged run has not started. Resume with: {resume_command(sweep)}")
         if ended.code or ended.state not in FINISHED:
             return replace(ended, values=ended.values | {"charged_run": None})
-        name = sweeps.new_sweep_id(_charged_name(prepared.experiment), after=sweep.id)
+        name = sweeps.new_sweep_id(_charged_name(prepared.experiment), mode=COMPOSITION, after=sweep.id)
         sweep.write_status(charged_run=name)
         charged = SweepFolder(sweep.root.parent / name)
     if charged.whole:

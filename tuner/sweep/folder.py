@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tuner.errors import InputError, TunerError
 from tuner.files import is_locked, take_lock, write_json, write_text
-from tuner.privacy.modes import COMPOSITION, MODES, Mode
+from tuner.privacy.modes import MODES, Mode
 
 __all__ = [
     "CHARGED",
@@ -198,7 +198,7 @@ def is_held(sweep: SweepFolder) -> bool:
     return is_locked(sweep.root / _LOCK)
 
 
-def new_sweep_id(name: str, *, mode: Mode = COMPOSITION, after: str = "") -> str:
+def new_sweep_id(name: str, *, mode: Mode, after: str = "") -> str:
     """Return a new id, ``name-date-time-random``. In a sorted list it comes after the id `after`.
 
     The id of a sealed search does not contain the time of day, because the duration would reveal the number of runs.
@@ -211,7 +211,7 @@ def new_sweep_id(name: str, *, mode: Mode = COMPOSITION, after: str = "") -> str
     return f"{name}-{stamp}-{secrets.token_hex(3)}"
 
 
-def create(storage: Path, name: str, *, mode: Mode = COMPOSITION) -> SweepFolder:
+def create(storage: Path, name: str, *, mode: Mode) -> SweepFolder:
     """Create the folder of a new sweep in the folder `storage`. Raise an InputError if this fails."""
     return create_as(storage, new_sweep_id(name, mode=mode), mode=mode)
 

@@ -30,7 +30,7 @@ class OuterCollector:
         self._parts: dict[str, Tensor] = {}
 
     def add(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> None:
-        """Store the factors of the calls, or add their products. If an input is fixed, sum its output gradients first."""
+        """Store the factors of the calls, or add their products. Output gradients of a fixed input are summed first."""
         weight = parameters[self._geometry.weight]
         self._shape = self._geometry.columns(weight).shape
         if self._factored is None:

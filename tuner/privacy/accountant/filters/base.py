@@ -80,7 +80,7 @@ class Filter(ABC):
 
     def admits(self, mechanism: SampledGaussian) -> bool:
         """Return whether a trial may use `mechanism`."""
-        return not self.mechanisms or mechanism in self.mechanisms
+        return mechanism in self.mechanisms
 
     @abstractmethod
     def left_after(self, mechanism: SampledGaussian, *, steps: int, same: int, units: int, price: int) -> int:

@@ -61,6 +61,10 @@ class FixedOrder(Filter):
         """Empty tuple, because any mechanism may be used."""
         return ()
 
+    def admits(self, mechanism: SampledGaussian) -> bool:
+        """Return True, because any mechanism may be used."""
+        return True
+
     @property
     def renyi_order(self) -> float:
         """The order at which steps are priced."""
