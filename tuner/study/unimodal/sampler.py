@@ -32,7 +32,7 @@ _LAST: Final = 3.0
 
 
 class _CurveSampler(BaseSampler, StudySampler):
-    """Base class that uses curve models to decide how the search continues. Optuna's calls go to the sampler `_base`."""
+    """Base class that uses curve models to decide how the search continues. `_base` handles Optuna's calls."""
 
     wants_left = True
     _base: BaseSampler
@@ -46,7 +46,7 @@ class _CurveSampler(BaseSampler, StudySampler):
         return ranking(self._beliefs(study))
 
     def best(self, study: Study) -> tuple[int, float] | None:
-        """Return the number of the probably best trial, and a lower bound on the probability that it is near the best."""
+        """Return the number of the probably best trial, and a lower bound on its probability of being near the best."""
         return believed_best(self._beliefs(study))
 
     def _beliefs(self, study: Study) -> list[Beliefs]:
