@@ -161,11 +161,11 @@ def test_names_are_printed_as_they_are() -> None:
 def test_lines_say_a_finding_when_it_changes() -> None:
     target, line = console(terminal=False), [""]
     with LiveView(name="s", trials=4, metric="m", console=target, claim="c", finding=lambda: line[0]) as live:
-        for number, found in enumerate(["", "R: no end excluded yet", "R: no end excluded yet", "R: best above 3"]):
+        for number, found in enumerate(["", "R: no value excluded yet", "R: no value excluded yet", "R: best above 3"]):
             line[0] = found
             live.trial_finished(view(number, TrialStatus.COMPLETE, step=100, last_score=0.5))
     said = [each for each in text(target).splitlines() if each.startswith("R: ")]
-    assert said == ["R: no end excluded yet", "R: best above 3"]
+    assert said == ["R: no value excluded yet", "R: best above 3"]
 
 
 def test_an_error_inside_leaves_the_table_and_shows_the_cursor_again() -> None:

@@ -1,6 +1,6 @@
-"""Rules that compare scores and choose the best trial. This module imports nothing heavy.
+"""Rules that compare scores and choose the best trial. This module imports no third-party package.
 
-All reports of a search use these rules, so they all name the same trial:
+All reports of a search name the same best trial, because all of them use these rules:
 
 - A score that is missing, infinite or not a number is never the best.
 - Of trials with equal scores, the trial with the lowest number wins. A sealed search breaks ties with a secret key
@@ -24,7 +24,10 @@ Item = TypeVar("Item")
 
 
 def is_better(score: float | None, than: float | None, *, mode: str) -> bool:
-    """Return whether `score` is strictly better than `than`. Only a finite score can be better."""
+    """Return whether `score` is strictly better than `than`.
+
+    A finite score is better than a missing or non-finite one. A missing or non-finite score is never better.
+    """
     if score is None or not math.isfinite(score):
         return False
     if than is None or not math.isfinite(than):
@@ -66,7 +69,8 @@ def best_trial(
 ) -> TrialView | None:
     """Return the COMPLETE trial with the best final score, or None if no COMPLETE trial has a finite score.
 
-    Of trials with equal scores, the trial with the greatest value of `tie` wins, by default the lowest trial number.
+    Of trials with equal scores, the trial with the greatest value of `tie` wins. By default, this is
+    the trial with the lowest number.
     """
     complete = (trial for trial in trials if trial.state is TrialStatus.COMPLETE)
     return best_of(complete, score=lambda trial: trial.last_score, mode=mode, tie=tie or (lambda trial: -trial.number))

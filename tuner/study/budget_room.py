@@ -1,4 +1,4 @@
-"""Remaining privacy budget for further trials, and the reservations of trials."""
+"""Remaining privacy budget of a sweep, and the reservations of its trials."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["BudgetRoom"]
 
 
 class BudgetRoom:
-    """Remaining privacy budget of a sweep, from which trials reserve steps.
+    """Remaining privacy budget of a sweep, from which trials reserve steps and scores.
 
     For a sweep without privacy, `budget` is None, and every reservation succeeds.
     """
@@ -26,11 +26,11 @@ class BudgetRoom:
         return self._budget is not None
 
     def holds_any(self, shapes: Sequence[TrialShape]) -> bool:
-        """Return whether a trial with at least one of these shapes fits the remaining budget."""
+        """Return whether at least one of these trial shapes fits the remaining budget."""
         return self._budget is None or any(self._budget.fits(shape.ask) for shape in shapes)
 
     def whole(self, shapes: Sequence[TrialShape], *, at_most: int) -> int:
-        """Return how many trials of the cheapest shape fit the remaining budget, at most `at_most`."""
+        """Return how many trials of the cheapest of these shapes fit the remaining budget, at most `at_most`."""
         if self._budget is None:
             return at_most
         return max((_most_that_fit(self._budget, shape.ask, at_most) for shape in shapes), default=0)
@@ -48,9 +48,10 @@ class BudgetRoom:
         return True
 
     def extend(self, trial_id: str, remaining: Ask) -> bool:
-        """Raise the trial's unleased reservation to `remaining` and return True. Return False if that does not fit.
+        """Reserve what a trial lacks to finish, and return True. Return False if that does not fit the budget.
 
-        Steps that the trial repeats after an interruption are charged again.
+        `remaining` is what the trial needs. Only the unleased part of its reservation (not charged yet) counts towards
+        this need. Steps that the trial repeats after an interruption are therefore charged again.
         """
         held = self.outstanding().get(trial_id)
         steps = max(remaining.steps - (held.steps if held else 0), 0)
@@ -69,12 +70,15 @@ class BudgetRoom:
         return self._budget is None or trial_id in self._budget.outstanding()
 
     def outstanding(self) -> Mapping[str, Unleased]:
-        """Return the unleased reservation of each trial that is not settled."""
+        """Return the unleased part of the reservation of each trial that is not settled."""
         return {} if self._budget is None else self._budget.outstanding()
 
 
 def _most_that_fit(budget: BudgetGate, ask: Ask, at_most: int) -> int:
-    """Return how many trials with this request fit together, by a binary search in few queries of the ledger."""
+    """Return how many trials with this request fit together, at most `at_most`.
+
+    A binary search keeps the number of ledger queries low.
+    """
 
     def is_too_many(number: int) -> bool:
         return not budget.fits(Ask(ask.steps * number, ask.sample_rate, ask.noise_multiplier, ask.releases * number))

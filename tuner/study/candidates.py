@@ -26,11 +26,12 @@ EXCLUDED = "the pruner excluded it before its first step"
 """Default reason for a configuration that the pruner excludes."""
 
 TRIES = 20
-"""Maximum number of configurations drawn for one trial that do not fit the budget or that the pruner excludes."""
+"""Maximum number of configurations that are rejected for one trial. The limit applies separately to rejections because
+of the budget and to rejections by the pruner."""
 
 _FEW = 3.0
-"""If the budget allows fewer complete trials than this, a search with `when_sure: replicate` starts to repeat its best
-configurations."""
+"""A search with `when_sure: replicate` repeats its best two configurations if the budget allows fewer than this number
+of further complete trials."""
 
 
 class Candidates:
@@ -54,12 +55,12 @@ class Candidates:
         return self._when_sure == "replicate" or self._sampler.wants_left
 
     def counts(self) -> tuple[int, int]:
-        """Return the number of configurations that Optuna proposed, and the number of these that were not rejected."""
+        """Return how many configurations Optuna has proposed, and how many of these were not rejected."""
         every = [frozen for frozen in self._study.get_trials(deepcopy=False) if not is_waiting(frozen)]
         return len(every), sum(views.REJECTED not in frozen.user_attrs for frozen in every)
 
     def is_exhausted(self) -> bool:
-        """Return whether the sampler has proposed all its points. Only a grid has finitely many."""
+        """Return whether the sampler has proposed all its configurations. Only the grid sampler has finitely many."""
         points = self._sampler.points
         return points is not None and self.counts()[0] >= points
 
@@ -68,30 +69,31 @@ class Candidates:
         return self._sampler.waits(self._study)
 
     def found(self) -> str:
-        """Return the reason to stop the search because the best trial is found, or "" if the search continues."""
+        """Return why the search stops if the best trial has been found, or "" if the search continues."""
         if self._when_sure != "stop" or not self._sampler.is_over(self._study):
             return ""
         best = self._sampler.best(self._study)
         return "" if best is None else f"trial {best[0]} is within the tolerance with probability {best[1]:.2f}"
 
     def found_without(self, number: int, nominal: int, score: float, *, mode: str) -> str:
-        """Return the reason to stop a running trial because the best trial is found, or "" if the trial continues.
+        """Return why a running trial stops if the best trial has been found, or "" if the running trial continues.
 
-        A trial that has the best score of all trials at its rung (`nominal`) always continues, because its model may
-        become the best.
+        A running trial always continues if its score is the best of all trials at the rung `nominal`, because its model
+        may become the best.
         """
         others = [t.intermediate_values for t in self._study.get_trials(deepcopy=False) if t.number != number]
         leads = score == best_score([score, *(each[nominal] for each in others if nominal in each)], mode=mode)
         return "" if leads else self.found()
 
     def configurations(self, left: float | None) -> Iterator[tuple[Trial, dict[str, object]]]:
-        """Yield newly drawn trials with their parameters. For a grid, stop after all points were proposed.
+        """Draw new trials, and yield each of them with its parameters. A grid ends after its last configuration.
 
-        Configurations that the pruner excludes are rejected and skipped, but at most `TRIES` of them.
+        Configurations that the pruner excludes are rejected instead of yielded. After `TRIES` of them, all further
+        configurations are yielded.
 
         Args:
-            left: number of complete trials that the budget still allows, including the next one. It may be None unless
-                `needs_left` is True.
+            left: number of complete trials that the budget still allows, including the next one. It may be None if
+                `needs_left` is False.
         """
         exclusions = 0
         refused: list[dict[str, object]] = []  # configurations whose repetition did not fit the budget
@@ -117,13 +119,13 @@ class Candidates:
         return self.why(trial) or EXCLUDED
 
     def why(self, trial: Trial) -> str:
-        """Return the reason why the pruner has just stopped a trial, or "" if the pruner gives no reason."""
+        """Return why the pruner has just stopped a trial, or "" if the pruner gives no reason."""
         return pruner_of(self._study).why(self._study, stored(self._study, trial))
 
     def reject(self, trial: Trial, excluded: str = "") -> None:
-        """Tell Optuna that a configuration is not started.
+        """Mark a drawn configuration as rejected, and end its trial in Optuna.
 
-        `excluded` is the pruner's reason. If it is empty, the configuration did not fit the budget.
+        `excluded` is the pruner's reason. If `excluded` is empty, the configuration did not fit the budget.
         """
         import optuna
 
@@ -134,16 +136,16 @@ class Candidates:
         self._study.tell(trial, state=state.PRUNED if excluded else state.FAIL)
 
     def is_half(self, frozen: FrozenTrial) -> bool:
-        """Return whether only some values of a candidate were stored before the driver's process died.
+        """Return whether a candidate may lack values because the driver's process died while storing them.
 
-        This matters only for samplers that draw all values of a candidate together. The caller rejects such a
-        candidate, because its missing values would come from another draw.
+        This can be True only if the sampler draws all values of a candidate together. The caller rejects the candidate,
+        because its missing values would come from another draw.
         """
         whole = self._sampler.draws_whole
         return whole and bool(frozen.params) and views.PARAMETERS not in frozen.user_attrs
 
     def _ask(self, left: float | None, refused: Sequence[dict[str, object]]) -> Trial:
-        """Ask Optuna for a trial with a new configuration, or with one of the best two configurations again."""
+        """Create an Optuna trial, either with a new configuration or as a repetition of one of the best two."""
         if self._sampler.wants_left:
             self._sampler.tell_left(left)
         trials = self._study.get_trials(deepcopy=False)
@@ -157,10 +159,10 @@ class Candidates:
     def _to_replicate(
         self, trials: list[FrozenTrial], left: float, refused: Sequence[dict[str, object]]
     ) -> FrozenTrial | None:
-        """Return a trial whose configuration should be repeated.
+        """Return the trial whose configuration is repeated next, or None if no configuration is repeated.
 
-        Of the two configurations that are probably best, this is the one with fewer trials so far. Return None while
-        the search for the best two continues, or if neither of them fits the budget.
+        Of the two configurations that are probably best, the one with fewer trials so far is repeated. None is repeated
+        while the search for the best two continues, or if neither of the two fits the budget.
         """
         if left >= _FEW and not self._sampler.is_over(self._study):
             return None

@@ -3,17 +3,18 @@
 The driver keeps its state in Optuna's storage and in the ledger (the data set's durable record of charges). After any
 crash, `reconcile` restores the state from these two. The order of writes makes this possible:
 
-    start    reserve in the ledger → ask Optuna → sample → ask the pruner → write our trial id
-             if the cost depends on the parameters: ask Optuna → sample → ask the pruner → reserve → write our trial id
-             if the pruner excludes the configuration: write the reason → tell Optuna → reuse the reservation
-    report   write Optuna's intermediate value → ask the pruner
-    finish   write outcome, steps and reason → tell Optuna → settle in the ledger → tell the observers → mark announced
+    start    reserve in the ledger → create the Optuna trial → draw parameters → call the pruner → write our trial id
+             If the cost depends on the parameters, the reservation follows the pruner.
+             If the pruner excludes the configuration: write the reason → end the Optuna trial → reuse the reservation
+    report   write Optuna's intermediate value → call the pruner
+    finish   write steps, reason and outcome → end the Optuna trial → settle in the ledger → notify the observers
+             → mark the end as announced
 
 A trial in the storage without our id never ran. Trials of different lengths report at the same fractions of their
 steps. Each report is stored at the corresponding step of the longest trial (the nominal step), so that pruners compare
 scores at the same fraction.
 
-Only one driver can run a study at a time (see `storage.exclusive`), and only in one thread.
+Only one driver can run a study at a time (see `storage.exclusive`). A driver is used from a single thread.
 """
 
 from __future__ import annotations
@@ -61,23 +62,26 @@ class StudyDriver:
     """Driver of a study. It decides which trials start and stop, stores their reports, and reserves their budget.
 
     Args:
-        study: an Optuna study from `storage.open_study`, whose direction fits `mode`.
+        study: an Optuna study from `storage.open_study`, whose direction matches `mode`.
         space: search space.
         trials: number of trials of the sweep, including trials that are already in the storage.
-        steps_per_trial: training steps of a complete trial. If trials have different lengths, this is the longest.
-        rung_steps: increasing steps after which a trial reports, the last of which is `steps_per_trial`. A shorter
-            trial reports at the same fractions of its own steps, and Optuna stores the scores at `rung_steps`.
+        steps_per_trial: training steps of a complete trial. If trials have different lengths, the steps of the longest.
+        rung_steps: increasing steps after which a trial reports. The last one is `steps_per_trial`. A shorter trial
+            reports at the same fractions of its own steps, and Optuna stores the scores at `rung_steps`.
         metric: name of the score in the reported metrics.
         mode: ``"max"`` or ``"min"``.
         budget: the privacy budget, or None for a sweep without privacy.
         observers: receivers of every start, report and end of a trial.
         max_first_failures: the search stops when this many trials have failed and no trial has ended in another way.
-        shape_of: returns a trial's shape for its parameters. By default, all trials have `steps_per_trial` steps.
-        cheapest: if none of these shapes fits the budget, no shape fits. Empty if all trials have the same shape.
-        when_sure: action when a complete trial is very probably near the best. Only ``go_on`` works with every sampler.
+        shape_of: function that returns the shape of a trial (its steps, rungs and mechanism) for its parameters. By
+            default, all trials have `steps_per_trial` steps.
+        cheapest: cheapest shapes of trials. If none of them fits the budget, no trial fits. Empty if all trials have
+            the same shape.
+        when_sure: action when a complete trial is very probably near the best possible one. Only ``go_on`` works with
+            every sampler.
 
     Raises:
-        tuner.errors.InputError: the numbers of trials, steps and rungs or the mode contradict each other.
+        tuner.errors.InputError: a setting is invalid, or the settings contradict each other or the study.
     """
 
     def __init__(
@@ -121,7 +125,7 @@ class StudyDriver:
         self._ended_well = any(t.state.name in ("COMPLETE", "PRUNED") for t in study.get_trials(deepcopy=False))
 
     def next(self) -> Suggestion | Wait | Stop:
-        """Return the next action, which is to run a trial with reserved steps, to wait for a trial, or to stop."""
+        """Return the next action: run a trial whose steps are reserved, wait for a running trial, or stop."""
         if self._stop is not None:
             return self._stop
         if not self._ended_well and self._failures >= self._max_first_failures:
@@ -144,9 +148,10 @@ class StudyDriver:
         self._stop = Stop(StopReason.STOPPED, detail)
 
     def restarted(self, trial_id: str) -> bool:
-        """Reserve the steps that a running trial repeats after it lost its worker and restarts from its checkpoint.
+        """Reserve the steps that a trial repeats after the loss of its worker, and return True.
 
-        If the steps do not fit the budget, finish the trial as FAILED and return False. It must not continue.
+        The trial restarts from its last checkpoint. If the steps do not fit the budget, end the trial as FAILED and
+        return False. The executor must then not restart the trial.
         """
         active = self._active[trial_id]
         if self._room.extend(trial_id, active.shape.remaining(self._find_checkpoint(trial_id) or 0)):
@@ -168,15 +173,15 @@ class StudyDriver:
         return self._active[trial_id].shape
 
     def step_of(self, trial_id: str) -> int:
-        """Return the last step that a running trial has reported, or from which it was restored."""
+        """Return the step of a running trial's last report, or of the checkpoint from which the trial resumed."""
         return self._active[trial_id].step
 
     def report(self, trial_id: str, step: int, metrics: Mapping[str, float]) -> Decision:
         """Store the metrics that a trial reports at a step, and decide whether the trial continues.
 
-        At a rung, Optuna receives the score and its pruner is asked. If the score is missing or not finite, the
-        decision is FAIL. After FAIL and PRUNE, the executor must call `finish`. If a restarted trial reports a step
-        again, Optuna keeps the first score.
+        At a rung, the score is stored in Optuna, and the pruner may stop the trial. If the score is missing or not
+        finite, the decision is FAIL. After FAIL or PRUNE, the executor must call `finish`. If a restarted trial reports
+        a step again, Optuna keeps the first score.
         """
         active = self._active[trial_id]
         active.step = max(active.step, step)
@@ -204,14 +209,14 @@ class StudyDriver:
         return decision
 
     def finish(self, trial_id: str, *, outcome: TrialStatus, steps_taken: int, reason: str = "") -> None:
-        """End a trial. Store its outcome, tell Optuna, and return its unused steps to the budget.
+        """End a trial. Store its outcome in Optuna, and return its unused steps to the budget.
 
         Args:
             trial_id: id of a running trial.
             outcome: COMPLETE, PRUNED or FAILED. COMPLETE becomes FAILED if the trial has no finite score.
-            steps_taken: number of steps of the trial's model, at most the number of leased steps.
-            reason: reason for analysts. Apart from scores, it must not depend on records. The pruner's reason, if it
-                gives one, replaces this reason.
+            steps_taken: number of training steps of the trial's final model, at most the number of leased steps.
+            reason: why the trial ended, for analysts. It may depend on the records only through reported scores. If the
+                pruner gave a reason, that reason is stored instead.
         """
         active = self._active[trial_id]
         active.step = steps_taken
@@ -224,10 +229,11 @@ class StudyDriver:
         self._close(active, outcome, reason)
 
     def reconcile(self, find_checkpoint: FindCheckpoint | None = None) -> None:
-        """Make the storage and the ledger consistent after an interruption. A second call is safe.
+        """Make the storage and the ledger consistent after an interruption. Repeated calls are safe.
 
-        `next` then resumes interrupted trials from the checkpoints that `find_checkpoint` returns. An end that
-        was not fully stored or announced is completed. Reservations of trials that ended or never started are settled.
+        If the end of a trial was not fully stored or announced, this is completed. Reservations of trials that ended or
+        never started are settled. `next` then resumes interrupted trials from the checkpoints that `find_checkpoint`
+        returns.
         """
         if find_checkpoint is not None:
             self._find_checkpoint = find_checkpoint
@@ -258,7 +264,7 @@ class StudyDriver:
             self._room.settle(trial_id, 0)
 
     def _ask(self, started: int) -> Suggestion | Wait | Stop:
-        """Start a trial when all trials have the same shape. Ask Optuna only if the trial fits the budget."""
+        """Start a trial of a sweep whose trials all have the same shape. Draw parameters only if it fits the budget."""
         left, trial_id = self._left(started), new_trial_id(started)
         if not self._room.reserve(trial_id, self._shape_of({}).ask):
             return self._no_room(f"a trial of {self.steps_per_trial} steps no longer fits in the privacy budget")
@@ -268,7 +274,7 @@ class StudyDriver:
         return self.next()
 
     def _draw(self, started: int) -> Suggestion | Wait | Stop:
-        """Start a trial when its cost depends on its parameters. Draw configurations until one fits the budget."""
+        """Start a trial whose cost depends on its parameters. Draw configurations until one fits the budget."""
         if self._full or not self._room.holds_any(self._cheapest):
             return self._no_room("not even the cheapest configuration still fits in the privacy budget")
         for number, (trial, parameters) in enumerate(self._candidates.configurations(self._left(started)), start=1):
@@ -282,7 +288,7 @@ class StudyDriver:
         return self.next()
 
     def _left(self, started: int) -> float | None:
-        """Return how many more complete trials the budget and `trials` allow, or None if this is not needed."""
+        """Return how many more complete trials the budget and `trials` allow, or None if the number is not needed."""
         if not self._candidates.needs_left:
             return None
         shapes = self._cheapest or ((self._shape_of({}),) if self._room.is_limited else ())
@@ -320,7 +326,7 @@ class StudyDriver:
         return self.next()
 
     def _continue(self, frozen: FrozenTrial) -> Suggestion | None:
-        """Resume an interrupted trial, or return None if its remaining steps do not fit the budget now."""
+        """Resume an interrupted trial, or return None if it cannot resume now, for example for lack of budget."""
         trial_id, trial = _id_of(frozen), trial_of(self.study, frozen)
         parameters = self.space.sample(OptunaSuggest(trial))
         if not trial_id:  # the driver died before it wrote our id, so the trial never ran
@@ -354,7 +360,7 @@ class StudyDriver:
         return Suggestion(trial_id, trial.number, dict(parameters), shape)
 
     def _finish_begun(self, frozen: FrozenTrial) -> None:
-        attributes = frozen.user_attrs  # the outcome was written last, so the steps and the reason are there
+        attributes = frozen.user_attrs  # the outcome was written last, so the steps and the reason are stored too
         active = self._adopt(trial_of(self.study, frozen))
         self._close(active, TrialStatus(attributes[views.OUTCOME]), str(attributes[views.REASON]))
 
@@ -389,7 +395,8 @@ def _check_settings(study: Study, trials: int, steps_per_trial: int, rung_steps:
     rungs = list(rung_steps)
     if not rungs or rungs[0] < 1 or rungs[-1] != steps_per_trial or any(a >= b for a, b in itertools.pairwise(rungs)):
         problems.append(
-            f"`rung_steps` must increase from at least 1 to `steps_per_trial` = {steps_per_trial} (got {rungs})."
+            f"`rung_steps` must start at 1 or later, increase, and end at `steps_per_trial` = {steps_per_trial} "
+            f"(got {rungs})."
         )
     direction = {"max": "MAXIMIZE", "min": "MINIMIZE"}.get(mode)
     if direction is None:

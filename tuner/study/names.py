@@ -1,7 +1,8 @@
 """Names, options and aliases of samplers and pruners. Imports no Optuna, so that experiment files are checked fast.
 
-Options of Optuna's samplers and pruners are the parameters of Optuna's constructors, without callables and without
-`seed`, which the experiment file sets. A test compares them. `grid`, `bounded` and `unimodal` are our own.
+The options of Optuna's samplers and pruners are the parameters of Optuna's constructors. Parameters that take functions
+are omitted, and so is `seed`, which the experiment file sets. A test compares the options with Optuna. The samplers
+`grid`, `bounded` and `unimodal` and the pruner `unimodal` are our own.
 
 To add a sampler NAME, write the module `tuner.study.samplers.NAME` with a function `build`, and add an entry here. To
 add a pruner of our own, do the same in `tuner.study.pruners`. A pruner of Optuna needs only an entry here.
@@ -59,7 +60,7 @@ PRUNER_CLASSES: dict[str, str] = {
     "threshold": "ThresholdPruner",
     "wilcoxon": "WilcoxonPruner",
 }
-"""Class names of Optuna's pruners, by our names."""
+"""Class names of Optuna's pruners, by our names of the pruners."""
 
 _REQUIRED: dict[str, tuple[str, ...]] = {"percentile": ("percentile",), "patient": ("patience",)}
 
@@ -83,7 +84,7 @@ def canonical_pruner(name: str) -> str | None:
 
 
 def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a suggestion for a wrong name, which is a similar known name or a list of all known names."""
+    """Return a hint for an unknown name: the most similar known name or, without a similar name, all known names."""
     known = sorted(known)
     close = difflib.get_close_matches(name.lower(), known, n=1)
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known)}."

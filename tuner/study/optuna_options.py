@@ -15,7 +15,7 @@ __all__ = ["refused_options"]
 
 @contextmanager
 def refused_options(kind: str, name: str, options: Mapping[str, object]) -> Iterator[None]:
-    """Raise an `InputError` if Optuna refuses an option. Ignore Optuna's warnings about experimental classes."""
+    """Convert Optuna's errors in the `with` block to an `InputError`, and hide warnings about experimental classes."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExperimentalWarning)  # the user named the class in the experiment file

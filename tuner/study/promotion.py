@@ -1,7 +1,8 @@
 """Promoted parameters (`search_spaces.Promoted`), whose value increases from level to level during a trial.
 
 A level begins at the same fraction of the steps in all trials, so the scores of different trials at a rung can be
-compared. The levels are fixed before the search, so they have no privacy cost. Imports no Optuna and no torch.
+compared. The levels are fixed before the search, so they have no privacy cost. This module imports neither Optuna nor
+torch.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def level_steps(levels: int, rungs: Sequence[int]) -> tuple[int, ...]:
     if len(rungs) < levels:
         raise InputError(
             "promotion-rungs",
-            f"A promotion with {levels} levels needs {levels} rungs, but trials report only at "
+            f"A promotion with {levels} levels needs {levels} rungs, but trials report only at steps "
             f"{', '.join(map(str, rungs))}. Raise `search.rungs`, train for more steps, or write fewer levels.",
         )
     steps, places = rungs[-1], [-1]
@@ -59,7 +60,7 @@ def full_fidelity_from(space: SearchSpace, rungs: Sequence[int]) -> float:
 
 
 def with_steps(parameters: Mapping[str, object], *, rungs: Sequence[int], steps: int) -> dict[str, object]:
-    """Return a trial's flat parameters for its training. Each promoted parameter gets the first step of each level.
+    """Return a trial's flat parameters, with the first step of each level added to every promoted parameter.
 
     Args:
         parameters: flat parameters of the trial.
@@ -93,9 +94,9 @@ def each_level(parameters: Mapping[str, object], *, rungs: Sequence[int]) -> lis
 
 
 def rungs_of_levels(parameters: Mapping[str, object], *, rungs: Sequence[int], steps: int) -> list[float] | None:
-    """Return rungs for a search with this trial alone, in which every level begins at the same step as here.
+    """Return rungs for a search with this trial alone, in which every level begins at the same step as in this search.
 
-    The rungs are fractions of the steps. Return None if no parameter is promoted.
+    The rungs are fractions of the trial's steps. Return None if no parameter is promoted.
     """
     for value in with_steps(parameters, rungs=rungs, steps=steps).values():
         if isinstance(value, Mapping):
@@ -114,6 +115,6 @@ def check_promotion(space: SearchSpace, rungs: Sequence[int], *, shortest: int) 
         if not all((end - start) * shortest > rungs[-1] for start, end in pairwise(edges)):
             raise InputError(
                 "promotion-steps",
-                f"Every level of {name} must last for more than one step of the shortest trial, but it has "
-                f"{len(levels)} levels in {shortest} steps. Train for more epochs, or write fewer levels.",
+                f"Every level of {name} must last for more than one step of the shortest trial, but that "
+                f"trial has {len(levels)} levels in {shortest} steps. Train for more epochs, or write fewer levels.",
             )

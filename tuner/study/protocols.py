@@ -1,8 +1,8 @@
 """Protocols of samplers and pruners, with methods that the driver needs in addition to Optuna's methods.
 
 Our samplers inherit from Optuna's `BaseSampler` and from `StudySampler`. Our pruners inherit from Optuna's `BasePruner`
-and from `StudyPruner`. They override the methods that they support. The default methods also serve Optuna's own
-samplers and pruners. This module imports no Optuna.
+and from `StudyPruner`. They override the methods that they support. For Optuna's own samplers and pruners, the
+default methods are used. This module imports no Optuna.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class CurveModel(Protocol):
 
     Attributes:
         parameter: name of the parameter.
-        scales: names of other parameters that multiply the parameter.
+        scales: names of other parameters. The model describes the product of the parameter with them.
     """
 
     parameter: str
@@ -35,13 +35,13 @@ class CurveModel(Protocol):
 
 @runtime_checkable
 class StudySampler(Protocol):
-    """Sampler that also decides how the search continues.
+    """Sampler that also decides when the search waits for reports and when it may end.
 
     Attributes:
         points: number of configurations that the sampler can propose, or None if unlimited.
         draws_whole: whether all values of a candidate are drawn together. If so, a resumed search rejects a candidate
-            of which only some values were stored, because its missing values would come from another draw.
-        wants_left: whether the driver must call `tell_left`, which takes some queries of the ledger.
+            whose values were not all stored, because the missing values would come from another draw.
+        wants_left: whether the driver must call `tell_left`. The driver then queries the ledger several times.
     """
 
     points: int | None = None
@@ -49,7 +49,7 @@ class StudySampler(Protocol):
     wants_left: bool = False
 
     def tell_left(self, left: float | None) -> None:
-        """Receive the number of complete trials that the budget still allows, including the next one, or None."""
+        """Receive how many complete trials the budget still allows, including the next one. None means unknown."""
         return
 
     def waits(self, study: Study) -> bool:
@@ -57,11 +57,14 @@ class StudySampler(Protocol):
         return False
 
     def is_over(self, study: Study) -> bool:
-        """Return whether a complete trial is near the best with high probability, so that the search may end."""
+        """Return whether the search may end, because a complete trial is near the optimum with high probability."""
         return False
 
     def best(self, study: Study) -> tuple[int, float] | None:
-        """Return the number of the probably best trial, and a lower bound on its probability of being near the best."""
+        """Return the number of the probably best trial, and a lower bound on its probability of being near the optimum.
+
+        Return None if no such trial is known.
+        """
         return None
 
     def ranked(self, study: Study) -> tuple[int, ...]:
@@ -69,7 +72,7 @@ class StudySampler(Protocol):
         return ()
 
     def curve_models(self) -> tuple[CurveModel, ...]:
-        """Return one model for each parameter along which the score has one maximum."""
+        """Return one model for each unimodal parameter, along which the score is assumed to have one maximum."""
         return ()
 
 
@@ -85,7 +88,7 @@ class StudyPruner(Protocol):
         return ""
 
     def curve_models(self) -> tuple[CurveModel, ...]:
-        """Return one model for each parameter along which the score has one maximum."""
+        """Return one model for each unimodal parameter, along which the score is assumed to have one maximum."""
         return ()
 
 

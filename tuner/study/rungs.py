@@ -1,4 +1,4 @@
-"""Rungs of trials of different lengths. Each trial reports at the same fractions of its own steps."""
+"""Rungs (steps at which a trial reports) for trials of different lengths. All trials report at the same fractions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ __all__ = ["scaled_rungs"]
 def scaled_rungs(rungs: Sequence[int], steps: int) -> dict[int, int]:
     """Map the steps at which a trial of `steps` steps reports to the corresponding rungs of the longest trial.
 
-    The steps are the keys of the result, and both keys and values increase. The last pair is (`steps`, `rungs[-1]`). In
-    a short trial, several rungs can correspond to the same step. The trial then reports once, for the last such rung.
+    The keys are steps of this trial, and the values are rungs. Both increase. The last pair is (`steps`, `rungs[-1]`).
+    In a short trial, several rungs can correspond to the same step. The trial then reports once, for the last of them.
 
     Args:
         rungs: increasing rungs of the longest trial.

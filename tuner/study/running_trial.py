@@ -1,4 +1,4 @@
-"""Running trials: how they are stored in Optuna's study, and how observers are told about them."""
+"""Running trials: their storage in Optuna's study, and the announcement of their events to observers."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _ANNOUNCED = "announced:"
 
 @dataclass
 class RunningTrial:
-    """Running trial in the memory of the driver.
+    """State of a running trial that the driver keeps in memory.
 
     Attributes:
-        step: the last step that the trial has reported, or from which it was restored.
+        step: step of the last report, or of the checkpoint from which the trial resumed.
         problem: why the last report was invalid, or why the pruner stopped the trial. Empty if neither happened.
     """
 
@@ -49,7 +49,7 @@ class RunningTrial:
         return cls(trial, view.id, dict(view.parameters), shape, view.step, view.last_score, view.best_score)
 
     def store_end(self, study: Study, outcome: TrialStatus, reason: str) -> None:
-        """Store the outcome, the steps and the reason of the trial's end, then tell Optuna."""
+        """Store the trial's steps, outcome and reason, then end the trial in Optuna."""
         import optuna
 
         self.trial.set_user_attr(views.STEPS_TAKEN, self.step)
@@ -77,7 +77,7 @@ class RunningTrial:
 
 
 def trial_of(study: Study, frozen: FrozenTrial) -> Trial:
-    """Return Optuna's `Trial` for a stored trial. Unlike the stored trial, it can report scores."""
+    """Return Optuna's `Trial` for a stored trial. Unlike a stored trial, a `Trial` can report scores."""
     import optuna
 
     # Optuna has no public function for this. Its `ask` calls the same constructor.

@@ -38,11 +38,11 @@ def open_study(
         storage: storage from `open_storage`.
         name: name of the study, unique in the storage.
         mode: ``"max"`` or ``"min"``.
-        sampler: creates the sampler, given the number of stored trials.
-        pruner: pruner of the study. Without an explicit pruner, Optuna would use a median pruner.
+        sampler: function that creates the sampler from the number of stored trials.
+        pruner: pruner of the study. There is no default, because Optuna's default is a median pruner.
 
     Raises:
-        tuner.errors.InputError: a study with this name exists, but its direction differs.
+        tuner.errors.InputError: `mode` is invalid, or a study with this name exists and has another direction.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     if mode not in ("max", "min"):
@@ -79,7 +79,7 @@ def open_storage(folder: Path) -> BaseStorage:
         raise TunerError(
             "study-unreadable",
             f"The study's journal {journal} cannot be read ({type(error).__name__}: {error}). Restore it from a copy, "
-            "or start a new sweep. The charges of the old sweep remain.",
+            "or start a new sweep. The privacy charges of the old sweep remain.",
         ) from error
 
 
@@ -101,7 +101,7 @@ def exclusive(folder: Path) -> Iterator[None]:
 
 
 class _KernelLock(JournalFileOpenLock):
-    """Lock of the journal, which the kernel releases when a process dies.
+    """Lock of the journal, which the kernel releases when the process that holds it dies.
 
     Optuna's own lock files remain after a process is killed, and block the next process for 30 seconds.
     """

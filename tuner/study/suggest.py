@@ -1,4 +1,4 @@
-"""Connection of search spaces to Optuna's trials. The search spaces themselves do not use Optuna."""
+"""Adapter with which search spaces draw values from Optuna. The search spaces themselves do not use Optuna."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GridSpace(Space, Protocol):
 
 
 class OptunaSuggest:
-    """`Suggest` that takes its values from an Optuna trial."""
+    """Implementation of `Suggest` that draws the values with an Optuna trial."""
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial

@@ -1,4 +1,4 @@
-"""Types that the study, the executors and the observers share. This module imports nothing heavy."""
+"""Types that the study, the executors and the observers share. This module imports no third-party package."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 WhenSure: TypeAlias = Literal["go_on", "stop", "replicate"]
-"""Action of a search when a complete trial is very probably near the best.
+"""Action of a search when a complete trial is very probably near the best possible one.
 
 `go_on` continues, `stop` ends the search, and `replicate` repeats the best two configurations.
 """
@@ -158,7 +158,7 @@ class TrialView:
 
 
 class Unleased(Protocol):
-    """Part of a trial's reservation that is not yet leased."""
+    """Part of a trial's reservation that is not leased yet (leased steps and scores are charged)."""
 
     @property
     def steps(self) -> int:
@@ -197,7 +197,7 @@ FindCheckpoint: TypeAlias = Callable[[str], int | None]
 
 
 class Observer(Protocol):
-    """Receiver of a search's events. The driver calls the methods in order, from a single thread.
+    """Receiver of a search's events. The driver calls the methods in the order of the events, from a single thread.
 
     Subclasses override the methods that they need. The default methods do nothing.
     """

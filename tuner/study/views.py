@@ -1,4 +1,4 @@
-"""Conversion of stored Optuna trials to `TrialView`, for the driver, reports and export. Nothing is written."""
+"""Conversion of stored Optuna trials to `TrialView`, for the driver, reports and export. This module only reads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ OUTCOME = "outcome"
 STEPS_TAKEN = "steps_taken"
 REASON = "reason"
 RUNGS = "rungs"
-"""Pairs [step of the longest trial, step of this trial] for each rung. Only trials with other rungs have them."""
+"""Pairs [step of the longest trial, step of this trial], one for each rung. A trial has them only if its rungs differ
+from those of the longest trial."""
 REJECTED = "rejected"
 """Reason why a configuration was never started."""
 REPLICA_OF = "replica_of"
@@ -42,7 +43,7 @@ _STATES = {"RUNNING": TrialStatus.RUNNING, "COMPLETE": TrialStatus.COMPLETE, "PR
 
 
 def read_trials(study: Study, *, mode: str, steps_planned: int) -> tuple[TrialView, ...]:
-    """Return all started trials of a study, ordered by number. A complete trial has `steps_planned` steps."""
+    """Return all started trials of a study, ordered by number. `steps_planned` is the length of the longest trial."""
     return tuple(
         view_of(trial, mode=mode, steps_planned=steps_planned)
         for trial in study.get_trials(deepcopy=False)
@@ -51,7 +52,7 @@ def read_trials(study: Study, *, mode: str, steps_planned: int) -> tuple[TrialVi
 
 
 def view_of(trial: FrozenTrial, *, mode: str, steps_planned: int) -> TrialView:
-    """Return the view of a stored trial. While the trial runs, the view's step is the last step with a report."""
+    """Return the view of a stored trial. While the trial runs, the view's step is that of the last report."""
     attributes = trial.user_attrs
     curve = learning_curve(trial)
     scores = [score for _, score in curve]
@@ -76,5 +77,5 @@ def learning_curve(trial: FrozenTrial) -> list[tuple[int, float]]:
 
 
 def _own_steps(trial: FrozenTrial) -> dict[int, int]:
-    """Return the trial's own step for each rung of the longest trial. Empty if all these steps are equal."""
+    """Return the trial's own step for each rung of the longest trial, or an empty dict if the rungs are the same."""
     return {int(nominal): int(step) for nominal, step in trial.user_attrs.get(RUNGS, ())}

@@ -1,1 +1,1 @@
-"""Pruners. `make` creates a pruner by its name from one of the other modules."""
+"""Pruners. The module `make` creates a pruner by its name, and the other modules define the pruners."""

@@ -11,12 +11,12 @@ __all__ = ["build"]
 
 
 def build(request: PrunerRequest) -> UnimodalPruners:
-    """Create the pruner."""
+    """Create the pruner ``unimodal`` with its fallback pruner."""
     options = dict(request.options)
     facts = checked_facts("pruner", options, request.unimodality)
     name, settings = component(options.pop("fallback", DEFAULT_FALLBACK)) or (DEFAULT_FALLBACK, {})
     fallback = make_pruner(name, settings, rung_steps=request.rung_steps)
-    # The pruner of each parameter may stop the best trial by mistake. The allowed risk is divided among these pruners.
+    # The pruner of each parameter may stop the best trial by mistake. The pruners share the allowed risk.
     share = len(facts.parameters)
     options["full_from"] = facts.full_from
     options["risk"] = options.get("risk", Rules.risk) / share

@@ -1,1 +1,1 @@
-"""Samplers. `make` creates a sampler by its name, which is also the name of the sampler's module."""
+"""Samplers. The module `make` creates a sampler by its name. Each other sampler module has the name of its sampler."""

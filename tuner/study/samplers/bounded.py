@@ -24,7 +24,7 @@ _BANDWIDTH = 0.2
 
 
 def build(request: SamplerRequest) -> BoundedSampler:
-    """Create the sampler."""
+    """Create the bounded sampler."""
     generator = random.SystemRandom() if request.secret else random.Random(request.next_seed)
     return BoundedSampler(ratio_of(request.options), generator)
 
@@ -37,7 +37,7 @@ class BoundedSampler(PriorSampler):
     always drawn from the prior, so the bounds hold for complete candidates.
 
     Args:
-        ratio: the probability c and the number of draws N.
+        ratio: the probability c and the number of draws N, which together determine C.
         generator: source of randomness, which must be `random.SystemRandom` in a sealed search.
     """
 
@@ -55,7 +55,7 @@ class BoundedSampler(PriorSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return the selected candidate, or no values if every parameter is to be drawn from the prior."""
+        """Return the values of the selected candidate, or no values if every parameter must be drawn from the prior."""
         if self._generator.random() < self.ratio.explore:
             return {}  # Optuna then calls `sample_independent` for each parameter, which draws from the prior
         draws = [

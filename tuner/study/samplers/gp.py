@@ -11,6 +11,6 @@ __all__ = ["build"]
 
 
 def build(request: SamplerRequest) -> GPSampler:
-    """Create the sampler."""
+    """Create the Gaussian process sampler."""
     with refused_options("sampler", request.name, request.options):
         return GPSampler(**{"warn_independent_sampling": False, "seed": request.next_seed, **request.options})

@@ -25,7 +25,7 @@ _GRID_LIMIT = 100_000
 
 
 def build(request: SamplerRequest) -> GridPointSampler:
-    """Create the sampler."""
+    """Create the grid sampler, which proposes the grid points in random order."""
     if request.space is None:
         raise InputError("grid-values-missing", "The sampler 'grid' needs a search space. Pass the argument `space`.")
     count = request.options.get("points", _GRID_POINTS)
@@ -43,7 +43,7 @@ class GridPointSampler(IndependentSampler):
     """Sampler that gives trial number i the i-th point of a list. It has no state.
 
     Optuna's GridSampler is not used for two reasons. It repeats points that differ only in inactive conditional
-    parameters, and it ends the study with a call that fails outside `optimize`.
+    parameters, and it ends the study with `Study.stop`, which works only inside `Study.optimize`.
 
     Args:
         points: searched parameters of each grid point, by flat name.
@@ -86,7 +86,10 @@ def grid_points(space: Space, grid: Mapping[str, Sequence[object]]) -> list[dict
 
 
 class _GridWalk:
-    """`Suggest` that picks grid values by the indices in `prefix`, then the first value of each other grid."""
+    """Implementation of `Suggest` that returns grid values.
+
+    Parameter i gets its grid value number `prefix[i]`. Each parameter after the prefix gets its first grid value.
+    """
 
     def __init__(self, grid: Mapping[str, Sequence[object]], prefix: Sequence[int]) -> None:
         self._grid = grid

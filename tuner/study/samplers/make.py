@@ -31,7 +31,7 @@ class SamplerRequest:
         trials_before: number of trials that are already in the storage.
         space: search space, which only the sampler ``grid`` needs.
         secret: whether all randomness must come from the operating system instead of `seed`. A sealed search needs
-            this, because anyone who knows the seed can count the candidates up to the winner.
+            this, because anyone who knows the seed could find out how many candidates came before the winner.
         unimodality: facts about the search that only the sampler ``unimodal`` needs.
     """
 

@@ -39,7 +39,7 @@ class PriorSampler(IndependentSampler):
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:  # noqa: ANN401 - Optuna's signature
-        """Draw one value."""
+        """Draw a value of one parameter from its prior."""
         return draw(param_distribution, self._generator)
 
 

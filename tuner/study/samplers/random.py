@@ -1,4 +1,4 @@
-"""Random search. A sealed search uses a sampler without a seed, and other searches use Optuna's sampler."""
+"""Random search. A sealed search takes its randomness from the operating system. Others use Optuna's random sampler."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ __all__ = ["build"]
 
 
 def build(request: SamplerRequest) -> BaseSampler:
-    """Create the sampler."""
+    """Create the random sampler."""
     return PriorSampler(random.SystemRandom()) if request.secret else RandomSampler(seed=request.next_seed)

@@ -65,12 +65,12 @@ def ratio_of(options: Mapping[str, object]) -> Ratio:
             "option-invalid",
             f"`ratio` must be a number above 1 and below {_MOST_DRAWS} (got {high!r}). Write for example 2.",
         )
-    # Without the tolerance, rounding would turn the two draws of ratio 1.1 and explore 0.9 into one.
+    # Without the factor, rounding errors would turn the two draws of ratio 1.1 and explore 0.9 into one draw.
     draws = floor((high - explore) / (1 - explore) * (1 + 1e-12))
     if draws < 2:
         raise InputError(
             "option-invalid",
-            f"`ratio` must be at least 2 - explore = {2 - explore:g} (got {high!r}), because the sampler needs two "
-            "draws. Raise `ratio`, or use the sampler 'random'.",
+            f"`ratio` must be at least 2 - explore = {2 - explore:g} (got {high!r}), because the sampler selects "
+            "one of at least two draws. Raise `ratio`, or use the sampler 'random'.",
         )
     return Ratio(float(explore), draws)

@@ -11,7 +11,7 @@ __all__ = ["build"]
 
 
 def build(request: SamplerRequest) -> TPESampler:
-    """Create the sampler. By default, `multivariate` and `group` are on.
+    """Create the TPE sampler. The options `multivariate` and `group` are on by default.
 
     With conditional parameters, trials have different parameters. With `group`, the sampler can still model the
     parameters jointly.

@@ -10,7 +10,7 @@ __all__ = ["build"]
 
 
 def build(request: SamplerRequest) -> UnimodalSamplers:
-    """Create the sampler."""
+    """Create the sampler ``unimodal`` on top of the sampler of all other parameters."""
     options = dict(request.options)
     facts = checked_facts("sampler", options, request.unimodality)
     others = options.pop("others", DEFAULT_OTHERS)

@@ -1,4 +1,4 @@
-"""Common base of the unimodal sampler and pruner, and the ranking of trials by several parameters."""
+"""Common base of the unimodal sampler and pruner, and the ranking of trials along several parameters."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class AlongParameter:
         parameter: name of a float or integer parameter.
         tolerance: smallest difference between scores that matters, in the unit of the score.
         last_step: step at which trials end. The default is the largest step that a complete trial has reported.
-        scales: names of other parameters that multiply the parameter.
-        rules: further fields of `inference.beliefs.Rules`.
+        scales: names of other parameters. The model describes the product of the parameter with them.
+        rules: further arguments, which are fields of `inference.beliefs.Rules`.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class AlongParameter:
         return None if known is None else known[1]
 
     def known(self, study: Study, distribution: BaseDistribution | None = None) -> tuple[View, Beliefs] | None:
-        """Return the view of the study and the conclusions, or None if the parameter's bounds are still unknown."""
+        """Return the view of the study and the conclusions from it, or None if the parameter's bounds are unknown."""
         distributions = {
             name: found for trial in study.get_trials(deepcopy=False) for name, found in trial.distributions.items()
         }
@@ -80,9 +80,9 @@ def ranking(beliefs: Sequence[Beliefs]) -> tuple[int, ...]:
 
 
 def believed_best(beliefs: Sequence[Beliefs]) -> tuple[int, float] | None:
-    """Return the most promising trial, and a lower bound on the probability that its score is near the maximum.
+    """Return the number of the probably best trial, and a lower bound on its probability of being near the optimum.
 
-    The bound is 1 − Σ p, where p is the probability, for each parameter, that the trial is not near the maximum. Return
+    The bound is 1 − Σ pᵢ, where pᵢ is the probability that the trial is not near the optimum along parameter i. Return
     None if no trial is complete.
     """
     ranked = ranking(beliefs)

@@ -12,11 +12,11 @@ __all__ = ["believed_order", "curves_of"]
 
 
 def curves_of(study: Study, *, fallback: str = "") -> tuple[CurvePicture, ...]:
-    """Return a picture of the curve along each unimodal parameter for which there are trials.
+    """Return a picture of the estimated curve along each unimodal parameter that has trials.
 
     Args:
-        study: study with a unimodal sampler or pruner; without one, there are no curves.
-        fallback: name of the pruner that is used if the score is not unimodal.
+        study: any study. The result is empty unless its sampler or its pruner is ``unimodal``.
+        fallback: name of the pruner that is used along parameters in which the scores are not unimodal.
     """
     maximize = study.direction.name == "MAXIMIZE"
     return tuple(
@@ -27,7 +27,7 @@ def curves_of(study: Study, *, fallback: str = "") -> tuple[CurvePicture, ...]:
 
 
 def believed_order(study: Study) -> tuple[int, ...]:
-    """Return the numbers of the complete trials, best first, ordered by the curves instead of by their own scores.
+    """Return the numbers of the complete trials, best first, ordered by the estimated curves instead of their scores.
 
     The result is empty if the scores show more than one maximum along any parameter.
     """
@@ -36,5 +36,5 @@ def believed_order(study: Study) -> tuple[int, ...]:
 
 
 def _curve_models(study: Study) -> tuple[CurveModel, ...]:
-    """Return the curve models of the sampler or, if the sampler has none, of the pruner. The two never disagree."""
+    """Return the curve models of the sampler or, if the sampler has none, of the pruner. Both give the same curves."""
     return sampler_of(study).curve_models() or pruner_of(study).curve_models()

@@ -37,7 +37,7 @@ DEFAULT_OTHERS: Final = "tpe"
 DEFAULT_FALLBACK: Final = "median"
 
 BY_ITSELF: Final = "smoothing_radius"
-"""Parameter that is unimodal without a declaration."""
+"""Parameter that is assumed to be unimodal if the search space declares no unimodal parameter."""
 
 _USUAL: Final = (10.0, 30.0)
 """Default smoothing radii of the first trials (see `inference.beliefs.Rules.starts`)."""
@@ -49,8 +49,8 @@ class Along:
 
     Attributes:
         name: name of the parameter.
-        scales: names of other searched parameters that multiply the parameter.
-        starts: values of the first trials, or None for the default radii.
+        scales: names of other searched parameters. The model describes the product of the parameter with them.
+        starts: values of the parameter in the first trials, or None for the default radii.
     """
 
     name: str
@@ -63,10 +63,10 @@ class Unimodality:
     """Facts about a search that the unimodal sampler and pruner need in addition to their options.
 
     Attributes:
-        parameters: unimodal parameters, in the order of the search space.
+        parameters: unimodal parameters. Those with `scales` come last.
         last_step: last step of the longest trial.
         tolerance: default of the option `tolerance`, in the unit of the score.
-        full_from: fraction of the steps up to which trials use fewer smoothing samples than at their end.
+        full_from: fraction of a trial's steps after which the trial uses its full number of smoothing samples.
     """
 
     parameters: tuple[Along, ...]
@@ -89,7 +89,7 @@ def usual_tolerance(metric: str, scored: float | None, blurred: float = 0.0) -> 
     Args:
         metric: a key of `TOLERANCES`.
         scored: number of validation records, or None if unknown.
-        blurred: standard error that the noise of a protected score adds.
+        blurred: standard deviation of the noise in a protected score, or 0 without noise.
     """
     fine = TOLERANCES[metric]
     of_records = 0.25 / sqrt(scored) if scored and metric == "validation_accuracy" else 0.0
@@ -97,9 +97,9 @@ def usual_tolerance(metric: str, scored: float | None, blurred: float = 0.0) -> 
 
 
 def assumed(space: SearchSpace) -> SearchSpace:
-    """Return the space with at least one declared unimodal parameter, if possible.
+    """Return the space, in which the smoothing radius is declared unimodal if no parameter is.
 
-    If the space declares none and searches the smoothing radius over a range, the smoothing radius is declared.
+    If the smoothing radius is not searched over a range, return the space unchanged.
     """
     domain = dict(space.parameters).get(BY_ITSELF)
     if space.unimodal or domain is None or isinstance(domain, Fixed | Categorical):
@@ -108,16 +108,16 @@ def assumed(space: SearchSpace) -> SearchSpace:
 
 
 def unimodal_parameters(space: SearchSpace) -> tuple[Along, ...]:
-    """Return the parameters that a space declares as unimodal. Parameters that others multiply come last."""
+    """Return the parameters that a space declares unimodal. Those that others multiply (`Along.scales`) come last."""
     domains = dict(space.parameters)
     ordered = sorted(space.unimodal, key=lambda name: len(space.scales(name)) > 0)
     return tuple(Along(name, space.scales(name), _starts(name, domains[name])) for name in ordered)
 
 
 def _starts(name: str, domain: Domain) -> tuple[float, ...] | None:
-    """Return the values at one and two thirds of the domain, on its scale.
+    """Return the values of the first trials, at one and two thirds of the domain on its scale.
 
-    For a smoothing radius whose domain contains the default radii, return None.
+    Return None for a smoothing radius whose domain contains the default radii.
     """
     if name == BY_ITSELF and all(map(domain.contains, _USUAL)):
         return None
@@ -142,7 +142,7 @@ def checked_facts(kind: str, options: Mapping[str, object], facts: Unimodality |
         raise InputError(
             "unimodal-parameter-missing",
             f"The {kind} 'unimodal' needs a parameter that is declared unimodal, but there is none. Declare one in the "
-            f"search space. An option of another {kind} cannot name 'unimodal'.",
+            f"search space. Inside the options of another {kind}, 'unimodal' is not supported.",
         )
     return facts
 
@@ -156,9 +156,9 @@ def option_problems(options: Mapping[str, object]) -> Iterator[tuple[str, str, s
 
 
 def component(value: object) -> tuple[str, dict[str, object]] | None:
-    """Return the name and the options of a sampler or pruner, written as a name or as ``{name: …, option: value}``.
+    """Return the name and the options of a sampler or pruner in an experiment file.
 
-    Return None if `value` has another form.
+    `value` must be a name or a mapping ``{name: …, option: value}``. Otherwise, return None.
     """
     if isinstance(value, str):
         return value, {}
@@ -172,25 +172,25 @@ def _broken(option: str, value: object) -> tuple[str, str]:
     whole = isinstance(value, int) and not isinstance(value, bool)
     match option:
         case "tolerance" if not (is_number(value) and value > 0):
-            return "tolerance must be a number above 0, in the unit of the score", "Write for example 0.002."
+            return "`tolerance` must be a number above 0, in the unit of the score", "Write for example 0.002."
         case "risk" | "sure" if not (is_number(value) and 0 < value < 1):
             example = "0.05" if option == "risk" else "0.85"
-            return f"{option} must be a probability above 0 and below 1", f"Write for example {example}."
+            return f"`{option}` must be a probability above 0 and below 1", f"Write for example {example}."
         case "runs" if not (is_number(value) and 0 <= value < 1):
             fix = "Write for example 0.1. With 0, no trial is stopped because of its own scores."
-            return "runs must be a probability of at least 0 and below 1", fix
+            return "`runs` must be a probability of at least 0 and below 1", fix
         case "at_once" if not (whole and value >= 1):  # type: ignore[operator]  # `whole` implies a number
-            return "at_once must be a whole number of trials, at least 1", "Write for example 2."
+            return "`at_once` must be a whole number of trials, at least 1", "Write for example 2."
         case "stagger" if not (is_number(value) and 0 <= value <= 1):
-            fix = "Write for example 0.6. With 0, a trial starts as soon as fewer than at_once trials are running."
-            return "stagger must be a fraction of a trial's steps, from 0 to 1", fix
+            fix = "Write for example 0.6. With 0, a trial starts as soon as fewer than `at_once` trials run."
+            return "`stagger` must be a fraction of a trial's steps, from 0 to 1", fix
         case "audits" if not (whole and value >= 0):  # type: ignore[operator]
             fix = "Write for example 4 to make every fourth trial a diagnostic trial, or 0 for none."
-            return "audits must be a whole number of at least 0", fix
+            return "`audits` must be a whole number of at least 0", fix
         case "strict" if not isinstance(value, bool):
-            return "strict must be true or false", ""
+            return "`strict` must be true or false", ""
         case "others" if not (isinstance(value, str) and names.canonical_sampler(value) in _OTHERS):
-            return f"others must be one of {', '.join(_OTHERS)}", f"Write {DEFAULT_OTHERS}, or remove the option."
+            return f"`others` must be one of {', '.join(_OTHERS)}", f"Write {DEFAULT_OTHERS}, or remove the option."
         case "fallback":
             return _fallback(value)
     return "", ""
@@ -199,9 +199,9 @@ def _broken(option: str, value: object) -> tuple[str, str]:
 def _fallback(value: object) -> tuple[str, str]:
     named = component(value)
     if named is None:
-        rule = "fallback must be a pruner's name, or a mapping with a name and options"
+        rule = "`fallback` must be a pruner's name, or a mapping with a name and options"
         return rule, f"Write for example {DEFAULT_FALLBACK}."
     if names.canonical_pruner(named[0]) == "unimodal":
-        return "fallback must be a pruner other than unimodal", "Write for example none."
+        return "`fallback` must be a pruner other than `unimodal`", "Write for example none."
     found = names.pruner_problems(*named)
     return (f"fallback: {found[0].rstrip('.')}", "") if found else ("", "")

@@ -18,7 +18,7 @@ __all__ = ["UnimodalPruner", "UnimodalPruners"]
 
 
 class UnimodalPruner(AlongParameter, BasePruner, StudyPruner):
-    """Pruner that estimates the curve of the score from all trials and stops trials far from its maximum.
+    """Pruner that estimates the curve of the score from all trials, and stops trials far from the curve's maximum.
 
     A trial without the parameter is never pruned. See `AlongParameter` for the arguments.
     """
@@ -54,7 +54,7 @@ class UnimodalPruner(AlongParameter, BasePruner, StudyPruner):
         return f"{self.parameter} {value} is near the best with probability {near}, {when}"
 
     def _judged(self, study: Study, trial: FrozenTrial) -> tuple[Beliefs, float, Context, float] | None:
-        """Return the conclusions, and the trial's position, context and fraction of steps, or None if not known yet."""
+        """Return the conclusions, and the trial's position, context and fraction of steps, or None if unknown."""
         known, last = self.known(study, trial.distributions[self.parameter]), last_step(study, self._last_step)
         if known is None or last is None:
             return None
@@ -93,7 +93,7 @@ class UnimodalPruners(BasePruner, StudyPruner):
         return f"the score has more than one maximum, and the pruner {self._called} stopped the trial"
 
     def _unimodal(self, study: Study) -> list[UnimodalPruner]:
-        """Return the pruners without those whose assumption of one maximum the scores contradict."""
+        """Return the pruners of all parameters along which the scores do not contradict a single maximum."""
         every = [(pruner, pruner.beliefs(study)) for pruner in self.each]
         return [pruner for pruner, believed in every if believed is None or believed.unimodal]
 

@@ -28,11 +28,11 @@ from tuner.study.unimodal.view import AUDIT
 __all__ = ["UnimodalSampler", "UnimodalSamplers"]
 
 _LAST: Final = 3.0
-"""If the budget allows fewer complete trials than this, no trial is a diagnostic trial."""
+"""Number of further complete trials that the budget allows, below which the next trial is not a diagnostic trial."""
 
 
 class _CurveSampler(BaseSampler, StudySampler):
-    """Base class that decides by curve models how the search continues, and forwards Optuna's calls to `_base`."""
+    """Base class that uses curve models to decide how the search continues. `_base` handles Optuna's calls."""
 
     wants_left = True
     _base: BaseSampler
@@ -58,7 +58,7 @@ class _CurveSampler(BaseSampler, StudySampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return the other sampler's values for `search_space` without the further values that grouped TPE returns."""
+        """Return the values that `_base` draws for `search_space`. Grouped TPE also draws others, which are dropped."""
         found = self._base.sample_relative(study, trial, search_space)
         return {name: value for name, value in found.items() if name in search_space}
 
@@ -89,7 +89,7 @@ class UnimodalSampler(AlongParameter, _CurveSampler):
         seed: seed of the draws. The same study and seed give the same proposals.
         along: further arguments of `AlongParameter`. The model describes the product of the parameter and the
             parameters in `scales`, for example learning rate, noise multiplier and clipping norm for a smoothing
-            radius. They must come before the parameter in the search space.
+            radius. The search space must sample the parameters in `scales` before the parameter itself.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class UnimodalSampler(AlongParameter, _CurveSampler):
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:  # noqa: ANN401 - Optuna's signature
-        """Return a value of one parameter. The curve model proposes the unimodal one, and `base` any other one."""
+        """Return a value of one parameter. The curve model proposes the unimodal parameter, and `base` all others."""
         known = self.known(study, param_distribution) if param_name == self.parameter else None
         if known is None or not isinstance(param_distribution, FloatDistribution | IntDistribution):
             return super().sample_independent(study, trial, param_name, param_distribution)
@@ -132,12 +132,12 @@ class UnimodalSampler(AlongParameter, _CurveSampler):
         self._left = left
 
     def best_trial(self, study: Study) -> int | None:
-        """Return the number of the complete trial that is best by the curve. Another trial may have a higher score."""
+        """Return the number of the complete trial that is best by the curve. Another trial may have a better score."""
         beliefs = self.beliefs(study)
         return None if beliefs is None else beliefs.best()
 
     def is_over(self, study: Study) -> bool:
-        """Return whether the search may end, because the best complete trial is near the best with high probability."""
+        """Return whether the search may end, because a complete trial is near the optimum with high probability."""
         beliefs = self.beliefs(study)
         return beliefs is not None and beliefs.surely_found()
 
@@ -151,8 +151,8 @@ class UnimodalSamplers(_CurveSampler):
     """Sampler for several unimodal parameters.
 
     Args:
-        layers: samplers of one parameter each, in the order of the search space, at least one. The `base` of each
-            sampler is the previous one, and the `base` of the first proposes all other parameters.
+        layers: one sampler for each parameter, at least one. The `base` of each sampler is the previous sampler, and
+            the `base` of the first sampler proposes all other parameters.
     """
 
     def __init__(self, layers: Sequence[UnimodalSampler]) -> None:
@@ -169,7 +169,7 @@ class UnimodalSamplers(_CurveSampler):
             layer.tell_left(left)
 
     def is_over(self, study: Study) -> bool:
-        """Return whether one complete trial is near the best in all parameters with high probability."""
+        """Return whether one complete trial is near the optimum along all parameters with high probability."""
         best = self.best(study)
         return best is not None and best[1] >= self._sure and all(layer.is_over(study) for layer in self.each)
 

@@ -18,7 +18,7 @@ from tuner.study.unimodal.inference.records import Context, Record, Seen, Standi
 __all__ = ["AUDIT", "Told", "View", "axis_of", "last_step"]
 
 AUDIT: Final = "unimodal:audit"
-"""System attribute that marks a diagnostic trial, which is far from all other trials to find a second maximum."""
+"""System attribute that marks a diagnostic trial, which is placed far from all others to find a second maximum."""
 
 Told = tuple[Standing, tuple[Record, ...]]
 """State of a trial, and the records of its scores."""
@@ -33,9 +33,9 @@ class View:
     Attributes:
         parameter: name of the parameter.
         axis: axis of the product of the parameter and its scale (see `scale`).
-        bounds: bounds of the parameter without its scale.
+        bounds: bounds of the parameter itself.
         others: distributions of the other searched parameters.
-        scales: axes of the other parameters that multiply the parameter.
+        scales: axes of the other parameters by which the parameter is multiplied.
     """
 
     parameter: str
@@ -58,7 +58,7 @@ class View:
             parameter: name of the parameter.
             distribution: distribution of the parameter, or None if unknown.
             every: distributions of all searched parameters.
-            scales: names of other parameters that multiply the parameter.
+            scales: names of other parameters by which the parameter is multiplied.
         """
         axis = None if distribution is None else axis_of(distribution)
         if axis is None:
@@ -71,9 +71,9 @@ class View:
         return cls(parameter, ParameterAxis(min(ends), max(ends), axis.warp), (axis.low, axis.high), others, known)
 
     def scale(self, trial: FrozenTrial) -> float:
-        """Return the factor by which other parameters of a trial multiply the parameter.
+        """Return the factor by which a trial's parameter is multiplied, which depends on the parameters in `scales`.
 
-        The factor is 1 if each of them has the geometric mean of its bounds.
+        The factor is 1 if each of these parameters equals the geometric mean of its bounds.
         """
         found = 1.0
         for name, axis in self.scales.items():
@@ -82,11 +82,11 @@ class View:
         return found
 
     def place(self, trial: FrozenTrial) -> float:
-        """Return the position of a trial on the axis."""
+        """Return the position of a trial on the axis, where 0 and 1 are the ends of the axis."""
         return self.axis.place(trial.params[self.parameter] * self.scale(trial))
 
     def context(self, trial: FrozenTrial) -> Context:
-        """Return the values of a trial's other parameters."""
+        """Return the values of a trial's other parameters, and the positions that are possible with them."""
         values: list[tuple[str, float | str]] = []
         for name in sorted(self.others):
             if name not in trial.params:

@@ -16,21 +16,21 @@ Warp = Literal["log", "log1p", "linear"]
 Array = NDArray[np.float64]
 
 GRID = 49
-"""Number of points at which a curve is computed."""
+"""Number of positions at which a curve is computed."""
 
 _SCALES: Final[Mapping[Warp, tuple[Callable[[float], float], Callable[[float], float]]]] = {
     "log": (log, exp),
     "log1p": (log1p, expm1),
     "linear": (float, float),
 }
-"""Function of each scale, and its inverse."""
+"""Function that each scale applies to a value, and the inverse function."""
 
 
 @dataclass(frozen=True)
 class ParameterAxis:
     """Map from the values of a parameter between two bounds to positions in [0, 1].
 
-    The scale `warp` is `log1p` for a radius, whose lower bound may be 0, `log` for a rate, and `linear` otherwise.
+    The scale `warp` is for example `log` for a learning rate, or `log1p` for a radius, whose lower bound may be 0.
     """
 
     low: float

@@ -1,4 +1,4 @@
-"""Decisions of the unimodal search: which value to try, which trial to stop, when to end. Imports no Optuna."""
+"""Decisions of a unimodal search: which value to try, which trial to stop, and when to end. Imports no Optuna."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Beliefs:
         return frozenset(sorted(trial.trial for trial in self.seen.trials)[: len(self.rules.starts)])
 
     def near(self, place: float, context: Context = ALONE) -> float:
-        """Return the probability that a trial at this position is within the tolerance of the overall maximum."""
+        """Return the probability that the curve at this position is within the tolerance of the overall maximum."""
         values, grid = self._curves(context), self.rules.axis.grid
         tops = [
             values[:, number, eligible_points(grid, each)].max(1) for number, each in enumerate(self._around(context))
@@ -173,7 +173,7 @@ class Beliefs:
         return True
 
     def ahead(self, trial: int, place: float, context: Context = ALONE) -> float:
-        """Return the probability that a trial's final score exceeds the best final score so far; 1 without records."""
+        """Return the probability that a trial's final score exceeds all final scores so far; 1 without records."""
         return 1.0 if self.posterior is None else self.posterior.ahead(trial, place, context)
 
     def beaten(self, trial: int, place: float, fraction: float, context: Context = ALONE) -> bool:
@@ -189,7 +189,7 @@ class Beliefs:
     def _runs(self) -> frozenset[int]:
         """Running trials and the trial with the best final score. Their records must not be merged.
 
-        It is empty if `Rules.runs` is 0, because single trials are then not compared.
+        The set is empty if `Rules.runs` is 0, because single trials are then not compared.
         """
         if not self.rules.runs:
             return frozenset()
@@ -209,9 +209,10 @@ class Beliefs:
 
     @cached_property
     def strict_bracket(self) -> ModeBracket:
-        """Bracket of the mode with an error probability of 5 %, which is 1 % at each of five rungs.
+        """Bracket of the mode from the scores of all rungs.
 
-        Rungs before the end of training can only raise the lower end of the bracket.
+        The error probability is 1 % at each rung, and therefore at most 5 % with five rungs. Rungs before
+        the end of training can only raise the lower end of the bracket.
         """
         early = {record.fraction for record in self.seen.records if record.fraction < 1}
         lows = [self._bracket_at(fraction).low for fraction in early]
@@ -269,7 +270,8 @@ class Beliefs:
     def propose(self, random: np.random.Generator, context: Context = ALONE, *, audit: bool = True) -> float:
         """Return the position of the next trial, which is most probably near the best of its context.
 
-        If `audit` is True, the trial may be a diagnostic trial. `random` breaks ties and chooses diagnostic trials.
+        If `audit` is True, the trial may be a diagnostic trial. `random` breaks ties and chooses the
+        position of a diagnostic trial.
         """
         rules, started = self.rules, len(self.seen.trials)
         if started < len(rules.starts):
@@ -286,7 +288,7 @@ class Beliefs:
             for trial in self.seen.standing("running"):
                 chance[np.abs(grid - trial.place) < rules.apart] = -1.0
         else:
-            # Count only curves on which no running trial and not the best complete trial is near the maximum.
+            # Count only curves on which neither a running trial nor the best complete trial is near the maximum.
             served = np.any([near[:, int(np.abs(grid - at).argmin())] for at in self._covered_places(context)], axis=0)
             chance = (near if np.all(served) else near & ~np.reshape(served, (-1, 1))).mean(0)
             chance[near.mean(0) < min(rules.risk, near.mean(0).max())] = -1.0  # trials here would be stopped at once
@@ -340,7 +342,7 @@ class Beliefs:
 
     @cached_property
     def last_records(self) -> list[Record]:
-        """Final records of the complete trials."""
+        """Records of the final scores of the complete trials."""
         done = {trial.trial for trial in self.seen.standing("complete")}
         return [record for record in self.seen.records if record.fraction == 1 and record.trial in done]
 
@@ -391,5 +393,5 @@ class Beliefs:
 
 @lru_cache(maxsize=8)
 def believe(seen: Seen, rules: Rules) -> Beliefs:
-    """Return the conclusions from these records. The cache is shared by the sampler and the pruner of a study."""
+    """Return the conclusions from these records and trials. The sampler and the pruner of a study share the cache."""
     return Beliefs(seen, rules)

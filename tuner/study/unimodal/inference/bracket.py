@@ -1,4 +1,6 @@
-"""Bracket of the mode: an interval that contains the best value of the parameter, for any unimodal curve.
+"""Bracket of the mode: an interval that contains the mode of any unimodal curve with high probability.
+
+The mode is the position of the maximum of the curve, at the best value of the parameter.
 
 Let A and B be two blocks of neighbouring trials, with B to the right of A. If the mode of a unimodal curve is at the
 left edge of A or further left, the curve does not rise from A to B. A significant rise therefore shows that the mode is
@@ -116,10 +118,11 @@ def threshold(alpha: float, looks: int, *, values: int, known: bool = False) -> 
 
 
 def _bonferroni(alpha: float, looks: int) -> float:
-    """Return an upper bound on the critical value without simulation. `looks` is rounded up to a power of two.
+    """Return an upper bound on the critical value, for cases that were not simulated.
 
     A new score adds at most _BLOCK (_BLOCK + 1) / 2 blocks of neighbours. In n interim analyses there are thus at most
     m = 6 n blocks and m²/2 pairs of blocks. The difference between the means of each pair has a normal distribution.
+    The number of analyses n is `looks`, rounded up to a power of two.
     """
     blocks = _BLOCK * (_BLOCK + 1) / 2 * 2 ** ceil(log2(looks))
     return float(stats.norm.isf(alpha / (blocks**2 / 2)))
@@ -139,7 +142,7 @@ def deviation_of_neighbours(places: ArrayLike, scores: ArrayLike) -> float:
 def _degrees(values: int) -> float:
     """Return the degrees of freedom 2(n − 1)² / (3n − 4) of `deviation_of_neighbours` for n scores.
 
-    They follow from matching the first two moments.
+    The formula follows from matching the first two moments of the estimated variance.
     """
     return 2 * (values - 1) ** 2 / (3 * values - 4)
 

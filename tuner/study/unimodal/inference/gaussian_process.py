@@ -43,7 +43,7 @@ class HyperGrid:
         noises: standard deviations of a trial's total effect, in tolerances. Their prior is log-normal around 1.
         levels: ratios of the standard deviation of h to that of g. They are used only if other parameters are searched.
         time_length: length scale of the kernel in log t.
-        rough_left: the noise at position 0 is 1 + `rough_left` times the noise far to the right (DPLIS, Table 10).
+        rough_left: the noise at position 0 is (1 + `rough_left`) times the noise far to the right (DPLIS, Table 10).
     """
 
     amplitudes: tuple[float, ...] = (2.5, 5.0, 10.0, 20.0, 40.0, 80.0)
@@ -66,10 +66,10 @@ FAR: Final = 15.0
 """Maximum distance of a score from the best score of its rung, in tolerances. Lower scores are raised to this limit."""
 
 FAR_OF_RUNS: Final = 60.0
-"""Maximum distance, like `FAR`, for comparing single trials. By chance alone, a trial can lead by more than `FAR`."""
+"""Limit that replaces `FAR` when single trials are compared. By chance alone, a trial can lead by more than `FAR`."""
 
 FAR_AMONG: Final = 40.0
-"""Maximum distance, like `FAR`, between trials with different other parameters, which shift the whole curve."""
+"""Limit that replaces `FAR` between trials with different other parameters, which shift the whole curve."""
 
 _COMMON: Final = 0.5  # share of g's variance that is common to all contexts
 _Z_CURVE, _Z_LEVEL = 1.0, 0.4  # length scales of the kernels of g and h in z, for numbers between 0 and 1
@@ -119,7 +119,7 @@ class Posterior:
     _solved: tuple[_Solved, ...]
 
     def draws(self, grid: Array, contexts: Sequence[Context], count: int, random: np.random.Generator) -> Draws:
-        """Draw `count` curves of several contexts jointly. Each point of the hyper-parameter grid gets its share."""
+        """Draw `count` curves of several contexts jointly. Points of the hyper-parameter grid share them by weight."""
         weights = np.array([each.weight for each in self._solved])
         shares = np.floor(weights * count).astype(int)
         shares[0] += count - shares.sum()
@@ -147,7 +147,7 @@ class Posterior:
         """Return the probability that the final score of a running trial will exceed every final score so far.
 
         The prediction includes the trial's own effect, which its scores so far show. It does not assume a unimodal
-        curve. It is 1 if no trial has ended, or if this trial has not reported a score.
+        curve. The probability is 1 if no trial has a final score, or if this trial has not reported a score.
         """
         at, fraction, score, number = self._seen.arrays
         ends, own = np.flatnonzero(fraction == 1), number == trial
@@ -304,7 +304,7 @@ def _level(distances: Array) -> Array:
 
 
 def _distances(rows: Sequence[Context], columns: Sequence[Context]) -> Array:
-    """Return the squared distances between contexts. Different texts, or a value that only one has, count as 1."""
+    """Return the squared distances between contexts. Two different texts, or a value that only one has, add 1."""
     known = list(dict.fromkeys((*rows, *columns)))
     found, values = np.zeros((len(known), len(known))), [dict(context.values) for context in known]
     for name in sorted({name for each in values for name in each}):

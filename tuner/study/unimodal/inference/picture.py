@@ -58,10 +58,10 @@ class CurvePicture:
         mean: posterior mean of the score at `values`.
         band_low: 10 % quantile of the posterior draws at `values`.
         band_high: 90 % quantile of the posterior draws at `values`.
-        height_at: fraction of the steps of the rung whose scores determine the height of the curve.
+        height_at: fraction of the steps after which the scores that determine the height of the curve were reported.
         drawn_for: number of the trial whose other parameters the curve uses, or None if no other parameter is searched.
-        scaled_by: other parameters that multiply this one. Each factor is relative to the middle of its range, and all
-            values of the picture are products.
+        scaled_by: other parameters. All values in the picture are products of the parameter with them. In a product,
+            each of them is divided by the middle of its range.
         above: lower limit of the best value, or None if unknown.
         below: upper limit of the best value, or None if unknown.
         level: probability that `above` or `below` is ever wrong during the search, if the curve has one maximum.
@@ -126,7 +126,7 @@ class CurvePicture:
 
     @property
     def rejected(self) -> str:
-        """Sentences about the rejection of unimodality, or empty if it was not rejected."""
+        """Explanation why the score is not unimodal, or empty if the scores are consistent with one maximum."""
         if self.unimodal:
             return ""
         instead = f", pruning by {self.fallback}" if self.fallback else ""
@@ -159,7 +159,7 @@ class CurvePicture:
             )
         if self.scaled_by:
             said.append(
-                f"Values of {self.parameter} are its product with {' and '.join(self.scaled_by)}, each relative to the "
+                f"Values of {self.parameter} are multiplied by {' and '.join(self.scaled_by)}, each relative to the "
                 "middle of its range."
             )
         return tuple(said)
@@ -170,9 +170,9 @@ class CurvePicture:
         if not self.unimodal:
             instead = f"pruning by {self.fallback}" if self.fallback else "searched without the assumption"
             return f"{self.parameter}: not unimodal (level {_percent(self.level)}): {instead}"
-        said = [f"best {self.where}" if self.where else "no end excluded yet"]
+        said = [f"best {self.where}" if self.where else "no value excluded yet"]
         if self.best is not None and self.near is not None:
-            said.append(f"trial {self.best} near the best with {self.chance}")
+            said.append(f"trial {self.best} is near the best with probability {self.chance}")
         return f"{self.parameter}: {'; '.join(said)}"
 
     def as_dict(self) -> dict[str, Any]:
@@ -190,7 +190,7 @@ class CurvePicture:
 def picture(
     beliefs: Beliefs, parameter: str, *, maximize: bool = True, fallback: str = "", scaled_by: tuple[str, ...] = ()
 ) -> CurvePicture:
-    """Create the chart data of the conclusions about one parameter. See `CurvePicture` for the other arguments."""
+    """Create the picture of the estimated curve along one parameter. See `CurvePicture` for the other arguments."""
     axis, sign = beliefs.rules.axis, 1.0 if maximize else -1.0
     best = beliefs.best()
     standing = next((trial for trial in beliefs.seen.trials if trial.trial == best), None)

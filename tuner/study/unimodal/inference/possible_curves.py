@@ -1,4 +1,4 @@
-"""Posterior draws of the curve, most of which are selected and projected to be unimodal."""
+"""Posterior draws of the curve. Nearly unimodal draws are selected and projected to unimodal curves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tuner.study.unimodal.inference.records import Context, Record, Seen, thinne
 __all__ = ["drawn", "eligible_points", "fitted", "project"]
 
 _TRIES: Final = 10
-"""Number of curves drawn for each selected curve, when nearly unimodal curves are selected."""
+"""Number of curves drawn from the posterior for each curve that is returned, if nearly unimodal curves are selected."""
 
 _PRIOR_DRAWS: Final = 4_000
 
@@ -31,17 +31,19 @@ def fitted(records: tuple[Record, ...], tolerance: float, runs: frozenset[int]) 
 def drawn(
     posterior: Posterior, places: bytes, contexts: tuple[Context, ...], draws: int, share: float, tolerance: float
 ) -> tuple[Array, float]:
-    """Draw curves from the posterior. The fraction of unimodal curves is the posterior probability of unimodality.
+    """Draw curves from the posterior, most of which are made unimodal.
+
+    The fraction of unimodal curves is the posterior probability that the curve is unimodal.
 
     Unimodal curves are obtained in two steps. First, curves are selected that differ from a unimodal curve by about
     half the tolerance or less in the first context. Then the selected curves are projected to unimodal curves.
-    Projecting all curves without the selection would turn wiggles into too high maxima.
+    Without the selection, the projection would turn wiggles of a curve into maxima that are too high.
 
     Args:
         posterior: posterior of the curve.
         places: positions at which to compute the curves, as the bytes of an array (hashable for the cache).
-        contexts: values of the other parameters, one curve for each.
-        draws: number of draws.
+        contexts: values of the other parameters. Each draw has one curve for each context.
+        draws: number of draws in the result.
         share: prior probability that the curve is unimodal; 0 for curves of any shape.
         tolerance: smallest difference between scores that matters.
 
@@ -68,7 +70,7 @@ def drawn(
 
 
 def eligible_points(grid: Array, context: Context) -> NDArray[np.bool_]:
-    """Return a mask of the grid points that a trial of this context can have. At least one point is True."""
+    """Return a mask of the grid positions that are possible for a trial of this context. At least one is True."""
     found: NDArray[np.bool_] = (grid >= context.low - 1e-9) & (grid <= context.high + 1e-9)
     if not found.any():
         found[np.abs(grid - (context.low + context.high) / 2).argmin()] = True

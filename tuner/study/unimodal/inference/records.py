@@ -15,13 +15,13 @@ from tuner.study.unimodal.inference.axis import Array
 __all__ = ["ALONE", "Context", "Record", "Seen", "Standing", "thinned"]
 
 _MOST: Final = 250
-"""Maximum number of records for a model. The cost of fitting is cubic in the number of records."""
+"""Maximum number of records to which a model is fitted. The cost of fitting is cubic in the number of records."""
 
 _CELLS: Final = 48
-"""Number of equal cells into which the axis is divided. There is one cell between two neighbouring curve points."""
+"""Number of equal cells into which the axis is divided. There is one cell between neighbouring grid points."""
 
 _BEST: Final = 0.6
-"""Fraction of the remaining records that are selected by score, if merging within cells leaves too many records."""
+"""Fraction of the records in the result that are selected by score, if merging leaves too many records."""
 
 
 @dataclass(frozen=True, order=True)
@@ -30,7 +30,8 @@ class Context:
 
     Attributes:
         values: pairs (name, value), sorted by name. Numbers are scaled to [0, 1]. Other values are text.
-        low: minimum position on the axis of trials with these values. It may exceed 0 if they multiply the parameter.
+        low: minimum position on the axis of trials with these values. It can exceed 0 if some of the
+            values multiply the parameter on the axis.
         high: maximum position on the axis of trials with these values.
     """
 
@@ -70,14 +71,14 @@ class Record:
 
 @dataclass(frozen=True, order=True)
 class Standing:
-    """State of a trial. Failed trials have none.
+    """State of a running, complete or pruned trial. There is none for a failed trial.
 
     Attributes:
         place: position of the trial on the axis.
         trial: number of the trial.
         state: ``running``, ``complete`` or ``pruned``.
         context: values of the trial's other parameters.
-        audit: whether this is a diagnostic trial, far from all other trials, to find a second maximum.
+        audit: whether this is a diagnostic trial, which is placed far from all others to find a second maximum.
     """
 
     place: float
@@ -93,7 +94,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Seen:
-    """Records and trials of a study, in an order that does not depend on the time of their reports."""
+    """Records and trials of a study, in an order that does not depend on when trials reported."""
 
     records: tuple[Record, ...]
     trials: tuple[Standing, ...]
@@ -119,13 +120,14 @@ def thinned(records: Sequence[Record], most: int = _MOST, keep: Collection[int] 
     """Reduce the records to at most `most` records.
 
     Records with the same rung, context and cell of the axis are merged into their mean. If too many records remain,
-    records of the latest rungs with the best scores are selected. The rest of the result is an even selection from the
-    other records, ordered from best to worst.
+    they are sorted by rung, latest first, and then by score, best first. The first records of this order are selected,
+    and the rest of the result is spread evenly over the others.
 
     Args:
         records: records sorted as in `Seen`, so that the same trials give the same result.
         most: maximum number of records, at least 1.
-        keep: numbers of trials whose records are not merged. If they have `most` / 2 records or more, it is ignored.
+        keep: numbers of trials whose records are not merged. Ignored if they have `most` / 2 records or
+            more.
     """
     if len(records) <= most:
         return tuple(records)
@@ -148,7 +150,7 @@ def thinned(records: Sequence[Record], most: int = _MOST, keep: Collection[int] 
 
 
 def _mean(group: Sequence[Record], number: int) -> Record:
-    """Merge records of one rung into their mean. The new trial number belongs to the cell and is equal at all rungs."""
+    """Merge records of one rung into their mean. `number` is the trial number of the merged record."""
     count = sum(record.count for record in group)
     place = sum(record.count * record.place for record in group) / count
     score = sum(record.count * record.score for record in group) / count
