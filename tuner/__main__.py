@@ -1,4 +1,4 @@
-"""`python -m tuner`: the program under a name that nothing else can own."""
+"""Entry point of `python -m tuner`. It works even if another program owns the name `tune`."""
 
 from tuner.cli.app import main
 

@@ -61,7 +61,7 @@ def _bin() -> Path:
 
 def _script(name: str) -> Diagnosis:
     script, first = _bin() / name, shutil.which(name)
-    fix, ok = f"Run `{sys.executable} -m tuner doctor --fix`; `python -m tuner` works in any case.", False
+    fix, ok = f"Run `{sys.executable} -m tuner doctor --fix`, or use `python -m tuner`.", False
     text = script.read_text(errors="replace") if script.exists() else ""
     imported = re.search(r"^from (\S+) import|^import (\S+)$(?<!import re)(?<!import sys)", text, re.MULTILINE)
     owner = next((group for group in imported.groups() if group), "?") if imported else "?"
@@ -70,10 +70,10 @@ def _script(name: str) -> Diagnosis:
     elif owner != _ENTRY:
         found = f"{script} belongs to {owner}"
     elif first is not None and Path(first).resolve() != script.resolve():
-        found = f"{script} is ours, but the shell finds {first}"
+        found = f"{script} calls dp-tuner, but the shell finds {first} first"
         fix = f"Activate the environment, or call {script}."
     else:
-        found, fix, ok = f"{script} is ours", "", True
+        found, fix, ok = f"{script} calls dp-tuner", "", True
     return Diagnosis(f"script {name}", ok=ok, found=found, fix=fix)
 
 
@@ -83,7 +83,7 @@ def _owners() -> Iterable[Diagnosis]:
         owners = sorted(set(installed.get(package, [])))
         strangers = [name for name in owners if name.replace("_", "-").lower() != DISTRIBUTION]
         found = f"owned by {', '.join(owners)}" if owners else "imported from the checkout, not installed"
-        fix = f"Uninstall {', '.join(strangers)} and reinstall {DISTRIBUTION}: they write the same package."
+        fix = f"Uninstall {', '.join(strangers)} and reinstall {DISTRIBUTION}, because both install {package}."
         yield Diagnosis(f"package {package}", ok=not strangers, found=found, fix=fix if strangers else "")
 
 

@@ -21,7 +21,7 @@ BLACK, GREY = "#1b2430", "#5b6776"
 
 _STYLE: Any = {
     "font.size": 10,
-    "svg.fonttype": "none",  # text stays text
+    "svg.fonttype": "none",  # letters are stored as text, not as outlines
     "svg.hashsalt": "dp-tuner",  # equal charts get equal identifiers
     "text.parse_math": False,  # a `$` in a name is a dollar sign
     "text.color": BLACK,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["file_lock", "is_locked", "lock_open_file", "replacing", "take_lock", "write_json", "write_text"]
 
 _PATIENCE = 1.0
-"""Seconds that `take_lock` waits for a lock. This must be longer than `is_locked` holds the lock for its check."""
+"""Seconds that `take_lock` waits for a lock. Must be longer than the instant for which `is_locked` holds the lock."""
 
 
 @contextlib.contextmanager

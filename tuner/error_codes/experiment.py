@@ -36,8 +36,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "value-empty": "The value is an empty text. Write a value or remove the key.",
         "value-out-of-range": "The value is outside the allowed range. The message shows the range.",
         "value-not-allowed": "The value is not allowed. The message lists the allowed values.",
-        "rungs-invalid": "Rungs are the points of a trial at which it reports its score. Write the number of equally "
-        "spaced rungs, or a list of increasing fractions of the trial that ends with 1.",
+        "rungs-invalid": "Rungs are the steps at which a trial reports its score. Write the number of equally spaced "
+        "rungs, or a list of increasing fractions of the trial's steps. The last fraction must be 1.",
         "domain-outside-space": "This key takes a single value. To search over a range or several values, write them "
         "under `search.space`.",
         "ledger-not-shared": "The experiment file and DP_TUNER_LEDGER name different ledgers. The caps of one ledger "
@@ -81,7 +81,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "metric-not-validation": "A search may use validation scores only. The test set is scored once, at export. "
         "Scores on training records would reveal facts about them.",
         "metric-direction": "An accuracy must be maximised, and a loss must be minimised.",
-        "promotion-needs-rungs": "Each level of a promoted parameter needs a rung of its own. Raise `search.rungs`.",
+        "promotion-needs-rungs": "Each value in a parameter's list `promote` needs a rung of its own. Raise "
+        "`search.rungs`.",
         "priced-value-fixed": "The search space gives a single value to a parameter that affects the budget. Write the "
         "value at the key that the message names.",
         "priced-with-public": "A public search ends with one private run, whose noise is calibrated in advance. "
@@ -119,10 +120,10 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "tolerance-conflict": "The unimodal sampler and the unimodal pruner must use the same tolerance.",
         "unimodal-conditional": "A unimodal parameter must occur in every trial. Fix the choice that it depends on to "
         "one value, or remove `unimodal`.",
-        "unimodal-denied": "A unimodal sampler or pruner needs a unimodal parameter. The file says that the smoothing "
-        "radius is not unimodal. Write `unimodal: true` at another range.",
-        "when-sure-sampler": "Only the unimodal sampler computes how surely the best configuration is known. Use it, "
-        "or choose another `when_sure`.",
+        "unimodal-denied": "A unimodal sampler or pruner needs a unimodal parameter. According to the "
+        "experiment file, the score is not unimodal in the smoothing radius. Write `unimodal: true` at another range.",
+        "when-sure-sampler": "Only the unimodal sampler computes how sure the choice of the best configuration is. Use "
+        "this sampler, or choose another `when_sure`.",
         "when-sure-sealed": "A sealed search must not stop early or repeat trials because of scores. Either would "
         "reveal its number of runs.",
         "replicate-with-runs": "`when_sure: replicate` compares complete runs, but the pruner's option `runs` stops "

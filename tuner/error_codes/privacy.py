@@ -14,7 +14,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ledger-encoding": "The database of a ledger must use UTF8. Create a database with that encoding.",
         "ledger-foreign": "The file is a database of another program. It was not changed. Name another file.",
         "ledger-format": "Another version of dp-tuner wrote this ledger. It was not changed. Use that version.",
-        "ledger-not-durable": "The server may lose charges in a crash. Set fsync = on and use logged tables.",
+        "ledger-not-durable": "The server may lose charges in a crash. Set `fsync = on` and use logged tables.",
         "ledger-not-found": "No ledger exists at this address. Correct the address, or restore a lost ledger from a "
         "backup.",
         "ledger-not-granted": "The database role has no rights on the ledger's tables. Ask the ledger's owner.",
@@ -34,9 +34,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "says, then resume.",
         "mechanism-not-single": "The search allows several pairs of sample rate and noise multiplier, so it has no "
         "single mechanism. Name one of the pairs.",
-        "mechanism-not-reserved": "A trial must keep the sample rate and noise multiplier that it reserved, and the "
-        "ledger charges no others. Start a new trial to use others. If dp-tuner itself changed them, please report a "
-        "bug.",
+        "mechanism-not-reserved": "A trial can train only with the sample rate and noise multiplier that it "
+        "reserved. Start a new trial to use other values. If dp-tuner itself changed the values, please report a bug.",
         "steps-not-leased": "A trial reports more steps than were charged, so the guarantee of its search does not "
         "hold. Please report this as a bug.",
         "trial-unknown": "The trial has reserved nothing in the ledger, so it cannot be settled.",
@@ -60,10 +59,10 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ledger-claim-too-low": "The filter of a search allows steps that cost more than the (ε, δ) that the search "
         "claims. Restore the ledger from a backup.",
         "card-format": "Another version of dp-tuner wrote this card. Verify it with that version.",
-        "card-own-words": "A value of the card does not have the form that the message requires. The value comes from "
-        "the operator, not from the ledger, for example a score.",
+        "card-own-words": "A value of the card does not have the form that the message requires. Such values, "
+        "for example scores, come from the operator and not from the ledger.",
         "card-public-size": "The charged sample rate times the public size must be the expected batch size, a whole "
-        "number. It is not, so the card has another public size than the charged search.",
+        "number. For this card it is not, so the card and the charged search have different public sizes.",
         "card-run-not-charged": "A card is issued for a charged run, and the ledger has no charged steps for this one. "
         "Check the search, the trial and the ledger.",
         "card-search-unknown": "The ledger does not have the card's search on the card's data set. Give the ledger in "
@@ -80,7 +79,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "records. Choose a batch size of at least 1 and at most that number.",
         "noise-out-of-range": "A noise multiplier must be finite and above 0. `auto` chooses the smallest one that "
         "fits the budget.",
-        "epsilon-out-of-range": "ε must be a finite number above 0. Accounting libraries may return ε = 0 for NaN.",
+        "epsilon-out-of-range": "ε must be a finite number above 0. NaN is refused, because libraries may turn it "
+        "into ε = 0.",
         "delta-out-of-range": "δ must be above 0 and below 1. It should be less than 1/n for n records.",
         "count-out-of-range": "The value must be a whole number and at least the minimum in the message.",
         "order-out-of-range": "The accountant is tested for Rényi orders from 1.05 to 1024. Other orders are refused.",

@@ -38,9 +38,12 @@ def admit_search(
     user: str | None,
     what: str,
 ) -> None:
-    """Refuse a search that `admit` refuses, or that protects another unit than the other searches on the data set.
+    """Refuse a search that does not fit, or that protects another unit than the other searches on its data set.
 
-    Raise `BudgetRefusedError` to refuse. `unit` is `record` or `user`. The other arguments are as in `admit`.
+    A search does not fit if `admit` refuses it. `unit` is `record` or `user`. See `admit` for the other arguments.
+
+    Raises:
+        BudgetRefusedError: the search is refused.
     """
     if state is not None and state.committed.unit not in {None, unit}:
         # Adding or removing a user changes a sum by at most C. Changing one record of a user may change it by 2C.
@@ -65,10 +68,10 @@ def admit(
 
     Formal guarantees:
         Searches may be chosen adaptively and run concurrently. If the cap has no Rényi order, the ε and δ of all
-        searches sum to at most the cap's (Rogers et al. 2016; Vadhan & Zhang 2023). If the cap has an order, a charge
-        must fit one of two rules: the sums are at most the cap's ε and δ/2, or the sum of the Rényi divergences at
-        that order fits a filter of (ε, δ/2). Each rule contributes at most δ/2 to the failure probability. If each rule
-        had the whole δ, admitting a charge that fits either of them would not be sound.
+        searches sum to at most the cap's ε and δ (Rogers et al. 2016; Vadhan & Zhang 2023). If the cap has an order, a
+        charge must fit one of two rules: the sums are at most the cap's ε and δ/2, or the sum of the Rényi divergences
+        at that order fits a filter of (ε, δ/2). Each rule contributes at most δ/2 to the failure probability. If each
+        rule had the whole δ, admitting a charge that fits either of them would not be sound.
 
     Args:
         state: state of the data set; None if it has no entry.
@@ -95,7 +98,8 @@ def admit(
     if None not in {cap.units, units} and not held.unbounded and held.units + (units or 0) <= (cap.units or 0):
         return
     also = "" if cap.order is None else (
-        f" The Rényi filter of order {cap.order:g} has no room either. The sum and the filter have half of δ each."
+        f" The Rényi filter of order {cap.order:g} has too little budget, too. The filter and the limits on the sums each "
+        "use half of δ."
     )  # fmt: skip
     lacking = unfit((total_epsilon, total_delta), (cap.epsilon, cap.delta), rules=rules)
     raise BudgetRefusedError(
@@ -108,9 +112,10 @@ def admit(
 
 
 def units_at(order: float | None, filter: Filter, validation: Filter | None = None) -> int | None:
-    """Return the Rényi divergence at `order` that a search with these filters never exceeds, in units.
+    """Return the largest Rényi divergence at `order`, in Rényi units, that the filters of one search allow.
 
-    This is the larger value of the two filters. The result is None if `order` is None or the divergence is infinite.
+    If the search has two filters, the larger value counts. The result is None if `order` is None or the divergence is
+    infinite.
     """
     if order is None:
         return None
@@ -120,21 +125,21 @@ def units_at(order: float | None, filter: Filter, validation: Filter | None = No
 
 
 def order_filter(order: float, epsilon: float, delta: float) -> int | None:
-    """Return the budget of a Rényi filter with the claim (ε, δ/2), in units; None if the budget would be 0."""
+    """Return the budget, in Rényi units, of a filter at `order` that claims (ε, δ/2); None if the budget would be 0."""
     require_order(order)
     found = FixedOrder.of(order=order, epsilon=epsilon, delta=delta / 2)
     return found.budget if found else None
 
 
 def check_pools(training: Filter, validation: Filter | None) -> None:
-    """Raise `InputError` if only one of the filters is sealed, or if the validation filter samples records."""
+    """Raise `InputError` if only one filter is sealed, or if a validation mechanism has a sample rate below 1."""
     if validation is None:
         return
     if training.charged_whole != validation.charged_whole:
         raise InputError(
             "filters-differ",
             f"A sealed search needs a sealed filter for both pools (got {training.kind} for training and "
-            f"{validation.kind} for validation). Give both the same law and number of runs.",
+            f"{validation.kind} for validation). Give both the same distribution of the number of runs.",
         )
     for mechanism in validation.mechanisms:
         require_unsampled(mechanism)
@@ -151,7 +156,7 @@ def require_unsampled(mechanism: SampledGaussian) -> None:
 
 
 def admit_name(states: Mapping[str, DatasetState], dataset: str, search: str, fingerprint: str | None) -> None:
-    """Refuse a search if its name is taken on any data set, or if its records are already known under another name."""
+    """Refuse a search if its name is taken, or if the ledger knows its records as a data set of another name."""
     for state in states.values():
         if search in state.by_name:
             raise LedgerError(
@@ -162,8 +167,8 @@ def admit_name(states: Mapping[str, DatasetState], dataset: str, search: str, fi
         if fingerprint in state.fingerprints and state.dataset != dataset:
             raise BudgetRefusedError(
                 "dataset-known-otherwise",
-                f"The ledger knows these records already, as data set {state.dataset!r}. Use this name instead of "
-                f"{dataset!r}.",
+                f"The ledger knows these records already, as data set {state.dataset!r}. Name the data set "
+                f"{state.dataset!r} instead of {dataset!r}.",
             )
 
 
@@ -186,9 +191,9 @@ def require_name(value: object, what: str) -> None:
 
 
 def unfit(total: tuple[Decimal, Decimal], allowed: tuple[float, float], *, rules: int = 1) -> str:
-    """Return in words which of ε and δ exceeds its limit. `total` and `allowed` are pairs (ε, δ).
+    """Say in words whether ε, δ or both are too large. `total` and `allowed` are pairs (ε, δ).
 
-    At least one must exceed its limit. If there are two `rules`, the limit is half of the allowed δ.
+    At least one of the two must be too large. With two `rules`, only half of the allowed δ may be used.
     """
     part = allowed[1] / rules
     over = {"ε": total[0] > exact_sum(allowed[0]), "δ": exact_sum(*[total[1]] * rules) > exact_sum(allowed[1])}
@@ -204,7 +209,7 @@ def unfit(total: tuple[Decimal, Decimal], allowed: tuple[float, float], *, rules
 
 
 def _apart(more: float, less: float) -> tuple[str, str]:
-    """Return both numbers with 6 digits, or with all digits if they would look equal."""
+    """Write both numbers with 6 digits, or with all digits if 6 digits would make them look equal."""
     said = f"{more:.6g}", f"{less:.6g}"
     return said if said[0] != said[1] else (repr(more), repr(less))
 

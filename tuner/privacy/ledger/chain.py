@@ -115,7 +115,7 @@ class Write:
         return state.cap.order if state and state.cap else None
 
     def __call__(self, dataset: str, kind: str, data: dict[str, Any]) -> None:
-        """Append one entry. The caller must not catch an error inside the transaction, so that nothing is committed.
+        """Append one entry. The caller must let an error leave the transaction's block, so that nothing is committed.
 
         Raises:
             BudgetRefusedError: the entry would exceed a cap.

@@ -59,7 +59,7 @@ class Point:
     """Committed ε and cap after one event, for a chart.
 
     Attributes:
-        moment: time of the event. If a clock was set back, it is the time of the previous point.
+        moment: time of the event; or the time of the previous point, if that is later or the event's is unreadable.
         committed: sum of ε of all searches that count against the cap.
         cap: ε of the cap; None without a cap.
     """
@@ -116,7 +116,8 @@ class ShareLine:
     Attributes:
         granted: (ε, δ) of the share; None for a user who has searches but no share.
         committed: sums of ε and δ of the user's searches that count against the cap.
-        left: (ε, δ) of the share minus `committed`, at least 0; None without a share. The cap may allow less.
+        left: (ε, δ) of the share minus `committed`, or 0 where more is committed; None without a share. The data
+            set's cap may leave less.
     """
 
     user: str
@@ -179,14 +180,14 @@ def room(allowed: float, committed: float) -> float:
 
 
 def rule(cap: DatasetCap | None) -> str:
-    """Return the rule of a cap in words."""
+    """Say in words which searches a cap admits."""
     if cap is None:
         return "no cap: every search is admitted with its own claim"
     if cap.order is None:
         return "the ε and the δ of the searches sum to at most the cap"
     either = f"the ε of the searches sum to at most {cap.epsilon:g} and their δ to at most {cap.delta / 2:g}, "
     if cap.units is None:
-        return f"{either}because the cap's Rényi filter of order {cap.order:g} admits no search but has half of δ"
+        return f"{either}because the rest of δ is for a Rényi filter of order {cap.order:g}, which admits no search"
     return (
         f"{either}OR their Rényi divergences of order {cap.order:g} fit a filter of ε = {cap.epsilon:g}, "
         f"δ = {cap.delta / 2:g}; each of these two rules has half of δ"
@@ -208,7 +209,7 @@ def within_cap(state: DatasetState) -> bool | None:
 
 
 def _events(history: History) -> Iterator[tuple[Entry, DatasetState, str, str, SearchState | None]]:
-    """Yield each entry that is shown, the state after it, and its kind, text and search from `_words`."""
+    """For each entry that the history shows, yield the entry, the state after it and the result of `_words`."""
     for entry, state in history:
         shown = _words(entry, state)
         if shown is not None:
@@ -216,7 +217,7 @@ def _events(history: History) -> Iterator[tuple[Entry, DatasetState, str, str, S
 
 
 def _words(entry: Entry, state: DatasetState) -> tuple[str, str, SearchState | None] | None:
-    """Return the kind of event, the text and the search of an entry; None if the entry is not shown."""
+    """Return an entry's kind of event, its text and its search; None if the history does not show the entry."""
     data = entry.data
     if entry.kind == "cap":
         return "cap", f"The cap was set to ε = {data['epsilon']:g}, δ = {data['delta']:g}: {rule(state.cap)}.", None

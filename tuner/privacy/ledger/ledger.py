@@ -52,8 +52,8 @@ class Ledger:
                 all charges. Readers pass False, because they may lack the right to write.
 
         Raises:
-            InputError: the URL is not the URL of a ledger, or the database's driver is not installed.
-            LedgerCorruptError: a chain is broken, or the file or database is unreadable or not a ledger.
+            InputError: the URL names no SQLite file or PostgreSQL database, or the database's driver is not installed.
+            LedgerCorruptError: a hash chain is broken, or the file or database is unreadable or not a ledger.
             LedgerError: the ledger does not exist (with `create=False`), cannot be opened or has another format.
         """
         return cls(open_store(url, create=create))
@@ -76,7 +76,7 @@ class Ledger:
     def user(self) -> str:
         """Return the current user: the account of the operating system, or the role of the database.
 
-        A database server authenticates its roles. Anyone who may write to an SQLite file can write any name.
+        A database server authenticates its roles. In an SQLite file, anyone with write access can record any user name.
         """
         return self._chain.store.user()
 
@@ -149,8 +149,8 @@ class Ledger:
             delta: δ of the claim.
             validation: filter for the validation records. It counts each released score as a step. None if the
                 guarantee does not cover the scores.
-            validation_claim: (ε, δ) of the claim for validation records. Neither may exceed that of the search. The
-                default is the search's (ε, δ).
+            validation_claim: (ε, δ) of the claim for validation records. Its ε and δ may not exceed the search's ε and
+                δ, which are the default.
             unit: unit of protection, `record` or `user`.
             user: user whose share the search uses; `user()` by default.
             fingerprint: checksum of the data. Data that the ledger knows under another name are refused.
@@ -261,9 +261,10 @@ class Ledger:
             write(dataset, "lease", body)
 
     def settle(self, search: str, trial: str, steps_taken: int) -> None:
-        """End a trial of an open or closed search, and free the steps of all pools that it reserved but never leased.
+        """End a trial, and free the steps that it reserved in either pool but never leased.
 
-        A second call with the same number of training steps does nothing, so the call can be repeated after a crash.
+        The search may be open or closed. A second call with the same number of training steps does nothing, so the call
+        can be repeated after a crash.
 
         Raises:
             LedgerError: the trial took more steps than it leased, is unknown, or was settled with another number of
@@ -368,7 +369,7 @@ def _require_same_users(state: DatasetState | None, fingerprint: str | None, use
 
 
 def _priced(pool: PoolState, trial: str, mechanism: SampledGaussian | None) -> dict[str, Any]:
-    """Return a reservation's mechanism and price, for its entry. With stated prices all machines get equal totals."""
+    """Return the mechanism and price that a reservation records. All machines add up the same recorded prices."""
     before = pool.account(trial)
     mechanism = mechanism or before.mechanism or pool.filter.only_mechanism
     if mechanism is None:

@@ -59,7 +59,7 @@ def read_search(search: SearchState) -> Odometer:
 
 
 def read_dataset(state: DatasetState) -> Reading:
-    """Return the ε that all searches on a data set have spent, for any record.
+    """Return the ε that all searches on a data set together have spent on any one record.
 
     ε is computed at the δ of the data set's cap; without a cap, at the committed δ.
 
@@ -83,7 +83,7 @@ def read_dataset(state: DatasetState) -> Reading:
 
 
 def read_steps(parts: Mapping[SampledGaussian, int], delta: float) -> Reading:
-    """Return the odometer reading for the steps in `parts`, by mechanism; ε is `math.inf` if there is no bound."""
+    """Return the odometer reading for a number of steps of each mechanism; ε is `math.inf` if there is no bound."""
     counted = Counter({mechanism: steps for mechanism, steps in parts.items() if steps})
     found = _composed_epsilon(tuple(_fewer(counted)), (), delta) if counted else 0.0
     return Reading(found, delta)
@@ -97,7 +97,7 @@ class _Spent:
         parts: leased steps of each mechanism; empty if the search was charged as a whole.
         claim: claimed (ε, δ) of the pool.
         whole: whether the search was charged as a whole.
-        renyi: (order, leased Rényi units); None if the filter does not price steps.
+        renyi: (order, leased Rényi units); None if the filter does not count Rényi units.
     """
 
     parts: tuple[Part, ...]
@@ -120,9 +120,9 @@ class _Spent:
 
 
 def _read(spent: list[_Spent], delta: float) -> Reading:
-    """Return the smallest of three bounds of ε: composition of all charges, sum of all claims, and Rényi divergence.
+    """Return the smallest of up to three bounds of ε: composition of the charges, sum of the claims, and Rényi bound.
 
-    The bound by Rényi divergence exists only for the charges of a single pool whose filter prices steps.
+    The Rényi bound exists only if a single pool has charges and its filter counts Rényi units.
     """
     spent = [each for each in spent if each.anything]
     if not spent:
@@ -163,10 +163,11 @@ def _claimed(claim: tuple[float, float], grid: float) -> Any:  # noqa: ANN401 - 
 
 
 def _fewer(parts: Counter[SampledGaussian]) -> Iterable[Part]:
-    """Merge groups of similar mechanisms until at most 4 remain. Each group gets its largest rate and least noise.
+    """Replace groups of similar mechanisms by one mechanism each, so that at most 4 mechanisms remain.
 
-    This can only raise ε. Adding noise is post-processing. The hockey-stick divergence of a sampled step is convex in
-    the rate and smallest at rate 0, so it does not decrease with the rate.
+    The new mechanism has the largest sample rate and the smallest noise multiplier of its group. This can only raise ε.
+    Adding noise is post-processing. The hockey-stick divergence of a sampled step is convex in the rate and smallest at
+    rate 0, so it does not decrease with the rate.
     """
     if len(parts) <= _MOST_MECHANISMS:
         return sorted(parts.items())

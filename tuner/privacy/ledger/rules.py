@@ -219,7 +219,7 @@ def _reserve(state: DatasetState, search: SearchState, data: Mapping[str, Any]) 
         price = data["price"]
         require_steps(price, minimum=1, name="price")
         if before.mechanism is not None and price != before.price:
-            raise ValueError(f"the price of trial {name!r} must stay {before.price} units")
+            raise ValueError(f"the price of a step of trial {name!r} must stay {before.price} Rényi units")
     if not pool.filter.admits(mechanism):
         raise BudgetRefusedError(
             "mechanism-not-allowed",
@@ -363,7 +363,7 @@ def _no_room(search: SearchState, pool_name: str, trial: str, mechanism: Sampled
 
 
 def contradiction(code: str, where: str, why: str) -> LedgerCorruptError:
-    """Return the error for a ledger that contradicts itself. `where` names the entry or data set, `why` the fault."""
+    """Return the error for a ledger that contradicts itself. `where` names the place, and `why` the fault."""
     return LedgerCorruptError(
         code,
         f"The ledger contradicts itself at {where}: {why}. Restore the ledger from a backup with all entries. Do not "

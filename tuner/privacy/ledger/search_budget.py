@@ -27,7 +27,7 @@ class Asked(Protocol):
 
     @property
     def sample_rate(self) -> float | None:
-        """Sample rate of the steps. None means that of the trial's earlier reservation, or else that of the search."""
+        """Sample rate of the steps. None keeps the trial's reserved sample rate, or else uses the search's only one."""
 
     @property
     def noise_multiplier(self) -> float | None:
@@ -53,14 +53,14 @@ class BudgetView:
     A sealed search has spent nothing before it begins. From then on it has spent its whole budget.
 
     Attributes:
-        spent: share of the filter that is leased, from 0 to 1 (`Filter.share`).
-        reserved: share of the filter that is reserved and not yet leased.
-        left: remaining share of the filter.
+        spent: fraction of the filter's budget that is leased, from 0 to 1 (`Filter.share`).
+        reserved: fraction of the filter's budget that is reserved and not yet leased.
+        left: remaining fraction of the filter's budget.
         spent_steps: number of leased steps.
         reserved_steps: number of steps that are reserved and not yet leased.
         left_steps: number of remaining steps; None if it depends on the mechanism.
         step_cap: total number of steps that the filter allows; None if there is no fixed number.
-        epsilon_spent: ε of the odometer at `delta`. It is finite, and not a guarantee.
+        epsilon_spent: ε that the odometer reads at `delta`. This finite estimate is not a guarantee.
         epsilon_cap: ε of the claim, which is the guarantee.
         delta: δ of `epsilon_spent` and `epsilon_cap`.
         validation: budget for released validation scores; None if the guarantee does not cover the scores.
@@ -108,13 +108,13 @@ class SearchBudget:
     def check_scores(self, *, protected: bool) -> None:
         """Raise `LedgerError` unless `protected` says correctly whether the search has a budget for protected scores.
 
-        The ledger alone would not notice a trial that releases scores without noise, because the trial leases none.
+        The ledger alone would not notice a trial that releases scores without noise, because the trial leases no score.
         """
         if (self._ledger.search_state(self.search).validation is not None) != protected:
             raise LedgerError(
                 "mechanism-not-reserved",
                 f"A trial of {self.search!r} {'protects' if protected else 'does not protect'} its scores, but its "
-                "search was opened the other way. Please report this as a bug.",
+                "search expects the opposite. Please report this as a bug.",
             )
 
     def check_mechanism(self, trial: str, mechanism: SampledGaussian) -> None:
@@ -154,10 +154,10 @@ class SearchBudget:
         return self._ledger.search_state(self.search).training.account(trial).leased
 
     def trial_epsilon(self, trial: str, steps: int) -> float:
-        """Return ε of a trial's first `steps` steps at the search's δ, as if no other trial existed. It is not a claim.
+        """Return ε of a trial's first `steps` steps at the search's δ, as if no other trial existed.
 
-        If the steps are leased, the result is at most the search's ε. It is `math.inf` if double precision is not
-        enough. Raise `LedgerError` if the trial has reserved nothing and the search has several mechanisms.
+        This ε is not a claim. If the steps are leased, ε is at most the search's ε. ε is `math.inf` if double precision
+        is not enough. Raise `LedgerError` if the trial has reserved nothing and the search has several mechanisms.
         """
         require_steps(steps, minimum=0)
         state = self._ledger.search_state(self.search)
@@ -165,9 +165,10 @@ class SearchBudget:
         return min(found, state.epsilon) if steps <= state.training.account(trial).leased else found
 
     def steps_epsilon(self, steps: Mapping[str, int]) -> float:
-        """Return the odometer's ε at the search's δ, if each trial took the given number of steps. It is not a claim.
+        """Return what the odometer would read at the search's δ if each trial took the given number of steps.
 
-        `steps` has the number of training steps of each trial. Errors and infinite results are as in `trial_epsilon`.
+        This ε is not a claim. `steps` has the number of training steps of each trial. Errors and infinite results are
+        as in `trial_epsilon`.
         """
         state = self._ledger.search_state(self.search)
         parts: Counter[SampledGaussian] = Counter()

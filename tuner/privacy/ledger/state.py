@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 TRAINING, VALIDATION = "training", "validation"
-"""Names of the two pools of a search. A pool is a filter for training or validation records, and its charges."""
+"""Names of the two pools of a search. A pool is a filter for training or validation records, and the charges to it."""
 
 _EXACT = Context(prec=2000, traps=[Inexact])  # more digits than a sum of two doubles has
 
@@ -46,9 +46,9 @@ class DatasetCap:
     """The (ε, δ) that the owner of a data set allows for all searches together.
 
     Attributes:
-        order: order of a Rényi filter that may admit a search if the sum of the claims does not. The filter and the
-            sum then have half of δ each. None if there is no such filter.
-        units: budget of that filter in Rényi units; None if the filter admits nothing.
+        order: order of a Rényi filter; None without one. The filter may admit a search for which the sum of the claims
+            is too large. The limit on the sum and the filter each use half of δ.
+        units: budget of the Rényi filter in Rényi units; None if the filter admits nothing or there is none.
     """
 
     epsilon: float
@@ -75,8 +75,9 @@ class TrialAccount:
         leased: steps that all attempts together have charged.
         settled: whether the trial has ended. Steps that it reserved and did not lease are then free again.
         taken: training steps that the trial reported when it was settled; None until then.
-        price: Rényi units of one step, fixed by the first reservation; 0 if the filter does not price steps.
-        restarts: number of reservations after a lease. An interrupted trial reserves the steps that it repeats.
+        price: Rényi units of one step, fixed by the first reservation; 0 if the filter does not count units.
+        restarts: number of reservations after the first lease. An interrupted trial reserves the steps
+            that it repeats.
     """
 
     mechanism: SampledGaussian | None = None
@@ -105,8 +106,8 @@ class PoolState:
         reserved: steps by mechanism that are reserved and not yet leased.
         leased_steps: sum of `leased`.
         reserved_steps: sum of `reserved`.
-        leased_units: Rényi units of `leased`; 0 if the filter does not price steps.
-        reserved_units: Rényi units of `reserved`; 0 if the filter does not price steps.
+        leased_units: Rényi units of `leased`; 0 if the filter does not count Rényi units.
+        reserved_units: Rényi units of `reserved`; 0 if the filter does not count Rényi units.
     """
 
     filter: Filter
@@ -215,7 +216,7 @@ class SearchState:
 
     @property
     def charged_whole(self) -> bool:
-        """Whether the search is sealed: it is charged as a whole when it begins, and its runs are hidden."""
+        """Whether the search is sealed. A sealed search is charged as a whole when it begins, and its runs are hidden."""
         return self.filter.charged_whole
 
     @property

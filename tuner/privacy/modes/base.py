@@ -31,9 +31,9 @@ class Mode:
         samplers: samplers that the mode allows; empty if it allows all.
         pruners: pruners that the mode allows; empty if it allows all.
         guarantee: what the guarantee covers, for plans and reports.
-        label: how trials are charged, on the card.
+        label: how trials are charged, in the words of the card.
         covers: what the card's claim covers.
-        access: how the search used the records.
+        access: which steps used the records, and when they were charged.
         released: what may be shown.
         kept: what is kept from analysts.
         winner: meaning of the ε that the card states for the exported run alone.

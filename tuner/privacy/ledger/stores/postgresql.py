@@ -30,8 +30,9 @@ _CONNECT = {
     "application_name": "dp-tuner ledger",
     "client_encoding": "UTF8",
 }
-# Every transaction sets these, because with other settings of the role, the database or a connection pooler a charge
-# might be lost or go to other tables. The server ends a writer that hangs before the waiting writers give up.
+# Every transaction sets these values. With other values, which a role, a database or a connection pooler may set, a
+# charge might be lost or go to other tables. The idle timeout is shorter than the lock timeout, so the server ends a
+# hanging writer before the waiting writers give up.
 _SETTINGS = (
     f"SET LOCAL synchronous_commit = on; SET LOCAL search_path = pg_catalog, {_NAMESPACE}, pg_temp; "
     f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'; SET LOCAL statement_timeout = 0; "

@@ -200,7 +200,7 @@ def _write_draft(path: Path) -> None:
 
 
 def _engine(path: Path) -> Engine:
-    # A user without write access opens the file anew for each transaction, because its state decides the open mode.
+    # A user without write access opens the file anew for each transaction, because the mode depends on the -wal file.
     pool: dict[str, Any] = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": -1}
     engine = create_engine(
         "sqlite://", creator=lambda: _connect(path), **(pool if _may_write(path) else {"poolclass": NullPool})

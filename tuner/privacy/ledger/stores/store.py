@@ -114,7 +114,7 @@ class Backend(ABC):
 
 
 class Store:
-    """Entries in a database, with one writer at a time. It is safe across threads and forks.
+    """Entries in a database, with one writer at a time. A store is safe across threads and forks.
 
     Attributes:
         url: absolute URL with which other processes open the ledger.
@@ -149,7 +149,7 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """Begin a write transaction, which excludes other writers. After the block it is on the disk."""
+        """Begin a write transaction, which excludes other writers. It is on the disk when the block has ended."""
         with self.backend.transaction(writing=True) as connection:
             self._check_id(connection)
             self.backend.check_durable(connection)
