@@ -131,7 +131,7 @@ def fix_script() -> list[Path]:
     """
     written = [_bin() / name for name in _SCRIPTS]
     for path in written:
-        try:  # a link to another program's script is replaced, and its target stays as it is
+        try:  # this replaces a link to another program's script; the link's target is unchanged
             write_text(path, _SCRIPT.format(python=sys.executable), mode=0o755)
         except OSError as error:
             raise InputError(

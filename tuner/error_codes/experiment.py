@@ -54,12 +54,13 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "validation-empty": "Protected scores need at least one public validation record.",
         "metric-not-protectable": "Only accuracies can be protected, because one record can change a loss arbitrarily.",
         "batch-norm-refused": "BatchNorm mixes the records of a batch before clipping, so nothing bounds the influence "
-        "of one record. Use group normalization or none.",
+        "of one record. Use group normalization, or no normalization.",
         "batches-not-poisson": "The accounting holds only if every batch is a Poisson sample. Shuffled or fixed-size "
         "batches have a weaker guarantee. Remove the key.",
         "batch-size-realised": "The actual size of a Poisson batch is private. Divide sums of gradients by the "
         "expected batch size instead.",
-        "batch-size-too-large": "The batch is larger than the public number of records (or users). Lower it.",
+        "batch-size-too-large": "The batch is larger than the public number of records (or users). Lower the batch "
+        "size.",
         "clip-not-per-record": "The gradient of each record must be clipped. No other clipping bounds the influence of "
         "one record.",
         "statistics-not-charged": "Statistics of private records would need a charge of their own, which dp-tuner does "
@@ -81,7 +82,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "metric-not-validation": "A search may use validation scores only. The test set is scored once, at export. "
         "Scores on training records would reveal facts about them.",
         "metric-direction": "An accuracy must be maximised, and a loss must be minimised.",
-        "promotion-needs-rungs": "Each value in a parameter's list `promote` needs a rung of its own. Raise "
+        "promotion-needs-rungs": "Each level (value in the list `promote`) needs a rung of its own. Raise "
         "`search.rungs`.",
         "priced-value-fixed": "The search space gives a single value to a parameter that affects the budget. Write the "
         "value at the key that the message names.",
@@ -89,23 +90,23 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "Parameters that affect the budget therefore cannot be searched.",
         "priced-range-sealed": "The price of a sealed search can be computed for finitely many configurations only. "
         "Write a list of values instead of a range.",
-        "cap-without-composition": "A cap can be chosen for `accounting: composition` only.",
+        "cap-without-composition": "The key `privacy.cap` is used with `accounting: composition` only.",
         "cap-needs-one-mechanism": "A cap on total steps requires that all trials share one sample rate and one noise "
         "multiplier.",
-        "cap-needs-menu": "A coupon book limits the steps of each sample rate and noise multiplier separately. The "
-        "searched values must be a list, not a range.",
+        "cap-needs-menu": "A coupon book limits the steps of each pair of sample rate and noise multiplier. The "
+        "searched values must therefore be a list, not a range.",
         "cap-menu-too-large": "A coupon book limits the steps of each pair of sample rate and noise multiplier. With "
         "so many pairs the accountant would need minutes. Write `cap: fixed_order`.",
         "order-without-cap": "A Rényi order can be given for `cap: fixed_order` only.",
-        "sealed-follows-scores": "The price of a sealed search is proved only for independently drawn candidates and "
-        "complete runs. Use the sampler `random` or `bounded`, and the pruner `none`.",
+        "sealed-follows-scores": "The price of a sealed search is proved only if its candidates are drawn "
+        "independently and its runs are complete. Use the sampler `random` or `bounded`, and the pruner `none`.",
         "sealed-scores-protected": "Each protected score is released and charged separately, which would reveal the "
         "number of runs. A sealed search must hide that number.",
         "mode-needs-private": "With `private: false` nothing is charged, but this accounting mode exists to reduce a "
         "charge. Write `private: true`, or `accounting: composition`.",
         "runs-without-selection": "The distribution of the number of runs applies to `accounting: selection` only.",
-        "run-law-unproved": "No price is proved for this distribution of the number of runs with a sampler that "
-        "depends on scores. Use `geometric`, or the sampler `random`.",
+        "run-law-unproved": "If the sampler depends on scores, no price is proved for this distribution of the number "
+        "of runs. Use `geometric`, or the sampler `random`.",
         "public-data-unused": "A public data set is used with `accounting: public` only. Remove `search.public`, or "
         "choose that mode.",
         "public-data-missing": "`accounting: public` needs a public data set. Name it in `search.public`.",
@@ -118,8 +119,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "public-with-users": "The public search averages over records, so the private run must do the same. Write "
         "`unit: record`.",
         "tolerance-conflict": "The unimodal sampler and the unimodal pruner must use the same tolerance.",
-        "unimodal-conditional": "A unimodal parameter must occur in every trial. Fix the choice that it depends on to "
-        "one value, or remove `unimodal`.",
+        "unimodal-conditional": "A unimodal parameter must occur in every trial. This one occurs only with some "
+        "schedules. Write a single schedule, or remove `unimodal`.",
         "unimodal-denied": "A unimodal sampler or pruner needs a unimodal parameter. According to the "
         "experiment file, the score is not unimodal in the smoothing radius. Write `unimodal: true` at another range.",
         "when-sure-sampler": "Only the unimodal sampler computes how sure the choice of the best configuration is. Use "
@@ -131,9 +132,10 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "grid-too-large": "The grid has too many points. Lower `points`, or search fewer parameters.",
         "grid-values-missing": "A grid search needs a search space with at least one value for each parameter.",
         "option-invalid": "The sampler or pruner refuses its options. docs/experiment.md lists the options.",
-        "promotion-rungs": "Each level of a promoted parameter begins at its own rung, so a trial needs at least as "
-        "many rungs as levels. Raise `search.rungs`, train longer, or write fewer levels.",
-        "promotion-steps": "A level of a promoted parameter would last at most one step. Train longer.",
+        "promotion-rungs": "A trial needs at least as many rungs as levels (values in the list `promote`). Raise "
+        "`search.rungs`, train longer, or write fewer levels.",
+        "promotion-steps": "A level (value in the list `promote`) would last at most one step. Train longer, or write "
+        "fewer levels.",
         "pruner-unknown": "No pruner has this name. docs/experiment.md lists the pruners.",
         "sampler-not-secret": "A sealed search needs candidates that nobody can predict. Use the sampler `random` or "
         "`bounded`.",
@@ -143,11 +145,11 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "Start a new sweep with another name.",
         "study-settings-invalid": "The numbers of trials, steps and rungs contradict each other, or the mode is not "
         "`max` or `min`.",
-        "unimodal-parameter-missing": "Unimodal search needs a searched range along which the score has one maximum. "
-        "Add `unimodal: true` to one range, or search the smoothing radius.",
+        "unimodal-parameter-missing": "Unimodal search needs a searched range along which the score has a single "
+        "maximum. Add `unimodal: true` to one range, or search the smoothing radius.",
     },
     3: {
-        "budget-too-small": "The budget of the search is too small for one trial, or for all planned runs or trials. "
+        "budget-too-small": "The search's budget is too small for a single trial, or for all planned trials or runs. "
         "Raise the noise or ε, or plan fewer or shorter trials.",
         "validation-budget-too-small": "The budget of the validation records is too small for one protected score.",
     },

@@ -8,7 +8,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
     1: {
         "ledger-busy": "Another process is using the ledger, or changed it while it was read. End that process or try "
         "again.",
-        "ledger-damaged": "The ledger was changed or cut off outside dp-tuner, or tables are missing. Restore it from "
+        "ledger-damaged": "Another program changed or truncated the ledger, or tables are missing. Restore it from "
         "a complete backup. A new ledger would forget what was spent, so none is created.",
         "ledger-disk-full": "The disk of the ledger is full. Nothing more is charged. Free space, then resume.",
         "ledger-encoding": "The database of a ledger must use UTF8. Create a database with that encoding.",
@@ -63,7 +63,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "for example scores, come from the operator and not from the ledger.",
         "card-public-size": "The charged sample rate times the public size must be the expected batch size, a whole "
         "number. For this card it is not, so the card and the charged search have different public sizes.",
-        "card-run-not-charged": "A card is issued for a charged run, and the ledger has no charged steps for this one. "
+        "card-run-not-charged": "A card is issued for a charged run, but the ledger has no charged steps of this run. "
         "Check the search, the trial and the ledger.",
         "card-search-unknown": "The ledger does not have the card's search on the card's data set. Give the ledger in "
         "which that search was charged.",
@@ -94,17 +94,17 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "measured for more. Plan fewer trials or epochs, or larger batches.",
         "epsilon-too-large": "The ε of a sealed search must not exceed the limit in the message, because double "
         "precision is too coarse for larger values.",
-        "poisson-not-adaptive": "No proof covers a Poisson number of runs with a sampler that depends on scores. Use a "
+        "poisson-not-adaptive": "If the sampler depends on scores, no proof covers a Poisson number of runs. Use a "
         "geometric number, or the sampler `random`.",
         "probability-out-of-range": "The probability is outside the range for which the number of runs can be "
         "computed. The message shows the range.",
         "run-law-unknown": "The distribution of the number of runs is unknown. The message lists the known ones.",
         "run-law-unbounded": "The number of runs could exceed a million. Write a smaller mean or a larger shape.",
         "run-law-without-gamma": "Only truncated negative binomial distributions have the parameter gamma.",
-        "run-mean-out-of-range": "The mean number of runs must be above 1. For the Poisson distribution it must be "
-        "above 0 and at most 10.",
-        "run-shape-out-of-range": "Only `negative_binomial` has a shape to choose. It must be above -1 and at most a "
-        "million. It may be 0, but not closer to 0 than 1e-9.",
+        "run-mean-out-of-range": "The mean number of runs must be above 1, but for the Poisson distribution above 0 "
+        "and at most 10.",
+        "run-shape-out-of-range": "Only `negative_binomial` has a shape to choose. The shape must be above -1 and at "
+        "most a million. It may be 0, but not closer to 0 than 1e-9.",
         "mechanism-not-named": "This search allows several pairs of sample rate and noise multiplier, so each trial "
         "must name its own pair.",
         "score-sampled": "A protected score reads every validation record, so its sample rate must be 1.",
@@ -134,7 +134,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "search allows. The search's claim does not cover others.",
         "not-reserved": "A trial can charge only steps that it has reserved. To repeat steps, it must reserve them "
         "again.",
-        "cap-exceeded": "The leased, reserved and requested steps would exceed the search's cap. Nothing was charged.",
+        "cap-exceeded": "The leased, reserved and requested steps together exceed the search's cap. Nothing was "
+        "charged.",
         "unit-differs": "All searches on a data set must protect the same unit, because claims for records and claims "
         "for users do not add up. Change `privacy.unit`.",
         "cap-not-set": "Shares divide the cap of a data set. Set the cap first with `tune budget set`.",
@@ -142,8 +143,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "results, and the guarantee would not hold.",
         "dataset-cap-exceeded": "The claims of all searches on the data set together would exceed its cap. Lower "
         "`privacy.epsilon` or `delta`, or ask the owner for a larger cap.",
-        "dataset-known-otherwise": "The ledger has these records as a data set of another name, which has a budget of "
-        "its own. Use that name.",
+        "dataset-known-otherwise": "The ledger knows these records as a data set of another name. A second name would "
+        "give them a second budget. Use the known name.",
         "no-share": "The data set's cap is divided among users, and this user has no share. Ask the owner for one.",
         "share-exceeded": "The searches of this user would exceed the user's share of the data set's cap.",
         "shares-exceed-cap": "The shares of all users together would exceed the cap of the data set.",

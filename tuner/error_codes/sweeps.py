@@ -51,7 +51,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "output-unwritable": "The output folder cannot be written. Choose another folder or change its permissions.",
         "output-path-invalid": "The output path is an existing folder, or its parent folder is missing. Name another "
         "file.",
-        "port-in-use": "Another program uses the port, or this account may not use it. Choose another with `--port`.",
+        "port-in-use": "Another program uses the port, or this account may not use it. Choose another port with "
+        "`--port`.",
         "no-ray-experiment": "The folder has no records of Ray Tune. `tune show NAME` shows a sweep of dp-tuner.",
         "storage-unwritable": "The sweeps cannot be stored in the folder that `storage` names, because it cannot be "
         "created or written. Choose another folder or change its permissions.",
@@ -69,7 +70,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "records, so the same model cannot train on both. Choose another public data set.",
         "public-records-private": "`search.public` names the private records, and the search would read them without a "
         "charge. Choose a data set that everyone may see.",
-        "choice-made": "A public search chooses its configuration before the charged run. Leave `--by` out.",
+        "choice-made": "A public search chose its configuration before the charged run, so `--by` cannot choose "
+        "another.",
         "no-curve": "`--by curve` needs a unimodal search that is not sealed and whose scores do not contradict a "
         "single maximum. Leave `--by` out, or use `--by score`.",
         "no-complete-trial": "No trial of the sweep is complete, so there is no winner. Resume the sweep or start a "
@@ -101,7 +103,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "split, or name a public data set with `--dataset`.",
         "training-records-shared": "The data set of `--dataset` contains records on which one of the models was "
         "trained. Choose another data set.",
-        "input-shape-differs": "The data set of `--dataset` does not fit the model. Choose another one.",
+        "input-shape-differs": "The data set of `--dataset` does not fit the model. Choose another data set.",
         "grid-points-invalid": "A grid has too few points. A grid search needs at least one point for each range. A "
         "line or plane of the loss landscape needs an odd number of points, at least 3, so that its centre shows the "
         "model itself.",

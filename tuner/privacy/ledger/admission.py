@@ -98,8 +98,8 @@ def admit(
     if None not in {cap.units, units} and not held.unbounded and held.units + (units or 0) <= (cap.units or 0):
         return
     also = "" if cap.order is None else (
-        f" The Rényi filter of order {cap.order:g} has too little budget, too. The filter and the limits on the sums each "
-        "use half of δ."
+        f" The Rényi filter of order {cap.order:g} has too little budget, too. The sums and the filter may each use "
+        "half of δ."
     )  # fmt: skip
     lacking = unfit((total_epsilon, total_delta), (cap.epsilon, cap.delta), rules=rules)
     raise BudgetRefusedError(

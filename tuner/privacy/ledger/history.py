@@ -190,7 +190,7 @@ def rule(cap: DatasetCap | None) -> str:
         return f"{either}because the rest of δ is for a Rényi filter of order {cap.order:g}, which admits no search"
     return (
         f"{either}OR their Rényi divergences of order {cap.order:g} fit a filter of ε = {cap.epsilon:g}, "
-        f"δ = {cap.delta / 2:g}; each of these two rules has half of δ"
+        f"δ = {cap.delta / 2:g}; each of these two rules uses half of δ"
     )
 
 

@@ -80,14 +80,14 @@ class Ledger:
         """
         return self._chain.store.user()
 
-    # Written by owners and sweeps.
+    # Methods that write; for owners and sweeps.
 
     def set_cap(self, dataset: str, epsilon: float, delta: float, *, order: float | None = None) -> None:
         """Set the (ε, δ) that all searches on `dataset` may spend together.
 
         The cap may be below the committed total. Then no new search and no new reservation is admitted, but reserved
         steps may still be taken. If `order` is given, a search is admitted if it fits one of two rules: a limit on the
-        sum of all claims, or a Rényi filter of that order. Each rule has half of δ. Raise `BudgetRefusedError` if the
+        sum of all claims, or a Rényi filter of that order. Each rule uses half of δ. Raise `BudgetRefusedError` if the
         order would change while any search counts against the cap.
         """
         require_name(dataset, "dataset")
@@ -199,7 +199,7 @@ class Ledger:
             write(dataset, "open_search", {**body, "units": units_at(write.order(dataset), filter, validation)})
 
     def begin_sealed(self, search: str) -> None:
-        """Charge a sealed search as a whole, before its first run, and close it to further entries.
+        """Charge a sealed search as a whole, before its first run, and close it to further charges.
 
         Raises:
             BudgetRefusedError: the owner has lowered the cap or the share below the committed total.
@@ -211,7 +211,7 @@ class Ledger:
     def reserve(
         self, search: str, trial: str, steps: int, *, mechanism: SampledGaussian | None = None, pool: str = TRAINING
     ) -> None:
-        """Reserve `steps` ≥ 1 more steps of one pool for a trial. Errors are as in `reserve_together`."""
+        """Reserve `steps` more steps (at least 1) of one pool for a trial. Errors are as in `reserve_together`."""
         require_steps(steps, minimum=1)
         self.reserve_together(search, trial, {pool: steps}, mechanism=mechanism)
 
@@ -247,7 +247,7 @@ class Ledger:
                 write(state.dataset, "reserve", body)
 
     def lease(self, search: str, trial: str, steps: int, mechanism: SampledGaussian, *, pool: str = TRAINING) -> None:
-        """Charge `steps` ≥ 1 steps of a pool durably. After this method returns, the trial may take the steps.
+        """Charge `steps` steps (at least 1) of a pool durably. After this method returns, the trial may take the steps.
 
         Raises:
             BudgetRefusedError: the trial has not reserved that many steps.
@@ -310,7 +310,7 @@ class Ledger:
             state = require_search(write.states, search)
             write(state.dataset, "card", {"search": search, "card_sha256": card_sha256, "card_kind": kind})
 
-    # Read by anyone.
+    # Methods that only read; for everyone.
 
     def cap(self, dataset: str) -> DatasetCap | None:
         """Return the data set's current cap; None without a cap."""

@@ -14,8 +14,8 @@ V = TypeVar("V")
 class Persistent(Mapping[K, V]):
     """Immutable mapping with a large part that its copies share, and a small part with recent changes.
 
-    When the small part has more than √n of the n keys, both are merged into a new large part. So a change copies about
-    √n keys on average. Iteration follows the order in which the keys were first set.
+    When the small part has more than √n keys and the large part n, both are merged into a new large part. So a change
+    copies about √n keys on average. Iteration follows the order in which the keys were first set.
     """
 
     __slots__ = ("_recent", "_shared", "_size")

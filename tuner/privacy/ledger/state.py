@@ -173,8 +173,8 @@ class SearchState:
         status: `open` or `closed`.
         begun: whether the search is sealed and was charged as a whole.
         cards: (SHA-256, kind, number of the entry) of each recorded card.
-        units: Rényi units of the whole search at the order of the data set's cap, computed when the search was opened
-            or last reopened; None if the cap has no order or the units are infinite.
+        units: Rényi units of the whole search at the order of the data set's cap, computed when the claim last began to
+            count; None if the cap has no order or the units are infinite.
         opened_seq: number of the entry that opened the search.
     """
 
@@ -216,7 +216,7 @@ class SearchState:
 
     @property
     def charged_whole(self) -> bool:
-        """Whether the search is sealed. A sealed search is charged as a whole when it begins, and its runs are hidden."""
+        """Whether the search is sealed. It is then charged as a whole when it begins, and hides its runs."""
         return self.filter.charged_whole
 
     @property
@@ -262,8 +262,8 @@ class Committed:
     """Exact sums over the searches whose claims count against a data set's cap.
 
     Attributes:
-        units: sum of the Rényi units of the searches with finite units.
-        unbounded: number of searches without finite Rényi units.
+        units: sum of the Rényi units of the searches, where they are not None.
+        unbounded: number of searches whose Rényi units are None.
         unit: unit of protection, `record` or `user`; None if no search counts.
         searches: number of searches.
     """
@@ -296,7 +296,7 @@ class DatasetState:
         grants: latest share of each user who ever had a share.
         by_name: searches by name, in the order in which they were opened.
         committed: sums over the searches whose claims count against the cap.
-        committed_of: the same sums over each user's searches, by user.
+        committed_of: the same sums for each user, over the user's own searches.
         fingerprints: checksums of the searches' data.
         seq: number of entries.
         head: hash of the last entry.

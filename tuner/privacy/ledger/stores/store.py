@@ -156,7 +156,7 @@ class Store:
             yield connection
 
     def append(self, connection: sa.Connection, entry: Entry) -> int:
-        """Append one entry, make it the head of its data set's chain, and return its row number."""
+        """Append one entry, record it as the last entry of its data set, and return its row number."""
         self.backend.check_author(connection, entry)
         row: int = connection.execute(_APPEND, vars(entry)).scalar_one()
         moved = connection.execute(
@@ -182,7 +182,7 @@ class Store:
 
     @staticmethod
     def heads(connection: sa.Connection) -> dict[str, tuple[int, str]]:
-        """Return the recorded (number, hash) of each data set's last entry. They reveal if last entries are lost."""
+        """Return the recorded (number, hash) of each data set's last entry. They reveal lost entries."""
         return {name: (seq, head) for name, seq, head in connection.execute(_READ_HEADS)}
 
     def _read_id(self, connection: sa.Connection) -> str:
