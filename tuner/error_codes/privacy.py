@@ -8,8 +8,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
     1: {
         "ledger-busy": "Another process is using the ledger, or changed it while it was read. End that process or try "
         "again.",
-        "ledger-damaged": "Another program changed or truncated the ledger, or tables are missing. Restore it from "
-        "a complete backup. A new ledger would forget what was spent, so none is created.",
+        "ledger-damaged": "The ledger was changed or truncated, but not by dp-tuner, or tables are missing. Restore "
+        "it from a complete backup. A new ledger would forget what was spent, so none is created.",
         "ledger-disk-full": "The disk of the ledger is full. Nothing more is charged. Free space, then resume.",
         "ledger-encoding": "The database of a ledger must use UTF8. Create a database with that encoding.",
         "ledger-foreign": "The file is a database of another program. It was not changed. Name another file.",

@@ -71,7 +71,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "public-records-private": "`search.public` names the private records, and the search would read them without a "
         "charge. Choose a data set that everyone may see.",
         "choice-made": "A public search chose its configuration before the charged run, so `--by` cannot choose "
-        "another.",
+        "another. Leave `--by` out.",
         "no-curve": "`--by curve` needs a unimodal search that is not sealed and whose scores do not contradict a "
         "single maximum. Leave `--by` out, or use `--by score`.",
         "no-complete-trial": "No trial of the sweep is complete, so there is no winner. Resume the sweep or start a "

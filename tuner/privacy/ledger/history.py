@@ -59,7 +59,7 @@ class Point:
     """Committed ε and cap after one event, for a chart.
 
     Attributes:
-        moment: time of the event; or the time of the previous point, if that is later or the event's is unreadable.
+        moment: time of the event; or the previous point's time, if that is later or this one is unreadable.
         committed: sum of ε of all searches that count against the cap.
         cap: ε of the cap; None without a cap.
     """
