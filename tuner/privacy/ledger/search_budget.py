@@ -27,7 +27,7 @@ class Asked(Protocol):
 
     @property
     def sample_rate(self) -> float | None:
-        """Sample rate of the steps. None means the trial's reserved rate, or without a reservation the search's rate."""
+        """Sample rate of the steps. None means the trial's reserved rate, or without one the search's rate."""
 
     @property
     def noise_multiplier(self) -> float | None:
