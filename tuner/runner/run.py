@@ -127,9 +127,9 @@ def run_trials(
 
 
 def sweep_info(sweep: SweepFolder, prepared: ReadySearch, *, claim: str = "") -> SweepInfo:
-    """Return the description of a sweep for MLflow. `claim` replaces the sentence about the search's budget.
+    """Return a sweep's description for MLflow. A non-empty `claim` replaces the sentence about the search's budget.
 
-    For a public search, it names the public records of the search and the private records of its charged run.
+    The description of a public search names its public records, and the private records of its charged run.
     """
     from tuner.recorder.mlflow_store import absolute_uri
     from tuner.recorder.recorder import SweepInfo

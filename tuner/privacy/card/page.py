@@ -28,7 +28,7 @@ CURVE_FILE = "privacy_curve.svg"
 
 
 def render_markdown(card: Mapping[str, Any]) -> str:
-    """Return the page of a card as Markdown. `tune verify` renders the page a second time and compares both.
+    """Return the page of a card as Markdown. `tune verify` renders the page again and compares the two.
 
     The Markdown consists of headings, paragraphs, flat lists, one table and one picture. `tuner.report.card_html` can
     show nothing else.

@@ -98,7 +98,7 @@ class CardSection:
     row: Callable[[Any], str] = plain
 
     def lines(self, value: Any) -> list[str]:  # noqa: ANN401 - any JSON value
-        """Return the section's lines of Markdown. `value` is its JSON value."""
+        """Return the section's lines of Markdown. `value` is the JSON value of the section."""
         if isinstance(value, list):
             return [f"- {self.row(item)}" for item in value] or ["none"]
         if not isinstance(value, Mapping):
