@@ -54,8 +54,8 @@ def tune_resume(name: str, overrides: tuple[str, ...], storage: str, **run: Any)
     """Resume an interrupted sweep, or extend a finished one with more trials (--set search.trials=N).
 
     The noise, the data and the cap do not change, so additional trials can only use the unspent part of the cap. With
-    `noise_multiplier: auto`, the planned trials would use the whole cap. A part is unspent if some steps were not taken,
-    for example after pruning.
+    `noise_multiplier: auto`, the planned trials would use the whole cap. A part is unspent if steps were not taken, for
+    example after pruning.
     """
     from tuner.runner.commands import RunOptions, resume_sweep
     from tuner.sweep.folder import find_sweep

@@ -54,7 +54,7 @@ class Exported:
         }
 
     def module(self, *, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-        """Return the model with its exported parameters. Raise an InputError if they do not fit `input_shape`."""
+        """Return the model with its exported parameters. Raise an InputError if they do not fit these sizes."""
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
