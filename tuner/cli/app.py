@@ -58,7 +58,7 @@ class Commands(click.Group):
             _fail(error, error.exit_code)
         except (TrainableError, DomainError) as error:
             _fail(error, InputError.exit_code)
-        except OSError as error:  # the system's own words are the clearest
+        except OSError as error:  # the message of the operating system is the clearest
             where = f"{error.filename}: " if error.filename else ""
             _fail(TunerError("system-error", f"{where}{error.strerror or error}"), TunerError.exit_code)
         sys.exit(answer if isinstance(answer, int) else 0)

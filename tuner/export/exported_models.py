@@ -113,8 +113,8 @@ def read_export(folder: Path) -> Exported:
         raise InputError(
             "split-changed",
             f"The split in {folder / _EXPERIMENT} is {split_of(experiment)}, but the privacy card says "
-            f"{validation.get('key')}. With another split the model was trained on the validation records. "
-            "Restore the file from a copy.",
+            f"{validation.get('key')}. With the file's split, some validation records are training "
+            "records of the model. Restore the file from a copy.",
         )
     return Exported(folder=folder, experiment=experiment, card=card)
 
@@ -127,7 +127,7 @@ def require_same_records(exports: Sequence[Exported], *, dataset: str | None, sp
             f"`--split` must be validation or test (got {split!r}). The noise in training protects the training "
             "records, and their exact losses would undo this protection.",
         )
-    # The card is the claim; the experiment file next to it can be edited.
+    # `protected` asks both the card and the experiment file, because the file can be edited.
     protected = [export for export in exports if export.protected]
     if split == "validation" and protected:
         raise InputError(
@@ -146,7 +146,7 @@ def require_same_records(exports: Sequence[Exported], *, dataset: str | None, sp
             )
         return
     if dataset not in DATASETS:
-        info(DatasetRequest(name=dataset))  # raises, with the nearest name
+        info(DatasetRequest(name=dataset))  # raises an error that suggests the nearest name
     if split != "test":
         raise InputError(
             "options-conflict",
@@ -168,7 +168,7 @@ def require_same_shape(exports: Sequence[Exported], about: DatasetInfo, *, data_
     for export in exports:
         try:
             own = info(export.experiment.dataset_request(data_dir))
-        except DatasetError:  # the user's file is not available; then the parameters show whether the shape fits
+        except DatasetError:  # the user's file is missing; loading the parameters shows whether the shape fits
             continue
         if (own.input_shape, own.classes) != (about.input_shape, about.classes):
             raise InputError(

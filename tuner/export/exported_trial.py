@@ -30,7 +30,7 @@ class ExportedTrial:
     Attributes:
         id: id of the trial in the ledger. For a sealed search, it is the same fixed word for every winner.
         number: number of the trial; None for a sealed search, where it would reveal something about the other runs.
-        checkpoint: the trial's state, only for the operator.
+        checkpoint: file with the trial's state; only the operator may see it.
         by: the rule that chose the trial; None for a sealed search.
         why: the reason for the choice if the score and the fitted curve prefer different trials; otherwise empty.
     """

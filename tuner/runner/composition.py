@@ -236,7 +236,7 @@ def _conclude(
         chosen=chosen,
         study=study,
     )
-    if claim or not options.next_commands:  # the charged run or the export comes next
+    if claim or not options.next_commands:  # the charged run or the export follows in this command
         report = replace(report, next_commands=())
     values = asdict(report)
     values |= {"folder": str(sweep.root), "plan": plan.as_dict(), "tracking": asdict(sent)}

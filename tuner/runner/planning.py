@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckedFile", "check_file", "plan_command", "show_plan"]
 
-_MANY_STEPS = 1000  # length of a trial when only the order of its reports matters
-_LEDGER = "sqlite:///runs/ledger.db"  # default of the commands
+_MANY_STEPS = 1000  # assumed steps of a trial, where only the order of its rungs matters
+_LEDGER = "sqlite:///runs/ledger.db"  # default ledger of the commands
 _TIMED_STEPS = 3
 _TIMED_SECONDS = 10.0
 

@@ -136,7 +136,7 @@ def sweep_info(sweep: SweepFolder, prepared: ReadySearch, *, claim: str = "") ->
 
     experiment, about, declared = prepared.experiment, prepared.about, prepared.experiment.search.public
     tags = {"code_version": tuner.__version__, "dataset": about.name, "method": experiment.trainable.method}
-    if about.content_sha256:  # published data only: a checksum of private records would help to guess who is in them
+    if about.content_sha256:  # only published data have one: a checksum of private records would help to guess them
         tags["dataset_checksum"] = about.content_sha256
     settings = experiment.model_dump(mode="json", by_alias=True)
     if declared is not None and prepared.plan.mode.searches_public:

@@ -46,7 +46,7 @@ RUNNERS: Mapping[str, Callable[[SweepFolder, ReadySearch, Ledger | None, RunOpti
     COMPOSITION.name: run_open,
     SELECTION.name: run_sealed,
 }
-"""Functions that run a sweep, by the name of its mode. Public mode is missing, because its search is two sweeps."""
+"""Functions that run a sweep, by the name of its mode. `tuner.runner.public` runs the two sweeps of public mode."""
 
 
 def resolved(prepared: ReadySearch) -> ReadySearch:

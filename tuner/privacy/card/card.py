@@ -1,4 +1,4 @@
-"""Building, writing and reading of the privacy card of an exported model, as JSON."""
+"""Privacy card of an exported model, as JSON: functions that build, write and read it."""
 
 from __future__ import annotations
 

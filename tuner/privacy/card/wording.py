@@ -56,7 +56,7 @@ class UnitWords:
     split: Mapping[bool, str]
 
 
-_BY_USER = "a public keyed hash of each user decides, so adding a user moves no other"
+_BY_USER = "a public keyed hash of each user decides, so adding a user moves no other user to the other split"
 UNITS: Mapping[str, UnitWords] = {
     "record": UnitWords(
         training="one training record",
@@ -68,8 +68,10 @@ UNITS: Mapping[str, UnitWords] = {
         protected_too="and validation records",
         score="the number of correct answers",
         split={
-            True: "a public keyed hash of each record's published index decides, so adding a record moves no other",
-            False: "a public keyed hash of each record's content decides, so adding a record moves no other",
+            True: "a public keyed hash of each record's published index decides, so adding a record moves no other "
+            "record to the other split",
+            False: "a public keyed hash of each record's content decides, so adding a record moves no other record "
+            "to the other split",
         },
     ),
     "user": UnitWords(

@@ -11,7 +11,9 @@ __all__ = ["DATA_ACCESSES", "KEPT", "PUBLIC_SEARCH", "RELEASED", "SETTING"]
 SETTING = CardSection(
     name="setting",
     title="Who holds the records",
-    value=lambda _: "central: a trusted operator holds the records; analysts and readers of the release see outputs",
+    value=lambda _: (
+        "central: a trusted operator holds the records; analysts and readers of the release see only outputs"
+    ),
 )
 RELEASED = CardSection(name="released", title="What is shown", value=lambda subject: subject.mode.released)
 KEPT = CardSection(

@@ -41,7 +41,7 @@ class Subject:
 
     @cached_property
     def winner(self) -> tuple[SampledGaussian, int]:
-        """The winner's mechanism and its number of charged steps; raises `VerificationError` if there are none."""
+        """The winner's mechanism and its number of charged steps. Raises `VerificationError` if no step was charged."""
         found, name = self.search, self.search.search
         if found.charged_whole:
             if not found.begun:
