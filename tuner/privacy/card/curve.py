@@ -35,7 +35,7 @@ def claim_curve(filter: Filter, delta: float) -> list[dict[str, float]]:
 
 
 def picture_numbers(card: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the picture's texts with numbers: the label of the mark at the claim, and the description."""
+    """Return the two texts of the picture that contain numbers: the label of the claim's mark, and the description."""
     claim = card["claim"]
     mark = f"claimed: ε = {claim['epsilon']!r}, δ = {claim['delta']!r}"
     curves = "; ".join(
