@@ -21,7 +21,7 @@ class Commands(click.Group):
     """Group of our commands and of those of Ray's own `tune` script. Only a call of Ray's commands imports Ray."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return our commands in the order of the help page. The text below the list names Ray's commands."""
+        """Return our commands in the order of the help page. Ray's commands are named in the text below this list."""
         return list(self.commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -58,7 +58,7 @@ class Commands(click.Group):
             _fail(error, error.exit_code)
         except (TrainableError, DomainError) as error:
             _fail(error, InputError.exit_code)
-        except OSError as error:  # the system's own words are the clearest
+        except OSError as error:  # the message of the operating system is the clearest
             where = f"{error.filename}: " if error.filename else ""
             _fail(TunerError("system-error", f"{where}{error.strerror or error}"), TunerError.exit_code)
         sys.exit(answer if isinstance(answer, int) else 0)
@@ -71,7 +71,7 @@ def _fail(error: Exception, code: int) -> None:
 
 
 def _show(error: click.ClickException) -> None:
-    """Print an error of the command line as click does, with our code at its end."""
+    """Print a click error in click's format. Our error code ``usage`` is added at the end of the message."""
     if not isinstance(error, click.exceptions.NoArgsIsHelpError):  # that error is the help page
         error = click.UsageError(f"{error.format_message()} [usage]", getattr(error, "ctx", None))
     error.show()

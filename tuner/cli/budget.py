@@ -15,7 +15,10 @@ __all__ = ["tune_budget"]
 
 
 def _answers(command: Callable[..., tuple[dict[str, Any], str]]) -> Callable[..., None]:
-    """Print the values or the text of a subcommand. The user may write `--ledger` and `--json` before its name too."""
+    """Add `--ledger` and `--json` to a subcommand, and print its answer.
+
+    The user may write these options before or after the subcommand's name.
+    """
 
     @click.option("--ledger", help="The ledger of the data.")
     @json_option
@@ -40,7 +43,7 @@ def _answers(command: Callable[..., tuple[dict[str, Any], str]]) -> Callable[...
 @json_option
 @click.pass_context
 def tune_budget(ctx: click.Context, ledger: str, as_json: bool) -> None:
-    """Show the cap of each data set in the ledger, its spending over ALL searches, and the shares of its users."""
+    """Show each data set in the ledger: its cap, the spending of ALL its searches, and the shares of users."""
     ctx.obj = (ledger, as_json)
     if ctx.invoked_subcommand is None:
         ctx.invoke(budget_show, dataset=None, ledger=None, as_json=False)
@@ -60,13 +63,13 @@ def budget_show(ledger: str, dataset: str | None) -> tuple[dict[str, Any], str]:
 
 @tune_budget.command("set")
 @click.argument("dataset")
-@click.option("--epsilon", type=float, required=True, help="Cap over all searches on this data set.")
-@click.option("--delta", type=float, required=True, help="δ over all searches; each search adds its own.")
+@click.option("--epsilon", type=float, required=True, help="Cap on the ε of all searches on this data set together.")
+@click.option("--delta", type=float, required=True, help="Cap on the δ of all searches together.")
 @click.option(
     "--order",
     metavar="A|auto|none",
-    help="Order of a Rényi filter that may admit a search where the sum of claims does not; each rule then has half of "
-    "δ. Cannot change while a search counts. Default: unchanged.",
+    help="Order of a Rényi filter. The filter may admit a search that the sum of all claims would refuse. Both rules "
+    "then have half of δ each. The order cannot change while a search counts against the cap. Default: unchanged.",
 )
 @click.option("--new", is_flag=True, help="Accept a name that is similar to that of another data set.")
 @_answers
@@ -82,13 +85,13 @@ def budget_set(ledger: str, **cap: Any) -> tuple[dict[str, Any], str]:  # noqa: 
 @tune_budget.command("grant")
 @click.argument("dataset")
 @click.argument("user")
-@click.option("--epsilon", type=float, required=True, help="Share over all searches of this user.")
-@click.option("--delta", type=float, required=True, help="δ over all searches of this user.")
+@click.option("--epsilon", type=float, required=True, help="Cap on the ε of all searches of this user together.")
+@click.option("--delta", type=float, required=True, help="Cap on the δ of all searches of this user together.")
 @_answers
 def budget_grant(ledger: str, dataset: str, user: str, epsilon: float, delta: float) -> tuple[dict[str, Any], str]:
     """Set USER's share of a data set's cap. Once a share exists, users without one cannot start a search.
 
-    USER is an account of this machine where the ledger is a file, a role of the database where it is in PostgreSQL.
+    If the ledger is a file, USER is an account of this machine. If it is in PostgreSQL, USER is a database role.
     """
     from tuner.report.budget import grant
     from tuner.report.budget_text import changed_text

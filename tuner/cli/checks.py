@@ -12,12 +12,12 @@ from tuner.cli.options import data_option, json_option, print_answer, print_json
 __all__ = ["tune_doctor", "tune_explain", "tune_verify"]
 
 
-@click.command("verify", short_help="Recompute a privacy card from its ledger: yes or no.")
+@click.command("verify", short_help="Check a privacy card against its ledger: yes or no.")
 @click.argument("card", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--ledger",
     envvar="DP_TUNER_LEDGER",
-    help="The card's ledger (default: the one of the experiment file in the same folder).",
+    help="The card's ledger (default: the ledger that the experiment file next to the card names).",
 )
 @json_option
 def tune_verify(card: Path, ledger: str | None, as_json: bool) -> None:

@@ -18,23 +18,47 @@ __all__ = ["tune_landscape"]
 @click.option(
     "--split", default="validation", show_default=True, help="validation or test; the training records are never used."
 )
-@click.option("--dataset", help="A shipped data set that no model was trained on (with --split test).")
+@click.option("--dataset", help="Measure on this shipped data set, on which no model was trained (needs --split test).")
 @data_option
 @click.option(
-    "--records", type=click.IntRange(min=1), default=2000, show_default=True, help="Maximum number, spread evenly."
+    "--records",
+    type=click.IntRange(min=1),
+    default=2000,
+    show_default=True,
+    help="Maximum number of records, evenly spread over the split.",
 )
 @click.option(
-    "--radius", type=float, default=0.0045, show_default=True, help="ε of the box in which the sharpness is searched."
+    "--radius",
+    type=float,
+    default=0.0045,
+    show_default=True,
+    help="Size r of the box |z_i| ≤ r (|θ_i| + 1) around the parameters θ, in which the largest loss is searched.",
 )
-@click.option("--iterations", type=int, default=20, show_default=True, help="Gradient steps of each start in the box.")
+@click.option(
+    "--iterations",
+    type=int,
+    default=20,
+    show_default=True,
+    help="Gradient steps of the search from each start in the box.",
+)
 @click.option(
     "--restarts", type=int, default=4, show_default=True, help="Random starts in addition to the model itself."
 )
-@click.option("--extent", type=float, default=0.8, show_default=True, help="Slices cover α in [-extent, extent].")
-@click.option("--points", type=int, default=41, show_default=True, help="Points of the line, an odd number.")
-@click.option("--plane", type=int, help="Also draw a plane with this many points a side, an odd number.")
 @click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Public seed of the directions."
+    "--extent",
+    type=float,
+    default=0.8,
+    show_default=True,
+    help="Slices show the loss at parameters + α · direction for α in [-extent, extent].",
+)
+@click.option("--points", type=int, default=41, show_default=True, help="Number of points on the line; must be odd.")
+@click.option("--plane", type=int, help="Also draw a plane with this number of points per side; must be odd.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    show_default=True,
+    help="Public seed of the random directions and starts.",
 )
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Output folder (default: `landscape` in the first folder)."
@@ -43,7 +67,7 @@ __all__ = ["tune_landscape"]
 def tune_landscape(folders: tuple[Path, ...], as_json: bool, **options: Any) -> None:  # noqa: ANN401
     """Measure how flat the loss of exported models is on PUBLIC records: sharpness, slices, pictures.
 
-    Several folders of `tune export` are drawn in one picture.
+    If you name several folders of `tune export`, one picture shows all their models.
     """
     from tuner.runner.landscape import LandscapeOptions, landscape_command
 

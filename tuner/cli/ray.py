@@ -16,7 +16,7 @@ from tuner.errors import InputError
 __all__ = ["RAY", "ray_command"]
 
 RAY = ("list-trials", "list-experiments", "lsx", "add-note")
-"""Names of Ray's commands that our program offers. Ray's `ls` is called by our `ls` if it gets a path."""
+"""Names of Ray's commands that our program offers. Ray's `ls` is not listed: our own `ls` calls it for a path."""
 
 _PATHS = {"list-experiments": "project_path", "lsx": "project_path", "add-note": "path"}
 
@@ -39,7 +39,7 @@ def _called(name: str, callback: Callable[..., Any], **values: Any) -> None:  # 
             "folder-not-found", f"No folder {values[key]} found for `tune {name}`. List sweeps with: tune ls"
         )
     if key == "experiment_path" and not any(folder.glob("experiment_state-*.json")):
-        # Our sweeps keep none of Ray's records, because those could show more than ours may.
+        # Our sweeps keep no records of Ray, because these could show what our own records must hide.
         raise InputError(
             "no-ray-experiment",
             f"{values[key]} has no files of Ray Tune for `tune {name}` to read. For a sweep of this program use: "
@@ -59,7 +59,7 @@ def _called(name: str, callback: Callable[..., Any], **values: Any) -> None:  # 
 
 
 def _list_experiments(folder: Path, callback: Callable[..., Any], values: dict[str, Any]) -> None:
-    """Hide folders that are not experiments from Ray, which would otherwise list even MLflow's artifacts."""
+    """Call Ray with the folders of experiments only. Otherwise Ray would list even the artifacts of MLflow."""
     from tuner.sweep.folder import list_sweeps
 
     ours = {sweep.root: sweep.hides_runs for sweep in list_sweeps(folder)}

@@ -54,7 +54,8 @@ def tune_resume(name: str, overrides: tuple[str, ...], storage: str, **run: Any)
     """Resume an interrupted sweep, or extend a finished one with more trials (--set search.trials=N).
 
     The noise, the data and the cap do not change, so additional trials can only use the unspent part of the cap. With
-    `noise_multiplier: auto`, this is the part that pruning saved.
+    `noise_multiplier: auto`, the planned trials would use the whole cap. A part is unspent if steps were not taken, for
+    example after pruning.
     """
     from tuner.runner.commands import RunOptions, resume_sweep
     from tuner.sweep.folder import find_sweep
@@ -79,8 +80,8 @@ def tune_train(file: str, overrides: tuple[str, ...], out: Path | None, **run: A
 @click.option(
     "--by",
     type=click.Choice(["curve", "score"]),
-    help="What chooses the trial (default: the score). The curve needs a unimodal search whose assumption of a single "
-    "maximum was not rejected.",
+    help="Choose the trial by its score (default) or by the fitted curve. The curve needs a unimodal search whose "
+    "assumption of a single maximum was not rejected.",
 )
 @storage_option
 @data_option

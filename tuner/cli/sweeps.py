@@ -27,9 +27,9 @@ __all__ = [
 @name_argument
 @storage_option
 def tune_stop(name: str, storage: str) -> None:
-    """Ask a running sweep to stop: running trials finish, no new one starts, the rest of the budget is kept.
+    """Ask a running sweep to stop: running trials finish, no new trial starts, and the unspent budget is kept.
 
-    A stopped sealed search releases nothing and stays charged until `tune resume` completes it.
+    A stopped sealed search releases nothing, but it stays charged. `tune resume` completes it.
     """
     from tuner.sweep.folder import find_sweep
     from tuner.sweep.status import request_stop
@@ -63,13 +63,16 @@ def tune_watch(name: str, storage: str, every: float) -> None:
     follow_sweep(find_sweep(Path(storage), name), every=every)
 
 
-@click.command("show", short_help="List the trials of a sweep, or show one with its scores.")
+@click.command("show", short_help="List the trials of a sweep, or show one trial with its scores.")
 @name_argument
 @click.argument("trial", required=False)
 @storage_option
 @json_option
 def tune_show(name: str, trial: str | None, storage: str, as_json: bool) -> None:
-    """List the trials of a sweep, or show one TRIAL (number or id) with its scores. A sealed sweep shows its winner."""
+    """List the trials of a sweep, or show one TRIAL (number or id) with its scores.
+
+    For a sealed sweep, only the winner is shown.
+    """
     from tuner.report.status import trial_text, trial_values
     from tuner.sweep.folder import find_sweep
 

@@ -1,1 +1,1 @@
-"""Export of a sweep: the best trial's model, configuration and privacy card; the check of exports and cards."""
+"""Export of the best trial of a sweep with its model, configuration and privacy card, and checks of an export."""

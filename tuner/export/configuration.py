@@ -17,10 +17,10 @@ __all__ = ["standalone_yaml"]
 
 
 def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial) -> str:
-    """Return an experiment file of one trial with the best configuration, for `tune train`.
+    """Return an experiment file with which `tune train` trains the best configuration in one trial.
 
-    To train the configuration again is a new charge. The file's cap is the cost of that one run, rounded up in the
-    seventh digit. Its mode is composition, also after a search of another mode.
+    Training it again is a new charge. The file's cap is the ε of that trial, rounded up to six significant digits. The
+    file's accounting mode is composition, even if the search had another mode.
     """
     from tuner.experiment.yamlfile import dump
     from tuner.privacy.accountant.pld import epsilon
@@ -51,14 +51,13 @@ def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial) -> 
     head = (
         f"# tune train experiment.yaml\n#\n"
         f"# The configuration of the best trial of {experiment.name}. Training it is a NEW charge of epsilon = "
-        f"{values['privacy']['epsilon']:g} on the data;\n# the exported model was charged by the search.\n"
+        f"{values['privacy']['epsilon']:g} on the data.\n"
+        "# The exported model needs no new charge, because the search paid for it.\n"
     )
     if best.why:
         head += f"# Chosen: {best.why}.\n"
         if best.by == "score":
-            head += (
-                "# Trained again it may score less; `--by curve` exports the configuration that the curve prefers.\n"
-            )
+            head += "# A new training may score less. `tune export --by curve` chooses by the fitted curve instead.\n"
     return head + dump(values)
 
 

@@ -1,4 +1,4 @@
-"""Exported models, and the records on which they may be measured: never those that a model was trained on."""
+"""Exported models, and the records on which they may be measured. A model's training records are never allowed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Exported:
         }
 
     def module(self, *, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-        """Return the model with its exported parameters; raise an InputError if they do not fit these inputs."""
+        """Return the model with its exported parameters. Raise an InputError if they do not fit these sizes."""
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
@@ -91,8 +91,8 @@ def read_export(folder: Path) -> Exported:
     """Read an export's configuration and card.
 
     Raises:
-        InputError: the folder is not an export, or its file and its card name different validation splits. Then its
-            validation records may be training records.
+        InputError: the folder is not an export, or the experiment file and the card name different validation splits.
+            In that case, the model may have been trained on validation records.
     """
     missing = [name for name in (_MODEL, _EXPERIMENT, _CARD) if not (folder / name).is_file()]
     if missing:
@@ -113,27 +113,27 @@ def read_export(folder: Path) -> Exported:
         raise InputError(
             "split-changed",
             f"The split in {folder / _EXPERIMENT} is {split_of(experiment)}, but the privacy card says "
-            f"{validation.get('key')}. With another split the model was trained on the validation records. "
-            "Restore the file from a copy.",
+            f"{validation.get('key')}. With the file's split, some validation records are training "
+            "records of the model. Restore the file from a copy.",
         )
     return Exported(folder=folder, experiment=experiment, card=card)
 
 
 def require_same_records(exports: Sequence[Exported], *, dataset: str | None, split: str) -> None:
-    """Raise an InputError for records that a model may have been trained on, or that differ between the models."""
+    """Raise an InputError if a model may have been trained on the records, or if the models have different records."""
     if split not in ("validation", "test"):
         raise InputError(
             "split-invalid",
-            f"`--split` must be validation or test (got {split!r}). Exact losses of the training records would "
-            "undo the protection by noise.",
+            f"`--split` must be validation or test (got {split!r}). The noise in training protects the training "
+            "records, and their exact losses would undo this protection.",
         )
-    # The card is the claim; the experiment file next to it can be edited.
+    # `protected` asks both the card and the experiment file, because the file can be edited.
     protected = [export for export in exports if export.protected]
     if split == "validation" and protected:
         raise InputError(
             "validation-protected",
-            "`--split validation` would show exact losses of the validation records, but those of "
-            f"{protected[0].folder} are protected by its guarantee. Use `--split test`.",
+            "`--split validation` would show exact losses of the validation records, but the guarantee of "
+            f"{protected[0].folder} protects its validation records. Use `--split test`.",
         )
     others = [export for export in exports if dataset not in (None, export.experiment.dataset.name)]
     if not others or dataset is None:
@@ -146,12 +146,13 @@ def require_same_records(exports: Sequence[Exported], *, dataset: str | None, sp
             )
         return
     if dataset not in DATASETS:
-        info(DatasetRequest(name=dataset))  # raises, with the nearest name
+        info(DatasetRequest(name=dataset))  # raises an error that suggests the nearest name
     if split != "test":
         raise InputError(
             "options-conflict",
             f"`--split validation` cannot be combined with `--dataset {dataset}`: {others[0].folder} was trained "
-            f"on {others[0].experiment.dataset.name} and has no validation records there. Use `--split test`.",
+            f"on {others[0].experiment.dataset.name}, so no validation records of {dataset} were set aside for it. "
+            "Use `--split test`.",
         )
     for export in others:
         if _owner(export.experiment) == DATASETS[dataset].budget_owner:
@@ -167,23 +168,23 @@ def require_same_shape(exports: Sequence[Exported], about: DatasetInfo, *, data_
     for export in exports:
         try:
             own = info(export.experiment.dataset_request(data_dir))
-        except DatasetError:  # the user's file is not available; then the parameters show whether the shape fits
+        except DatasetError:  # the user's file is missing; loading the parameters shows whether the shape fits
             continue
         if (own.input_shape, own.classes) != (about.input_shape, about.classes):
             raise InputError(
                 "input-shape-differs",
                 f"`--dataset {about.name}` has inputs of shape {about.input_shape} and {about.classes} classes, "
-                f"but {export.folder} was trained on {own.name} with {own.input_shape} and {own.classes}. Choose "
-                "another data set, or leave `--dataset` out.",
+                f"but {export.folder} was trained on {own.name} with inputs of shape {own.input_shape} and "
+                f"{own.classes} classes. Choose another data set, or leave `--dataset` out.",
             )
 
 
 def records_to_measure(export: Exported, *, dataset: str | None, data_dir: str | None) -> DatasetRequest:
-    """Return the request for the models' own records with their split, or for another data set."""
+    """Return the request that loads the records to measure: from `dataset`, or by default from the model's data set."""
     own = export.experiment.dataset_request(data_dir)
     if dataset is None or dataset == own.name:
         return own
-    # Another data set is public: its unit is one record, whatever unit a model protects.
+    # Another data set is public, so its unit is one record, even if the model protects users.
     return replace(own, name=dataset, path=None, public_size=None, unit="record", public_users=None)
 
 

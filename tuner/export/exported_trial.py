@@ -28,11 +28,11 @@ class ExportedTrial:
     """The trial that is exported.
 
     Attributes:
-        id: id of the trial in the ledger; a fixed word for a sealed search.
+        id: id of the trial in the ledger. For a sealed search, it is the same fixed word for every winner.
         number: number of the trial; None for a sealed search, where it would reveal something about the other runs.
-        checkpoint: the trial's state, only for the operator.
+        checkpoint: file with the trial's state; only the operator may see it.
         by: the rule that chose the trial; None for a sealed search.
-        why: the reason as text if another trial has an equal or better score.
+        why: the reason for the choice if the score and the fitted curve prefer different trials; otherwise empty.
     """
 
     id: str
@@ -51,7 +51,7 @@ def trial_to_export(
     """Return the winning trial of an ended sweep, chosen by `by` or by the default rule.
 
     Raises:
-        InputError: no trial is complete, or there is no curve to choose by.
+        InputError: no trial is complete, or `by` is ``curve`` and the sweep has no usable curve.
         TunerError: the trial's checkpoint is missing, or the ledger was not charged for the trial.
     """
     if charged.charged_whole:
@@ -138,7 +138,7 @@ def require_charged(charged: SearchState, trial: str, number: int | None, steps:
 
 
 class NoFurtherCharge:
-    """Charge of an exported trial. Its steps are charged already, so every further step or score is refused."""
+    """Replacement for the budget of an exported trial, all of whose steps are charged. It refuses further charges."""
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
         """Refuse the steps."""
@@ -151,7 +151,7 @@ class NoFurtherCharge:
         )
 
     def leased(self) -> int:
-        """Return 0, because nothing is leased here."""
+        """Return 0, because an export leases no steps."""
         return 0
 
     def restarts(self) -> int:
@@ -159,5 +159,5 @@ class NoFurtherCharge:
         return 0
 
     def released(self) -> int:
-        """Return 0, because nothing is released here."""
+        """Return 0, because an export releases no validation scores."""
         return 0

@@ -39,17 +39,18 @@ _CARD, _CARD_PAGE = "privacy_card.json", "privacy_card.md"
 def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By | None = None) -> dict[str, Any]:
     """Write the winning trial of an ended sweep into a folder, and issue its privacy card.
 
-    Files with the same names in the folder are replaced. The test set is scored here and nowhere else, once a sweep.
-    The score is kept in the sweep's folder and reused. `tuner.sweep.winner` explains the rule `by`.
+    Files with the same names in the folder are replaced. The first export of a sweep scores the test set and keeps the
+    score in the sweep's folder. Later exports reuse it. `tuner.sweep.winner` explains the rule `by`.
 
     Returns:
-        The values of `tune export --json`: ``protected`` has (ε, δ) of noised validation scores, or None; ``chosen``
-        has the rule and its reason, and is missing for a sealed search.
+        The values of `tune export --json`. ``protected`` is the (ε, δ) of the validation scores, or None if they have
+        no noise. ``chosen`` is the rule that chose the trial, with a reason. It is missing for a sealed search.
 
     Raises:
-        InputError: the sweep was not private, has not ended or has no complete trial, or there is no curve.
-        TunerError: the winner's checkpoint is missing, or the sweep's files, study or data are not those that the
-            ledger was charged for. Nothing was written.
+        InputError: the sweep was not private, has not ended or has no complete trial; or `by` is ``curve`` and the
+            sweep has no usable curve.
+        TunerError: the winner's checkpoint is missing, or the ledger was charged for other files, for another study or
+            for other data. Nothing was written.
     """
     from trainables.data import check_present, info
     from tuner.privacy.card.card import build_card, card_text, file_hash, issue_card
@@ -82,7 +83,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         fix = (
             ""
             if plan.mode.runs_hidden
-            else " (add --set search.trials=N with the number of started trials to start no new one)"
+            else " (if no new trial should start, add --set search.trials=N with N = number of started trials)"
         )
         raise InputError(
             "sweep-not-finished",
@@ -115,7 +116,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         scores=validation,
         preprocessing=_preprocessing(about),
     )
-    # Build the card before anything is written, so that a refusal leaves no file and the test set unused.
+    # Build the card before anything is written: if it is refused, no file was written and the test set was not used.
     build_card(facts, state=ledger.dataset_state(charged.dataset))
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -165,17 +166,17 @@ def export_text(values: dict[str, Any]) -> str:
 
 
 def _how_scored(name: str, protected: Mapping[str, float] | None) -> str:
-    """Return as text whether the guarantee covers a score. It covers no score of the test set."""
+    """Return as text whether the guarantee covers a score. It never covers a score on the test set."""
     if name.startswith("test_"):
-        return "outside the guarantee; the test set is scored once a sweep, here"
+        return "outside the guarantee; the test set is scored only once for each sweep"
     if protected is None:
         return "outside the guarantee"
-    return f"noised, inside the guarantee (ε = {protected['epsilon']:g}, δ = {protected['delta']:g})"
+    return f"with noise, covered by the guarantee (ε = {protected['epsilon']:g}, δ = {protected['delta']:g})"
 
 
 def _preprocessing(about: DatasetInfo) -> str:
     if about.path is not None:
-        return "by the user, before this program: taken to use public constants only (bytes are divided by 255 here)"
+        return "done by the user, and assumed to use public constants only; this program then divides bytes by 255"
     return f"public constants only, nothing learnt from the records; {about.provenance}"
 
 
@@ -193,7 +194,7 @@ def _load(experiment: Experiment, request: DatasetRequest, plan: Plan, best: Exp
 
 
 def _test_score(sweep: SweepFolder, best: ExportedTrial, training: PrivateTraining) -> dict[str, float]:
-    """Return the test scores, computed once a sweep. To score a second trial would be a search over the test set."""
+    """Return the test scores. Only one trial of a sweep gets them, so that nobody can choose a trial by test scores."""
     path = sweep.root / "test_scores.json"
     if path.exists():
         known = sweeps.read_json(path)
@@ -216,7 +217,7 @@ def _test_score(sweep: SweepFolder, best: ExportedTrial, training: PrivateTraini
 
 
 def _write_model(training: PrivateTraining, path: Path) -> None:
-    """Write the model's parameters without the checkpoint's random generator, which is only for the operator."""
+    """Write the model's parameters. The checkpoint's random generator is left out: only the operator may see it."""
     from safetensors.torch import save_file
 
     state = {name: value.detach().cpu().contiguous() for name, value in training.model.state_dict().items()}

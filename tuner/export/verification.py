@@ -16,7 +16,7 @@ __all__ = ["verify_card"]
 def verify_card(path: Path, ledger_url: str | None) -> tuple[dict[str, Any], str]:
     """Check a card file, its page of the same name, and the picture and the exported files in its folder.
 
-    Without a URL, the ledger is that of the experiment file in the folder, or the default.
+    Without a URL, the experiment file in the card's folder names the ledger. Without that file, the default is used.
 
     Returns:
         The values of `tune verify --json`, and the report as text. If the ledger or one of the files cannot be read,
@@ -32,7 +32,7 @@ def verify_card(path: Path, ledger_url: str | None) -> tuple[dict[str, Any], str
     from tuner.privacy.verify.checks import check_card
     from tuner.privacy.verify.report import Check, Report
 
-    # The RDP accountant of dp_accounting logs every order that it leaves out; the bound of the others holds.
+    # The RDP accountant of dp_accounting logs every order that it leaves out. Without them its bound still holds.
     logging.getLogger("absl").setLevel(logging.ERROR)
     _require_card(path)
     url = ledger_url or _ledger_of(path)
@@ -86,5 +86,6 @@ def _ledger_of(path: Path) -> str:
         return load_experiment(experiment).ledger
     except (TunerError, OSError, UnicodeDecodeError) as error:
         raise InputError(
-            "card-ledger-unknown", f"{error}\nThis file names the ledger. Fix it, or name the ledger: --ledger URL."
+            "card-ledger-unknown",
+            f"{error}\nThis experiment file names the ledger. Fix the file, or name the ledger with --ledger URL.",
         ) from error

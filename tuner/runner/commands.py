@@ -122,7 +122,7 @@ def _resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> int:
 
 
 def _answer(ended: RunResult, options: RunOptions) -> int:
-    """Print the result if the output is JSON, and return the exit code."""
+    """Print the result as JSON if the user asked for JSON. Return the exit code in any case."""
     if options.as_json:
         click.echo(json.dumps(ended.values, indent=2))
     return ended.code

@@ -46,8 +46,8 @@ def run_open(
 ) -> RunResult:
     """Run or resume a sweep until it ends. This process must hold the lock of the sweep's folder.
 
-    The search must be open in the ledger. If `ledger` is None, nothing is charged, and `claim` says which guarantee the
-    sweep has.
+    The search must be open in the ledger. If `ledger` is None, nothing is charged, and `claim` is a sentence about the
+    sweep's guarantee.
 
     Raises:
         SweepInterrupted: Ctrl-C was pressed. The sweep can be resumed.
@@ -137,7 +137,7 @@ def _chosen(study: Study, prepared: ReadySearch) -> Chosen | None:
 
 
 def _spec(prepared: ReadySearch, budget: SearchBudget | None, suggestion: Suggestion) -> TrainingSpec:
-    """Return the specification of a trial. Its mechanism and its score noise must be those reserved in the ledger."""
+    """Return a trial's specification. Its mechanism and score noise must be those that the ledger has reserved."""
     from tuner.privacy.accountant.mechanism import SampledGaussian
 
     spec = training_spec(
@@ -154,14 +154,14 @@ def _spec(prepared: ReadySearch, budget: SearchBudget | None, suggestion: Sugges
 
 
 def _what_it_costs(sweep: SweepFolder, prepared: ReadySearch, study: Study | None, budget: SearchBudget | None) -> str:
-    """Describe the cost of a resume. Steps and scores since the last checkpoints are repeated and charged again."""
+    """Describe the cost of a resume. Steps and scores after the last checkpoints are repeated and charged again."""
     if budget is None:
         return "nothing is charged; a resume continues the trials from their last checkpoints."
     if study is None:
         return "all charges remain."
     try:
         return f"all charges remain. {_paid_again(sweep, prepared, study, budget)}"
-    except TunerError:  # the ledger does not answer, and the interruption matters more
+    except TunerError:  # the ledger does not answer, but the message about the interruption must be shown
         return "all charges remain, and a resume charges the steps since a trial's last checkpoint again."
 
 
@@ -187,15 +187,18 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
             left.append(plural(part.left_steps, what) if part.left_steps is not None else f"{part.left:.1%}")
             short = short or (part.left_steps is not None and number > part.left_steps)
     return (
-        f"{plural(again, 'charged step')} {'is' if again == 1 else 'are'} in no checkpoint, and resuming trains and "
-        f"charges them again. That needs {' and '.join(needs)} more than is reserved; {' and '.join(left)} "
+        f"{plural(again, 'charged step')} {'is' if again == 1 else 'are'} in no checkpoint, so a resume trains and "
+        f"charges them again. It needs {' and '.join(needs)} beyond the reserved budget; {' and '.join(left)} "
         f"{'are' if len(left) > 1 or not left[0].startswith('1 ') else 'is'} left"
         f"{': not enough to finish every interrupted trial.' if short else '.'}"
     )
 
 
 def _with_kept_budget(stop: Stop, budget: SearchBudget | None) -> Stop:
-    """Add the unspent budget to the reason if the search found the best early. The claim is still the cap."""
+    """Add the unspent budget to the stop's reason if the search ended early because it found the best.
+
+    Even then, the claim is the whole cap.
+    """
     if stop.reason is not StopReason.FOUND or budget is None:
         return stop
     view = budget.view()
@@ -216,7 +219,7 @@ def _conclude(
     sent: SendStatus,
     claim: str,
 ) -> RunResult:
-    """Print and return the result."""
+    """Print the result of an ended sweep, and return it."""
     from tuner.privacy.ledger.search_budget import SearchBudget
 
     experiment, plan = prepared.experiment, prepared.plan
@@ -233,7 +236,7 @@ def _conclude(
         chosen=chosen,
         study=study,
     )
-    if claim or not options.next_commands:  # the charged run or the export comes next
+    if claim or not options.next_commands:  # the charged run or the export follows in this command
         report = replace(report, next_commands=())
     values = asdict(report)
     values |= {"folder": str(sweep.root), "plan": plan.as_dict(), "tracking": asdict(sent)}

@@ -33,7 +33,7 @@ __all__ = ["LandscapeOptions", "landscape_command"]
 
 @dataclass(frozen=True, kw_only=True)
 class LandscapeOptions:
-    """Options of `tune landscape`, as its help describes them. `split` is 'validation' or 'test'."""
+    """Options of `tune landscape`. Its help describes each option. `split` is ``validation`` or ``test``."""
 
     public_data: bool
     data_dir: str | None
@@ -142,7 +142,7 @@ def _require_numbers(options: LandscapeOptions) -> None:
 
 
 def _require_writable(out: Path) -> None:
-    """Refuse an output folder that cannot be created, before hours of measuring. This check creates nothing."""
+    """Refuse an output folder that cannot be created. This is checked early, because measuring takes hours."""
     there = next(path for path in (out, *out.absolute().parents) if path.exists())
     if not (there.is_dir() and os.access(there, os.W_OK)):
         raise InputError("output-unwritable", f"The folder {out} of `--out` cannot be written. Choose another folder.")
@@ -160,12 +160,14 @@ def _notes(split: str) -> list[str]:
         "these numbers depend on records that the user declared public; no guarantee protects these records",
     ]
     if split == "test":
-        notes.append("this is a second use of the test set: choosing a model by it is a search over the test set")
+        notes.append(
+            "this is a second use of the test set: to choose a model by these numbers is a search over the test set"
+        )
     return notes
 
 
 def _spread(rows: torch.Tensor, count: int) -> torch.Tensor:
-    """Return at most `count` rows, evenly spread, because the first rows of a file may all have one label."""
+    """Return at most `count` rows, evenly spread. The first rows alone may all have the same label."""
     size = len(rows)
     return rows if size <= count else rows[[at * size // count for at in range(count)]]
 

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckedFile", "check_file", "plan_command", "show_plan"]
 
-_MANY_STEPS = 1000  # length of a trial when only the order of its reports matters
-_LEDGER = "sqlite:///runs/ledger.db"  # default of the commands
+_MANY_STEPS = 1000  # assumed steps of a trial, where only the order of its rungs matters
+_LEDGER = "sqlite:///runs/ledger.db"  # default ledger of the commands
 _TIMED_STEPS = 3
 _TIMED_SECONDS = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedFile:
-    """Result of `tune validate` for one experiment file. The text is one line, or all problems."""
+    """Result of `tune validate` for one experiment file. `text` says that the file is valid, or lists all problems."""
 
     valid: bool
     text: str
@@ -64,7 +64,7 @@ def plan_command(
         show_plan(
             prepared,
             dataset,
-            wall_time=f"training alone {_seconds_in_words(seconds)}, by a few steps on random numbers"
+            wall_time=f"training alone {_seconds_in_words(seconds)} (estimated from a few steps on random numbers)"
             if seconds
             else "",
             comparison=modes,
@@ -88,7 +88,7 @@ def plan_command(
 
 
 def show_plan(prepared: ReadySearch, dataset: DatasetState | None, **more: Any) -> None:  # noqa: ANN401 - of `plan_text`
-    """Print the plan of a search and its warnings. `more` goes to `tuner.report.plan_facts.plan_text`."""
+    """Print a search's plan and its warnings. `more` has further arguments of `tuner.report.plan_facts.plan_text`."""
     words = plan_text(
         prepared.plan,
         source=prepared.source,
@@ -101,7 +101,7 @@ def show_plan(prepared: ReadySearch, dataset: DatasetState | None, **more: Any) 
 
 
 def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
-    """Check an experiment file. The data set may be missing."""
+    """Check an experiment file. Its data set need not be on this machine."""
     try:
         path, _ = find_file(name)
         experiment = load_experiment(path, overrides)
@@ -127,8 +127,9 @@ def _warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tuple[str,
 def _split_warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tuple[str, ...]:
     """Warn if an earlier search on these records used another validation split.
 
-    Then the validation records of one search, which no guarantee covers, may be training records of the other. There is
-    no warning if both searches protect their scores, because then both charge every record.
+    With different splits, a training record of one search may be a validation record of the other. Without protected
+    scores, no guarantee covers validation records. If both searches protect their scores, there is no warning, because
+    each search is charged for training and for validation records.
     """
     here, protected = split_of(prepared.experiment), prepared.plan.validation is not None
     earlier = () if dataset is None else (each for each in dataset.searches if each.counts)
@@ -137,18 +138,18 @@ def _split_warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tupl
     if other is None:
         return ()
     return (
-        f"{other.search} used another validation split, so its validation records, which no guarantee covers, may be "
-        "training records of this search. Keep `dataset.validation` unchanged, so that the committed total covers all "
-        "training records.",
+        f"{other.search} used another validation split, so a training record of one search may be a validation record "
+        "of the other. Where scores have no noise, no guarantee covers validation records. Use the same "
+        "`dataset.validation` as before, so that the committed total covers all training records.",
     )
 
 
 def _guess_wall_time(prepared: ReadySearch) -> float:
     """Estimate the seconds that the search takes on this machine, from a few steps on random numbers.
 
-    The steps have the most expensive parameters of the space. If the number of smoothing samples grows within a trial,
-    each level is timed and weighted by its share of the steps. Pruning, scoring, start-up (about ten seconds) and the
-    slowdown by concurrent trials are not included.
+    The steps have the most expensive parameters of the search space. If the number of smoothing samples grows within a
+    trial, steps with each number are timed, and each time is weighted by its share of the trial's steps. The estimate
+    ignores pruning, scoring, start-up (about ten seconds) and the slowdown by concurrent trials.
     """
     from trainables.timing import seconds_per_step
 
@@ -165,7 +166,7 @@ def _guess_wall_time(prepared: ReadySearch) -> float:
 
 
 class _MostExpensive:
-    """Suggester that returns the parameters with the slowest steps."""
+    """Suggester that always suggests the parameter values with the slowest steps."""
 
     def uniform(self, name: str, low: float, high: float, *, log: bool) -> float:
         return high if name.startswith("smoothing") or name == "epochs" else low

@@ -47,7 +47,8 @@ def run_public(prepared: ReadySearch, options: RunOptions) -> RunResult:
     """Search on the public records, then train the best configuration on the private records.
 
     Raises:
-        BudgetRefusedError: the charged run does not fit the data set's cap. Nothing was started.
+        BudgetRefusedError: the charged run does not fit the data set's cap. This is checked before the search starts,
+            and again before the charged run starts.
     """
     prepared = resolved(prepared)
     refusal = dataset_refusal(prepared, ledger_state(prepared))
@@ -78,7 +79,7 @@ def resume_public(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -
 
 
 def charged_run(sweep: SweepFolder) -> SweepFolder:
-    """Return the charged run if `sweep` is a public search. Return any other sweep unchanged.
+    """Return the charged run of a public search. If `sweep` is not a public search, return `sweep` itself.
 
     Raises:
         InputError: the charged run has not started.
@@ -98,7 +99,7 @@ def charged_run(sweep: SweepFolder) -> SweepFolder:
 def _on_public_records(prepared: ReadySearch, options: RunOptions) -> ReadySearch:
     """Return the search on the public records. Its trials have the steps, noise and batch size of the charged run.
 
-    An InputError is raised if the public records are the private ones or have another shape.
+    An InputError is raised if the public records are the private records, or differ from them in shape.
     """
     request = prepared.experiment.public_request(options.data_dir or prepared.request.data_dir)
     check_present(request)

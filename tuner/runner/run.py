@@ -127,16 +127,16 @@ def run_trials(
 
 
 def sweep_info(sweep: SweepFolder, prepared: ReadySearch, *, claim: str = "") -> SweepInfo:
-    """Return the description of a sweep for MLflow. `claim` replaces the sentence about the search's budget.
+    """Return a sweep's description for MLflow. A non-empty `claim` replaces the sentence about the search's budget.
 
-    For a public search, it names the public records of the search and the private records of its charged run.
+    The description of a public search names its public records, and the private records of its charged run.
     """
     from tuner.recorder.mlflow_store import absolute_uri
     from tuner.recorder.recorder import SweepInfo
 
     experiment, about, declared = prepared.experiment, prepared.about, prepared.experiment.search.public
     tags = {"code_version": tuner.__version__, "dataset": about.name, "method": experiment.trainable.method}
-    if about.content_sha256:  # published data only: a checksum of private records would help to guess who is in them
+    if about.content_sha256:  # only published data have one: a checksum of private records would help to guess them
         tags["dataset_checksum"] = about.content_sha256
     settings = experiment.model_dump(mode="json", by_alias=True)
     if declared is not None and prepared.plan.mode.searches_public:

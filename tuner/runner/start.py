@@ -46,11 +46,14 @@ RUNNERS: Mapping[str, Callable[[SweepFolder, ReadySearch, Ledger | None, RunOpti
     COMPOSITION.name: run_open,
     SELECTION.name: run_sealed,
 }
-"""Functions that run a sweep, by the name of its mode. Public mode is missing, because its search is two sweeps."""
+"""Functions that run a sweep, by the name of its mode. `tuner.runner.public` runs the two sweeps of public mode."""
 
 
 def resolved(prepared: ReadySearch) -> ReadySearch:
-    """Return the search with its noise as a number and with absolute paths, so that any folder can resume it."""
+    """Return the search with its noise multiplier as a number and with absolute paths.
+
+    It can then be resumed from any folder.
+    """
     return replace(prepared, experiment=located(prepared.experiment.with_noise(prepared.plan.nominal.noise_multiplier)))
 
 
@@ -72,7 +75,8 @@ def start_sweep(
 ) -> tuple[SweepFolder, RunResult]:
     """Create the sweep's folder and its entry in the ledger, then run the sweep.
 
-    A charged run already has an id. `public_search` contains facts about the search that chose its configuration.
+    For the charged run of a public search, `sweep_id` is the run's stored id, and `public_search` contains facts about
+    the search.
 
     Raises:
         BudgetRefusedError: the search does not fit the data set's cap. The folder is removed.
@@ -96,7 +100,7 @@ def start_sweep(
 
 
 def continue_sweep(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> RunResult:
-    """Resume a sweep with its own noise, data and cap. Raise an InputError if one of these settings was changed."""
+    """Resume a sweep with its stored noise, data and cap. Raise an InputError if the user changed one of these."""
     with sweeps.hold(sweep):
         prepared = ready_to_resume(sweep, wanted, options)
         ledger = return_to(sweep, prepared, reopen=read_winner(sweep) is None)
@@ -106,7 +110,7 @@ def continue_sweep(sweep: SweepFolder, wanted: Experiment, options: RunOptions) 
 
 
 def ready_to_resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> ReadySearch:
-    """Return a stored search with the wanted settings. Raise an InputError if a setting changed that must not."""
+    """Return a stored search with the wanted settings. Raise an InputError if a fixed setting changed."""
     stored = load_experiment(sweep.experiment)
     check_same(stored, wanted)
     if stored.mode.runs_hidden and wanted.search.trials != stored.search.trials:
@@ -126,7 +130,7 @@ def ready_to_resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions)
 
 
 def write_resumed_sweep(sweep: SweepFolder, prepared: ReadySearch) -> None:
-    """Write the experiment file and plan of a resumed sweep, and remove a request to stop."""
+    """Write the experiment file and plan of a resumed sweep, and delete an old stop request."""
     write_text(sweep.experiment, prepared.experiment.to_yaml())
     write_json(sweep.plan, prepared.plan.as_dict())
     sweep.stop_request.unlink(missing_ok=True)

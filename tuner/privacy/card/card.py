@@ -1,4 +1,4 @@
-"""Building, writing and reading of the privacy card of an exported model, as JSON."""
+"""Privacy card of an exported model, as JSON: functions that build, write and read it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["build_card", "card_hash", "card_text", "file_hash", "issue_card", "p
 
 
 def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
-    """Return the card as plain JSON values. `tune verify` builds the card a second time and compares both.
+    """Return the card as plain JSON values. `tune verify` builds the card again and compares the two.
 
     Raises:
         InputError: the run was not private, or a value is not plain, finite JSON.

@@ -13,7 +13,7 @@ __all__ = ["budget_sentence", "guarantee_words"]
 
 
 def budget_sentence(budget: BudgetView, *, mode: Mode = COMPOSITION, unit: str = "record") -> str:
-    """Return sentences that state the claim of a search that has begun, and what is not claimed.
+    """Return sentences about a search that has begun: what it claims, and what it does not claim.
 
     Args:
         budget: budget of the search. If it has a budget for validation scores, the claim covers the scores.
@@ -24,7 +24,7 @@ def budget_sentence(budget: BudgetView, *, mode: Mode = COMPOSITION, unit: str =
         budget.epsilon_cap, budget.delta, mode=mode, unit=unit, protected=budget.validation is not None
     )
     # A search with hidden runs has no odometer, because it is charged as a whole when it begins.
-    return words if mode.runs_hidden else f"{words} What is spent so far is the odometer, not a guarantee."
+    return words if mode.runs_hidden else f"{words} The amount spent so far (odometer) is not a guarantee."
 
 
 def guarantee_words(

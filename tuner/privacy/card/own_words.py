@@ -181,8 +181,8 @@ def own_words_of(card: Mapping[str, Any], *, charged_whole: bool) -> CardFacts:
 
     Args:
         card: the parsed card.
-        charged_whole: whether its search was charged as a whole. Then the winner's run is also read from the card,
-            because the ledger does not contain it.
+        charged_whole: whether the search was charged as a whole before its first run. If so, the winner's run is also
+            read from the card, because the ledger does not contain it.
 
     Raises:
         KeyError: the card lacks a field.

@@ -28,7 +28,7 @@ CURVE_FILE = "privacy_curve.svg"
 
 
 def render_markdown(card: Mapping[str, Any]) -> str:
-    """Return the page of a card as Markdown. `tune verify` renders the page a second time and compares both.
+    """Return the page of a card as Markdown. `tune verify` renders the page again and compares the two.
 
     The Markdown consists of headings, paragraphs, flat lists, one table and one picture. `tuner.report.card_html` can
     show nothing else.
@@ -135,9 +135,9 @@ def _scored(card: Mapping[str, Any]) -> str:
     if cap is None:
         return "Scores are computed on validation and test records without noise, and those records are not protected."
     return (
-        "A validation score is a sum of correct answers plus noise of standard deviation "
-        f"{', '.join(number(noise) for noise in cap['noise'])}, so validation records are protected. The test score is "
-        "computed without noise, so test records are not protected."
+        "Noise is added to the sum of correct answers in every validation score, so validation records are protected. "
+        f"The standard deviation of this noise is {', '.join(number(noise) for noise in cap['noise'])}. The test score "
+        "is computed without noise, so test records are not protected."
     )
 
 
@@ -156,9 +156,9 @@ def _alarms(budget: Mapping[str, Any]) -> list[str]:
     if len(splits) > 1:
         said.append(
             f"**Validation splits differ.** The searches on `{plain(budget['dataset'])}` did not use the same records "
-            f"for validation: {splits_text(splits)}. A validation record that is scored without noise has no guarantee "
-            "in that search. The total for the data set therefore covers only records that every search used for "
-            "training or for protected validation."
+            f"for validation: {splits_text(splits)}. If a search scores a validation record without noise, the "
+            "search's guarantee does not cover the record. The total for the data set therefore covers only records "
+            "that every search used for training or for protected validation."
         )
     return said
 

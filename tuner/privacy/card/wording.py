@@ -14,7 +14,7 @@ OPERATOR_TRUST = "the operator, who can write the ledger and see the noise, is t
 
 
 def allowed_text(filter: Mapping[str, Any]) -> str:
-    """Return a phrase that says what a cap allows. `filter` is the JSON of its filter."""
+    """Return a phrase that says what a cap allows. `filter` is the cap's privacy filter in JSON."""
     match filter["kind"]:
         case "total_steps":
             return f"at most {counted(filter['step_cap'], 'training step')}"
@@ -34,15 +34,15 @@ class UnitWords:
     """Phrases of a card for one unit of protection.
 
     Attributes:
-        training: name of one unit whose records train.
-        validating: name of one unit whose records validate.
+        training: name of one unit with training records.
+        validating: name of one unit with validation records.
         either: name of one unit, for a search that protects training and validation records.
         adjacency: value of `claim.adjacency`.
         adjacency_label: description of the adjacency, in words.
         protected: who is protected, for the sentence of the claim.
         protected_too: who else is protected if the scores are protected.
         score: definition of a protected score before noise is added.
-        split: how validation records were chosen, if the records' index is published (True) or not (False).
+        split: rule that chose the validation records, for data sets with (True) and without (False) a published index.
     """
 
     training: str
@@ -56,7 +56,7 @@ class UnitWords:
     split: Mapping[bool, str]
 
 
-_BY_USER = "a public keyed hash of each user decides, so adding a user moves no other"
+_BY_USER = "a public keyed hash of each user decides, so adding a user moves no other user to the other split"
 UNITS: Mapping[str, UnitWords] = {
     "record": UnitWords(
         training="one training record",
@@ -68,20 +68,22 @@ UNITS: Mapping[str, UnitWords] = {
         protected_too="and validation records",
         score="the number of correct answers",
         split={
-            True: "a public keyed hash of each record's published index decides, so adding a record moves no other",
-            False: "a public keyed hash of each record's content decides, so adding a record moves no other",
+            True: "a public keyed hash of each record's published index decides, so adding a record moves no other "
+            "record to the other split",
+            False: "a public keyed hash of each record's content decides, so adding a record moves no other record "
+            "to the other split",
         },
     ),
     "user": UnitWords(
         training="one user with all of that user's records",
-        validating="one user whose records validate",
+        validating="one user with validation records",
         either="one user with all of that user's records, whether they train or validate",
         adjacency="add_or_remove_one_user",
         adjacency_label="those that differ in all records of one user, which one set has and the other lacks "
         "(add_or_remove_one_user)",
         protected="users with training records",
         protected_too="and users with validation records",
-        score="the sum over users of the fraction of their records that is answered correctly",
+        score="the sum of one number for each user: the share of the user's records with a correct answer",
         split={True: _BY_USER, False: _BY_USER},
     ),
 }

@@ -33,8 +33,8 @@ def _of_steps(subject: Subject) -> list[Assumption]:
         "the gradients of all augmented views of a record are clipped as one vector; models that mix records are "
         "refused"
         if unit == "record"
-        else f"the gradients of at most {facts.records_per_user} records of a user are clipped as one vector; a hash "
-        "of this user alone chooses the records; models that mix users are refused"
+        else f"the gradients of at most {facts.records_per_user} records of a user are clipped as one vector; "
+        "a hash chooses these records, independently of other users; models that mix users are refused"
     )
     return [
         ("batches are Poisson samples at sample_rate", _ENGINE, f"{unit}s are drawn by index; batches may be empty"),
@@ -57,17 +57,17 @@ def _of_charging(subject: Subject) -> list[Assumption]:
             (
                 "configurations are drawn from a fixed distribution",
                 _ENGINE,
-                "random search with the operating system's generator; a sampler that learns is bounded",
+                "random search with the operating system's generator; the claim accounts for a sampler that learns",
             ),
             ("only the winner is released", _ASSUMED, OPERATOR_TRUST),
         ]
     else:
         rows = [
-            ("every step was charged before it was taken", _BOTH, "a durable lease precedes each step"),
+            ("every step was charged before it was taken", _BOTH, "before each step, its charge is stored durably"),
             (
                 "the charges stay within the cap",
                 _LEDGER,
-                "one transaction checks and writes each reservation and lease",
+                "each reservation and charge is checked and written in one transaction",
             ),
         ]
     if found.validation is not None:
@@ -77,7 +77,7 @@ def _of_charging(subject: Subject) -> list[Assumption]:
                 _ENGINE,
                 "a keyed hash of each record, or of its published index, decides its split",
             ),
-            ("every score was charged before it was drawn", _BOTH, "a durable lease; its noise is never drawn twice"),
+            ("every score was charged before it was drawn", _BOTH, "before each score, its charge is stored durably"),
         ]
     return rows
 

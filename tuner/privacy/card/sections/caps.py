@@ -61,9 +61,9 @@ def _validation(subject: Subject) -> dict[str, Any] | None:
     }
 
 
-TRAINING_CAP = CardSection(name="training_cap", title="The cap for records that train", value=_training, fields=_FIELDS)
+TRAINING_CAP = CardSection(name="training_cap", title="The cap for training records", value=_training, fields=_FIELDS)
 VALIDATION_CAP = CardSection(
-    name="validation_cap", title="The cap for records that validate", value=_validation, fields=_FIELDS
+    name="validation_cap", title="The cap for validation records", value=_validation, fields=_FIELDS
 )
 
 
@@ -77,7 +77,8 @@ def _spent(subject: Subject) -> dict[str, Any]:
     odometer = read_search(found)
     leased = sorted(found.training.leased.items())
     return {
-        "label": f"ODOMETER, not a guarantee, because scores decided when steps stopped; {LABEL.rpartition(': ')[2]}",
+        "label": "ODOMETER, not a guarantee, because scores decided how many steps were taken; "
+        f"{LABEL.rpartition(': ')[2]}",
         "leased_steps": found.leased_steps,
         "trials": len(found.trials),
         "mechanisms": [{**mechanism.body(), "steps": steps} for mechanism, steps in leased if steps],

@@ -66,9 +66,13 @@ CLAIM = CardSection(
             "data sets that must be hard to tell apart", lambda name: _ADJACENCIES.get(name, plain(name))
         ),
         "covers": Field("what the guarantee covers"),
-        "views": Field("readers against whom it protects (analysts see what is shown, the operator sees everything)"),
+        "views": Field(
+            "readers against whom the guarantee protects (analysts see what is shown, the operator sees everything)"
+        ),
         "mode": Field("how trials are charged", lambda name: _MODES.get(name, plain(name))),
-        "law_of_the_number_of_runs": Field("distribution of a hidden random number of trials, which lowers the price"),
+        "law_of_the_number_of_runs": Field(
+            "distribution of the number of trials, which is random and hidden to lower ε"
+        ),
         "accounting": Field("how ε is computed"),
     },
 )

@@ -11,7 +11,9 @@ __all__ = ["DATA_ACCESSES", "KEPT", "PUBLIC_SEARCH", "RELEASED", "SETTING"]
 SETTING = CardSection(
     name="setting",
     title="Who holds the records",
-    value=lambda _: "central: a trusted operator holds the records; analysts and readers of the release see outputs",
+    value=lambda _: (
+        "central: a trusted operator holds the records; analysts and readers of the release see only outputs"
+    ),
 )
 RELEASED = CardSection(name="released", title="What is shown", value=lambda subject: subject.mode.released)
 KEPT = CardSection(
@@ -30,7 +32,7 @@ def _data_accesses(subject: Subject) -> dict[str, Any]:
         "earlier_searches": [other.search for other in others if other.opened_seq < found.opened_seq],
         "later_searches": [other.search for other in others if other.opened_seq > found.opened_seq],
         "label": "every other search on these records has its own claim, and the budget of the data set adds the "
-        "claims up; the ledger does not know about uses of the records outside it",
+        "claims up; the ledger cannot know how the records were used outside it",
     }
 
 

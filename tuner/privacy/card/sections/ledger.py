@@ -28,9 +28,9 @@ def _budget(subject: Subject) -> dict[str, Any]:
         "user": search.user,
         "share": {"epsilon": share.epsilon, "delta": share.delta} if share else None,
         "committed_by_user": {"epsilon": by_user[0], "delta": by_user[1]},
-        "label": "committed is the sum of the searches' caps; it is a guarantee for all searches together, for records "
-        "that each search used for training or for protected validation (scores without noise are outside any "
-        "guarantee); spent is an ODOMETER, not a guarantee",
+        "label": "what is committed is the sum of the searches' caps; this sum is a guarantee for all searches "
+        "together, for records that every search used for training or for protected validation (scores without noise "
+        "are outside any guarantee); what is spent is an ODOMETER, not a guarantee",
         "validation_splits": sorted(
             {canonical(other.details.get("split")) for other in state.searches if other.counts}
         ),
@@ -58,7 +58,7 @@ def _rule(state: DatasetState) -> str:
         return "the sum of the searches' (ε, δ) stays within the cap"
     return (
         f"either the sum of the searches' (ε, δ), or their Rényi divergence of order {state.cap.order:g}, stays within "
-        "the cap, each rule with half of its δ"
+        "the cap; each of these two rules has half of the cap's δ"
     )
 
 
@@ -68,7 +68,7 @@ DATASET_BUDGET = CardSection(
     value=_budget,
     fields={
         "dataset": Field("data set"),
-        "rule": Field("rule that adds up the searches"),
+        "rule": Field("how the searches are added up"),
         "cap": Field("cap set by the owner"),
         "committed_epsilon": Field("ε committed"),
         "committed_delta": Field("δ committed"),

@@ -41,7 +41,7 @@ def _randomness(subject: Subject) -> dict[str, Any]:
         "generator": GENERATOR,
         "seeded": False,
         "floating_point_attack": "not covered: not mitigated in this version (Mironov 2012)",
-        "timing_side_channel": "not covered: step times vary, and are only hidden from analysts"
+        "timing_side_channel": "not covered: step times vary; they are hidden from analysts, but not from the operator"
         + (hours if subject.search.charged_whole else ""),
     }
 

@@ -41,7 +41,7 @@ class Subject:
 
     @cached_property
     def winner(self) -> tuple[SampledGaussian, int]:
-        """The winner's mechanism and its number of charged steps; raises `VerificationError` if there are none."""
+        """The winner's mechanism and its number of charged steps. Raises `VerificationError` if no step was charged."""
         found, name = self.search, self.search.search
         if found.charged_whole:
             if not found.begun:
@@ -98,7 +98,7 @@ class CardSection:
     row: Callable[[Any], str] = plain
 
     def lines(self, value: Any) -> list[str]:  # noqa: ANN401 - any JSON value
-        """Return the section's lines of Markdown. `value` is its JSON value."""
+        """Return the section's lines of Markdown. `value` is the JSON value of the section."""
         if isinstance(value, list):
             return [f"- {self.row(item)}" for item in value] or ["none"]
         if not isinstance(value, Mapping):
