@@ -34,7 +34,7 @@ Its argument `coarser` multiplies the spacing of the grid of losses.
 
 
 def secant(seen: list[tuple[float, float]], target: float) -> float | None:
-    """Return the x at which the line through the two (x, y) pairs `seen` reaches `target`; None if it is not unique."""
+    """Return the x at which the line through the two (x, y) pairs `seen` equals `target`; None if x is not unique."""
     if len(seen) < 2 or seen[0][0] == seen[1][0] or seen[0][1] == seen[1][1]:
         return None
     (x0, y0), (x1, y1) = seen
@@ -42,7 +42,7 @@ def secant(seen: list[tuple[float, float]], target: float) -> float | None:
 
 
 def guess_gdp(epsilon: float, delta: float) -> float:
-    """Return about the largest μ at which μ-GDP implies (ε, δ)-DP (Balle & Wang 2018, Theorem 8)."""
+    """Return an approximation of the largest μ at which μ-GDP implies (ε, δ)-DP (Balle & Wang 2018, Theorem 8)."""
 
     def delta_of(mu: float) -> float:
         tail = 0.5 * erfc((epsilon / mu + mu / 2) / sqrt(2))
@@ -106,7 +106,7 @@ def least_noise(
         cost: function from the noise multiplier to ε, which may be `math.inf`.
         epsilon: the limit of the cost, above 0.
         guess: first noise to try.
-        slope: estimate of d log cost / d log noise, below 0.
+        slope: negative estimate of d log cost / d log noise.
         low: smallest noise to try. The largest is 100 000.
     """
     least, high = (Decimal(repr(bound)) for bound in (low, NOISE_RANGE[1]))
@@ -135,7 +135,7 @@ def least_noise(
 
 
 def found_noise(noise: float | None, what: str, *, epsilon: float, delta: float) -> float:
-    """Return `noise`. If it is None, raise `BudgetRefusedError` with `what`, a description of the steps or runs."""
+    """Return `noise`; if it is None, raise `BudgetRefusedError`. In the message, `what` describes the steps or runs."""
     if noise is None:
         raise BudgetRefusedError(
             "no-noise-fits",

@@ -262,7 +262,7 @@ def _step_distribution(mechanism: SampledGaussian, grid: float) -> Any:  # noqa:
 
 @lru_cache(maxsize=64)
 def _missing_mass(mechanism: SampledGaussian, grid: float) -> float:
-    """Return 1 minus the sum of the probabilities of one step's losses, or 0 if that is negative.
+    """Return 1 minus the sum of the probabilities of one step's losses, or 0 if this difference is negative.
 
     The result is the larger value of the two directions of adjacency: adding and removing a record.
     """
@@ -281,7 +281,10 @@ def read_epsilon(distribution: Any, margin: float, delta: float) -> float:  # no
 
 
 def epsilon_at(distribution: Any, delta: float) -> float:  # noqa: ANN401 - the library is untyped
-    """Return the smallest ε ≥ 0 at which δ is at most `delta`; `math.inf` if there is no such ε. No margin is used."""
+    """Return the smallest ε ≥ 0 at which δ is at most `delta`; `math.inf` if there is no such ε.
+
+    Unlike `read_epsilon`, this function subtracts no margin from `delta`.
+    """
     if distribution is None or not delta > 0:
         return inf
     try:

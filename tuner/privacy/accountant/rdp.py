@@ -81,7 +81,7 @@ def _divergence(mechanism: SampledGaussian, order: float) -> float:
 
 
 def _log_sum(rate: float, noise: float, order: int) -> float:
-    """Return log(A − 1) at a whole order, with A as in `divergence`.
+    """Return log(A − 1) at a whole order a. `divergence` defines A.
 
     A − 1 = Σ_{i ≥ 2} C(a, i) q^i (1−q)^(a−i) (e^((i²−i)/2σ²) − 1)
     """
@@ -96,11 +96,11 @@ def _log_sum(rate: float, noise: float, order: int) -> float:
 
 
 def _log_integral(rate: float, noise: float, order: float) -> float:
-    """Return log(A − 1), with A as in `divergence`, at any order, by the trapezoidal rule.
+    """Return log(A − 1) at any order, by the trapezoidal rule. `divergence` defines A.
 
     The rule converges exponentially, because the integrand decays like a Gaussian and is analytic in a strip around
-    the real line. The strip ends where P/Q vanishes, and its half width is πσ. The error is about e^−59 if the step of
-    the rule is σ/3, and smaller if the step is 1/6.
+    the real line. The strip ends where P/Q vanishes. In units of σ, its half width is πσ. The step of the rule is the
+    smaller of σ/3 and 1/6. At σ/3 the error is about e^−59, and at 1/6 it is smaller.
     """
     import numpy as np
 

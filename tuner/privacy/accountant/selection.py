@@ -224,10 +224,10 @@ def _cut(law: RunLaw, epsilon: float, at_most: int) -> float:
 
 
 def at_most_for(law: RunLaw, *, epsilon: float, delta: float) -> int:
-    """Return the smallest limit on the number of runs whose truncation costs at most 1 % of `delta`.
+    """Return the smallest limit on the number of runs at which truncation costs at most 1 % of `delta`.
 
-    The law of the number of runs is truncated at the limit, which adds to δ. `epsilon` is the largest ε that will be
-    claimed with this limit.
+    Truncating the law of the number of runs at the limit adds to δ. `epsilon` is the largest ε that will be claimed
+    with this limit.
 
     Raises:
         InputError: a value is out of range or NaN, or ε is too large for double precision.

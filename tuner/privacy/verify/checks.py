@@ -29,7 +29,9 @@ def check_card(
     picture: str | None = None,
     files: Mapping[str, str] | None = None,
 ) -> Report:
-    """Check a card against its ledger and return the report. A wrong card or ledger fails a check and never raises.
+    """Check a card against its ledger and return the report.
+
+    A wrong card or ledger gives a failed check, not an exception.
 
     Args:
         card: the text of the card file, or its parsed values. The text is compared byte for byte.
@@ -160,7 +162,7 @@ def _picture(card: Mapping[str, Any], picture: str) -> Check:
         name,
         ok=True,
         detail="not compared: the picture has the card's numbers, but this version of matplotlib draws it differently. "
-        "The numbers on the card count, not the picture",
+        "Only the numbers on the card count",
     )
 
 

@@ -34,7 +34,7 @@ Used: TypeAlias = Mapping[SampledGaussian, int]
 
 
 class TrialSteps(Protocol):
-    """Steps that a planned trial may choose: their mechanism, and their smallest and largest number."""
+    """Option of a planned trial: the mechanism of its steps, and their smallest and largest number."""
 
     @property
     def mechanism(self) -> SampledGaussian:

@@ -78,7 +78,7 @@ class CouponBook(FixedParts):
         return sum(steps * _weight(mechanism) for mechanism, steps in used.items()) / whole
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return two numbers of trials that fit in all quotas together: of the longest trials, and of the shortest."""
+        """Return how many of the longest trials fit in all quotas together, and how many of the shortest."""
         choices = {choice.mechanism: choice for choice in menu}
         least = sum(steps // choices[mechanism].longest for mechanism, steps in self.quotas)
         most = sum(steps // choices[mechanism].shortest for mechanism, steps in self.quotas)

@@ -71,7 +71,7 @@ class FixedOrder(Filter):
         return self.order
 
     def price(self, mechanism: SampledGaussian) -> int:
-        """Return the price of one step in Rényi units, rounded up. If it is infinite, return the budget plus 1."""
+        """Return the price of one step in Rényi units, rounded up; the budget plus 1 if the price is infinite."""
         found = divergence(mechanism, self.order)
         return max(ceil(found * UNITS), 1) if isfinite(found) else self.budget + 1
 
@@ -95,7 +95,7 @@ class FixedOrder(Filter):
         return units / self.budget
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return two numbers of trials that fit: of the most expensive trials, and of the cheapest."""
+        """Return how many of the most expensive trials fit, and how many of the cheapest."""
         left = [(self.left({}, choice.mechanism), choice) for choice in menu]
         least = min(steps // choice.longest for steps, choice in left)
         most = max(steps // choice.shortest for steps, choice in left)

@@ -57,7 +57,7 @@ class TotalSteps(FixedParts):
         return sum(used.values()) / self.step_cap
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return two numbers of trials that fit: of the longest trials, and of the shortest."""
+        """Return how many of the longest trials fit, and how many of the shortest."""
         least = self.step_cap // max(each.longest for each in menu)
         most = self.step_cap // min(each.shortest for each in menu)
         return min(trials, least), min(trials, most)

@@ -203,10 +203,7 @@ class Selection:
         self._proofs = [[proof(side) for proof in proofs] for side in (0, 1)]
 
     def epsilon(self, delta: float) -> tuple[float, float, float]:
-        """Return three numbers. Each proof gives an ε at `delta`, which is computed as a lower and an upper bound.
-
-        The numbers are the smaller lower bound, the smaller upper bound, and the larger upper bound.
-        """
+        """Return a lower and an upper bound of the better proof's ε at `delta`, and an upper bound of the other's."""
         # Orders that were not tried may give a slightly smaller ε, so the lower bound has a margin.
         low, high = ([self._truncated(proof, delta) for proof in proofs] for proofs in self._proofs)
         low[1:] = [found * (1 - _ORDERS_MISS) for found in low[1:]]
@@ -288,7 +285,10 @@ def _log_expm1_ratio(scale: float) -> float:
 
 
 def _least_order(function: Callable[[float], float]) -> float:
-    """Return the smallest value of `function` over Rényi orders. A coarse search is enough: every order is valid."""
+    """Return the smallest value of `function` over Rényi orders.
+
+    Every order gives a valid bound, so the search may be coarse.
+    """
     return _least(lambda log_order: function(1 + exp(log_order)), _LOG_ORDERS, 12)
 
 
@@ -300,7 +300,10 @@ def _renyi_or_inf(part: Part, order: float) -> tuple[float, float]:
 
 
 def _least_over(function: Callable[[float], float]) -> float:
-    """Return the smallest value of `function` over ε₁ ≥ 0. A coarse search is enough: every ε₁ is valid."""
+    """Return the smallest value of `function` over ε₁ ≥ 0.
+
+    Every ε₁ gives a valid bound, so the search may be coarse.
+    """
     return _least(function, [0.0, *np.geomspace(1e-4, 30.0, 40).tolist()], 20)
 
 

@@ -32,7 +32,7 @@ TOLERANCE = 0.005
 _FAR = 0.1
 """Largest relative amount by which a confirmed claim may exceed the upper bound.
 
-For a sealed search, this is the larger of the upper bounds by both proofs.
+For a sealed search, the larger of two upper bounds is meant: each of its two proofs gives one.
 """
 _SLACK = 1e-5
 """Absolute tolerance of ε. It is added to both relative tolerances."""
@@ -86,7 +86,7 @@ def epsilon_ranges(body: Mapping[str, Any], deltas: Sequence[float]) -> tuple[Ep
             return tuple(_around(value, value, how) for value in found)
         case "sealed":
             selection = Selection(body, min(deltas))
-            how = "the smaller of the bounds by privacy profile and by Rényi divergence, with truncation"
+            how = "the smaller of the bounds by privacy profile and by Rényi divergence, including truncation"
             ends = (selection.epsilon(delta) for delta in deltas)
             return tuple(EpsilonRange(low, high, most * (1 + _FAR) + _SLACK, how) for low, high, most in ends)
         case kind:

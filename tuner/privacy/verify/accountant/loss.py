@@ -315,7 +315,7 @@ def golden_section(function: Callable[[float], float], places: Sequence[float], 
 
 
 def _under(function: Callable[[float], float], delta: float, above: float) -> float:
-    """Return an argument close below `above` at which the decreasing function exceeds `delta`; 0 if none was found."""
+    """Return an argument just below `above` at which the decreasing function exceeds `delta`; 0 if none was found."""
     share = 2 * GAP
     while share < 1:
         if function(above * (1 - share)) > delta:
@@ -345,7 +345,7 @@ def _normal_tail(z: float) -> float:
 
 
 def _mills(z: float) -> float:
-    """Return √(2π)⁻¹ times the Mills ratio at a z above 20, from its asymptotic series, to 1e-15."""
+    """Return the Mills ratio at z, divided by √(2π). For z above 20, the asymptotic series is accurate to 1e-15."""
     term, whole = 1.0, 1.0
     for odd in range(1, 17, 2):
         term *= -odd / z**2

@@ -38,7 +38,7 @@ def merged(parts: Sequence[Part]) -> tuple[Part, ...]:
     for rate, noise, count in parts:
         if not (0 < rate <= 1 and 0 < noise < inf and count >= 0 and count == int(count)):
             raise ValueError(
-                f"steps must have a rate in (0, 1], finite noise above 0 and a count (got {(rate, noise, count)!r})"
+                f"steps need a rate in (0, 1], finite noise above 0 and a whole count (got {(rate, noise, count)!r})"
             )
         steps[float(rate), float(noise)] = steps.get((float(rate), float(noise)), 0) + int(count)
     return tuple(Part(rate, noise, count) for (rate, noise), count in sorted(steps.items()) if count)
