@@ -49,7 +49,7 @@ class CouponBook(FixedParts):
 
     @classmethod
     def planned(cls, menu: Sequence[TrialSteps], trials: int, *, scale: float = 1.0) -> Self:
-        """Return the coupon book for `trials` trials of full length. Each mechanism gets an equal number of trials.
+        """Return the coupon book for `trials` trials of full length. Each mechanism gets an equal share, rounded up.
 
         Args:
             menu: choices that a trial has; each mechanism occurs once.
