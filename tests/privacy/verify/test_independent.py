@@ -234,7 +234,7 @@ def test_what_is_too_large_is_neither_yes_nor_no(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(TooLargeError, match="600"):
         epsilon_ranges_of_steps([(0.5, 0.02, 1)], [1e-5])
     monkeypatch.setattr(independent_loss, "_POINTS", 2**4)
-    with pytest.raises(TooLargeError, match="more than 16 points"):
+    with pytest.raises(TooLargeError, match="more than 16 grid points"):
         epsilon_ranges_of_steps([(RATE, 1.1, 100_000)], [1e-5])
     monkeypatch.setattr(independent_loss, "_POINTS", 2**12)
     (wide,) = epsilon_ranges_of_steps([(RATE, 1.1, 100_000)], [1e-5])

@@ -1,1 +1,1 @@
-"""The accountant: mechanisms, filters, ε by privacy loss distributions and by Rényi divergences, and calibration."""
+"""The privacy accountant. It defines mechanisms and privacy filters, computes ε and calibrates the noise."""

@@ -1,4 +1,4 @@
-"""Calibration of a search: the least noise for its planned trials, and the best Rényi order for its filter."""
+"""Calibration of a search: the least noise for its planned trials, and the best order for its Rényi filter."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _LEAST_NOISE = 0.2
 def calibrate_composed(menu: Sequence[tuple[float, int]], *, epsilon: float, delta: float) -> float:
     """Return the least noise multiplier with which the composition of all planned steps is (ε, δ)-DP.
 
-    All steps get the same noise multiplier. It is rounded UP to 5 significant digits. It is at least 0.05 if all steps
-    have the same sample rate, and at least 0.2 otherwise.
+    All steps get the same noise multiplier, rounded UP to 5 significant digits. It is at least 0.05 if all steps have
+    the same sample rate, and at least 0.2 otherwise.
 
     Args:
         menu: planned steps, as pairs (sample_rate, steps). A sample rate may occur more than once.
@@ -37,7 +37,7 @@ def calibrate_composed(menu: Sequence[tuple[float, int]], *, epsilon: float, del
         delta: δ of the search's claim.
 
     Raises:
-        BudgetRefusedError: no noise multiplier up to 100 000 fits.
+        BudgetRefusedError: even the noise multiplier 100 000 is too small.
         InputError: a value is out of range or NaN, or `menu` is empty.
     """
     totals = _totals(menu, epsilon, delta)
@@ -61,7 +61,7 @@ def calibrate_at_order(
     """Return the least noise multiplier with which a Rényi filter with the claim (ε, δ) admits all planned steps.
 
     Rounding, errors and the other arguments are as in `calibrate_composed`. The result is at least 0.2. `order` is the
-    order of the Rényi filter. If it is None, the order in `rdp.ORDERS` that needs the least noise is used.
+    order of the Rényi filter. If `order` is None, the order in `rdp.ORDERS` that needs the least noise is used.
     """
     totals = _totals(menu, epsilon, delta)
     cost = _FixedOrderCost(totals, delta, order)
@@ -72,11 +72,11 @@ def calibrate_at_order(
 def best_order(parts: Sequence[Part], *, epsilon: float, delta: float) -> float:
     """Return the order in `rdp.ORDERS` at which the planned steps `parts` use the smallest share of a Rényi filter.
 
-    The filter has the claim (ε, δ), whatever its order. So every order gives a valid guarantee.
+    The filter claims (ε, δ) at every order. So every order gives a valid guarantee.
 
     Raises:
         BudgetRefusedError: (ε, δ) is too small for a filter of any order.
-        InputError: a value is out of range, or there are no parts.
+        InputError: a value is out of range, or `parts` is empty.
     """
     require_epsilon(epsilon)
     require_delta(delta)

@@ -1,4 +1,4 @@
-"""Initial guesses for noise calibration, and the search for the least noise. A bad guess only costs time."""
+"""Search for the least noise, and initial guesses for this search. A bad guess only costs time."""
 
 from __future__ import annotations
 
@@ -27,11 +27,14 @@ FIVE_DIGITS = Context(prec=5, rounding=ROUND_UP)
 """Decimal context that rounds numbers up to five significant digits."""
 
 _CoarseCost: TypeAlias = Callable[..., float]
-"""Function from a noise multiplier to ε, which may be `math.inf`. `coarser` multiplies the spacing of its grid."""
+"""Function from a noise multiplier to ε, which may be `math.inf`.
+
+Its argument `coarser` multiplies the spacing of the grid of losses.
+"""
 
 
 def secant(seen: list[tuple[float, float]], target: float) -> float | None:
-    """Return the x at which the line through the two (x, y) points `seen` has y = `target`; None if not unique."""
+    """Return the x at which the line through the two (x, y) pairs `seen` equals `target`; None if x is not unique."""
     if len(seen) < 2 or seen[0][0] == seen[1][0] or seen[0][1] == seen[1][1]:
         return None
     (x0, y0), (x1, y1) = seen
@@ -39,7 +42,7 @@ def secant(seen: list[tuple[float, float]], target: float) -> float | None:
 
 
 def guess_gdp(epsilon: float, delta: float) -> float:
-    """Return a guess of the μ at which the Gaussian mechanism is (ε, δ)-DP (Balle & Wang 2018, Theorem 8)."""
+    """Return an approximation of the largest μ at which μ-GDP implies (ε, δ)-DP (Balle & Wang 2018, Theorem 8)."""
 
     def delta_of(mu: float) -> float:
         tail = 0.5 * erfc((epsilon / mu + mu / 2) / sqrt(2))
@@ -61,11 +64,10 @@ def guess_noise(spread: float, mu: float) -> float:
 
 
 def guess_on_coarse_grid(cost: _CoarseCost, epsilon: float, noise: float) -> tuple[float, float]:
-    """Guess the noise multiplier whose cost is `epsilon`, and the slope d log ε / d log noise at that noise.
+    """Return guesses of the noise multiplier whose ε is `epsilon`, and of the slope d log ε / d log noise there.
 
-    Computing a cost on a grid of losses that is eight times as coarse takes an eighth of the time. The error of the
-    cost is quadratic in the spacing of the grid. So the costs for `coarser` = 8 and 4 predict the cost for `coarser`
-    = 1.
+    `cost` computes ε on a grid of losses. A grid eight times as coarse takes an eighth of the time. The error of ε is
+    quadratic in the spacing of the grid. So ε on two coarse grids (`coarser` 8 and 4) predicts ε on the fine grid.
     """
     slope = -1.0
     seen: list[tuple[float, float]] = []
@@ -96,15 +98,15 @@ def least_noise(
 ) -> float | None:
     """Return the least noise multiplier, to five significant digits, whose cost is at most `epsilon`.
 
-    The cost must decrease as the noise grows. It was evaluated at the result, not extrapolated. Unless the result is
-    `low`, the cost was also evaluated at the next smaller five-digit number, where it is above `epsilon`. `guess` and
+    The cost must decrease as the noise grows. The cost of the result is computed, not extrapolated. Unless the result
+    is `low`, the cost at the next smaller five-digit number is computed too, and is above `epsilon`. `guess` and
     `slope` change only the running time. The result is None if even the largest noise costs more than `epsilon`.
 
     Args:
         cost: function from the noise multiplier to ε, which may be `math.inf`.
         epsilon: the limit of the cost, above 0.
         guess: first noise to try.
-        slope: estimate of d log cost / d log noise, below 0.
+        slope: negative estimate of d log cost / d log noise.
         low: smallest noise to try. The largest is 100 000.
     """
     least, high = (Decimal(repr(bound)) for bound in (low, NOISE_RANGE[1]))
@@ -133,7 +135,7 @@ def least_noise(
 
 
 def found_noise(noise: float | None, what: str, *, epsilon: float, delta: float) -> float:
-    """Return `noise`; if it is None, raise `BudgetRefusedError`, because no noise suffices for `what`."""
+    """Return `noise`; if it is None, raise `BudgetRefusedError`. In the message, `what` describes the steps or runs."""
     if noise is None:
         raise BudgetRefusedError(
             "no-noise-fits",

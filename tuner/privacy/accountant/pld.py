@@ -15,7 +15,7 @@ The returned ε is an upper bound under add-or-remove-one adjacency and Poisson 
      up to `MAX_STEPS` and faster beyond, so more steps are refused. The margin is at least 2.4 times the measured L1
      error. Only half of that error can raise ε, and the margin is at least 4.8 times this half. The mechanisms of a
      coupon book are convolved one after another. For them the margin is at least 10 times the L1 error.
-   - Rounding of the step's hockey-stick values, compared with 40 digits: up to 1.6e-16 each at losses above zero.
+   - Rounding of the step's hockey-stick values, compared with 40-digit values: up to 1.6e-16 each at losses above zero.
    Rounding may also make the masses of one step sum to less than 1. The missing mass is subtracted from δ too. The
    library replaces negative masses by zero. This adds mass, so it can only raise ε.
 """
@@ -59,7 +59,7 @@ EPSILON_FLOOR = 1e-6
 """Smallest ε that is claimed for one or more steps, even if the computed ε is 0."""
 
 MAX_STEPS = 2_000_000
-"""Largest accepted number of steps. The margin for rounding was not measured for more."""
+"""Largest accepted number of steps. The margin for rounding errors was not measured for more steps."""
 
 _ROUNDING, _ROUNDING_ONCE = 5e-15, 1e-13
 _STEP_POINTS, _COMPOSED_POINTS = 2**17, 2**20
@@ -116,7 +116,7 @@ def epsilon(mechanism: SampledGaussian, steps: int, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def epsilon_on_grid(mechanism: SampledGaussian, steps: int, delta: float, *, coarser: int) -> float:
-    """Return an upper bound of ε on a grid that is `coarser` times as coarse as for a claim; at least 1 step."""
+    """Return an upper bound of ε for at least 1 step, on a grid `coarser` times as coarse as the grid for a claim."""
     return read_epsilon(*composed([(mechanism, steps)], coarser=coarser), delta)
 
 
@@ -141,7 +141,7 @@ def epsilon_composed(parts: Iterable[tuple[SampledGaussian, int]], delta: float,
 
 
 def composed(parts: Iterable[tuple[SampledGaussian, int]], *, coarser: int = 1) -> tuple[Any, float]:
-    """Return dp_accounting's distribution for the composition of `parts`, and the margin of δ for rounding.
+    """Return dp_accounting's loss distribution for the composition of `parts`, and a margin of δ for rounding errors.
 
     Args:
         parts: at least one pair (mechanism, steps). Each mechanism occurs once and has at least one step.
@@ -191,7 +191,7 @@ def discretisation_error(mechanism: SampledGaussian, steps: int, delta: float) -
     """Return an upper estimate of how much the grid of losses raises `epsilon` above the true ε.
 
     The error of a grid with spacing h is between linear and quadratic in h. So a change from h to 2h raises ε by at
-    least the error at h. The estimate is that rise plus 1e-9 for rounding.
+    least the error at h. The estimate is this rise of ε, plus 1e-9 for rounding.
     """
     here = epsilon(mechanism, steps, delta)
     return max(epsilon_on_grid(mechanism, steps, delta, coarser=2) - here, 0.0) + 1e-9 if isfinite(here) else inf
@@ -225,11 +225,11 @@ def max_steps(mechanism: SampledGaussian, *, epsilon: float, delta: float) -> in
 def calibrate_noise(*, sample_rate: float, steps: int, epsilon: float, delta: float) -> float:
     """Return the least noise multiplier, rounded UP to 5 significant digits, with which the steps are (ε, δ)-DP.
 
-    At the next smaller five-digit number, the accountant's ε is too large, unless the result is 0.05, the smallest
-    noise tried.
+    At the next smaller five-digit number, the accountant's ε is too large. The exception is 0.05, the smallest noise
+    tried.
 
     Raises:
-        BudgetRefusedError: no noise multiplier up to 100 000 fits.
+        BudgetRefusedError: even the noise multiplier 100 000 is too small.
         InputError: a value is out of range or NaN.
     """
     require_steps(steps, minimum=1)
@@ -262,9 +262,9 @@ def _step_distribution(mechanism: SampledGaussian, grid: float) -> Any:  # noqa:
 
 @lru_cache(maxsize=64)
 def _missing_mass(mechanism: SampledGaussian, grid: float) -> float:
-    """Return by how much the probabilities of one step's losses sum to less than 1, at least 0.
+    """Return 1 minus the sum of the probabilities of one step's losses, or 0 if this difference is negative.
 
-    The result is the larger value of the two directions: adding and removing a record.
+    The result is the larger value of the two directions of adjacency: adding and removing a record.
     """
     step = _step_distribution(mechanism, grid)
     dense = [part.to_dense_pmf() for part in (step._pmf_remove, step._pmf_add)]
@@ -272,16 +272,19 @@ def _missing_mass(mechanism: SampledGaussian, grid: float) -> float:
 
 
 def read_epsilon(distribution: Any, margin: float, delta: float) -> float:  # noqa: ANN401 - the library is untyped
-    """Return ε at `delta` − `margin` of a distribution from `composed`; `math.inf` if there is no bound.
+    """Return ε at δ = `delta` − `margin` for a loss distribution from `composed`; `math.inf` if there is no bound.
 
-    The result is also `math.inf` if the margin is half of `delta` or more.
+    The result is also `math.inf` if `margin` is at least half of `delta`.
     """
     sure = delta - margin
     return max(epsilon_at(distribution, sure), EPSILON_FLOOR) if sure > delta / 2 else inf
 
 
 def epsilon_at(distribution: Any, delta: float) -> float:  # noqa: ANN401 - the library is untyped
-    """Return the smallest ε ≥ 0 at which δ is at most `delta`; `math.inf` if there is none. No margin is subtracted."""
+    """Return the smallest ε ≥ 0 at which δ is at most `delta`; `math.inf` if there is no such ε.
+
+    Unlike `read_epsilon`, this function subtracts no margin from `delta`.
+    """
     if distribution is None or not delta > 0:
         return inf
     try:
@@ -296,7 +299,7 @@ def _refuse_too_many(steps: int) -> None:
         raise InputError(
             "too-many-steps",
             f"The accountant accepts at most {MAX_STEPS} steps in all (got {steps}), because its rounding error was "
-            "not measured for more. Plan fewer trials or epochs, or larger batches.",
+            "not measured for more steps. Plan fewer trials or epochs, or larger batches.",
         )
 
 

@@ -1,4 +1,4 @@
-"""Probability laws of K, the number of runs of a sealed search, and the secret draw of K."""
+"""Probability laws of K, the number of runs of a sealed search, and the secret random draw of K."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class RunLaw:
 
     Args:
         name: one of `LAWS`.
-        mean: the mean number of runs, E K. It is above 1; for `poisson`, above 0 and at most `POISSON_MEAN`.
-        shape: η of `negative_binomial`, from above −1 to a million, and either 0 or at least 1e-9 in absolute value.
-            It can be left out for the other laws, whose shape is fixed.
+        mean: the mean number of runs, E K. It is above 1. For `poisson`, it is above 0 and at most `POISSON_MEAN`.
+        shape: η of `negative_binomial`, above −1 and at most a million. Its absolute value must be 0 or at least 1e-9.
+            The other laws have a fixed shape, so `shape` can be left out.
 
     Raises:
         InputError: a value is out of range or NaN, or the number of runs has no useful bound (γ below 1e-6).
@@ -129,7 +129,7 @@ class RunLaw:
         return min(max(_tail(self, runs) * (1 + _MARGIN), _LEAST_TAIL), 1.0)
 
     def quantile(self, probability: float) -> int:
-        """Return the least k with P[K > k] ≤ 1 − `probability`, for a probability in [0, 1)."""
+        """Return the least k with P[K ≤ k] ≥ `probability`, which must be in [0, 1)."""
         if not (is_real_number(probability) and 0 <= probability < 1):
             raise InputError(
                 "probability-out-of-range",
@@ -138,12 +138,12 @@ class RunLaw:
         return self.least_cut(1 - probability)
 
     def least_cut(self, tail: float) -> int:
-        """Return the least k with P[K > k] ≤ `tail`, for a tail in (0, 1] that is above 1e-300."""
+        """Return the least k with P[K > k] ≤ `tail`. `tail` must be above 1e-300 and at most 1."""
         if not tail > _LEAST_TAIL:
             raise InputError(
                 "probability-out-of-range",
-                f"The probability of more runs than the limit must be above {_LEAST_TAIL:g} (got {tail!r}). "
-                "Lower privacy.epsilon.",
+                f"The allowed probability of more runs than the limit must be above {_LEAST_TAIL:g} (got {tail!r}). "
+                "Lower privacy.epsilon to raise this probability.",
             )
         low, high = -1, 1
         while self.tail(high) > tail:
@@ -156,9 +156,9 @@ class RunLaw:
     def draw(self, at_most: int, *, bits: Callable[[int], int] = secrets.randbits) -> int:
         """Draw min(K, `at_most`) by inversion. The number is a secret that must never be logged or shown.
 
-        256 random bits are compared with the sums of P[K = k] in 100 digits. So the distribution of the drawn number
-        differs from that of min(K, `at_most`) by less than 10⁻⁷⁰. `bits` returns a random integer with a given number
-        of bits. Outside tests it is the operating system's generator.
+        A random number of 256 bits is compared with the sums of P[K = k], computed with 100 digits. So the distribution
+        of the drawn number differs from that of min(K, `at_most`) by less than 10⁻⁷⁰. `bits` returns a random integer
+        with a given number of bits. Outside tests, the operating system generates this integer.
         """
         require_steps(at_most, minimum=1, name="at_most")
         with localcontext() as context:
@@ -169,7 +169,7 @@ class RunLaw:
                 below += mass
                 if place < below or runs >= at_most:
                     return runs
-        raise AssertionError("unreachable: the masses never end")
+        raise AssertionError("unreachable: the probabilities of K have no last term")
 
     def body(self) -> dict[str, Any]:
         """Return the law as plain JSON."""

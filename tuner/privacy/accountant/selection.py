@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 Runs: TypeAlias = Sequence[tuple[SampledGaussian, int]]
-"""(mechanism, steps) of a run, for each configuration that the prior may draw."""
+"""Pair (mechanism, steps) of a run, for each configuration that the prior may draw."""
 
 DeltaOf: TypeAlias = Callable[[float], float]
 """Privacy profile of one run: function from ε to an upper bound of δ."""
@@ -52,7 +52,7 @@ _GOLDEN = (5**0.5 - 1) / 2
 
 @dataclass(frozen=True)
 class Shift:
-    """Privacy price of selecting the best run: δ_winner(ε) ≤ `factor` · δ_run(ε − `shift`)."""
+    """Privacy cost of selecting the best run: δ_winner(ε) ≤ `factor` · δ_run(ε − `shift`)."""
 
     factor: float
     shift: float
@@ -63,7 +63,7 @@ class Shift:
 
 
 def shift_of(law: RunLaw, delta_of: DeltaOf, *, ratio: tuple[float, float] = (1.0, 1.0)) -> Shift:
-    """Return the price of selecting the best run, for a law of the number of runs. `docs/guarantees.md` has the proof.
+    """Return the privacy cost of selecting the best run. `docs/guarantees.md` has the proof.
 
     Let δ_Q be the privacy profile of one run, and δ_A the profile of the winner. For the truncated negative binomial
     of mean m, shape η and parameter γ, and any ε₁ ≥ 0, δ_A(ε) ≤ C·m·δ_Q(ε − log(C/c) − (η+1)·log r) with
@@ -72,8 +72,8 @@ def shift_of(law: RunLaw, delta_of: DeltaOf, *, ratio: tuple[float, float] = (1.
     Args:
         law: probability law of the number of runs.
         delta_of: δ_Q, for both directions of adjacency and every configuration that the prior may draw.
-        ratio: (c, C), the bounds of an adaptive sampler's density divided by the prior's density; (1, 1) for a sampler
-            that does not adapt.
+        ratio: (c, C), the lower and the upper bound of an adaptive sampler's density divided by the prior's density;
+            (1, 1) for a sampler that does not adapt.
 
     Raises:
         InputError: the sampler adapts and the law is `poisson`. This combination has no privacy proof.
@@ -99,7 +99,7 @@ def shift_of(law: RunLaw, delta_of: DeltaOf, *, ratio: tuple[float, float] = (1.
 
 
 def poisson_shift(mean: float, delta_of: DeltaOf) -> Shift:
-    """Return the price of selecting the best of a Poisson number of runs, with any mean m > 0.
+    """Return the privacy cost of selecting the best of a Poisson number of runs, with any mean m > 0.
 
     For any ε₁ ≥ 0, δ_A(ε) ≤ m·δ_Q(ε − m(e^{ε₁} − 1) − m·δ_Q(ε₁)). `shift_of` explains the symbols.
     """
@@ -111,7 +111,7 @@ def poisson_shift(mean: float, delta_of: DeltaOf) -> Shift:
 
 
 def _least(price: DeltaOf) -> float:
-    """Return the ε₁ ≥ 0 with the lowest price, by golden section. The price is convex in e^{ε₁}.
+    """Return the ε₁ ≥ 0 with the lowest privacy cost, by golden section. The cost is convex in e^{ε₁}.
 
     Every ε₁ gives a valid bound, so the result need not be exact.
     """
@@ -182,7 +182,7 @@ def epsilon_selection(
 
     Args:
         law: probability law of K, the number of runs.
-        runs: (mechanism, steps) of a run, for each configuration that the prior may draw.
+        runs: pair (mechanism, steps) of a run, for each configuration that the prior may draw.
         delta: in (0, 1).
         at_most: largest number of runs. Truncating the law of K at this number adds (1 + e^ε)·P[K > at_most] to δ.
         ratio: (c, C) of an adaptive sampler, as in `shift_of`.
@@ -224,9 +224,10 @@ def _cut(law: RunLaw, epsilon: float, at_most: int) -> float:
 
 
 def at_most_for(law: RunLaw, *, epsilon: float, delta: float) -> int:
-    """Return the smallest limit on the number of runs that adds at most 1 % of `delta` to δ.
+    """Return the smallest limit on the number of runs at which truncation costs at most 1 % of `delta`.
 
-    The limit truncates the law of the number of runs. `epsilon` is the largest ε that will be claimed with this limit.
+    Truncating the law of the number of runs at the limit adds to δ. `epsilon` is the largest ε that will be claimed
+    with this limit.
 
     Raises:
         InputError: a value is out of range or NaN, or ε is too large for double precision.
@@ -254,11 +255,11 @@ def calibrate_selection(
 ) -> float:
     """Return the least noise multiplier, rounded UP to 5 significant digits, with which the winner is (ε, δ)-DP.
 
-    `menu` has (sample_rate, steps) of a run, for each configuration that the prior may draw. All configurations get
-    the same noise multiplier. The other arguments are as in `epsilon_selection`.
+    `menu` has the pair (sample_rate, steps) of a run, for each configuration that the prior may draw. All
+    configurations get the same noise multiplier. The other arguments are as in `epsilon_selection`.
 
     Raises:
-        BudgetRefusedError: no noise multiplier up to 100 000 fits.
+        BudgetRefusedError: even the noise multiplier 100 000 is too small.
         InputError: a value is out of range or NaN.
     """
     require_epsilon(epsilon)
@@ -282,14 +283,14 @@ def calibrate_selection(
 
 @dataclass(frozen=True)
 class _Bounds:
-    """Bounds on the winner's privacy loss in a sealed search, if its number of runs is not limited."""
+    """Bounds on the winner's privacy loss in a sealed search whose number of runs is not limited."""
 
     profiles: tuple[Profile, ...]
     shift: Shift
     renyi: tuple[tuple[float, float], ...]  # (order, divergence of the winner) pairs
 
     def epsilon(self, delta: float) -> float:
-        """Return the winner's ε at `delta`: the smallest one that any of the bounds proves."""
+        """Return the smallest ε of the winner at `delta` that any of the bounds proves."""
         single = max(part.epsilon(delta / self.shift.factor) for part in self.profiles)
         found = (single + self.shift.shift) * (1 + 1e-12)
         return min(found, *(epsilon_of_divergence(order, spent, delta) for order, spent in self.renyi), inf)
@@ -313,16 +314,16 @@ def _bounds(
 
 
 def winner_divergences(law: RunLaw, single: Mapping[float, float], delta_of: DeltaOf) -> dict[float, float]:
-    """Return upper bounds of the winner's Rényi divergence, by order (Papernot & Steinke 2022).
+    """Return an upper bound of the winner's Rényi divergence for each order (Papernot & Steinke 2022).
 
     Let D be the divergence of one run, D_A that of the winner, and m the mean number of runs.
     Theorem 2, truncated negative binomial of shape η: for any two orders a and b,
     D_A(a) ≤ D(a) + (1+η)·((1 − 1/b)·D(b) + log(1/γ)/b) + log(m)/(a − 1).
     Theorem 6, Poisson: D_A(a) ≤ D(a) + m·δ_Q(log(1 + 1/(a−1))) + log(m)/(a − 1).
-    dp_accounting computes the same bounds for `RepeatAndSelectDpEvent`, but uses looser divergences of one run at
-    fractional orders.
+    dp_accounting computes the same bounds for `RepeatAndSelectDpEvent`. At fractional orders, it uses looser
+    divergences of one run.
 
-    `single` has the divergences of one run by order. The theorems do not hold for a mean below 1. The result is then
+    `single` maps each order to the divergence of one run. For a mean below 1 the theorems do not hold, so the result is
     empty.
     """
     if law.mean < 1:

@@ -1,4 +1,4 @@
-"""Check of a privacy card: comparison with a card built from the ledger, and recomputation of the claims."""
+"""Checks of a privacy card. It is compared with a card built from the ledger, and its claims are recomputed."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ def check_card(
     picture: str | None = None,
     files: Mapping[str, str] | None = None,
 ) -> Report:
-    """Return the report on a card and its ledger. A wrong card or ledger gives a failed check, not an exception.
+    """Check a card against its ledger and return the report.
+
+    A wrong card or ledger gives a failed check, not an exception.
 
     Args:
-        card: the text of the card file, which is compared byte for byte, or the parsed values.
+        card: the text of the card file, or its parsed values. The text is compared byte for byte.
         ledger: the ledger in which the search was charged.
         page: the text of the card's page; None skips the check of the page.
         picture: the text of the card's picture; None skips the check of the picture.
-        files: SHA-256 of the exported files in the card's folder, by name; None skips the checks of the files.
+        files: SHA-256 of each exported file in the card's folder, by file name; None skips the checks of the files.
     """
     checks: list[Check] = []
     try:
@@ -60,7 +62,7 @@ def _checks(
 ) -> Iterator[Check]:
     if isinstance(card, str):
         card = parse_card(card)
-        yield Check("card text", ok=True, detail="every byte is as `tune export` writes it")
+        yield Check("card text", ok=True, detail="the file has exactly the bytes that `tune export` writes")
     if card["schema"] != SCHEMA_VERSION:
         raise VerificationError(
             "card-format",
@@ -106,7 +108,7 @@ def _head(card: Mapping[str, Any], state: DatasetState) -> Check:
 
 
 def _compared(card: Mapping[str, Any], state: DatasetState) -> Iterator[Check]:
-    """Compare the whole card with a card built from the ledger and from the operator's own words on it."""
+    """Compare the card with one built from the ledger and from the words on the card that the operator wrote."""
     name, search = "card rendered anew", state.by_name.get(card["claim"]["search"])
     try:
         own_words = own_words_of(card, charged_whole=search is not None and search.charged_whole)
@@ -119,16 +121,16 @@ def _compared(card: Mapping[str, Any], state: DatasetState) -> Iterator[Check]:
         name,
         ok=not wrong,
         detail="; ".join(each.detail for each in wrong)
-        or "every number and word is that of a card built from the ledger",
+        or "every number and word equals that of a card built from the ledger",
         exact="; ".join(each.exact for each in wrong) or None,
     )
 
 
 def _page(card: Mapping[str, Any], page: str) -> Check:
-    """Compare the page with a page rendered from the card."""
+    """Compare the page of the card with a page rendered from the card."""
     name, wanted = "card page", render_markdown(card)
     if page == wanted:
-        return Check(name, ok=True, detail="every line is that of a page rendered from the card")
+        return Check(name, ok=True, detail="every line equals that of a page rendered from the card")
     pairs = zip(wanted.splitlines(), page.splitlines(), strict=False)
     gives, says = next(((a, b) for a, b in pairs if a != b), ("its end", "more or fewer lines"))
     short_gives, short_says = clipped(gives, says)
@@ -141,13 +143,13 @@ def _page(card: Mapping[str, Any], page: str) -> Check:
 
 
 def _picture(card: Mapping[str, Any], picture: str) -> Check:
-    """Compare the picture with one drawn from the card, or, if the drawing differs, the numbers in its texts.
+    """Compare the picture with one drawn from the card. If they differ, compare only the numbers in its texts.
 
-    Another version of matplotlib may draw the same card in another way, so another drawing alone is not a "no".
+    Another version of matplotlib may draw the same card differently, so a different drawing alone fails no check.
     """
     name = "card picture"
     if picture == render_svg(card):
-        return Check(name, ok=True, detail="it is the picture drawn from the card")
+        return Check(name, ok=True, detail="the picture equals one drawn from the card")
     missing = next((text for text in picture_numbers(card) if f">{escape(text)}<" not in picture), None)
     if missing is not None:
         return Check(
@@ -159,8 +161,8 @@ def _picture(card: Mapping[str, Any], picture: str) -> Check:
     return Check(
         name,
         ok=True,
-        detail="not compared: its texts have the card's numbers, but this version of matplotlib draws it differently. "
-        "The numbers of the card count, not the picture",
+        detail="not compared: the picture has the card's numbers, but this version of matplotlib draws it differently. "
+        "Only the numbers on the card count",
     )
 
 

@@ -25,9 +25,9 @@ _RECOMPUTED: Mapping[str, float] = {
     "validation_cap.epsilon_at_cap": _OF_EPSILON,
     "winner.single_run_epsilon": _OF_EPSILON,
 }
-"""Absolute tolerance of each number that is computed anew, because another machine may round differently.
+"""Absolute tolerance of each number that is computed again, because another machine may round differently.
 
-The relative tolerance is `_RELATIVE`. All other values of a card must be equal.
+All these numbers have the relative tolerance `_RELATIVE`. All other values of a card must be equal.
 """
 _RELATIVE = 1e-9
 _WIDTH = 80
@@ -43,7 +43,7 @@ class Difference:
 
 
 def differences(found: object, wanted: object, path: str = "") -> Iterator[Difference]:
-    """Yield each difference between the values of a card, `found` and `wanted`. `path` is their place on the card."""
+    """Yield each difference between the values `found` on a card and the `wanted` values. `path` leads to them."""
     if isinstance(wanted, Mapping) and isinstance(found, Mapping):
         for key in sorted(wanted.keys() | found.keys()):
             inner = f"{path}.{key}" if path else str(key)
@@ -78,7 +78,7 @@ def _difference(path: str, found: object, wanted: object) -> Difference:
 
 
 def short(value: object) -> str:
-    """Return a value in few characters: a float with 6 digits, anything else cut to 80 characters."""
+    """Return a short text for a value: a float with 6 digits, anything else cut to 80 characters."""
     if isinstance(value, float):
         return f"{value:.6g}"
     text = repr(value)

@@ -19,8 +19,8 @@ class Check:
 
     Attributes:
         name: stable name.
-        ok: True if the check passed, False if it failed, None if it could neither confirm nor refute the card.
-        detail: the finding in words, with numbers of 6 digits.
+        ok: True if the check passed; False if it failed; None if it could neither confirm nor refute the card.
+        detail: the finding in words, with floats rounded to 6 digits.
         exact: the finding with all digits, for programs; None if `detail` has all digits.
     """
 
@@ -43,7 +43,7 @@ class Report:
 
     @property
     def answer(self) -> str:
-        """`yes` or `no`; `not confirmed` if no check failed, but some could not be computed."""
+        """`yes` if all checks passed, `no` if any failed or none was made, and `not confirmed` otherwise."""
         if self.ok:
             return "yes"
         return "no" if not self.checks or any(check.ok is False for check in self.checks) else "not confirmed"

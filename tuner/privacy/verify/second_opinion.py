@@ -1,4 +1,4 @@
-"""Second opinion on the claims of a card, recomputed from the ledger's entries by independent accountants."""
+"""Second opinion on a card. Independent accountants recompute its claims from the ledger's entries."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ __all__ = ["second_opinion"]
 
 _TOLERANCE = 1e-9
 _PRV_POINTS = 8_000_000
-"""Largest number of grid points for the PRV accountant of Opacus. They need about a gigabyte of memory."""
+"""Largest number of grid points for the PRV accountant of Opacus. So many points need about a gigabyte of memory."""
 
 
 def second_opinion(
     card: Mapping[str, Any], entries: Sequence[tuple[str, Mapping[str, Any]]], search: str
 ) -> Iterator[Check]:
-    """Yield the checks of a card's claims.
+    """Check the claims of a card, and yield the result of each check.
 
     Args:
         card: the parsed card.
-        entries: (kind, body) of the data set's entries, up to the entry that the card names.
-        search: name of the card's search.
+        entries: pair (kind, body) of each ledger entry of the data set, up to the entry that the card names.
+        search: name of the search that the card describes.
 
     Raises:
         KeyError: the card or an entry lacks a field.
@@ -65,12 +65,12 @@ def _total(budget: Mapping[str, Any], counted: tuple[float, float]) -> Check:
         ok=said == counted,
         detail=f"the card says ε = {short(said[0])}, δ = {short(said[1])}; a recount of the ledger gives "
         f"ε = {short(counted[0])}, δ = {short(counted[1])}",
-        exact=f"{said!r} on the card, {counted!r} counted",
+        exact=f"(ε, δ) = {said!r} on the card; {counted!r} by a recount of the ledger",
     )
 
 
 def _kept(name: str, cap: Mapping[str, Any], found: Counted, claim: Mapping[str, Any]) -> Check:
-    """Check that ε of the filter is at most the cap, that the cap is at most the claim, and that the charges fit."""
+    """Check that the filter's ε is at most the cap, the cap is at most the claim, and the filter admits the charges."""
     body = found.filters[name]
     kept = within(body, found.steps(name))
     holds = cap["epsilon_at_cap"] <= cap["epsilon"] <= claim["epsilon"] and cap["delta"] <= claim["delta"]
@@ -88,7 +88,7 @@ def _kept(name: str, cap: Mapping[str, Any], found: Counted, claim: Mapping[str,
 
 
 def _recomputed(name: str, cap: Mapping[str, Any], body: Mapping[str, Any]) -> Iterator[Check]:
-    """Recompute ε of the filter at the δ of the cap and at each δ of the curve."""
+    """Recompute the filter's ε at the δ of its cap, and at each δ of the curve on the card."""
     check_name = f"independent accountant, cap of {name}"
     rows = [(float(row["delta"]), float(row["epsilon"])) for row in cap["curve"]]
     try:
@@ -110,7 +110,7 @@ def _recomputed(name: str, cap: Mapping[str, Any], body: Mapping[str, Any]) -> I
 
 
 def _single_runs(card: Mapping[str, Any], found: Counted) -> Iterator[Check]:
-    """Recompute ε of the winner's run alone, and ε of all charged steps. Neither is a guarantee."""
+    """Check ε of the winner's run alone, and ε of all charged steps. Neither ε is a guarantee."""
     delta, winner, body = card["claim"]["delta"], card["winner"], found.filters["training"]
     run = (winner["sample_rate"], winner["noise_multiplier"], winner["steps"])
     if body["kind"] == "sealed":
@@ -127,7 +127,7 @@ def _single_runs(card: Mapping[str, Any], found: Counted) -> Iterator[Check]:
 def _steps(
     name: str, claimed: float, steps: Sequence[tuple[float, float, int]], delta: float, *, most: float = inf
 ) -> Check:
-    """Check the claimed ε of fixed steps. `most` is an upper bound of ε that is known from elsewhere."""
+    """Recompute ε of fixed steps, and judge the claimed ε. The true ε is known to be at most `most`."""
     try:
         (found,) = epsilon_ranges_of_steps(steps, [delta])
     except (TooLargeError, ArithmeticError) as error:
@@ -155,7 +155,7 @@ def _judged(name: str, claimed: float, found: EpsilonRange) -> Check:
 
 
 def _prv(body: Mapping[str, Any], delta: float, claimed: float) -> Check:
-    """Check that the claim is not below the lower bound of Opacus' PRV accountant, if its grid fits in memory."""
+    """Check that the claim is at least the lower bound of Opacus' PRV accountant, if that bound can be computed."""
     name, rate, noise, steps = "not below Opacus' PRV", body["sample_rate"], body["noise_multiplier"], body["step_cap"]
     error = max(min(0.01, claimed / 20), 1e-4)
     mesh = error / sqrt(steps * log(12e3 / delta) / 2)
@@ -165,7 +165,7 @@ def _prv(body: Mapping[str, Any], delta: float, claimed: float) -> Check:
         return _unknown(name, failure)
     points = 2 * (far.high + 3) / mesh
     if not points <= _PRV_POINTS:
-        return Check(name, ok=True, detail=f"not run: its grid would have {points:.1e} points")
+        return Check(name, ok=True, detail=f"not run: its grid of losses would have {points:.1e} points")
     try:
         from opacus.accountants import PRVAccountant
     except ImportError:

@@ -22,7 +22,8 @@ __all__ = ["UNITS", "Filter", "FixedParts", "Part", "TrialSteps", "Used"]
 UNITS = 10**15
 """Number of Rényi units in a Rényi divergence of 1.
 
-Prices and budgets are whole numbers of units, so their sums are exact. Prices are rounded up, and budgets down.
+Prices of steps and budgets of filters are whole numbers of units, so their sums are exact. Prices are rounded up, and
+budgets are rounded down.
 """
 
 Part: TypeAlias = tuple[SampledGaussian, int]
@@ -33,7 +34,7 @@ Used: TypeAlias = Mapping[SampledGaussian, int]
 
 
 class TrialSteps(Protocol):
-    """One choice of a planned trial: a mechanism, and the range of the trial's number of steps."""
+    """Option of a planned trial: the mechanism of its steps, and their smallest and largest number."""
 
     @property
     def mechanism(self) -> SampledGaussian:
@@ -53,9 +54,9 @@ class Filter(ABC):
 
     Attributes:
         kind: stable name in experiment files and ledger entries.
-        label: description of the limit in one line, for the privacy card.
+        label: one-line description of the limit, for the privacy card.
         accounting: how ε is computed, for the privacy card.
-        assumption: (assumption, reason why it holds), for the privacy card.
+        assumption: pair (assumption, reason why it holds), for the privacy card.
         charged_whole: whether the ledger charges the whole search when it begins, instead of each step. Then the
             ledger shows nothing about single runs.
     """
@@ -89,7 +90,7 @@ class Filter(ABC):
         Args:
             mechanism: the requested mechanism.
             steps: number of steps of all mechanisms that are already reserved or charged.
-            same: number of those steps that are of the requested mechanism.
+            same: number of those steps that use the requested mechanism.
             units: price of all those steps in Rényi units; 0 if the filter does not price steps.
             price: Rényi units of one more step; 0 if the filter does not price steps.
         """
@@ -113,7 +114,7 @@ class Filter(ABC):
         return [self.claim(delta) for delta in deltas]
 
     def discretisation_error(self, delta: float) -> float | None:
-        """Return how much the grid of losses may raise the claim above the true ε; None if there is no estimate."""
+        """Return an upper estimate of what the grid of losses adds to the claimed ε; None if there is no estimate."""
         return None
 
     # Rényi divergence.
@@ -138,7 +139,7 @@ class Filter(ABC):
 
     @abstractmethod
     def units_at(self, order: float) -> int | None:
-        """Return the Rényi divergence at `order` that a search never exceeds, in units; None if there is no bound."""
+        """Return a bound of the search's Rényi divergence at `order`, in Rényi units; None if there is no bound."""
 
     # Steps, and shares of the budget.
 
@@ -149,17 +150,17 @@ class Filter(ABC):
 
     @abstractmethod
     def share(self, used: Used, *, units: int) -> float:
-        """Return which share of the filter, from 0 to 1, the steps `used` consume. Their price is `units`."""
+        """Return the share of the filter, from 0 to 1, that the steps `used` consume. `units` is their total price."""
 
     @abstractmethod
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return the smallest and the largest number of unpruned trials that fit, each at most `trials`.
+        """Return the smallest and the largest number of unpruned trials that fit the filter. Both are at most `trials`.
 
-        The number depends on how the trials choose from `menu`.
+        How many trials fit depends on their choices from `menu`.
         """
 
     def cheapest(self, trials: Sequence[Part]) -> Sequence[Part]:
-        """Return the cheapest of `trials`. If none of these fits the filter, no other of `trials` fits."""
+        """Return the cheapest of `trials`. If none of the returned trials fits the filter, no other trial fits."""
         return (min(trials, key=lambda trial: trial[1]),)
 
     @abstractmethod
@@ -170,16 +171,16 @@ class Filter(ABC):
 
     @property
     def charged_runs(self) -> tuple[Part, ...]:
-        """(mechanism, steps) of each possible run of a sealed search; empty for the other filters."""
+        """Pair (mechanism, steps) of each possible run of a sealed search; empty for all other filters."""
         return ()
 
     @property
     def hidden_runs(self) -> tuple[RunLaw, int] | None:
-        """Probability law of the number of runs, and its largest value; None if the number is not hidden."""
+        """Probability law of the number of runs, and the largest possible number; None if the number is not hidden."""
         return None
 
     def law_facts(self, epsilon: float) -> dict[str, Any] | None:
-        """Return the law of the number of runs for the privacy card; None if the number is not hidden.
+        """Return facts about the law of the number of runs, for the privacy card; None if the number is not hidden.
 
         `epsilon` is the ε of the search's claim.
         """
@@ -194,7 +195,7 @@ class Filter(ABC):
 
     @abstractmethod
     def limit(self, unit: str, mechanism: SampledGaussian) -> str:
-        """Return the filter's limit in words, for the message of a refused request. `unit` names the steps."""
+        """Return the filter's limit in words, for the message of a refused request. `unit` is the word for steps."""
 
     @abstractmethod
     def body(self) -> dict[str, Any]:
@@ -233,7 +234,7 @@ class FixedParts(Filter):
         return epsilon_curve(self.parts, deltas)
 
     def units_at(self, order: float) -> int | None:
-        """Return the Rényi divergence at `order` of all allowed steps, in units; None if it is infinite."""
+        """Return the Rényi divergence of all allowed steps at `order`, in Rényi units; None if it is infinite."""
         prices = [(divergence(mechanism, order), steps) for mechanism, steps in self.parts]
         if not all(isfinite(price) for price, _ in prices):
             return None

@@ -16,11 +16,11 @@ __all__ = ["CouponBook"]
 
 @dataclass(frozen=True)
 class CouponBook(FixedParts):
-    """Filter with a quota of steps for each of several mechanisms. A step of a quota is called a coupon.
+    """Filter with a quota of steps for each of several mechanisms. Each allowed step is called a coupon.
 
     Formal guarantees:
         Trials may choose adaptively among the mechanisms, run concurrently and stop after any step. Each coupon is
-        used at most once. So the privacy loss of all trials together is at most that of the composition of all coupons.
+        used at most once. So all trials together lose at most as much privacy as the composition of all coupons.
 
     Args:
         quotas: pairs (mechanism, steps), each mechanism once, in any order.
@@ -49,10 +49,10 @@ class CouponBook(FixedParts):
 
     @classmethod
     def planned(cls, menu: Sequence[TrialSteps], trials: int, *, scale: float = 1.0) -> Self:
-        """Return the coupon book for `trials` trials of full length, divided equally among the mechanisms.
+        """Return the coupon book for `trials` trials of full length. Each mechanism gets an equal share, rounded up.
 
         Args:
-            menu: choices of a trial; each mechanism once.
+            menu: choices that a trial has; each mechanism occurs once.
             trials: number of planned trials.
             scale: factor for every quota. The product is rounded down, but is at least 1.
         """
@@ -70,22 +70,22 @@ class CouponBook(FixedParts):
         return max(dict(self.quotas).get(mechanism, 0) - same, 0)
 
     def share(self, used: Used, *, units: int) -> float:
-        """Return the share of the coupon book that `used` consumes. Each step has the variance of its loss as weight.
+        """Return the share of the coupon book that the steps `used` consume.
 
-        For many steps, the variance of one step's privacy loss is about q²(e^(1/σ²) − 1) (Bu et al. 2020).
+        Each step is weighted by q²(e^(1/σ²) − 1), about the variance of its privacy loss (Bu et al. 2020).
         """
         whole = sum(steps * _weight(mechanism) for mechanism, steps in self.quotas)
         return sum(steps * _weight(mechanism) for mechanism, steps in used.items()) / whole
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return how many trials fit in all quotas together if all are the longest, and if all are the shortest."""
+        """Return how many of the longest trials fit in all quotas together, and how many of the shortest."""
         choices = {choice.mechanism: choice for choice in menu}
         least = sum(steps // choices[mechanism].longest for mechanism, steps in self.quotas)
         most = sum(steps // choices[mechanism].shortest for mechanism, steps in self.quotas)
         return min(trials, least), min(trials, most)
 
     def cheapest(self, trials: Sequence[Part]) -> Sequence[Part]:
-        """Return the shortest trial of each mechanism, because any mechanism's quota may be used up first."""
+        """Return the shortest trial of each mechanism, because each mechanism has its own quota."""
         shortest = dict(sorted(trials, key=lambda trial: -trial[1]))
         return tuple(shortest.items())
 

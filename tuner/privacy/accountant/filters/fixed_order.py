@@ -1,4 +1,4 @@
-"""Filter that limits the sum of all steps' Rényi divergences at one order, for any mechanisms."""
+"""Filter that limits the sum of all steps' Rényi divergences at one order. Steps may use any mechanism."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FixedOrder(Filter):
 
     @classmethod
     def of(cls, *, order: float, epsilon: float, delta: float) -> Self | None:
-        """Return the largest filter of this order whose claim is at most (ε, δ); None if its budget would be 0."""
+        """Return the filter of this order with the largest budget that proves (ε, δ); None if that budget is 0."""
         require_delta(delta)
         # Canonne, Kamath & Steinke 2020, Proposition 12: ε = ρ + log((a − 1)/a) − (log δ + log a)/(a − 1).
         terms = (epsilon, -log((order - 1) / order), (log(delta) + log(order)) / (order - 1))
@@ -71,7 +71,7 @@ class FixedOrder(Filter):
         return self.order
 
     def price(self, mechanism: SampledGaussian) -> int:
-        """Return the price of one step in Rényi units, rounded up. An infinite price becomes the budget plus 1."""
+        """Return the price of one step in Rényi units, rounded up; the budget plus 1 if the price is infinite."""
         found = divergence(mechanism, self.order)
         return max(ceil(found * UNITS), 1) if isfinite(found) else self.budget + 1
 
@@ -84,9 +84,9 @@ class FixedOrder(Filter):
         return epsilon_of_divergence(self.order, self.budget / UNITS, delta)
 
     def units_at(self, order: float) -> int | None:
-        """Return the budget if `order` is at most the order of the filter, and None otherwise.
+        """Return the budget if `order` is at most the filter's order, and None otherwise.
 
-        Rényi divergence does not decrease with the order, so a bound at one order holds at every lower order.
+        The Rényi divergence never decreases as the order grows, so a bound at one order holds at every lower order.
         """
         return self.budget if order <= self.order else None
 
@@ -95,7 +95,7 @@ class FixedOrder(Filter):
         return units / self.budget
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return how many trials fit if all trials are the most expensive, and if all trials are the cheapest."""
+        """Return how many of the most expensive trials fit, and how many of the cheapest."""
         left = [(self.left({}, choice.mechanism), choice) for choice in menu]
         least = min(steps // choice.longest for steps, choice in left)
         most = max(steps // choice.shortest for steps, choice in left)
@@ -106,7 +106,7 @@ class FixedOrder(Filter):
         return (min(trials, key=lambda trial: trial[1] * self.price(trial[0])),)
 
     def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
-        """Return ε at `delta` of as many trials as planned, if each is the most expensive one."""
+        """Return ε at `delta` of `trials` trials if each of them is the most expensive one in `menu`."""
         units = max(trials * choice.longest * self.price(choice.mechanism) for choice in menu)
         return epsilon_of_divergence(self.order, units / UNITS, delta)
 

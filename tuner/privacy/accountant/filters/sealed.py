@@ -1,4 +1,4 @@
-"""Filter of a sealed search. The search is charged as a whole and releases only its best run."""
+"""Filter of a sealed search, which is charged as a whole and releases only its best run."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Sealed(Filter):
 
     Args:
         law: probability law of the number of runs.
-        at_most: largest number of runs, at which the law is truncated.
-        runs: (mechanism, steps) of a run, for each configuration that the prior may draw.
-        ratio: (c, C), the bounds of an adaptive sampler's density divided by the prior's density (DP-HyPO); (1, 1) for
-            a sampler that does not adapt.
+        at_most: largest allowed number of runs. The law is truncated at this number.
+        runs: pair (mechanism, steps) of a run, for each configuration that the prior may draw.
+        ratio: (c, C), the lower and the upper bound of an adaptive sampler's density divided by the prior's density
+            (DP-HyPO); (1, 1) for a sampler that does not adapt.
     """
 
     kind: ClassVar[str] = "sealed"
@@ -73,11 +73,11 @@ class Sealed(Filter):
         return 0
 
     def claim(self, delta: float) -> float:
-        """Return ε at `delta` of the released winner; `math.inf` if there is no bound."""
+        """Return a proved ε of the released winner at `delta`; `math.inf` if none is proved."""
         return epsilon_selection(self.law, self.runs, delta, at_most=self.at_most, ratio=self.ratio)
 
     def units_at(self, order: float) -> int | None:
-        """Return None, because truncating the number of runs leaves no Rényi bound."""
+        """Return None, because a search with a truncated number of runs has no Rényi bound."""
         return None
 
     def share(self, used: Used, *, units: int) -> float:
@@ -94,16 +94,16 @@ class Sealed(Filter):
 
     @property
     def charged_runs(self) -> tuple[Part, ...]:
-        """(mechanism, steps) of each possible run."""
+        """Pair (mechanism, steps) of each possible run."""
         return self.runs
 
     @property
     def hidden_runs(self) -> tuple[RunLaw, int]:
-        """Probability law of the number of runs, and its largest value."""
+        """Probability law of the number of runs, and the largest possible number."""
         return self.law, self.at_most
 
     def law_facts(self, epsilon: float) -> dict[str, Any]:
-        """Return the law of the number of runs, its truncation, and the δ that the truncation adds at `epsilon`."""
+        """Return the law of the number of runs, the law's truncation, and the δ that truncating adds at `epsilon`."""
         tail = self.law.tail(self.at_most)
         return {
             **self.law.body(),
@@ -118,7 +118,7 @@ class Sealed(Filter):
         return "sealed"
 
     def limit(self, unit: str, mechanism: SampledGaussian) -> str:
-        """Return the limit of 0 single steps in words, for the message of a refused request."""
+        """Return in words that single steps cannot be reserved, for the message of a refused request."""
         return f"0 {unit}, because a sealed search is charged as a whole"
 
     def body(self) -> dict[str, Any]:

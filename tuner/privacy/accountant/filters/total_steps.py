@@ -18,8 +18,8 @@ class TotalSteps(FixedParts):
     """Filter that allows one mechanism for all trials and caps their total number of steps.
 
     Formal guarantees:
-        The privacy loss of all trials together is at most that of `step_cap` adaptively composed steps of the
-        mechanism, for any number of trials and any early stops.
+        All trials together lose at most as much privacy as `step_cap` adaptively composed steps of the mechanism. This
+        holds for any number of trials and any early stops.
 
     Args:
         mechanism: the mechanism of every step.
@@ -49,7 +49,7 @@ class TotalSteps(FixedParts):
         return max(self.step_cap - steps, 0) if mechanism == self.mechanism else 0
 
     def discretisation_error(self, delta: float) -> float:
-        """Return an upper estimate of how much the grid of losses raises the claim above the true ε."""
+        """Return an upper estimate of what the grid of losses adds to the claimed ε."""
         return pld.discretisation_error(self.mechanism, self.step_cap, delta)
 
     def share(self, used: Used, *, units: int) -> float:
@@ -57,13 +57,13 @@ class TotalSteps(FixedParts):
         return sum(used.values()) / self.step_cap
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return how many trials fit if all trials are the longest, and if all trials are the shortest."""
+        """Return how many of the longest trials fit, and how many of the shortest."""
         least = self.step_cap // max(each.longest for each in menu)
         most = self.step_cap // min(each.shortest for each in menu)
         return min(trials, least), min(trials, most)
 
     def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
-        """Return ε at `delta` of as many trials as planned, if each is the longest one."""
+        """Return ε at `delta` of `trials` trials if each of them is the longest one in `menu`."""
         return pld.epsilon(self.mechanism, trials * max(each.longest for each in menu), delta)
 
     @property

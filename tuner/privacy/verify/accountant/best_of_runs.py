@@ -1,12 +1,12 @@
 """Rényi divergence of a step, and ε of a sealed search, which releases the best of a hidden number of runs K.
 
-Two proofs bound the ε of a sealed search, and the smaller bound counts:
+Two proofs bound the ε of a sealed search, and the smaller of their bounds counts:
 
 - Profile bound: δ(ε) ≤ C·m·δ_Q(ε − log(C/c) − (η+1)·log r), r = (C/c)·e^ε₁ + ((1−γ)/γ)·C·δ_Q(ε₁), any ε₁ ≥ 0
   (after Koskela, Redberg & Wang 2024; docs/guarantees.md has the proof and explains the symbols).
 - Rényi bound: Papernot & Steinke 2022, Theorem 2 for the truncated negative binomial, Theorem 6 for the Poisson law.
 
-Truncating K at k runs adds (1 + e^ε)·P[K > k] to δ in both.
+In both proofs, truncating K at k runs adds (1 + e^ε)·P[K > k] to δ.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tuner.privacy.verify.accountant.one_step import Part, TooLargeError, merged
 __all__ = ["Law", "Selection", "converted_epsilon", "renyi"]
 
 _LOG_ORDERS: tuple[float, ...] = tuple((np.linspace(-1.5, 3.3, 65) * log(10)).tolist())
-"""Rényi orders a that are tried, as log(a − 1)."""
+"""Values of log(a − 1) for the Rényi orders a that are tried."""
 _ORDERS_MISS = 0.005
 _TERMS = 4_000_000
 _LEAST_TAIL = 1e-300
@@ -37,9 +37,10 @@ def renyi(rate: float, noise: float, order: float) -> tuple[float, float]:
     """Return a lower and an upper bound of the Rényi divergence of one Poisson-sampled Gaussian step.
 
     The larger value of both adjacency directions counts. The divergence is log(1 + G)/(order − 1) with
-    G = E_N[t^p − 1 − p·(t − 1)]. Here t is the likelihood ratio, and p is `order` or 1 − `order` by direction. The
-    integrand is never negative, so nothing cancels. It is analytic in a strip, so the error of the trapezoidal rule
-    decreases exponentially as its step gets smaller. The step is halved until two values agree to 1e-11.
+    G = E_N[t^p − 1 − p·(t − 1)]. Here N is N(0, `noise`²), and t is the likelihood ratio. p is `order` in one
+    direction and 1 − `order` in the other. The integrand is never negative, so nothing cancels. It is analytic in a
+    strip, so the error of the trapezoidal rule decreases exponentially as the step of the rule gets smaller. The step
+    is halved until two successive values agree to 1e-11.
     """
     both = []
     for power in (order, 1 - order):
@@ -55,7 +56,7 @@ def renyi(rate: float, noise: float, order: float) -> tuple[float, float]:
 
 
 def _log_excess(rate: float, noise: float, power: float, step: float) -> float:
-    """Return log G for p = `power` by the trapezoidal rule with the step `step`; see `renyi`."""
+    """Return log G for p = `power`, by the trapezoidal rule with the given step. `renyi` defines G and p."""
     reach = 14 * noise
     x = np.arange(min(power, 0.0) - reach, max(power, 1.0) + reach + step, step)
     exponent = (2 * x - 1) / (2 * noise**2)
@@ -93,7 +94,7 @@ def converted_epsilon(order: float, divergence: float, delta: float) -> float:
 
 
 class Law:
-    """Probability law of the number of runs K, from JSON with ``name``, ``mean`` and ``shape``.
+    """Probability law of the number of runs K, read from JSON with ``name``, ``mean`` and ``shape``.
 
     Raises:
         ValueError: the law is unknown, or a value is out of range.
@@ -105,7 +106,7 @@ class Law:
         shapes = {"geometric": 1.0, "logarithmic": 0.0, "poisson": 0.0}
         self.shape = shapes[name] if name in shapes else float(body["shape"])
         if name not in (*shapes, "negative_binomial") or not (isfinite(self.mean) and isfinite(self.shape)):
-            raise ValueError(f"the law of the number of runs must be known and have finite values (got {dict(body)!r})")
+            raise ValueError(f"the law of the number of runs must be known, with finite values (got {dict(body)!r})")
         if self.mean <= (0 if self.poisson else 1) or self.shape <= -1:
             raise ValueError(
                 f"the mean or the shape of the law of the number of runs is out of range (got {dict(body)!r})"
@@ -175,11 +176,11 @@ class _Profile:
 
 
 class Selection:
-    """The ε of a sealed search by two proofs, each with a lower and an upper bound.
+    """Bounds of the ε of a sealed search. Two proofs each give an ε, which has a lower and an upper bound.
 
     Args:
         body: JSON of the filter, with ``law``, ``at_most``, ``runs`` and ``ratio``.
-        delta: smallest δ for which the methods will be called.
+        delta: smallest δ for which `epsilon` will be called.
 
     Raises:
         TooLargeError: a run is too large to compose.
@@ -202,20 +203,21 @@ class Selection:
         self._proofs = [[proof(side) for proof in proofs] for side in (0, 1)]
 
     def epsilon(self, delta: float) -> tuple[float, float, float]:
-        """Return a lower and an upper bound of the smaller ε of both proofs at `delta`, and the larger ε."""
+        """Return a lower and an upper bound of the better proof's ε at `delta`, and an upper bound of the other's."""
         # Orders that were not tried may give a slightly smaller ε, so the lower bound has a margin.
         low, high = ([self._truncated(proof, delta) for proof in proofs] for proofs in self._proofs)
         low[1:] = [found * (1 - _ORDERS_MISS) for found in low[1:]]
         return min(low), min(high), max(high)
 
     def _alike(self) -> bool:
-        """Return whether runs are independent and identically distributed, as the Rényi bound requires."""
+        """Return whether the runs are independent and identically distributed. The Rényi bound requires this."""
         return (self.low, self.high) == (1.0, 1.0)
 
     def _truncated(self, proof: Callable[[float], float], delta: float) -> float:
-        """Return the smallest ε for which `proof`, a function from δ to ε, gives at most ε at the remaining δ.
+        """Return the ε that `proof` gives at `delta` if the number of runs is truncated; `math.inf` if there is none.
 
-        The remaining δ is `delta` − (1 + e^ε)·P[K > the largest number of runs].
+        `proof` is a function from δ to ε without truncation. Truncating K at k runs adds (1 + e^ε)·P[K > k] to δ, so
+        `proof` is called with the rest of `delta`. The rest depends on ε, so ε is found by iteration.
         """
         found = proof(delta)
         for _ in range(60):
@@ -283,7 +285,10 @@ def _log_expm1_ratio(scale: float) -> float:
 
 
 def _least_order(function: Callable[[float], float]) -> float:
-    """Return the smallest value over orders. Every order gives a valid bound, so the search may be coarse."""
+    """Return the smallest value of `function` over Rényi orders.
+
+    Every order gives a valid bound, so the search may be coarse.
+    """
     return _least(lambda log_order: function(1 + exp(log_order)), _LOG_ORDERS, 12)
 
 
@@ -295,7 +300,10 @@ def _renyi_or_inf(part: Part, order: float) -> tuple[float, float]:
 
 
 def _least_over(function: Callable[[float], float]) -> float:
-    """Return the smallest value over ε₁ ≥ 0. Every ε₁ gives a valid bound, so the search may be coarse."""
+    """Return the smallest value of `function` over ε₁ ≥ 0.
+
+    Every ε₁ gives a valid bound, so the search may be coarse.
+    """
     return _least(function, [0.0, *np.geomspace(1e-4, 30.0, 40).tolist()], 20)
 
 

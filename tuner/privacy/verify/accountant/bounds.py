@@ -1,4 +1,4 @@
-"""Entry point of the second accountant: bounds of ε for a filter that is given as plain JSON.
+"""Entry point of the second accountant. It computes bounds of ε for a filter that is given as plain JSON.
 
 A contract in pyproject.toml limits the second accountant's imports to its own modules, numpy and the standard library.
 So it shares no faults with the first accountant's code. `loss` composes privacy losses, and `best_of_runs` computes ε
@@ -30,9 +30,12 @@ __all__ = [
 TOLERANCE = 0.005
 """Largest relative amount by which the upper bound may exceed a confirmed claim."""
 _FAR = 0.1
-"""Largest relative amount by which a confirmed claim may exceed the upper bound."""
+"""Largest relative amount by which a confirmed claim may exceed the upper bound.
+
+For a sealed search, the larger of two upper bounds is meant: each of its two proofs gives one.
+"""
 _SLACK = 1e-5
-"""Absolute difference of ε that is added to both limits."""
+"""Absolute tolerance of ε. It is added to both relative tolerances."""
 _UNITS = 10**15
 
 
@@ -43,7 +46,7 @@ class EpsilonRange:
     Attributes:
         low: lower bound of the true ε. For a sealed search or a fixed order, it is a lower bound of the proved ε.
         high: proved upper bound of the true ε.
-        ceiling: largest claim that is accepted. A larger claim is too high.
+        ceiling: largest claim that is accepted.
         how: how the bounds were computed, in words.
     """
 
@@ -62,7 +65,7 @@ class Verdict:
 
 
 def epsilon_ranges(body: Mapping[str, Any], deltas: Sequence[float]) -> tuple[EpsilonRange, ...]:
-    """Return bounds of the ε that a search with this filter never exceeds, at each of `deltas`.
+    """Return, at each of `deltas`, bounds of the ε that a search with this filter never exceeds.
 
     Raises:
         KeyError: the filter's JSON lacks a value.
@@ -77,13 +80,13 @@ def epsilon_ranges(body: Mapping[str, Any], deltas: Sequence[float]) -> tuple[Ep
         case "fixed_order":
             order, budget = float(body["order"]), body["budget"]
             if not (1 < order < inf and budget == int(budget) and budget >= 1):
-                raise ValueError(f"an order must be above 1 (got {order!r}), and its budget positive (got {budget!r})")
-            how = f"the Rényi budget of order {order:g}, converted"
+                raise ValueError(f"the order must be above 1 (got {order!r}), and the budget positive (got {budget!r})")
+            how = f"converted from the filter's Rényi budget at order {order:g}"
             found = (converted_epsilon(order, budget / _UNITS, delta) for delta in deltas)
             return tuple(_around(value, value, how) for value in found)
         case "sealed":
             selection = Selection(body, min(deltas))
-            how = "the smaller of the profile bound and the bound by Rényi divergence, truncation included"
+            how = "the smaller of the bounds by privacy profile and by Rényi divergence, including truncation"
             ends = (selection.epsilon(delta) for delta in deltas)
             return tuple(EpsilonRange(low, high, most * (1 + _FAR) + _SLACK, how) for low, high, most in ends)
         case kind:
@@ -95,7 +98,7 @@ def epsilon_ranges_of_steps(
 ) -> tuple[EpsilonRange, ...]:
     """Return bounds of ε for fixed numbers of steps, at each of `deltas`.
 
-    `steps` has (sample_rate, noise_multiplier, number of steps). Errors are as in `epsilon_ranges`.
+    `steps` has triples (sample_rate, noise_multiplier, number of steps). Errors are as in `epsilon_ranges`.
     """
     parts = merged([Part(*step) for step in steps])
     if not parts:
@@ -126,7 +129,10 @@ def judge(claimed: float, found: EpsilonRange) -> Verdict:
 
 
 def within(body: Mapping[str, Any], steps: Iterable[tuple[float, float, int]]) -> Verdict:
-    """Return the verdict on whether a filter admits the charged `steps`, (sample_rate, noise_multiplier, steps)."""
+    """Return the verdict on whether a filter admits all charged steps.
+
+    `steps` has triples (sample_rate, noise_multiplier, number of steps).
+    """
     parts = merged([Part(*step) for step in steps])
     total = sum(part.steps for part in parts)
     match body["kind"]:
@@ -148,12 +154,12 @@ def within(body: Mapping[str, Any], steps: Iterable[tuple[float, float, int]]) -
         beyond = "; ".join(
             f"{steps} at sample_rate {rate!r}, noise_multiplier {noise!r}" for rate, noise, steps in over
         )
-        return Verdict(ok=False, why=f"more was charged than the filter allows: {beyond}")
+        return Verdict(ok=False, why=f"more steps were charged than the filter allows: {beyond}")
     return Verdict(ok=True, why=f"{total} of {sum(known.values())} steps charged")
 
 
 def _quotas(body: Mapping[str, Any]) -> list[tuple[float, float, int]]:
-    """Return (sample_rate, noise_multiplier, allowed steps) for each mechanism of a total-steps cap or coupon book."""
+    """Return (sample_rate, noise_multiplier, allowed steps) of each mechanism of a coupon book or a cap on steps."""
     coupons = body["coupons"] if body["kind"] == "coupon_book" else [{**body, "steps": body["step_cap"]}]
     return [(coupon["sample_rate"], coupon["noise_multiplier"], coupon["steps"]) for coupon in coupons]
 

@@ -1,4 +1,4 @@
-"""Recount of the charges from the ledger's entries as plain JSON, independent of the ledger's own rules."""
+"""Recount of the charges from the ledger's entries. It reads plain JSON and does not use the ledger's own rules."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ Steps = Counter[tuple[float, float]]
 
 @dataclass
 class Counted:
-    """What the entries say about one search. Its claim is (`epsilon`, `delta`).
+    """What the entries say about one search. The search claims (`epsilon`, `delta`)-DP.
 
     Attributes:
-        filters: JSON of each pool's filter. The pools are `training` and, if scores are protected, `validation`.
-        charged: number of leased steps by pool and (sample_rate, noise_multiplier).
-        mechanisms: reserved (sample_rate, noise_multiplier) by pool and trial.
-        begun: how often the search was charged as a whole. It is 1 for a sealed search that has begun.
+        filters: JSON of the filter of each pool. The pool `training` has the training steps. If scores are protected,
+            the pool `validation` has the private scores.
+        charged: number of leased steps for each pool and each (sample_rate, noise_multiplier).
+        mechanisms: reserved (sample_rate, noise_multiplier) for each pool and trial.
+        begun: how often the search was charged as a whole. A sealed search that has begun must have 1, any other
+            search 0.
+        open: whether the search is open.
     """
 
     epsilon: float
@@ -38,7 +41,7 @@ class Counted:
         return self.open or self.begun > 0 or any(sum(steps.values()) for steps in self.charged.values())
 
     def steps(self, pool: str) -> list[tuple[float, float, int]]:
-        """Return the charges of a pool as (sample_rate, noise_multiplier, steps)."""
+        """Return (sample_rate, noise_multiplier, charged steps) of each mechanism in a pool."""
         return [(*mechanism, steps) for mechanism, steps in sorted(self.charged[pool].items())]
 
 
@@ -76,7 +79,12 @@ def recount(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str,
 
 
 def may_make(body: Mapping[str, Any], run: tuple[float, float, int]) -> bool:
-    """Return whether a sealed search was charged for a run (sample_rate, noise_multiplier, steps) or a longer run."""
+    """Return whether a sealed search was charged for `run` or for a longer run with the same mechanism.
+
+    Args:
+        body: JSON of the search's filter.
+        run: (sample_rate, noise_multiplier, steps).
+    """
     rate, noise, steps = run
     return any(
         (each["sample_rate"], each["noise_multiplier"]) == (rate, noise) and 0 < steps <= each["steps"]

@@ -1,6 +1,6 @@
 """Bounds of the composed privacy loss of Poisson-sampled Gaussian steps, without an accounting library.
 
-Lower and upper bounds of δ at ε, for add-or-remove-one adjacency and steps that are fixed in advance:
+The lower and upper bounds of δ at ε hold for add-or-remove-one adjacency and steps that are fixed in advance:
 
 1. One step, upper bound. Let N = N(0, s²) and M = (1−q)·N + q·N(1, s²). Removing a record compares (M, N), and adding
    a record compares (N, M) (Zhu, Dong & Wang 2022). Outcomes are grouped into bins whose edges are the losses k·h. The
@@ -16,8 +16,8 @@ Lower and upper bounds of δ at ε, for add-or-remove-one adjacency and steps th
    the lower bound.
 4. Tails. The tails of a step that are cut off count as infinite loss in the upper bound, and are left out of the lower
    bound.
-5. Rounding. The margin is `_ROUNDING` per step, relative to the tilted mass; the margin of ε is the same. It is based
-   on comparisons with closed formulas in the tests, and is not proved.
+5. Rounding. The tilted mass of T steps has a relative margin of `_ROUNDING`·(T + 100). ε has an absolute margin of
+   ten times that. These margins are based on comparisons with closed formulas in the tests, and are not proved.
 
 Steps without sampling (q = 1) compose to one Gaussian mechanism, which has a closed formula (Balle & Wang 2018).
 """
@@ -39,7 +39,7 @@ _ROUNDING = 4e-15
 _WINDOW = 1e-13
 """Largest tilted mass that may be outside the window of the FFT, on each side."""
 _FAILS = 1e-4
-"""Share of δ that η gets, and that the cut-off tails of all steps together get."""
+"""Share of δ that η may use up. The cut-off tails of all steps together may use up the same share."""
 GAP = 2e-3
 """Target for the distance between the lower and the upper bound of ε, as a share of ε."""
 _GOLDEN = (sqrt(5) - 1) / 2
@@ -54,7 +54,7 @@ class Exact:
     mu: float
 
     def delta(self, epsilon: float) -> tuple[float, float]:
-        """Return a lower and an upper bound of δ at `epsilon`, for any real ε."""
+        """Return a lower and an upper bound of δ at any real `epsilon`."""
         near, far = epsilon / self.mu - self.mu / 2, epsilon / self.mu + self.mu / 2
         gained = _normal_tail(near)
         # e^ε times the far tail equals the near density times the far Mills ratio, which never underflows.
@@ -72,8 +72,8 @@ class _Losses:
         tilt: θ.
         log_moment: log E[e^{θ·sum}].
         first: first loss of the window, as a multiple of h.
-        excess: E_θ[e^{−θ(sum − y)}·(1 − e^{y − sum})₊] at each loss y of the window. δ′(y) is this value times
-            e^{log_moment − θy}.
+        excess: E_θ[e^{−θ(sum − y)}·(1 − e^{y − sum})₊] at each loss y of the window, where sum is the sum of the split
+            losses. δ′(y) is this value times e^{log_moment − θy}.
         spread: c. The sum of the split losses exceeds the sum of the true losses by at most c, except with probability
             `failure`.
         failure: η.
@@ -99,7 +99,7 @@ class _Losses:
         return max(low - error - self.failure, 0.0), min(high + slack + self.cut, 1.0)
 
     def _split_delta(self, epsilon: float) -> tuple[float, float]:
-        """Return E[(1 − e^{ε − sum})₊] and a bound of its error; (0, 1) if nothing is known at this ε."""
+        """Return δ′(ε) = E[(1 − e^{ε − sum})₊] and a bound of its error; (0, 1) if δ′ is unknown at this ε."""
         scale = self.log_moment - self.tilt * epsilon
         place = floor(epsilon / self.grid) - self.first
         over = epsilon - (self.first + place) * self.grid
@@ -118,10 +118,10 @@ class _Losses:
 
 @dataclass(frozen=True)
 class ComposedLoss:
-    """Composed loss in both directions of adjacency, with bounds of δ at ε and of ε at δ.
+    """Composed privacy loss in both directions of adjacency. It gives bounds of δ at ε, and of ε at δ.
 
     Attributes:
-        directions: losses for removing and for adding a record; only one entry if both are the same.
+        directions: loss for removing a record and loss for adding one; a single entry if both losses are the same.
         near: value of ε at which the search for ε starts.
     """
 
@@ -129,7 +129,7 @@ class ComposedLoss:
     near: float = 1.0
 
     def delta(self, epsilon: float) -> tuple[float, float]:
-        """Return a lower and an upper bound of δ at `epsilon`, any real number."""
+        """Return a lower and an upper bound of δ at `epsilon`, which may be any real number."""
         if epsilon < 0:  # H_ε(P, Q) = 1 − e^ε + e^ε·H_−ε(Q, P)
             low, high = self.delta(-epsilon)
             factor, rest = exp(epsilon), -expm1(epsilon)
@@ -138,7 +138,7 @@ class ComposedLoss:
         return max(low for low, _ in both), max(high for _, high in both)
 
     def epsilon(self, delta: float) -> tuple[float, float]:
-        """Return a lower and an upper bound of ε at `delta`. The upper bound is infinite if none was found."""
+        """Return a lower and an upper bound of ε at `delta`. The upper bound is infinite if no finite one was found."""
         if self.delta(0.0)[1] <= delta:
             return 0.0, 0.0
         below, above = 0.0, self.near
@@ -171,7 +171,7 @@ def compose_losses(parts: Sequence[Part], delta: float, *, gap: float = GAP) -> 
 
 
 def on_grid(parts: Sequence[Part], delta: float, *, gap: float = GAP) -> ComposedLoss:
-    """Return the composition on the grid, also for steps with a closed formula, so that tests can compare both."""
+    """Return the composition on a grid of losses, even if a closed formula exists. So tests can compare both."""
     total = sum(part.steps for part in parts)
     tail = _FAILS * delta / total
     longest = max(longest_loss(part, tail) for part in parts)
@@ -206,7 +206,7 @@ def _direction(parts: Sequence[Part], grid: float, tail: float, delta: float, *,
             break
         grid *= 2 ** ceil(log(points / _POINTS, 2))
         if grid > _COARSEST:
-            raise TooLargeError(f"{sum(part.steps for part in parts)} steps need more than {_POINTS} points")
+            raise TooLargeError(f"{sum(part.steps for part in parts)} steps need more than {_POINTS} grid points")
     total = sum(part.steps for part in parts)
     first = floor(low / grid)
     failure = _FAILS * delta
@@ -225,7 +225,7 @@ def _direction(parts: Sequence[Part], grid: float, tail: float, delta: float, *,
 
 
 def _convolved(masses: Sequence[Masses], grid: float, tilt: float, first: int, points: int) -> Array:
-    """Return the masses of the tilted sum at `points` grid points from `first` on. Mass outside wraps around."""
+    """Return the tilted sum's masses at `points` grid points from `first` on. Mass beyond them wraps around."""
     size = _fast_size(points)
     logarithm = np.zeros(size // 2 + 1, dtype=complex)
     offset = 0
@@ -244,7 +244,7 @@ def _convolved(masses: Sequence[Masses], grid: float, tilt: float, first: int, p
 
 
 def _excess(tilted: Array, grid: float, tilt: float) -> Array:
-    """Return `_Losses.excess` for each loss. Sums run from the right, in blocks whose weights fit in doubles."""
+    """Return the values of `_Losses.excess`. Sums start at the largest loss. Blocks of losses prevent overflow."""
     block = int(min(max(300 / ((tilt + 1) * grid), 1), 4096, len(tilted)))
     rows = np.pad(np.maximum(tilted, 0.0), (0, -len(tilted) % block)).reshape(-1, block)
     found = np.zeros_like(rows)
@@ -265,7 +265,7 @@ def _log_moment(masses: Sequence[Masses], tilt: float, grid: float) -> float:
 
 
 def _search_tilt(masses: Sequence[Masses], grid: float, delta: float) -> tuple[float, float]:
-    """Return θ, and the bound of ε at `delta` from the moment of order θ (Canonne, Kamath & Steinke 2020)."""
+    """Return the tilt θ, and the bound of ε at `delta` from the moment of order θ (Canonne, Kamath & Steinke 2020)."""
     rough = [part.coarse() for part in masses]
 
     def bound(log_tilt: float) -> float:
@@ -279,7 +279,7 @@ def _search_tilt(masses: Sequence[Masses], grid: float, delta: float) -> tuple[f
 
 
 def _window(masses: Sequence[Masses], grid: float, tilt: float) -> tuple[float, float]:
-    """Return the window of losses for the tilted sum. The mass outside is at most `_WINDOW` on each side."""
+    """Return both ends of the window of losses. The tilted mass beyond each end is at most `_WINDOW`."""
     rough = [part.coarse() for part in masses]
     rough_here = _log_moment(rough, tilt, grid)
 
@@ -300,10 +300,10 @@ def _argmin(function: Callable[[float], float], low: float, high: float) -> floa
 
 
 def golden_section(function: Callable[[float], float], places: Sequence[float], turns: int) -> tuple[float, float]:
-    """Return an approximate minimiser of a function that falls and then rises, and its smallest value at `places`.
+    """Return an approximate minimiser of `function`, and the smallest value that `function` takes at `places`.
 
-    The search first takes the best of `places`, which must be in ascending order. From there a golden-section search
-    takes `turns` steps.
+    The function must fall and then rise. `places` must be in ascending order. A golden-section search of `turns` steps
+    starts around the best of `places`.
     """
     values = [function(place) for place in places]
     best = min(range(len(values)), key=values.__getitem__)
@@ -315,7 +315,7 @@ def golden_section(function: Callable[[float], float], places: Sequence[float], 
 
 
 def _under(function: Callable[[float], float], delta: float, above: float) -> float:
-    """Return a point close below `above` at which a decreasing function exceeds `delta`; 0 if there is none."""
+    """Return an argument just below `above` at which the decreasing function exceeds `delta`; 0 if none was found."""
     share = 2 * GAP
     while share < 1:
         if function(above * (1 - share)) > delta:
@@ -325,7 +325,7 @@ def _under(function: Callable[[float], float], delta: float, above: float) -> fl
 
 
 def _crossing(function: Callable[[float], float], delta: float, low: float, high: float) -> tuple[float, float]:
-    """Return two points between which a decreasing function crosses `delta`. Their relative distance is 1e-7."""
+    """Return two close arguments between which the decreasing function crosses `delta`."""
     known = [log(max(function(place), 1e-300) / delta) for place in (low, high)]
     for turn in range(200):
         if high - low <= 1e-7 * high or high <= 1e-12:
@@ -345,7 +345,7 @@ def _normal_tail(z: float) -> float:
 
 
 def _mills(z: float) -> float:
-    """Return √(2π)⁻¹ times the Mills ratio at a z above 20, from its asymptotic series, to 1e-15."""
+    """Return the Mills ratio at z, divided by √(2π). For z above 20, the asymptotic series is accurate to 1e-15."""
     term, whole = 1.0, 1.0
     for odd in range(1, 17, 2):
         term *= -odd / z**2

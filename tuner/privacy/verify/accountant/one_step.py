@@ -1,4 +1,4 @@
-"""Privacy losses of one Poisson-sampled Gaussian step, split onto a grid (items 1 and 4 in the docstring of `loss`)."""
+"""Privacy losses of one Poisson-sampled Gaussian step, split onto a grid as in items 1 and 4 of `loss`'s docstring."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = npt.NDArray[np.float64]
 
 
 class Part(NamedTuple):
-    """Steps of one mechanism."""
+    """A mechanism and its number of steps."""
 
     sample_rate: float
     noise_multiplier: float
@@ -29,7 +29,7 @@ class TooLargeError(ValueError):
 
 
 def merged(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Return the sorted parts. The steps of equal mechanisms are added up, and parts without steps are removed.
+    """Return the parts, sorted and merged: the steps of equal mechanisms are added, and parts without steps removed.
 
     Raises:
         ValueError: a value is out of range or NaN.
@@ -38,7 +38,7 @@ def merged(parts: Sequence[Part]) -> tuple[Part, ...]:
     for rate, noise, count in parts:
         if not (0 < rate <= 1 and 0 < noise < inf and count >= 0 and count == int(count)):
             raise ValueError(
-                f"steps must have a rate in (0, 1] and a finite noise above 0 (got {(rate, noise, count)!r})"
+                f"steps need a rate in (0, 1], finite noise above 0 and a whole count (got {(rate, noise, count)!r})"
             )
         steps[float(rate), float(noise)] = steps.get((float(rate), float(noise)), 0) + int(count)
     return tuple(Part(rate, noise, count) for (rate, noise), count in sorted(steps.items()) if count)
@@ -48,7 +48,7 @@ def merged(parts: Sequence[Part]) -> tuple[Part, ...]:
 class Masses:
     """Split losses of `steps` equal steps. Each step has the mass `weights[i]` at the loss `places[i]`·h.
 
-    The weights sum to 1 minus the mass of the tails that were cut off.
+    h is the distance between grid points. The weights sum to 1 minus the mass of the tails that were cut off.
     """
 
     places: Array
@@ -57,13 +57,13 @@ class Masses:
     steps: int
 
     def log_moment(self, tilt: float, grid: float) -> float:
-        """Return log E[e^{tilt·Y}] of one step's loss Y, on a grid of distance `grid`."""
+        """Return log E[e^{tilt·Y}] for one step's split loss Y. `grid` is h."""
         exponents = self.log_weights + tilt * grid * self.places
         top = float(exponents.max())
         return top + log(float(np.exp(exponents - top).sum()))
 
     def coarse(self) -> Masses:
-        """Return the losses merged into at most 4096 groups, for the search for θ."""
+        """Return the losses merged into at most 4096 groups. They make the search for θ and the window faster."""
         group = max(1, ceil(len(self.weights) / 4096))
         pad = -len(self.weights) % group
         weights = np.pad(self.weights, (0, pad)).reshape(-1, group)
@@ -74,7 +74,7 @@ class Masses:
 
 
 def masses_of(parts: Sequence[Part], grid: float, tail: float, *, adding: bool) -> list[Masses]:
-    """Return the split losses of each part, in one adjacency direction.
+    """Return the split losses of one step of each part, in one direction of adjacency.
 
     Args:
         parts: the steps.
@@ -94,7 +94,7 @@ def masses_of(parts: Sequence[Part], grid: float, tail: float, *, adding: bool) 
 
 
 def longest_loss(part: Part, tail: float) -> float:
-    """Return the distance between the smallest and the largest loss of a step, without the cut-off tails."""
+    """Return the distance between the smallest and the largest loss of a step after its tails are cut off."""
     reach = sqrt(2 * log(1 / tail)) * part.noise_multiplier
     rate, noise = part.sample_rate, part.noise_multiplier
     return _loss(1 + reach, rate, noise) - _loss(-reach, rate, noise)
@@ -133,12 +133,12 @@ def _loss(x: float, rate: float, noise: float) -> float:
     exponent = (2 * x - 1) / (2 * noise**2)
     found = exponent + log(rate) if exponent > 300 else log1p(rate * expm1(exponent)) if rate < 1 else exponent
     if not abs(found) < 600:
-        raise TooLargeError(f"losses of one step pass 600 at sample_rate {rate!r}, noise_multiplier {noise!r}")
+        raise TooLargeError(f"losses of one step exceed 600 at sample_rate {rate!r}, noise_multiplier {noise!r}")
     return found
 
 
 def _normal_bins(edges: Array) -> Array:
-    """Return the standard normal probability of each bin between two edges, computed from the nearer tail."""
+    """Return the standard normal probability between each two neighbouring edges, computed from the nearer tail."""
     tails = 0.5 * np.array([erfc(edge) for edge in (np.abs(edges) / sqrt(2)).tolist()])
     above = edges >= 0
     lower = np.where(above, 1 - tails, tails)
