@@ -331,7 +331,7 @@ class StudyDriver:
         return self.next()
 
     def _continue(self, frozen: FrozenTrial) -> Suggestion | None:
-        """Resume an interrupted trial. Return None if it cannot resume now, for example because the budget is too small."""
+        """Resume an interrupted trial. Return None if it cannot resume now, for example for lack of budget."""
         trial_id, trial = _id_of(frozen), trial_of(self.study, frozen)
         parameters = self.space.sample(OptunaSuggest(trial))
         if not trial_id:  # the driver died before it wrote our id, so the trial never ran

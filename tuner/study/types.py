@@ -194,7 +194,7 @@ Shape: TypeAlias = Callable[[Mapping[str, object]], TrialShape]
 """Function that returns the shape of a trial for its parameters. It uses public values only."""
 
 FindCheckpoint: TypeAlias = Callable[[str], int | None]
-"""Function that returns the step of the last checkpoint of the trial with this id, or None without a checkpoint."""
+"""Function from a trial's id to the step of the trial's last checkpoint, or to None without a checkpoint."""
 
 
 class Observer(Protocol):

@@ -48,7 +48,7 @@ class BoundedSampler(PriorSampler):
         self.ratio = ratio
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return the parameters that every COMPLETE trial has, without parameters that have only one value."""
+        """Return the parameters that every COMPLETE trial has, except parameters with only one value."""
         shared = IntersectionSearchSpace().calculate(study)
         return {name: domain for name, domain in shared.items() if not domain.single()}
 
