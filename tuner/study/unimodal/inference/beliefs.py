@@ -301,7 +301,7 @@ class Beliefs:
             for trial in self.seen.standing("running"):
                 chance[np.abs(grid - trial.place) < rules.apart] = -1.0
         else:
-            # Count only curves on which no running trial is near the maximum, and the best complete trial is not either.
+            # Count only curves on which neither a running trial nor the best complete trial is near the maximum.
             served = np.any([near[:, int(np.abs(grid - at).argmin())] for at in self._covered_places(context)], axis=0)
             chance = (near if np.all(served) else near & ~np.reshape(served, (-1, 1))).mean(0)
             chance[near.mean(0) < min(rules.risk, near.mean(0).max())] = -1.0  # a trial here would be stopped at once

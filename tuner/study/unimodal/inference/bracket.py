@@ -7,9 +7,9 @@ left edge of A or further left, the curve does not rise from A to B. A significa
 to the right of A's left edge. A significant fall shows that the mode is to the left of B's right edge.
 
 The bracket is computed again after every complete trial (an interim analysis). The critical value is valid for all
-pairs of blocks and all interim analyses together. It is the (1 − α)-quantile of the largest rise on the least favourable
-curve. This curve is constant, and its left end counts as the mode, so every significant rise excludes the mode.
-With any other mode, fewer pairs of blocks could exclude the mode.
+pairs of blocks and all interim analyses together. It is the (1 − α)-quantile of the largest rise on the least
+favourable curve. This curve is constant, and its left end counts as the mode, so every significant rise excludes the
+mode. With any other mode, fewer pairs of blocks could exclude the mode.
 """
 
 from __future__ import annotations
