@@ -51,11 +51,11 @@ class BudgetRoom:
         return True
 
     def extend(self, trial_id: str, remaining: Ask) -> bool:
-        """Extend a trial's reservation until the trial can finish, and return True. Return False if this does not fit.
+        """Extend a trial's reservation so that the trial can finish, and return True. Return False if it does not fit.
 
-        `remaining` is the budget that the trial still needs. The unleased part of its reservation (not charged yet) is
-        used first, and only the difference is reserved. Leased steps are never reused, so steps that a trial repeats
-        after an interruption are charged again.
+        `remaining` is the budget that the trial still needs. The unleased (not yet charged) part of the existing
+        reservation is used first, and only the difference is reserved. Steps that a trial repeats after an interruption
+        are charged again, because leased steps are never reused.
         """
         held = self.outstanding().get(trial_id)
         steps = max(remaining.steps - (held.steps if held else 0), 0)

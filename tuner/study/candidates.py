@@ -23,7 +23,7 @@ __all__ = ["EXCLUDED", "REJECTED", "TRIES", "Candidates", "excluded_because", "i
 
 REJECTED = "a trial with these parameters no longer fits in the privacy budget; it was not started"
 EXCLUDED = "the pruner excluded it before its first step"
-"""Default reason for a configuration that the pruner excludes."""
+"""Reason that is stored if the pruner excludes a configuration without giving a reason."""
 
 TRIES = 20
 """Maximum number of configurations that are rejected before a trial starts. Rejections by the pruner and rejections
@@ -69,9 +69,9 @@ class Candidates:
         return self._sampler.waits(self._study)
 
     def found(self) -> str:
-        """Return why the search ends, or "" if it continues.
+        """Return the reason for ending the search early, or "" if the search continues.
 
-        Only a search with `when_sure: stop` ends here. It ends when the best trial has very probably been found.
+        A search ends early only with `when_sure: stop`, and only when the best trial has very probably been found.
         """
         if self._when_sure != "stop" or not self._sampler.is_over(self._study):
             return ""
@@ -89,7 +89,7 @@ class Candidates:
         return "" if leads else self.found()
 
     def configurations(self, left: float | None) -> Iterator[tuple[Trial, dict[str, object]]]:
-        """Draw new trials, and yield each trial with its parameters. With a grid, stop after its last point.
+        """Draw new trials, and yield each trial with its parameters. A grid sampler ends this after its last point.
 
         Configurations that the pruner excludes are rejected and not yielded. After `TRIES` such rejections, the pruner
         is not asked again, and all further configurations are yielded.

@@ -215,7 +215,7 @@ class StudyDriver:
         Args:
             trial_id: id of a running trial.
             outcome: COMPLETE, PRUNED or FAILED. COMPLETE becomes FAILED if the trial has no finite score.
-            steps_taken: number of training steps of the trial's final model. At most the leased steps can be taken.
+            steps_taken: number of training steps of the trial's final model. It cannot exceed the leased steps.
             reason: why the trial ended, for analysts. It may depend on the records only through reported scores. If the
                 pruner gave a reason, that reason is stored instead.
         """
@@ -331,7 +331,7 @@ class StudyDriver:
         return self.next()
 
     def _continue(self, frozen: FrozenTrial) -> Suggestion | None:
-        """Resume an interrupted trial. Return None if it cannot resume now, for example for lack of budget."""
+        """Resume an interrupted trial. Return None if it cannot resume now, for example if its steps do not fit."""
         trial_id, trial = _id_of(frozen), trial_of(self.study, frozen)
         parameters = self.space.sample(OptunaSuggest(trial))
         if not trial_id:  # the driver died before it wrote our id, so the trial never ran

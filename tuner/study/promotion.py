@@ -23,7 +23,7 @@ def level_steps(levels: int, rungs: Sequence[int]) -> tuple[int, ...]:
     Level 0 starts at step 0. Level i starts at the first rung at or after the fraction i/n of the steps, with two
     exceptions:
 
-    - If the previous level starts at this rung, level i starts at the next rung.
+    - If the previous level starts at or after this rung, level i starts one rung after the previous level.
     - If too few rungs remain for the later levels, level i starts earlier. Every level thus starts before the last
       rung, so the final score belongs to the last level.
 

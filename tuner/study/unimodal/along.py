@@ -53,7 +53,10 @@ class AlongParameter:
         return None if known is None else known[1]
 
     def known(self, study: Study, distribution: BaseDistribution | None = None) -> tuple[View, Beliefs] | None:
-        """Return the view of the study and the conclusions from its trials, or None if the bounds are unknown."""
+        """Return the view of the study, and the conclusions from the trials of the study.
+
+        Return None if the parameter's bounds are still unknown.
+        """
         distributions = {
             name: found for trial in study.get_trials(deepcopy=False) for name, found in trial.distributions.items()
         }
@@ -73,7 +76,10 @@ class AlongParameter:
 
 
 def ranking(beliefs: Sequence[Beliefs]) -> tuple[int, ...]:
-    """Return the numbers of the complete trials, ordered by the sum of their ranks along all parameters, best first."""
+    """Return the numbers of the complete trials, best first.
+
+    Each trial has one rank along each parameter. Trials are ordered by the sum of these ranks.
+    """
     orders = [believed.ranked() for believed in beliefs]
     every = {number for order in orders for number in order}
     return tuple(sorted(every, key=lambda number: (sum(_rank(order, number) for order in orders), number)))

@@ -24,7 +24,7 @@ class UnimodalPruner(AlongParameter, BasePruner, StudyPruner):
     """
 
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
-        """Return whether to stop the trial. Before the first report, this means not to start the trial."""
+        """Return whether to stop the trial. A trial that is stopped before its first report never starts."""
         if self.parameter not in trial.params:
             return False
         judged = self._judged(study, trial)
@@ -81,7 +81,7 @@ class UnimodalPruners(BasePruner, StudyPruner):
         return self.each
 
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
-        """Return whether to stop the trial. Before the first report, this means not to start the trial."""
+        """Return whether to stop the trial. A trial that is stopped before its first report never starts."""
         unimodal = self._unimodal(study)
         if any(pruner.prune(study, trial) for pruner in unimodal):
             return True

@@ -46,7 +46,10 @@ class _CurveSampler(BaseSampler, StudySampler):
         return ranking(self._beliefs(study))
 
     def best(self, study: Study) -> tuple[int, float] | None:
-        """Return the number of the probably best trial, and a lower bound on its probability of being near the best."""
+        """Return the number of the probably best trial.
+
+        Also return a lower bound on the probability that this trial is near the optimum.
+        """
         return believed_best(self._beliefs(study))
 
     def _beliefs(self, study: Study) -> list[Beliefs]:
@@ -78,7 +81,7 @@ class _CurveSampler(BaseSampler, StudySampler):
 
 
 class UnimodalSampler(AlongParameter, _CurveSampler):
-    """Sampler that proposes values of one parameter near the probable maximum. `base` proposes all others.
+    """Sampler that proposes values of one parameter near the probable maximum. `base` proposes all other parameters.
 
     The first trials use the values in `starts`, in this order. Later values are chosen by `Beliefs.propose`.
 

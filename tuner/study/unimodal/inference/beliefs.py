@@ -44,7 +44,8 @@ class Rules:
         risk: a trial is stopped if the probability that its value is near the best is below this limit.
         sure: the search may end if the best complete trial is near the best with at least this probability.
         starts: values of the first trials, which are never stopped.
-        at_once: maximum number of running trials. A trial cannot use scores that are reported after its start.
+        at_once: maximum number of running trials. A trial's value cannot depend on scores that are
+            reported after the start of the trial.
         stagger: the next trial starts after all running trials have taken this fraction of their steps.
         early: fraction of the steps before which a trial is stopped only if its value is too small, because the best
             value increases during training. This rule ends when `enough` trials are complete.
@@ -126,7 +127,7 @@ class Beliefs:
 
     @property
     def unimodal(self) -> bool:
-        """Whether the scores are consistent with a single maximum. An empty bracket of the mode contradicts it."""
+        """Whether the scores are consistent with a single maximum. They are not if the bracket of the mode is empty."""
         return not self.bracket.empty
 
     @property
@@ -213,8 +214,8 @@ class Beliefs:
     def _scores_best_here(self, place: float, context: Context) -> bool:
         """Return whether a complete trial at this position has the best score of its context.
 
-        Such a position is never excluded. Near a steep fall of the score, the model may show a higher maximum elsewhere
-        that does not exist.
+        Such a position is never excluded. Near a steep fall of the score, the model may wrongly show a higher maximum
+        elsewhere.
         """
         last = [record for record in self.last_records if record.context == context]
         best = max((record.score for record in last), default=0.0)

@@ -69,7 +69,7 @@ FAR_OF_RUNS: Final = 60.0
 """Limit that replaces `FAR` when single trials are compared. By chance alone, a trial can lead by more than `FAR`."""
 
 FAR_AMONG: Final = 40.0
-"""Limit that replaces `FAR` between trials with different other parameters, which shift the whole curve."""
+"""Limit that replaces `FAR` between trials whose other parameters differ, because these can shift the whole curve."""
 
 _COMMON: Final = 0.5  # share of g's variance that is common to all contexts
 _Z_CURVE, _Z_LEVEL = 1.0, 0.4  # length scales of the kernels of g and h in z, for numbers between 0 and 1
@@ -271,9 +271,9 @@ def _without_cliffs(score: Array, tolerance: float, same_rung: NDArray[np.bool_]
 
 
 def _not_far_below(score: Array, tolerance: float, *groups: tuple[NDArray[np.bool_], float]) -> Array:
-    """Return the scores in tolerances, without scores far below the best score of their group.
+    """Return the scores in tolerances. Scores far below the best score of their group are raised to a limit.
 
-    Each group has a maximum distance from its best score. Lower scores are raised to this distance.
+    The number in each group is the maximum distance of a score from the best score.
     """
     with np.errstate(over="ignore"):
         known: Array = (score - score.max()) / tolerance

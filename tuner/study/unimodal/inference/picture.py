@@ -133,8 +133,9 @@ class CurvePicture:
         instead = f", pruning by {self.fallback}" if self.fallback else ""
         return (
             f"Not unimodal in {self.parameter}: if the curve had one maximum, the complete trials would place it both "
-            f"above {_number(self.above)} and below {_number(self.below)}, which is impossible (level "
-            f"{_percent(self.level)} over the whole search). The search continues without the assumption{instead}."
+            f"above {_number(self.above)} and below {_number(self.below)}, which is impossible "
+            f"(significance level {_percent(self.level)} over the whole search). The search continues without this "
+            f"assumption{instead}."
         )
 
     @property
@@ -183,8 +184,11 @@ class CurvePicture:
     @property
     def _bracket_sentence(self) -> str:
         if not self.where:
-            return f"No value of {self.parameter} is excluded yet (level {_percent(self.level)} over the whole search)."
-        sure = f"level {_percent(self.level)} over the whole search, for a curve with one maximum"
+            return (
+                f"No value of {self.parameter} is excluded yet (at significance level {_percent(self.level)} over the "
+                "whole search)."
+            )
+        sure = f"with error probability {_percent(self.level)} over the whole search, if the curve has one maximum"
         return f"The best {self.parameter} is {self.where} ({sure})."
 
 

@@ -21,7 +21,7 @@ _CELLS: Final = 48
 """Number of equal cells into which the axis is divided. There is one cell between neighbouring grid points."""
 
 _BEST: Final = 0.6
-"""Fraction of the records in the result that are selected by score, if merging leaves too many records."""
+"""Fraction of the result that consists of the best records, if merging leaves too many records (see `thinned`)."""
 
 
 @dataclass(frozen=True, order=True)
