@@ -89,7 +89,7 @@ class Candidates:
         return "" if leads else self.found()
 
     def configurations(self, left: float | None) -> Iterator[tuple[Trial, dict[str, object]]]:
-        """Draw new trials, and yield each trial with its parameters. A grid sampler ends this after its last point.
+        """Draw new trials, and yield each trial with its parameters. With a grid, the last point ends the iteration.
 
         Configurations that the pruner excludes are rejected and not yielded. After `TRIES` such rejections, the pruner
         is not asked again, and all further configurations are yielded.

@@ -29,7 +29,7 @@ _ROUGH: Final = 0.1
 _CONTEXTS: Final = 3
 """Maximum number of contexts (values of the other parameters) with which a trial is compared.
 
-They are the contexts of the best complete trials.
+These are the contexts of the best complete trials.
 """
 
 

@@ -72,7 +72,7 @@ class CurvePicture:
         best: number of the complete trial that is best by the curve, or None if no trial is complete.
         near: probability that `best` is within the tolerance of the optimum.
         tolerance: smallest difference between scores that matters.
-        noise: estimated standard deviation of the final scores of equal trials, or None before the first score.
+        noise: estimated standard deviation of final scores with equal parameters, or None before the first score.
         fallback: name of the pruner for scores with several maxima, or empty if unknown.
     """
 
@@ -257,7 +257,7 @@ def _at_height(beliefs: Beliefs) -> tuple[Array, float, int]:
     """Return posterior draws of the curve, shifted to the height of the observed scores.
 
     The model determines each curve only up to a constant. Each draw is shifted to the mean of the scores at the latest
-    rung. Only scores in the context of the rung's best trial count, because the curves belong to this context.
+    rung. Only scores in the context of the best trial at this rung are used, because the curves belong to this context.
 
     Returns:
         The shifted curves, the latest rung as a fraction of the steps, and the number of the rung's best trial.

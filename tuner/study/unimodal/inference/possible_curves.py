@@ -80,8 +80,8 @@ def eligible_points(grid: Array, context: Context) -> NDArray[np.bool_]:
 def project(draws: Array) -> Array:
     """Return for each row the nearest unimodal sequence with the same mode, in the supremum norm.
 
-    On each side of the mode, the result is the mean of two monotone sequences: the smallest one above the row and the
-    greatest one below the row (Barlow et al. 1972, section 1.4).
+    On each side of the mode, the result is the mean of two monotone sequences: the smallest sequence above the row and
+    the greatest sequence below the row (Barlow et al. 1972, section 1.4).
     """
     places = np.arange(draws.shape[-1])
     modes = draws.argmax(-1)[:, None]

@@ -30,9 +30,9 @@ class Context:
 
     Attributes:
         values: pairs (name, value), sorted by name. Numbers are scaled to [0, 1]. Other values are text.
-        low: minimum position on the axis of trials with these values. It can exceed 0 if some of the
+        low: smallest position on the axis that a trial with these values can have. It can exceed 0 if some of the
             values multiply the parameter on the axis.
-        high: maximum position on the axis of trials with these values.
+        high: largest position on the axis that a trial with these values can have.
     """
 
     values: tuple[tuple[str, float | str], ...] = ()
