@@ -24,9 +24,9 @@ Item = TypeVar("Item")
 
 
 def is_better(score: float | None, than: float | None, *, mode: str) -> bool:
-    """Return whether `score` is strictly better than `than`.
+    """Return whether `score` is strictly better than the score `than`.
 
-    A finite score is better than a missing or non-finite one. A missing or non-finite score is never better.
+    A finite score is better than a missing or non-finite score. A missing or non-finite `score` is never better.
     """
     if score is None or not math.isfinite(score):
         return False
@@ -69,8 +69,8 @@ def best_trial(
 ) -> TrialView | None:
     """Return the COMPLETE trial with the best final score, or None if no COMPLETE trial has a finite score.
 
-    Of trials with equal scores, the trial with the greatest value of `tie` wins. By default, this is
-    the trial with the lowest number.
+    Of trials with equal scores, the trial with the greatest value of `tie` wins. Without `tie`, the trial
+    with the lowest number wins.
     """
     complete = (trial for trial in trials if trial.state is TrialStatus.COMPLETE)
     return best_of(complete, score=lambda trial: trial.last_score, mode=mode, tie=tie or (lambda trial: -trial.number))

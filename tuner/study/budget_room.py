@@ -30,7 +30,10 @@ class BudgetRoom:
         return self._budget is None or any(self._budget.fits(shape.ask) for shape in shapes)
 
     def whole(self, shapes: Sequence[TrialShape], *, at_most: int) -> int:
-        """Return how many trials of the cheapest of these shapes fit the remaining budget, at most `at_most`."""
+        """Return how many trials fit the remaining budget if all have the cheapest of these shapes.
+
+        The result is at most `at_most`.
+        """
         if self._budget is None:
             return at_most
         return max((_most_that_fit(self._budget, shape.ask, at_most) for shape in shapes), default=0)
@@ -48,10 +51,11 @@ class BudgetRoom:
         return True
 
     def extend(self, trial_id: str, remaining: Ask) -> bool:
-        """Reserve what a trial lacks to finish, and return True. Return False if that does not fit the budget.
+        """Extend a trial's reservation so that the trial can finish, and return True. Return False if it does not fit.
 
-        `remaining` is what the trial needs. Only the unleased part of its reservation (not charged yet) counts towards
-        this need. Steps that the trial repeats after an interruption are therefore charged again.
+        `remaining` is the budget that the trial still needs. The unleased (not yet charged) part of the existing
+        reservation is used first, and only the difference is reserved. Steps that a trial repeats after an interruption
+        are charged again, because leased steps are never reused.
         """
         held = self.outstanding().get(trial_id)
         steps = max(remaining.steps - (held.steps if held else 0), 0)
@@ -61,7 +65,7 @@ class BudgetRoom:
         return self.reserve(trial_id, Ask(steps, remaining.sample_rate, remaining.noise_multiplier, releases))
 
     def settle(self, trial_id: str, steps_taken: int) -> None:
-        """End the reservations of a trial and return its unused steps to the budget."""
+        """End the reservations of a trial and return its unleased steps and scores to the budget."""
         if self._budget is not None:
             self._budget.settle(trial_id, steps_taken)
 
@@ -70,12 +74,12 @@ class BudgetRoom:
         return self._budget is None or trial_id in self._budget.outstanding()
 
     def outstanding(self) -> Mapping[str, Unleased]:
-        """Return the unleased part of the reservation of each trial that is not settled."""
+        """Return, for each trial that is not settled, its reserved steps and scores that are not leased yet."""
         return {} if self._budget is None else self._budget.outstanding()
 
 
 def _most_that_fit(budget: BudgetGate, ask: Ask, at_most: int) -> int:
-    """Return how many trials with this request fit together, at most `at_most`.
+    """Return how many trials with this request fit the budget together. The result is at most `at_most`.
 
     A binary search keeps the number of ledger queries low.
     """

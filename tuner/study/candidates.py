@@ -23,15 +23,15 @@ __all__ = ["EXCLUDED", "REJECTED", "TRIES", "Candidates", "excluded_because", "i
 
 REJECTED = "a trial with these parameters no longer fits in the privacy budget; it was not started"
 EXCLUDED = "the pruner excluded it before its first step"
-"""Default reason for a configuration that the pruner excludes."""
+"""Reason that is stored if the pruner excludes a configuration without giving a reason."""
 
 TRIES = 20
-"""Maximum number of configurations that are rejected for one trial. The limit applies separately to rejections because
-of the budget and to rejections by the pruner."""
+"""Maximum number of configurations that are rejected before a trial starts. Rejections by the pruner and rejections
+because of the budget are counted separately."""
 
 _FEW = 3.0
-"""A search with `when_sure: replicate` repeats its best two configurations if the budget allows fewer than this number
-of further complete trials."""
+"""If the budget allows fewer further complete trials than this, a search with `when_sure: replicate` repeats its best
+two configurations."""
 
 
 class Candidates:
@@ -69,27 +69,30 @@ class Candidates:
         return self._sampler.waits(self._study)
 
     def found(self) -> str:
-        """Return why the search stops if the best trial has been found, or "" if the search continues."""
+        """Return the reason for ending the search early, or "" if the search continues.
+
+        A search ends early only with `when_sure: stop`, and only when the best trial has very probably been found.
+        """
         if self._when_sure != "stop" or not self._sampler.is_over(self._study):
             return ""
         best = self._sampler.best(self._study)
         return "" if best is None else f"trial {best[0]} is within the tolerance with probability {best[1]:.2f}"
 
     def found_without(self, number: int, nominal: int, score: float, *, mode: str) -> str:
-        """Return why a running trial stops if the best trial has been found, or "" if the running trial continues.
+        """Return why a running trial stops because the search ends (see `found`), or "" if the trial continues.
 
-        A running trial always continues if its score is the best of all trials at the rung `nominal`, because its model
-        may become the best.
+        The trial always continues if no other trial has a better score at the rung `nominal`. Its model may then become
+        the best.
         """
         others = [t.intermediate_values for t in self._study.get_trials(deepcopy=False) if t.number != number]
         leads = score == best_score([score, *(each[nominal] for each in others if nominal in each)], mode=mode)
         return "" if leads else self.found()
 
     def configurations(self, left: float | None) -> Iterator[tuple[Trial, dict[str, object]]]:
-        """Draw new trials, and yield each of them with its parameters. A grid ends after its last configuration.
+        """Draw new trials, and yield each trial with its parameters. With a grid, the last point ends the iteration.
 
-        Configurations that the pruner excludes are rejected instead of yielded. After `TRIES` of them, all further
-        configurations are yielded.
+        Configurations that the pruner excludes are rejected and not yielded. After `TRIES` such rejections, the pruner
+        is not asked again, and all further configurations are yielded.
 
         Args:
             left: number of complete trials that the budget still allows, including the next one. It may be None if
@@ -161,8 +164,8 @@ class Candidates:
     ) -> FrozenTrial | None:
         """Return the trial whose configuration is repeated next, or None if no configuration is repeated.
 
-        Of the two configurations that are probably best, the one with fewer trials so far is repeated. None is repeated
-        while the search for the best two continues, or if neither of the two fits the budget.
+        The search repeats the two configurations that are probably best, first the configuration with fewer trials. It
+        repeats nothing while it still searches for the best two, or if neither of the two fits the budget.
         """
         if left >= _FEW and not self._sampler.is_over(self._study):
             return None

@@ -4,8 +4,9 @@ The driver keeps its state in Optuna's storage and in the ledger (the data set's
 crash, `reconcile` restores the state from these two. The order of writes makes this possible:
 
     start    reserve in the ledger → create the Optuna trial → draw parameters → call the pruner → write our trial id
-             If the cost depends on the parameters, the reservation follows the pruner.
-             If the pruner excludes the configuration: write the reason → end the Optuna trial → reuse the reservation
+             If the cost depends on the parameters, the budget is reserved after the pruner is called.
+             If the pruner excludes the configuration: write the reason → end the Optuna trial →
+             use the reservation for the next configuration
     report   write Optuna's intermediate value → call the pruner
     finish   write steps, reason and outcome → end the Optuna trial → settle in the ledger → notify the observers
              → mark the end as announced
@@ -75,10 +76,10 @@ class StudyDriver:
         max_first_failures: the search stops when this many trials have failed and no trial has ended in another way.
         shape_of: function that returns the shape of a trial (its steps, rungs and mechanism) for its parameters. By
             default, all trials have `steps_per_trial` steps.
-        cheapest: cheapest shapes of trials. If none of them fits the budget, no trial fits. Empty if all trials have
-            the same shape.
-        when_sure: action when a complete trial is very probably near the best possible one. Only ``go_on`` works with
-            every sampler.
+        cheapest: the cheapest possible shapes of a trial. If none of them fits the budget, no trial can start. Empty if
+            all trials have the same shape.
+        when_sure: action when the score of a complete trial is very probably near the best possible score. Only
+            ``go_on`` works with every sampler.
 
     Raises:
         tuner.errors.InputError: a setting is invalid, or the settings contradict each other or the study.
@@ -114,7 +115,7 @@ class StudyDriver:
         self._cheapest = tuple(cheapest)
         self._room = BudgetRoom(budget)
         self._candidates = Candidates(study, space, when_sure)
-        self._full = False  # if True, no drawn configuration fitted, and none is drawn until steps are returned
+        self._full = False  # True if no drawn configuration fitted; then none is drawn until a trial ends
         self._announce = Announcements(study, observers)
         self._max_first_failures = max_first_failures
         self._active: dict[str, RunningTrial] = {}
@@ -209,12 +210,12 @@ class StudyDriver:
         return decision
 
     def finish(self, trial_id: str, *, outcome: TrialStatus, steps_taken: int, reason: str = "") -> None:
-        """End a trial. Store its outcome in Optuna, and return its unused steps to the budget.
+        """End a trial. Store its outcome in Optuna, and return its unleased steps and scores to the budget.
 
         Args:
             trial_id: id of a running trial.
             outcome: COMPLETE, PRUNED or FAILED. COMPLETE becomes FAILED if the trial has no finite score.
-            steps_taken: number of training steps of the trial's final model, at most the number of leased steps.
+            steps_taken: number of training steps of the trial's final model. It cannot exceed the leased steps.
             reason: why the trial ended, for analysts. It may depend on the records only through reported scores. If the
                 pruner gave a reason, that reason is stored instead.
         """
@@ -231,8 +232,8 @@ class StudyDriver:
     def reconcile(self, find_checkpoint: FindCheckpoint | None = None) -> None:
         """Make the storage and the ledger consistent after an interruption. Repeated calls are safe.
 
-        If the end of a trial was not fully stored or announced, this is completed. Reservations of trials that ended or
-        never started are settled. `next` then resumes interrupted trials from the checkpoints that `find_checkpoint`
+        Trial ends that were only partly stored or announced are completed. Reservations of trials that ended or never
+        started are settled. `next` then resumes interrupted trials from the checkpoints that `find_checkpoint`
         returns.
         """
         if find_checkpoint is not None:
@@ -264,7 +265,10 @@ class StudyDriver:
             self._room.settle(trial_id, 0)
 
     def _ask(self, started: int) -> Suggestion | Wait | Stop:
-        """Start a trial of a sweep whose trials all have the same shape. Draw parameters only if it fits the budget."""
+        """Start a trial of a sweep whose trials all have the same shape.
+
+        Parameters are drawn only if the trial fits the budget.
+        """
         left, trial_id = self._left(started), new_trial_id(started)
         if not self._room.reserve(trial_id, self._shape_of({}).ask):
             return self._no_room(f"a trial of {self.steps_per_trial} steps no longer fits in the privacy budget")
@@ -284,7 +288,7 @@ class StudyDriver:
             self._candidates.reject(trial)
             if number == TRIES:
                 self._full = True
-                return self._no_room(f"none of {TRIES} configurations that were drawn still fits in the privacy budget")
+                return self._no_room(f"none of {TRIES} drawn configurations still fits in the privacy budget")
         return self.next()
 
     def _left(self, started: int) -> float | None:
@@ -299,7 +303,7 @@ class StudyDriver:
         return Wait() if self._active else Stop(StopReason.BUDGET, detail)
 
     def _start_if_it_fits(self, trial: Trial, parameters: dict[str, object]) -> Suggestion | None:
-        """Create an id for the trial, reserve its steps and start it, or return None if the steps do not fit."""
+        """Give a drawn trial an id, reserve its steps and start it. Return None if the steps do not fit the budget."""
         trial_id = new_trial_id(trial.number)
         fits = self._room.reserve(trial_id, self._shape_of(parameters).ask)
         return self._start_new(trial, trial_id, parameters) if fits else None
@@ -314,7 +318,8 @@ class StudyDriver:
             return self.next()
         if self._active:
             return Wait()
-        # No interrupted trial fits, and no running trial can return steps. End one to free its reservation.
+        # No interrupted trial fits, and no running trial can return steps. One interrupted trial is ended as FAILED,
+        # which frees its reservation.
         frozen = self._interrupted.popleft()
         trial_id, trial = _id_of(frozen), trial_of(self.study, frozen)
         if not trial_id:
@@ -326,7 +331,7 @@ class StudyDriver:
         return self.next()
 
     def _continue(self, frozen: FrozenTrial) -> Suggestion | None:
-        """Resume an interrupted trial, or return None if it cannot resume now, for example for lack of budget."""
+        """Resume an interrupted trial. Return None if it cannot resume now, for example if its steps do not fit."""
         trial_id, trial = _id_of(frozen), trial_of(self.study, frozen)
         parameters = self.space.sample(OptunaSuggest(trial))
         if not trial_id:  # the driver died before it wrote our id, so the trial never ran

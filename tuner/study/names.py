@@ -1,8 +1,10 @@
-"""Names, options and aliases of samplers and pruners. Imports no Optuna, so that experiment files are checked fast.
+"""Names, options and aliases of samplers and pruners.
+
+This module does not import Optuna, so that experiment files are checked fast.
 
 The options of Optuna's samplers and pruners are the parameters of Optuna's constructors. Parameters that take functions
-are omitted, and so is `seed`, which the experiment file sets. A test compares the options with Optuna. The samplers
-`grid`, `bounded` and `unimodal` and the pruner `unimodal` are our own.
+are omitted. `seed` is omitted too, because the experiment file sets it for the whole search. A test compares the
+options with Optuna. The samplers `grid`, `bounded` and `unimodal` and the pruner `unimodal` are our own.
 
 To add a sampler NAME, write the module `tuner.study.samplers.NAME` with a function `build`, and add an entry here. To
 add a pruner of our own, do the same in `tuner.study.pruners`. A pruner of Optuna needs only an entry here.

@@ -23,9 +23,9 @@ def level_steps(levels: int, rungs: Sequence[int]) -> tuple[int, ...]:
     Level 0 starts at step 0. Level i starts at the first rung at or after the fraction i/n of the steps, with two
     exceptions:
 
-    - If the previous level starts at this rung, level i starts at the next rung.
-    - Level i starts so early that every later level can still start at a rung of its own before the last rung. The
-      final score therefore belongs to the last level.
+    - If the previous level starts at or after this rung, level i starts one rung after the previous level.
+    - If too few rungs remain for the later levels, level i starts earlier. Every level thus starts before the last
+      rung, so the final score belongs to the last level.
 
     The score AT the rung where a level starts belongs to the previous level.
 
@@ -94,7 +94,7 @@ def each_level(parameters: Mapping[str, object], *, rungs: Sequence[int]) -> lis
 
 
 def rungs_of_levels(parameters: Mapping[str, object], *, rungs: Sequence[int], steps: int) -> list[float] | None:
-    """Return rungs for a search with this trial alone, in which every level begins at the same step as in this search.
+    """Return rungs for a new search that repeats only this trial. Every level then begins at the same step as before.
 
     The rungs are fractions of the trial's steps. Return None if no parameter is promoted.
     """

@@ -23,7 +23,7 @@ class CurveModel(Protocol):
 
     Attributes:
         parameter: name of the parameter.
-        scales: names of other parameters. The model describes the product of the parameter with them.
+        scales: names of other parameters by which the parameter is multiplied. The model is a function of the product.
     """
 
     parameter: str
@@ -57,7 +57,7 @@ class StudySampler(Protocol):
         return False
 
     def is_over(self, study: Study) -> bool:
-        """Return whether the search may end, because a complete trial is near the optimum with high probability."""
+        """Return whether the search may end because a complete trial is near the optimum with high probability."""
         return False
 
     def best(self, study: Study) -> tuple[int, float] | None:
@@ -72,7 +72,7 @@ class StudySampler(Protocol):
         return ()
 
     def curve_models(self) -> tuple[CurveModel, ...]:
-        """Return one model for each unimodal parameter, along which the score is assumed to have one maximum."""
+        """Return one model for each unimodal parameter. The score is assumed to have one maximum along each of them."""
         return ()
 
 
@@ -88,7 +88,7 @@ class StudyPruner(Protocol):
         return ""
 
     def curve_models(self) -> tuple[CurveModel, ...]:
-        """Return one model for each unimodal parameter, along which the score is assumed to have one maximum."""
+        """Return one model for each unimodal parameter. The score is assumed to have one maximum along each of them."""
         return ()
 
 

@@ -1,4 +1,7 @@
-"""Rungs (steps at which a trial reports) for trials of different lengths. All trials report at the same fractions."""
+"""Rungs (steps at which a trial reports) for trials of different lengths.
+
+All trials report at the same fractions of their steps.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ def scaled_rungs(rungs: Sequence[int], steps: int) -> dict[int, int]:
     """Map the steps at which a trial of `steps` steps reports to the corresponding rungs of the longest trial.
 
     The keys are steps of this trial, and the values are rungs. Both increase. The last pair is (`steps`, `rungs[-1]`).
-    In a short trial, several rungs can correspond to the same step. The trial then reports once, for the last of them.
+    In a short trial, several rungs can correspond to the same step. The trial then reports once, for the last of these
+    rungs.
 
     Args:
         rungs: increasing rungs of the longest trial.

@@ -54,7 +54,7 @@ class RunningTrial:
 
         self.trial.set_user_attr(views.STEPS_TAKEN, self.step)
         self.trial.set_user_attr(views.REASON, reason)
-        self.trial.set_user_attr(views.OUTCOME, outcome.value)  # last, because it shows that the others are written
+        self.trial.set_user_attr(views.OUTCOME, outcome.value)  # written last: it shows that the others exist
         if outcome is TrialStatus.COMPLETE:
             study.tell(self.trial, self.last_score)
         else:
@@ -80,7 +80,7 @@ def trial_of(study: Study, frozen: FrozenTrial) -> Trial:
     """Return Optuna's `Trial` for a stored trial. Unlike a stored trial, a `Trial` can report scores."""
     import optuna
 
-    # Optuna has no public function for this. Its `ask` calls the same constructor.
+    # Optuna has no public function for this. `Study.ask` calls the same constructor.
     return optuna.trial.Trial(study, frozen._trial_id)
 
 
@@ -90,7 +90,7 @@ def stored(study: Study, trial: Trial) -> FrozenTrial:
 
 
 def new_trial_id(number: int) -> str:
-    """Return a new id for a trial. Its random digits keep it unique in the ledger, even if the number is used again."""
+    """Return a new trial id. Random digits make the id unique in the ledger, even if `number` is used again."""
     return f"{number:04d}-{uuid.uuid4().hex[:6]}"
 
 
@@ -114,7 +114,7 @@ class Announcements:
     def finished(self, view: TrialView) -> None:
         """Announce the end of a trial, then mark it as announced.
 
-        After a crash between the two, a resume announces the end again.
+        After a crash between these two actions, the resumed sweep announces the end again.
         """
         for observer in self._observers:
             observer.trial_finished(view)

@@ -49,7 +49,7 @@ def open_study(
         raise InputError("study-settings-invalid", f"`mode` must be 'max' or 'min' (got {mode!r}).")
     direction: Literal["maximize", "minimize"] = "maximize" if mode == "max" else "minimize"
     try:
-        study = optuna.load_study(storage=storage, study_name=name, pruner=pruner)  # reading writes nothing
+        study = optuna.load_study(storage=storage, study_name=name, pruner=pruner)  # loading writes nothing
     except KeyError:
         study = optuna.create_study(
             storage=storage, study_name=name, direction=direction, pruner=pruner, load_if_exists=True
@@ -68,7 +68,7 @@ def open_storage(folder: Path) -> BaseStorage:
     """Open the sweep's journal file, or create it if it does not exist.
 
     Raises:
-        tuner.errors.TunerError: the journal exists and cannot be read. It is never replaced.
+        tuner.errors.TunerError: the journal exists and cannot be read. An existing journal is never replaced.
     """
     folder.mkdir(parents=True, exist_ok=True)
     journal = folder / JOURNAL

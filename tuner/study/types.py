@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 WhenSure: TypeAlias = Literal["go_on", "stop", "replicate"]
-"""Action of a search when a complete trial is very probably near the best possible one.
+"""Action of a search when the score of a complete trial is very probably near the best possible score.
 
 `go_on` continues, `stop` ends the search, and `replicate` repeats the best two configurations.
 """
@@ -66,8 +66,8 @@ class Ask:
 
     Attributes:
         steps: number of private steps.
-        sample_rate: sample rate of the trial, or None if the search has only one mechanism.
-        noise_multiplier: noise multiplier of the trial, or None if the search has only one mechanism.
+        sample_rate: sample rate of the trial, or None if all trials of the search use the same mechanism.
+        noise_multiplier: noise multiplier of the trial, or None if all trials of the search use the same mechanism.
         releases: number of protected scores, or 0 if scores are outside the guarantee.
     """
 
@@ -103,9 +103,10 @@ class TrialShape:
         return Ask(self.steps, self.sample_rate, self.noise_multiplier, self.releases)
 
     def remaining(self, step: int) -> Ask:
-        """Return the budget request for the rest of the trial after its checkpoint at `step` (0 without a checkpoint).
+        """Return the budget request for the rest of the trial after its checkpoint at `step`.
 
-        The resumed trial scores the checkpoint again, so the request includes this score.
+        Without a checkpoint, `step` is 0. The resumed trial scores the checkpoint again, so the request
+        includes this score.
         """
         again = 1 if step > 0 else 0
         scores = again + sum(rung > step for rung in self.rungs) if self.releases else 0
@@ -158,7 +159,7 @@ class TrialView:
 
 
 class Unleased(Protocol):
-    """Part of a trial's reservation that is not leased yet (leased steps and scores are charged)."""
+    """Part of a trial's reservation that is not leased yet. Steps and scores are charged when they are leased."""
 
     @property
     def steps(self) -> int:
@@ -193,7 +194,7 @@ Shape: TypeAlias = Callable[[Mapping[str, object]], TrialShape]
 """Function that returns the shape of a trial for its parameters. It uses public values only."""
 
 FindCheckpoint: TypeAlias = Callable[[str], int | None]
-"""Function that returns the step of a trial's last checkpoint for the trial's id, or None without a checkpoint."""
+"""Function from a trial's id to the step of the trial's last checkpoint, or to None without a checkpoint."""
 
 
 class Observer(Protocol):

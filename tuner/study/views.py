@@ -32,8 +32,8 @@ OUTCOME = "outcome"
 STEPS_TAKEN = "steps_taken"
 REASON = "reason"
 RUNGS = "rungs"
-"""Pairs [step of the longest trial, step of this trial], one for each rung. A trial has them only if its rungs differ
-from those of the longest trial."""
+"""Pairs [step of the longest trial, step of this trial], one for each rung. They are stored only for a trial whose
+rungs differ from the rungs of the longest trial."""
 REJECTED = "rejected"
 """Reason why a configuration was never started."""
 REPLICA_OF = "replica_of"

@@ -33,8 +33,8 @@ class BoundedSampler(PriorSampler):
     """Adaptive sampler of DP-HyPO (Wang et al. 2023). Its density is between c and C times the density of the prior.
 
     With probability c, a candidate is drawn from the prior. Otherwise N candidates are drawn from the prior, and a
-    kernel regression over the finished trials selects the best of them. Parameters that some finished trial lacks are
-    always drawn from the prior, so the bounds hold for complete candidates.
+    kernel regression over the finished trials selects the best of them. A parameter that is missing in any finished
+    trial is always drawn from the prior. The bounds therefore hold for the joint density of all parameters.
 
     Args:
         ratio: the probability c and the number of draws N, which together determine C.
@@ -48,7 +48,7 @@ class BoundedSampler(PriorSampler):
         self.ratio = ratio
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return the parameters that every finished trial has."""
+        """Return the parameters that every COMPLETE trial has, except parameters with only one value."""
         shared = IntersectionSearchSpace().calculate(study)
         return {name: domain for name, domain in shared.items() if not domain.single()}
 
@@ -67,7 +67,7 @@ class BoundedSampler(PriorSampler):
 
 
 def _finished(study: Study, space: Mapping[str, BaseDistribution]) -> list[tuple[dict[str, Any], float]]:
-    """Return the parameters and the score of every finished trial. If the study minimises, scores are negated."""
+    """Return the parameters and the score of every COMPLETE trial. If the study minimises, scores are negated."""
     sign = 1.0 if study.direction == optuna.study.StudyDirection.MAXIMIZE else -1.0
     trials = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
     return [

@@ -34,7 +34,7 @@ def build(request: SamplerRequest) -> GridPointSampler:
             "option-invalid", f"`points` of the sampler 'grid' must be a positive whole number (got {count!r})."
         )
     points = grid_points(request.space, request.space.grid(count))
-    # The points are shuffled. A search that ends early has then tried points from all parts of the grid.
+    # The points are shuffled, so that a search that ends early has tried points from all parts of the grid.
     random.Random(request.seed).shuffle(points)
     return GridPointSampler(points)
 
@@ -46,7 +46,7 @@ class GridPointSampler(IndependentSampler):
     parameters, and it ends the study with `Study.stop`, which works only inside `Study.optimize`.
 
     Args:
-        points: searched parameters of each grid point, by flat name.
+        points: for each grid point, the values of the searched parameters by flat parameter name.
     """
 
     def __init__(self, points: Sequence[Mapping[str, object]]) -> None:

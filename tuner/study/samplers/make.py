@@ -45,7 +45,7 @@ class SamplerRequest:
 
     @property
     def next_seed(self) -> int:
-        """Seed of a sampler that starts after `trials_before` trials, which is `seed` itself for a new sweep.
+        """Seed of a sampler that starts after `trials_before` trials. For a new sweep, it equals `seed`.
 
         The state of a sampler's random generator is not stored. With an unchanged seed, a resumed sweep would propose
         its first configurations again and be charged for them again.

@@ -1,4 +1,7 @@
-"""Random search. A sealed search takes its randomness from the operating system. Others use Optuna's random sampler."""
+"""Random search.
+
+A sealed search takes its randomness from the operating system. Other searches use Optuna's random sampler.
+"""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ class Ratio:
 
     Formal guarantees:
         Given any earlier results, the density of a candidate is at least `low` and at most `high` times the density of
-        the prior. The reason is that the best of N draws by ANY fixed score has at most N times the density of the
-        prior. Of draws with equal scores, the first wins.
+        the prior. The reason is the following. If ANY fixed score selects the best of N draws, the density of the
+        selected draw is at most N times the density of the prior. Of draws with equal scores, the first wins.
 
     Attributes:
         explore: c, in (0, 1).
@@ -36,12 +36,12 @@ class Ratio:
 
     @property
     def low(self) -> float:
-        """Lower bound c on the ratio of the densities."""
+        """Lower bound c on the density of a candidate, relative to the density of the prior."""
         return self.explore
 
     @property
     def high(self) -> float:
-        """Upper bound C = c + (1 − c) · N on the ratio of the densities."""
+        """Upper bound C = c + (1 − c) · N on the density of a candidate, relative to the density of the prior."""
         return self.explore + (1 - self.explore) * self.draws
 
 
@@ -65,7 +65,7 @@ def ratio_of(options: Mapping[str, object]) -> Ratio:
             "option-invalid",
             f"`ratio` must be a number above 1 and below {_MOST_DRAWS} (got {high!r}). Write for example 2.",
         )
-    # Without the factor, rounding errors would turn the two draws of ratio 1.1 and explore 0.9 into one draw.
+    # The last factor absorbs rounding errors. Without it, `ratio` 1.1 and `explore` 0.9 would give one draw, not two.
     draws = floor((high - explore) / (1 - explore) * (1 + 1e-12))
     if draws < 2:
         raise InputError(

@@ -24,7 +24,7 @@ class AlongParameter:
         parameter: name of a float or integer parameter.
         tolerance: smallest difference between scores that matters, in the unit of the score.
         last_step: step at which trials end. The default is the largest step that a complete trial has reported.
-        scales: names of other parameters. The model describes the product of the parameter with them.
+        scales: names of other parameters by which the parameter is multiplied. The model is a function of the product.
         rules: further arguments, which are fields of `inference.beliefs.Rules`.
     """
 
@@ -42,7 +42,7 @@ class AlongParameter:
         if last_step is not None and not last_step > 0:
             raise ValueError(f"`last_step` must be positive (got {last_step!r}).")
         self.parameter, self.scales, self._last_step = parameter, tuple(scales), last_step
-        # The axis is replaced as soon as the bounds of the parameter are known.
+        # This axis is replaced as soon as the bounds of the parameter are known.
         self.rules = Rules(axis=ParameterAxis(0.0, 1.0), tolerance=tolerance, **rules)
         # Cache of the records of ended trials. These records never change.
         self._ended: tuple[object, dict[int, Told]] = (None, {})
@@ -53,7 +53,10 @@ class AlongParameter:
         return None if known is None else known[1]
 
     def known(self, study: Study, distribution: BaseDistribution | None = None) -> tuple[View, Beliefs] | None:
-        """Return the view of the study and the conclusions from it, or None if the parameter's bounds are unknown."""
+        """Return the view of the study, and the conclusions from the trials of the study.
+
+        Return None if the parameter's bounds are still unknown.
+        """
         distributions = {
             name: found for trial in study.get_trials(deepcopy=False) for name, found in trial.distributions.items()
         }
@@ -73,7 +76,10 @@ class AlongParameter:
 
 
 def ranking(beliefs: Sequence[Beliefs]) -> tuple[int, ...]:
-    """Return the numbers of the complete trials, best first, ordered by the sum of their ranks over all parameters."""
+    """Return the numbers of the complete trials, best first.
+
+    Each trial has one rank along each parameter. Trials are ordered by the sum of these ranks.
+    """
     orders = [believed.ranked() for believed in beliefs]
     every = {number for order in orders for number in order}
     return tuple(sorted(every, key=lambda number: (sum(_rank(order, number) for order in orders), number)))

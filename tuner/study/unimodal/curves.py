@@ -16,7 +16,7 @@ def curves_of(study: Study, *, fallback: str = "") -> tuple[CurvePicture, ...]:
 
     Args:
         study: any study. The result is empty unless its sampler or its pruner is ``unimodal``.
-        fallback: name of the pruner that is used along parameters in which the scores are not unimodal.
+        fallback: name of the pruner that is used along parameters along which the scores are not unimodal.
     """
     maximize = study.direction.name == "MAXIMIZE"
     return tuple(

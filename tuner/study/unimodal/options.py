@@ -49,7 +49,8 @@ class Along:
 
     Attributes:
         name: name of the parameter.
-        scales: names of other searched parameters. The model describes the product of the parameter with them.
+        scales: names of other searched parameters by which the parameter is multiplied. The model is a function of the
+            product.
         starts: values of the parameter in the first trials, or None for the default radii.
     """
 
@@ -63,7 +64,7 @@ class Unimodality:
     """Facts about a search that the unimodal sampler and pruner need in addition to their options.
 
     Attributes:
-        parameters: unimodal parameters. Those with `scales` come last.
+        parameters: unimodal parameters. Parameters with `scales` come last.
         last_step: last step of the longest trial.
         tolerance: default of the option `tolerance`, in the unit of the score.
         full_from: fraction of a trial's steps after which the trial uses its full number of smoothing samples.
@@ -89,7 +90,7 @@ def usual_tolerance(metric: str, scored: float | None, blurred: float = 0.0) -> 
     Args:
         metric: a key of `TOLERANCES`.
         scored: number of validation records, or None if unknown.
-        blurred: standard deviation of the noise in a protected score, or 0 without noise.
+        blurred: standard deviation of the noise that is added to a protected score, or 0 without noise.
     """
     fine = TOLERANCES[metric]
     of_records = 0.25 / sqrt(scored) if scored and metric == "validation_accuracy" else 0.0
@@ -97,7 +98,7 @@ def usual_tolerance(metric: str, scored: float | None, blurred: float = 0.0) -> 
 
 
 def assumed(space: SearchSpace) -> SearchSpace:
-    """Return the space, in which the smoothing radius is declared unimodal if no parameter is.
+    """Return the search space, with the smoothing radius declared unimodal if no parameter is declared unimodal.
 
     If the smoothing radius is not searched over a range, return the space unchanged.
     """
@@ -108,14 +109,14 @@ def assumed(space: SearchSpace) -> SearchSpace:
 
 
 def unimodal_parameters(space: SearchSpace) -> tuple[Along, ...]:
-    """Return the parameters that a space declares unimodal. Those that others multiply (`Along.scales`) come last."""
+    """Return the parameters that a space declares unimodal. Parameters with `Along.scales` come last."""
     domains = dict(space.parameters)
     ordered = sorted(space.unimodal, key=lambda name: len(space.scales(name)) > 0)
     return tuple(Along(name, space.scales(name), _starts(name, domains[name])) for name in ordered)
 
 
 def _starts(name: str, domain: Domain) -> tuple[float, ...] | None:
-    """Return the values of the first trials, at one and two thirds of the domain on its scale.
+    """Return the values of the first trials, which are at one third and two thirds of the axis.
 
     Return None for a smoothing radius whose domain contains the default radii.
     """
@@ -158,7 +159,7 @@ def option_problems(options: Mapping[str, object]) -> Iterator[tuple[str, str, s
 def component(value: object) -> tuple[str, dict[str, object]] | None:
     """Return the name and the options of a sampler or pruner in an experiment file.
 
-    `value` must be a name or a mapping ``{name: …, option: value}``. Otherwise, return None.
+    Return None unless `value` is a name or a mapping with a name and options.
     """
     if isinstance(value, str):
         return value, {}
@@ -168,7 +169,7 @@ def component(value: object) -> tuple[str, dict[str, object]] | None:
 
 
 def _broken(option: str, value: object) -> tuple[str, str]:
-    """Return the rule that an option's value breaks and a fix, or two empty strings if the value is valid."""
+    """Return the rule that an option's value breaks, and a fix. Return two empty strings if the value is valid."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     match option:
         case "tolerance" if not (is_number(value) and value > 0):

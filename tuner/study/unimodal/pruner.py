@@ -24,7 +24,7 @@ class UnimodalPruner(AlongParameter, BasePruner, StudyPruner):
     """
 
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
-        """Return whether to stop the trial; before its first report, whether not to start it."""
+        """Return whether to stop the trial. A trial that is stopped before its first report never starts."""
         if self.parameter not in trial.params:
             return False
         judged = self._judged(study, trial)
@@ -54,7 +54,10 @@ class UnimodalPruner(AlongParameter, BasePruner, StudyPruner):
         return f"{self.parameter} {value} is near the best with probability {near}, {when}"
 
     def _judged(self, study: Study, trial: FrozenTrial) -> tuple[Beliefs, float, Context, float] | None:
-        """Return the conclusions, and the trial's position, context and fraction of steps, or None if unknown."""
+        """Return the conclusions from the study, and the trial's position, context and fraction of steps taken.
+
+        Return None if the parameter's bounds or the last step are unknown.
+        """
         known, last = self.known(study, trial.distributions[self.parameter]), last_step(study, self._last_step)
         if known is None or last is None:
             return None
@@ -74,11 +77,11 @@ class UnimodalPruners(BasePruner, StudyPruner):
         self.each, self._fallback, self._called = tuple(pruners), fallback, called
 
     def curve_models(self) -> tuple[CurveModel, ...]:
-        """Return the pruners of all parameters."""
+        """Return the pruners of all parameters. Each pruner is a curve model."""
         return self.each
 
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
-        """Return whether to stop the trial; before its first report, whether not to start it."""
+        """Return whether to stop the trial. A trial that is stopped before its first report never starts."""
         unimodal = self._unimodal(study)
         if any(pruner.prune(study, trial) for pruner in unimodal):
             return True

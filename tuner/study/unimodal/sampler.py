@@ -28,11 +28,11 @@ from tuner.study.unimodal.view import AUDIT
 __all__ = ["UnimodalSampler", "UnimodalSamplers"]
 
 _LAST: Final = 3.0
-"""Number of further complete trials that the budget allows, below which the next trial is not a diagnostic trial."""
+"""If the budget allows fewer further complete trials than this, the next trial is not a diagnostic trial."""
 
 
 class _CurveSampler(BaseSampler, StudySampler):
-    """Base class that uses curve models to decide how the search continues. `_base` handles Optuna's calls."""
+    """Base class that uses curve models to decide how the search continues. Optuna's calls are passed on to `_base`."""
 
     wants_left = True
     _base: BaseSampler
@@ -46,7 +46,10 @@ class _CurveSampler(BaseSampler, StudySampler):
         return ranking(self._beliefs(study))
 
     def best(self, study: Study) -> tuple[int, float] | None:
-        """Return the number of the probably best trial, and a lower bound on its probability of being near the best."""
+        """Return the number of the probably best trial.
+
+        Also return a lower bound on the probability that this trial is near the optimum.
+        """
         return believed_best(self._beliefs(study))
 
     def _beliefs(self, study: Study) -> list[Beliefs]:
@@ -58,7 +61,7 @@ class _CurveSampler(BaseSampler, StudySampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return the values that `_base` draws for `search_space`. Grouped TPE also draws others, which are dropped."""
+        """Return the values that `_base` draws for `search_space`. Other values of `_base` are dropped."""
         found = self._base.sample_relative(study, trial, search_space)
         return {name: value for name, value in found.items() if name in search_space}
 
@@ -78,7 +81,7 @@ class _CurveSampler(BaseSampler, StudySampler):
 
 
 class UnimodalSampler(AlongParameter, _CurveSampler):
-    """Sampler that proposes values of one parameter near the probable maximum. Another sampler proposes the rest.
+    """Sampler that proposes values of one parameter near the probable maximum. `base` proposes all other parameters.
 
     The first trials use the values in `starts`, in this order. Later values are chosen by `Beliefs.propose`.
 
@@ -87,9 +90,9 @@ class UnimodalSampler(AlongParameter, _CurveSampler):
         tolerance: see `AlongParameter`.
         base: sampler of all other parameters, by default TPE.
         seed: seed of the draws. The same study and seed give the same proposals.
-        along: further arguments of `AlongParameter`. The model describes the product of the parameter and the
-            parameters in `scales`, for example learning rate, noise multiplier and clipping norm for a smoothing
-            radius. The search space must sample the parameters in `scales` before the parameter itself.
+        along: further arguments of `AlongParameter`. The parameter is multiplied by the parameters in `scales`. For a
+            smoothing radius, these are for example learning rate, noise multiplier and clipping norm. The search space
+            must sample the parameters in `scales` before the parameter itself.
     """
 
     def __init__(
@@ -107,7 +110,7 @@ class UnimodalSampler(AlongParameter, _CurveSampler):
         self._left: float | None = None
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return the parameters that the other sampler proposes jointly, without the unimodal parameter."""
+        """Return the parameters that `base` proposes jointly, except the unimodal parameter."""
         space = super().infer_relative_search_space(study, trial)
         return {name: found for name, found in space.items() if name != self.parameter}
 
@@ -137,7 +140,7 @@ class UnimodalSampler(AlongParameter, _CurveSampler):
         return None if beliefs is None else beliefs.best()
 
     def is_over(self, study: Study) -> bool:
-        """Return whether the search may end, because a complete trial is near the optimum with high probability."""
+        """Return whether the search may end because a complete trial is near the optimum with high probability."""
         beliefs = self.beliefs(study)
         return beliefs is not None and beliefs.surely_found()
 
@@ -160,7 +163,7 @@ class UnimodalSamplers(_CurveSampler):
         self._sure = max(layer.rules.sure for layer in layers)
 
     def curve_models(self) -> tuple[CurveModel, ...]:
-        """Return the samplers of all parameters."""
+        """Return the samplers of all parameters. Each sampler is a curve model."""
         return self.each
 
     def tell_left(self, left: float | None) -> None:

@@ -71,7 +71,7 @@ class View:
         return cls(parameter, ParameterAxis(min(ends), max(ends), axis.warp), (axis.low, axis.high), others, known)
 
     def scale(self, trial: FrozenTrial) -> float:
-        """Return the factor by which a trial's parameter is multiplied, which depends on the parameters in `scales`.
+        """Return the factor by which a trial's parameter is multiplied. It depends on the parameters in `scales`.
 
         The factor is 1 if each of these parameters equals the geometric mean of its bounds.
         """
@@ -86,7 +86,7 @@ class View:
         return self.axis.place(trial.params[self.parameter] * self.scale(trial))
 
     def context(self, trial: FrozenTrial) -> Context:
-        """Return the values of a trial's other parameters, and the positions that are possible with them."""
+        """Return the values of a trial's other parameters, and the positions that are possible with these values."""
         values: list[tuple[str, float | str]] = []
         for name in sorted(self.others):
             if name not in trial.params:

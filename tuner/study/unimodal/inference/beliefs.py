@@ -18,13 +18,19 @@ from tuner.study.unimodal.inference.records import ALONE, Context, Record, Seen,
 __all__ = ["Beliefs", "Rules", "believe"]
 
 _FINE: Final = 4
-"""Factor by which more curves are drawn before a search ends. With fewer curves, a search could end by chance."""
+"""Factor by which the number of drawn curves grows before a search may end.
+
+With fewer curves, a search could end by chance.
+"""
 
 _ROUGH: Final = 0.1
 """Assumed maximum error of a probability that is computed from few curves. It is several standard errors."""
 
 _CONTEXTS: Final = 3
-"""Number of contexts (values of the other parameters) of the best complete trials with which a trial is compared."""
+"""Maximum number of contexts (values of the other parameters) with which a trial is compared.
+
+These are the contexts of the best complete trials.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +44,8 @@ class Rules:
         risk: a trial is stopped if the probability that its value is near the best is below this limit.
         sure: the search may end if the best complete trial is near the best with at least this probability.
         starts: values of the first trials, which are never stopped.
-        at_once: maximum number of running trials. A trial cannot use scores that are reported after its start.
+        at_once: maximum number of running trials. A trial's value cannot depend on scores that are
+            reported after the start of the trial.
         stagger: the next trial starts after all running trials have taken this fraction of their steps.
         early: fraction of the steps before which a trial is stopped only if its value is too small, because the best
             value increases during training. This rule ends when `enough` trials are complete.
@@ -48,7 +55,8 @@ class Rules:
         full_from: fraction of the steps up to which trials use fewer smoothing samples than at their end. Up to this
             fraction, a trial is stopped only if its value is too small, because the best value increases with the
             number of samples.
-        audits: every n-th trial is a diagnostic trial far from all other trials, to find a second maximum; 0 for none.
+        audits: number n. Every n-th trial is a diagnostic trial far from all other trials, to find a second maximum.
+            With 0, there are no diagnostic trials.
         audit_from: number of the first trial that may be a diagnostic trial.
         draws: number of curves drawn from the posterior.
         share: prior probability that the curve is unimodal.
@@ -93,7 +101,7 @@ class Rules:
 
 
 class Beliefs:
-    """Conclusions from the scores of a study along one parameter, and decisions by the rules.
+    """Conclusions about one parameter from the scores of a study, and decisions that follow from the `Rules`.
 
     A context is the set of values of the other searched parameters. The order of the records does not matter.
     """
@@ -111,15 +119,15 @@ class Beliefs:
 
     @cached_property
     def bracket(self) -> ModeBracket:
-        """Interval that contains the mode of the curve with an error probability of 1 %, if the curve is unimodal.
+        """Interval that contains the mode (position of the maximum) of a unimodal curve, with error probability 1 %.
 
-        It is computed from complete trials alone.
+        The interval is computed from complete trials alone.
         """
         return self._bracket_at(1.0)
 
     @property
     def unimodal(self) -> bool:
-        """Whether the scores are consistent with a single maximum. An empty bracket of the mode contradicts it."""
+        """Whether the scores are consistent with a single maximum. They are not if the bracket of the mode is empty."""
         return not self.bracket.empty
 
     @property
@@ -146,7 +154,10 @@ class Beliefs:
         return frozenset(sorted(trial.trial for trial in self.seen.trials)[: len(self.rules.starts)])
 
     def near(self, place: float, context: Context = ALONE) -> float:
-        """Return the probability that the curve at this position is within the tolerance of the overall maximum."""
+        """Return the probability that the curve at this position is within the tolerance of its maximum.
+
+        The maximum is taken over all positions and all compared contexts.
+        """
         values, grid = self._curves(context), self.rules.axis.grid
         tops = [
             values[:, number, eligible_points(grid, each)].max(1) for number, each in enumerate(self._around(context))
@@ -173,11 +184,14 @@ class Beliefs:
         return True
 
     def ahead(self, trial: int, place: float, context: Context = ALONE) -> float:
-        """Return the probability that a trial's final score exceeds all final scores so far; 1 without records."""
+        """Return the probability that a trial's final score exceeds all final scores so far, or 1 without records."""
         return 1.0 if self.posterior is None else self.posterior.ahead(trial, place, context)
 
     def beaten(self, trial: int, place: float, fraction: float, context: Context = ALONE) -> bool:
-        """Return whether to stop a trial because of its own scores after this fraction of its steps (`Rules.runs`)."""
+        """Return whether to stop a trial after this fraction of its steps because of its own scores.
+
+        `Rules.runs` defines the limit.
+        """
         if not self.rules.runs or self._early(fraction) or fraction <= self.rules.full_from:
             return False
         return self.ahead(trial, place, context) < self.rules.runs
@@ -187,7 +201,7 @@ class Beliefs:
 
     @property
     def _runs(self) -> frozenset[int]:
-        """Running trials and the trial with the best final score. Their records must not be merged.
+        """Numbers of the running trials and of the trial with the best final score. Their records must not be merged.
 
         The set is empty if `Rules.runs` is 0, because single trials are then not compared.
         """
@@ -200,8 +214,8 @@ class Beliefs:
     def _scores_best_here(self, place: float, context: Context) -> bool:
         """Return whether a complete trial at this position has the best score of its context.
 
-        Such a position is never excluded. Near a steep fall of the score, the model may show a higher maximum elsewhere
-        that does not exist.
+        Such a position is never excluded. Near a steep fall of the score, the model may wrongly show a higher maximum
+        elsewhere.
         """
         last = [record for record in self.last_records if record.context == context]
         best = max((record.score for record in last), default=0.0)
@@ -211,7 +225,7 @@ class Beliefs:
     def strict_bracket(self) -> ModeBracket:
         """Bracket of the mode from the scores of all rungs.
 
-        The error probability is 1 % at each rung, and therefore at most 5 % with five rungs. Rungs before
+        The error probability is 1 % at each rung, and therefore at most 5 % with up to five rungs. Rungs before
         the end of training can only raise the lower end of the bracket.
         """
         early = {record.fraction for record in self.seen.records if record.fraction < 1}
@@ -268,7 +282,7 @@ class Beliefs:
         return rules.audits > 0 and started >= rules.audit_from and (started - rules.audit_from) % rules.audits == 0
 
     def propose(self, random: np.random.Generator, context: Context = ALONE, *, audit: bool = True) -> float:
-        """Return the position of the next trial, which is most probably near the best of its context.
+        """Return the position of the next trial: the position that is most probably near the best one of its context.
 
         If `audit` is True, the trial may be a diagnostic trial. `random` breaks ties and chooses the
         position of a diagnostic trial.
@@ -291,7 +305,7 @@ class Beliefs:
             # Count only curves on which neither a running trial nor the best complete trial is near the maximum.
             served = np.any([near[:, int(np.abs(grid - at).argmin())] for at in self._covered_places(context)], axis=0)
             chance = (near if np.all(served) else near & ~np.reshape(served, (-1, 1))).mean(0)
-            chance[near.mean(0) < min(rules.risk, near.mean(0).max())] = -1.0  # trials here would be stopped at once
+            chance[near.mean(0) < min(rules.risk, near.mean(0).max())] = -1.0  # a trial here would be stopped at once
         place = float(grid[random.choice(np.flatnonzero(chance >= chance.max() - 1e-9))])
         return min(max(place, context.low), context.high)
 
@@ -320,7 +334,10 @@ class Beliefs:
         return float(drawn[np.abs(drawn[:, None] - known[None, :]).min(1).argmax()])
 
     def _bracket_at(self, fraction: float) -> ModeBracket:
-        """Return the bracket of the mode from the scores of one rung and of the most frequent context at this rung."""
+        """Return the bracket of the mode from scores at one rung.
+
+        Only scores in the most frequent context at this rung count.
+        """
         rows = self.last_records
         if fraction < 1:
             rows = [record for record in self.seen.records if record.fraction == fraction]

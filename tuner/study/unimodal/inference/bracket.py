@@ -7,9 +7,9 @@ left edge of A or further left, the curve does not rise from A to B. A significa
 to the right of A's left edge. A significant fall shows that the mode is to the left of B's right edge.
 
 The bracket is computed again after every complete trial (an interim analysis). The critical value is valid for all
-pairs of blocks and all interim analyses together. It is the quantile of the largest rise on the least favourable curve,
-which is constant and has its mode at the left end. On this curve, every significant rise would exclude the mode. For
-any other mode, fewer pairs of blocks could exclude it.
+pairs of blocks and all interim analyses together. It is the (1 − α)-quantile of the largest rise on the least
+favourable curve. This curve is constant, and its left end counts as the mode, so every significant rise excludes the
+mode. With any other mode, fewer pairs of blocks could exclude the mode.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BLOCK: Final = 3
 """Maximum number of neighbouring trials in a block."""
 
 LOOKS: Final = 40
-"""Minimum number of interim analyses (one per complete trial) for which the critical value is computed."""
+"""The critical value is computed for at least this number of interim analyses (one per complete trial)."""
 
 LEAST: Final = 5
 """Minimum number of scores for an estimate of the standard deviation. With fewer scores, no value is excluded."""
@@ -48,8 +48,8 @@ _MADE: Final[Mapping[tuple[float, int], tuple[float, float]]] = {
 }
 """Simulated critical values by (α, number of interim analyses).
 
-The first value is for a known standard deviation, and the second value is for an estimated one. A test repeats the
-simulation.
+The first value of each pair is for a known standard deviation, and the second value is for an estimated one. A test
+repeats the simulation.
 """
 
 
@@ -104,7 +104,7 @@ def threshold(alpha: float, looks: int, *, values: int, known: bool = False) -> 
 
     Args:
         alpha: probability of any error in all interim analyses together.
-        looks: maximum number of scores over the whole search, which is the number of interim analyses.
+        looks: maximum number of scores in the whole search. Each score leads to one interim analysis.
         values: number of scores now.
         known: whether the standard deviation is known. Otherwise `deviation_of_neighbours` estimates it.
     """

@@ -69,7 +69,7 @@ FAR_OF_RUNS: Final = 60.0
 """Limit that replaces `FAR` when single trials are compared. By chance alone, a trial can lead by more than `FAR`."""
 
 FAR_AMONG: Final = 40.0
-"""Limit that replaces `FAR` between trials with different other parameters, which shift the whole curve."""
+"""Limit that replaces `FAR` between trials whose other parameters differ, because these can shift the whole curve."""
 
 _COMMON: Final = 0.5  # share of g's variance that is common to all contexts
 _Z_CURVE, _Z_LEVEL = 1.0, 0.4  # length scales of the kernels of g and h in z, for numbers between 0 and 1
@@ -119,7 +119,10 @@ class Posterior:
     _solved: tuple[_Solved, ...]
 
     def draws(self, grid: Array, contexts: Sequence[Context], count: int, random: np.random.Generator) -> Draws:
-        """Draw `count` curves of several contexts jointly. Points of the hyper-parameter grid share them by weight."""
+        """Draw `count` curves of several contexts jointly.
+
+        The number of curves from each point of the hyper-parameter grid is proportional to the weight of the point.
+        """
         weights = np.array([each.weight for each in self._solved])
         shares = np.floor(weights * count).astype(int)
         shares[0] += count - shares.sum()
@@ -138,7 +141,7 @@ class Posterior:
     def mean(self, grid: Array, contexts: Sequence[Context]) -> Array:
         """Return the posterior mean of the curve of each context, shape (contexts, positions)."""
         found = np.zeros(grid.size * len(contexts))
-        for each in self._solved:  # the mean needs no covariance, whose cost is cubic in the number of contexts
+        for each in self._solved:  # no covariance is computed, because its cost is cubic in the number of contexts
             whole = np.linalg.solve(each.lower.T, each.half)
             found += each.weight * self._tolerance * (self._cross(each, grid, contexts).T @ whole)
         return found.reshape(len(contexts), grid.size)
@@ -146,7 +149,7 @@ class Posterior:
     def ahead(self, trial: int, place: float, context: Context) -> float:
         """Return the probability that the final score of a running trial will exceed every final score so far.
 
-        The prediction includes the trial's own effect, which its scores so far show. It does not assume a unimodal
+        The prediction includes the trial's own effect, estimated from its scores so far. It does not assume a unimodal
         curve. The probability is 1 if no trial has a final score, or if this trial has not reported a score.
         """
         at, fraction, score, number = self._seen.arrays
@@ -184,7 +187,7 @@ class Posterior:
         return found
 
     def _curve(self, solved: _Solved, grid: Array, contexts: Sequence[Context]) -> tuple[Array, Array]:
-        """Return the mean of the curves and a root of their covariance, in units of the score."""
+        """Return the mean of the curves and the Cholesky factor of their covariance, in units of the score."""
         here = _distances(contexts, contexts)
         places, many = np.tile(grid, len(contexts)), np.repeat(np.arange(len(contexts)), grid.size)
         back = np.linalg.solve(solved.lower, self._cross(solved, grid, contexts))
@@ -223,8 +226,8 @@ def fit(seen: Seen, *, tolerance: float, hyper: HyperGrid | None = None) -> Post
     distances = _distances(contexts, contexts)
     shared, level = in_time * _shared(distances), in_time * _level(distances)
 
-    # The noise is relative to the amplitude, so the amplitude scales the whole covariance. All amplitudes with the same
-    # relative noise can therefore use the same factorisation.
+    # The noise is given relative to the amplitude, so the amplitude scales the whole covariance. All amplitudes with
+    # the same relative noise therefore share one factorisation.
     shapes = list(product(hyper.lengths, hyper.drifts, hyper.levels[:1] if alone else hyper.levels))
     scales = np.array(list(product(hyper.amplitudes, hyper.noises)))
     shares, which = np.unique(np.round(scales[:, 1] / scales[:, 0], 12), return_inverse=True)
@@ -268,7 +271,10 @@ def _without_cliffs(score: Array, tolerance: float, same_rung: NDArray[np.bool_]
 
 
 def _not_far_below(score: Array, tolerance: float, *groups: tuple[NDArray[np.bool_], float]) -> Array:
-    """Return the scores in tolerances, each raised to at most the given distance below the best score of its group."""
+    """Return the scores in tolerances. Scores far below the best score of their group are raised to a limit.
+
+    The number in each group is the maximum distance of a score from the best score.
+    """
     with np.errstate(over="ignore"):
         known: Array = (score - score.max()) / tolerance
         for group, far in groups:
@@ -304,7 +310,7 @@ def _level(distances: Array) -> Array:
 
 
 def _distances(rows: Sequence[Context], columns: Sequence[Context]) -> Array:
-    """Return the squared distances between contexts. Two different texts, or a value that only one has, add 1."""
+    """Return the squared distances between contexts. Different texts, or a value missing in one context, add 1."""
     known = list(dict.fromkeys((*rows, *columns)))
     found, values = np.zeros((len(known), len(known))), [dict(context.values) for context in known]
     for name in sorted({name for each in values for name in each}):

@@ -1,4 +1,4 @@
-"""Description of a curve for reports, with numbers in the units of the parameter and the score, and sentences."""
+"""Description of a curve for reports: numbers in the units of the parameter and the score, and sentences."""
 
 from __future__ import annotations
 
@@ -58,20 +58,21 @@ class CurvePicture:
         mean: posterior mean of the score at `values`.
         band_low: 10 % quantile of the posterior draws at `values`.
         band_high: 90 % quantile of the posterior draws at `values`.
-        height_at: fraction of the steps after which the scores that determine the height of the curve were reported.
+        height_at: rung whose scores determine the height of the curve, as a fraction of the steps.
         drawn_for: number of the trial whose other parameters the curve uses, or None if no other parameter is searched.
-        scaled_by: other parameters. All values in the picture are products of the parameter with them. In a product,
-            each of them is divided by the middle of its range.
+        scaled_by: names of other parameters by which all values in the picture are multiplied. Each of these parameters
+            is first divided by the middle of its range.
         above: lower limit of the best value, or None if unknown.
         below: upper limit of the best value, or None if unknown.
-        level: probability that `above` or `below` is ever wrong during the search, if the curve has one maximum.
+        level: upper bound on the probability that `above` or `below` is ever wrong during the search, if the curve has
+            one maximum.
         unimodal: whether the scores are consistent with one maximum.
         one_top: probability that the curve has one maximum, or 0 if the scores contradict it.
         points: the trials.
         best: number of the complete trial that is best by the curve, or None if no trial is complete.
         near: probability that `best` is within the tolerance of the optimum.
         tolerance: smallest difference between scores that matters.
-        noise: estimated standard deviation of the final scores of equal trials, or None before the first score.
+        noise: estimated standard deviation of final scores with equal parameters, or None before the first score.
         fallback: name of the pruner for scores with several maxima, or empty if unknown.
     """
 
@@ -131,9 +132,10 @@ class CurvePicture:
             return ""
         instead = f", pruning by {self.fallback}" if self.fallback else ""
         return (
-            f"Not unimodal in {self.parameter}: if the curve had one maximum, the complete trials would put it above "
-            f"{_number(self.above)} and below {_number(self.below)}, which is impossible (level "
-            f"{_percent(self.level)} over the whole search). The search continues without the assumption{instead}."
+            f"Not unimodal in {self.parameter}: if the curve had one maximum, the complete trials would place it both "
+            f"above {_number(self.above)} and below {_number(self.below)}, which is impossible "
+            f"(significance level {_percent(self.level)} over the whole search). The search continues without this "
+            f"assumption{instead}."
         )
 
     @property
@@ -151,7 +153,7 @@ class CurvePicture:
         elif self.points:
             said.append("No trial is complete yet.")
         if self.values and self.height_at < 1:
-            said.append(f"The curve shows the level of scores after {_percent(self.height_at)} of the steps.")
+            said.append(f"The curve is shown at the height of scores after {_percent(self.height_at)} of the steps.")
         if self.drawn_for is not None:
             said.append(
                 f"Other parameters are searched too. The curve is drawn for their values in trial {self.drawn_for}, so "
@@ -182,8 +184,11 @@ class CurvePicture:
     @property
     def _bracket_sentence(self) -> str:
         if not self.where:
-            return f"No value of {self.parameter} is excluded yet (level {_percent(self.level)} over the whole search)."
-        sure = f"level {_percent(self.level)} over the whole search, for a curve with one maximum"
+            return (
+                f"No value of {self.parameter} is excluded yet (at significance level {_percent(self.level)} over the "
+                "whole search)."
+            )
+        sure = f"with error probability {_percent(self.level)} over the whole search, if the curve has one maximum"
         return f"The best {self.parameter} is {self.where} ({sure})."
 
 
@@ -249,10 +254,10 @@ def _points(beliefs: Beliefs, sign: float) -> tuple[CurvePoint, ...]:
 
 
 def _at_height(beliefs: Beliefs) -> tuple[Array, float, int]:
-    """Return posterior draws of the curve that are shifted to the level of the observed scores.
+    """Return posterior draws of the curve, shifted to the height of the observed scores.
 
     The model determines each curve only up to a constant. Each draw is shifted to the mean of the scores at the latest
-    rung. Only scores in the context of the rung's best trial count, because the curves belong to this context.
+    rung. Only scores in the context of the best trial at this rung are used, because the curves belong to this context.
 
     Returns:
         The shifted curves, the latest rung as a fraction of the steps, and the number of the rung's best trial.
@@ -261,7 +266,7 @@ def _at_height(beliefs: Beliefs) -> tuple[Array, float, int]:
     reached = max(record.fraction for record in records)
     there = [record for record in records if record.fraction == reached]
     best = min(there, key=lambda record: (-record.score, record.trial))
-    # The model raises scores far below the best, so these scores cannot determine the level.
+    # The model raises scores far below the best score, so these scores cannot determine the height.
     least = best.score - FAR * beliefs.rules.tolerance
     like = [record for record in there if record.context == best.context and record.score >= least]
     grid, curves = beliefs.rules.axis.grid, beliefs.curves

@@ -20,7 +20,7 @@ _TRIES: Final = 10
 _PRIOR_DRAWS: Final = 4_000
 
 
-# Costly results are cached by the records, because most decisions between two reports use the same records.
+# Costly results are cached with the records as keys, because most decisions between two reports use the same records.
 @lru_cache(maxsize=8)
 def fitted(records: tuple[Record, ...], tolerance: float, runs: frozenset[int]) -> Posterior:
     """Return the posterior of the curve, given the records. Records of the trials in `runs` are not merged."""
@@ -31,12 +31,12 @@ def fitted(records: tuple[Record, ...], tolerance: float, runs: frozenset[int]) 
 def drawn(
     posterior: Posterior, places: bytes, contexts: tuple[Context, ...], draws: int, share: float, tolerance: float
 ) -> tuple[Array, float]:
-    """Draw curves from the posterior, most of which are made unimodal.
+    """Draw curves from the posterior, and make a fraction of them unimodal.
 
-    The fraction of unimodal curves is the posterior probability that the curve is unimodal.
+    This fraction is the posterior probability that the curve is unimodal.
 
-    Unimodal curves are obtained in two steps. First, curves are selected that differ from a unimodal curve by about
-    half the tolerance or less in the first context. Then the selected curves are projected to unimodal curves.
+    Unimodal curves are obtained in two steps. First, nearly unimodal curves are selected. In the first context, they
+    differ from a unimodal curve by about half the tolerance or less. Then they are projected to unimodal curves.
     Without the selection, the projection would turn wiggles of a curve into maxima that are too high.
 
     Args:
@@ -44,7 +44,7 @@ def drawn(
         places: positions at which to compute the curves, as the bytes of an array (hashable for the cache).
         contexts: values of the other parameters. Each draw has one curve for each context.
         draws: number of draws in the result.
-        share: prior probability that the curve is unimodal; 0 for curves of any shape.
+        share: prior probability that the curve is unimodal. With 0, no curve is made unimodal.
         tolerance: smallest difference between scores that matters.
 
     Returns:
@@ -70,7 +70,7 @@ def drawn(
 
 
 def eligible_points(grid: Array, context: Context) -> NDArray[np.bool_]:
-    """Return a mask of the grid positions that are possible for a trial of this context. At least one is True."""
+    """Return a mask of the grid positions that are possible for a trial of this context. At least one entry is True."""
     found: NDArray[np.bool_] = (grid >= context.low - 1e-9) & (grid <= context.high + 1e-9)
     if not found.any():
         found[np.abs(grid - (context.low + context.high) / 2).argmin()] = True
@@ -80,8 +80,8 @@ def eligible_points(grid: Array, context: Context) -> NDArray[np.bool_]:
 def project(draws: Array) -> Array:
     """Return for each row the nearest unimodal sequence with the same mode, in the supremum norm.
 
-    On each side of the mode, the result is the mean of two monotone sequences: the smallest one above the row and the
-    greatest one below the row (Barlow et al. 1972, section 1.4).
+    On each side of the mode, the result is the mean of two monotone sequences: the smallest sequence above the row and
+    the greatest sequence below the row (Barlow et al. 1972, section 1.4).
     """
     places = np.arange(draws.shape[-1])
     modes = draws.argmax(-1)[:, None]

@@ -1,4 +1,4 @@
-"""Records of the scores of trials at their rungs, and a reduction to as many records as a model can fit."""
+"""Records of the scores of trials at their rungs, and a reduction to few enough records for the model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CELLS: Final = 48
 """Number of equal cells into which the axis is divided. There is one cell between neighbouring grid points."""
 
 _BEST: Final = 0.6
-"""Fraction of the records in the result that are selected by score, if merging leaves too many records."""
+"""Fraction of the result that consists of the best records, if merging leaves too many records (see `thinned`)."""
 
 
 @dataclass(frozen=True, order=True)
@@ -30,9 +30,9 @@ class Context:
 
     Attributes:
         values: pairs (name, value), sorted by name. Numbers are scaled to [0, 1]. Other values are text.
-        low: minimum position on the axis of trials with these values. It can exceed 0 if some of the
+        low: smallest position on the axis that a trial with these values can have. It can exceed 0 if some of the
             values multiply the parameter on the axis.
-        high: maximum position on the axis of trials with these values.
+        high: largest position on the axis that a trial with these values can have.
     """
 
     values: tuple[tuple[str, float | str], ...] = ()
@@ -71,7 +71,7 @@ class Record:
 
 @dataclass(frozen=True, order=True)
 class Standing:
-    """State of a running, complete or pruned trial. There is none for a failed trial.
+    """State of a running, complete or pruned trial. Failed trials have no `Standing`.
 
     Attributes:
         place: position of the trial on the axis.
@@ -120,14 +120,14 @@ def thinned(records: Sequence[Record], most: int = _MOST, keep: Collection[int] 
     """Reduce the records to at most `most` records.
 
     Records with the same rung, context and cell of the axis are merged into their mean. If too many records remain,
-    they are sorted by rung, latest first, and then by score, best first. The first records of this order are selected,
-    and the rest of the result is spread evenly over the others.
+    they are sorted by rung, latest first, and then by score, best first. The first records of this order are selected.
+    The other records of the result are chosen evenly among the remaining records.
 
     Args:
         records: records sorted as in `Seen`, so that the same trials give the same result.
         most: maximum number of records, at least 1.
-        keep: numbers of trials whose records are not merged. Ignored if they have `most` / 2 records or
-            more.
+        keep: numbers of trials whose records are not merged. If these trials have `most` / 2 records or more, `keep`
+            is ignored.
     """
     if len(records) <= most:
         return tuple(records)
