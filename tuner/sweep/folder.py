@@ -201,7 +201,8 @@ def is_held(sweep: SweepFolder) -> bool:
 def new_sweep_id(name: str, *, mode: Mode, after: str = "") -> str:
     """Return a new id, ``name-date-time-random``. In a sorted list it comes after the id `after`.
 
-    The id of a sealed search does not contain the time of day, because the duration would reveal the number of runs.
+    The id of a sealed search does not contain the time of day. From the times at which the search starts and ends,
+    readers could guess its number of runs.
     """
     now = datetime.now(UTC)
     earlier = _ID.match(after)
