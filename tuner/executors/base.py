@@ -51,7 +51,7 @@ class TrialSetup:
 
     Attributes:
         spec_for: returns the picklable specification of the training for a suggestion.
-        charge_for: returns the picklable `Charge` of a trial id.
+        charge_for: returns the picklable `Charge` for a trial id.
         folder: the sweep's folder, for checkpoints and the operator's log. All machines of a cluster must share it.
         make_training: returns a training for a specification and a charge. The default is
             `trainables.training.PrivateTraining`.

@@ -133,7 +133,7 @@ def _fill(values: dict[str, Any], path: yamlfile.Path, placeholder: object) -> N
 
 
 def _touches(path: yamlfile.Path, needs: Iterable[yamlfile.Path]) -> bool:
-    """Return whether `path` is one of the keys in `needs`, a section around one, or a key inside one."""
+    """Return whether `path` is a key in `needs`, contains such a key, or lies inside one."""
     return any(path[: len(need)] == need or need[: len(path)] == path for need in needs)
 
 

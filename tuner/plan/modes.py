@@ -113,7 +113,7 @@ def _plan_composition(experiment: Experiment, choices: Choices) -> PlannedMode:
 
 
 def _plan_sealed(experiment: Experiment, choices: Choices) -> PlannedMode:
-    """Plan the distribution of the number of runs of a sealed search, the maximum number, and the noise of each run.
+    """Plan a sealed search: the distribution and the maximum of the number of runs, and the noise of each run.
 
     Raises:
         BudgetRefusedError: the search exceeds ε with the noise in the file.

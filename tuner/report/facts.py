@@ -43,7 +43,7 @@ PUBLIC_CLAIM = (
     "Searched on records that the experiment file declares public: nothing is charged, and nothing is guaranteed for "
     "them. The best configuration is then trained once on the private records, and that run is charged."
 )
-"""Sentence about the public search of public mode, which has no guarantee."""
+"""Sentence about a search on public records, which has no guarantee."""
 
 
 def dataset_line(state: DatasetState) -> str:
@@ -217,7 +217,7 @@ def sweep_report(
         facts.append(("data set", f"{dataset.dataset}: {dataset_line(dataset)}"))
     misfits, excluded = _not_started(study)
     if excluded:
-        facts.append(("excluded", f"{plural(excluded, 'candidate')} before the first step, which costs nothing"))
+        facts.append(("excluded", f"{plural(excluded, 'candidate')} before the first step, at no cost"))
     facts.append(("folder", str(sweep.root)))
     return SweepReport(
         name=experiment.name,

@@ -1,8 +1,8 @@
 """Choice of the winning trial, by its score or by the fitted curve of a unimodal search. No other module chooses it.
 
-The best of many scores is often partly luck. If the trial's model is exported, the model keeps this luck, so the score
-decides (docs/unimodal.md, "On real data"). A public search trains the winning configuration again, and the luck would
-not repeat, so the curve decides.
+The best of many scores is often partly luck. An exported model is the one that was scored, so it keeps the lucky score,
+and the score decides (docs/unimodal.md, "On real data"). A public search trains the winning configuration again. Its
+luck would not repeat, so the curve decides.
 """
 
 from __future__ import annotations

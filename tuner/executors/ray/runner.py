@@ -159,9 +159,9 @@ class _Bridge:
         return {REQUEST: self._loop_of(suggestion)}
 
     def added(self, ray_id: str) -> None:
-        """Handle a Ray trial that Ray put into its queue. It is a restart if Ray queues the same trial again.
+        """Handle a trial that Ray put into its queue. If Ray queues a trial again, the trial is restarted.
 
-        Ray does so when a machine leaves the cluster with notice.
+        Ray queues a trial again when the trial's machine announces that it leaves the cluster.
         """
         trial_id = self._ours[ray_id]
         if ray_id in self._added and self.driver.is_running(trial_id):

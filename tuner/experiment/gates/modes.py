@@ -126,7 +126,7 @@ def _public_records(draft: Draft, public: RecordsSection) -> Iterator[GateFindin
         yield GateFinding("dataset-unknown", key, "unknown data set", fix)
         return
     if public.path is not None and (public.name in DATASETS or public.public_size is None):
-        rule = "your own public records need a name that no shipped data set has, a path and a public_size"
+        rule = "your own public records need a path, a public_size and a name that no shipped data set has"
         yield GateFinding(
             "public-data-incomplete", "search.public", rule, "Write `{name: …, path: …, public_size: …}`."
         )
