@@ -63,7 +63,7 @@ class TrialSetup:
     make_training: MakeTraining | None = None
 
     def training(self) -> MakeTraining:
-        """Return `make_training`, or the default if it is None. The default is imported only here; it imports torch."""
+        """Return `make_training`, or the default if it is None. Importing the default imports torch."""
         if self.make_training is not None:
             return self.make_training
         from trainables.training import PrivateTraining
@@ -115,7 +115,7 @@ def check_stop(stop: Stop, folder: Path) -> Stop:
     if stop.reason is StopReason.FAILING:
         raise TunerError(
             "first-trials-failed",
-            f"{stop.detail}. Their charges remain. The tracebacks are in {folder / 'operator.log'}. Only the operator "
+            f"{stop.detail}. All charges remain. The tracebacks are in {folder / 'operator.log'}. Only the operator "
             "may read them, because they may show data. Fix the cause, then resume the sweep.",
         )
     return stop

@@ -112,7 +112,7 @@ class Plan:
 
     @property
     def private_trials(self) -> int:
-        """Number of trials on the private records; the mean number if the number is hidden."""
+        """Number of trials on the private records, or its mean if the search hides it."""
         return self.mode.private_trials(self.trials)
 
     @property

@@ -55,7 +55,7 @@ def dataset_line(state: DatasetState) -> str:
 
 
 def unique_name(sweep: SweepFolder) -> str:
-    """Return the shortest name for this sweep in commands: the experiment's name, or the id if a newer sweep has it."""
+    """Return the experiment's name for use in commands, or the sweep's id if a newer sweep has the same name."""
     try:
         found = sweeps.find_sweep(sweep.root.parent, sweep.name)
     except InputError:
@@ -100,7 +100,7 @@ def on_public(plan: Plan) -> Plan:
 def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
     """Return the report of a sweep from its folder, its study and its ledger.
 
-    With `spent`, the report includes the best score over the spending, which takes about a second.
+    With `spent`, the report includes the best score for each spent amount. Computing it takes about a second.
 
     Raises:
         InputError: the sweep stopped while its folder was being created.

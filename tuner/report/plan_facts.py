@@ -67,7 +67,7 @@ def plan_text(
     if dataset is not None:
         facts += [("data set so far", dataset_line(dataset)), *_share(dataset, user)]
     if set_cap and (dataset is None or dataset.cap is None):
-        facts.append(("data set's cap", f"no cap set: `{set_cap}` bounds all searches together"))
+        facts.append(("data set's cap", f"no cap set: `{set_cap}` sets one for all searches together"))
     if wall_time:
         facts.append(("wall time", wall_time))
     return PlanText(

@@ -67,7 +67,7 @@ class Spending:
                 f"ε = {self.cap:.10g} at δ = {self.delta:.10g}."
             )
             if saved and last.whole_epsilon is not None and last.whole_epsilon > self.cap:
-                said.append("All of them run to their end would not have fit under the cap.")
+                said.append("If all trials had run to their end, they would not have fit under the cap.")
         if self.stopped:
             said.append("The final scores of stopped trials are unknown.")
         return tuple(said)

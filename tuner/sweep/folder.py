@@ -251,7 +251,7 @@ def list_sweeps(storage: Path) -> list[SweepFolder]:
 
 
 def _began(sweep: SweepFolder) -> str:
-    """Return the time at which a sweep began. For a sealed search, only the operator gets more than the date."""
+    """Return the time at which a sweep began. For a sealed search, everyone except the operator gets only the date."""
     with contextlib.suppress(OSError):
         return (sweep.sealed / _BEGAN).read_text()
     return sweep.id[-22:-7]

@@ -163,7 +163,7 @@ def check_model(prepared: ReadySearch) -> None:
 
 
 def build_model(experiment: Experiment, *, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Build the experiment's model. The code of a user's own model is also searched for in the current folder."""
+    """Build the experiment's model. The current folder is also searched for the code of a user's own model."""
     from trainables.models import build
 
     trainable, here = experiment.trainable, str(Path.cwd())

@@ -35,7 +35,7 @@ __all__ = ["RayExecutor"]
 _NAMESPACE = "dp-tuner"
 _LOST = "its worker was lost again after the last allowed restart"
 _PATIENCE = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Pauses in seconds before the first, second, … consecutive restart of a trial that lost its worker.
+"""Pauses in seconds before the consecutive restarts of a trial that lost its worker, one pause per restart.
 
 For up to a minute, Ray sends trials to a machine that is gone. Without pauses, all restarts would fail in a second. A
 report of the trial resets the sequence.

@@ -40,7 +40,7 @@ def priced(draft: Draft) -> Iterator[GateFinding]:
             fix = f"Write one number at {_PRICED_AT[name]}."
             yield GateFinding("priced-with-public", path, rule, fix)
         elif mode.runs_hidden and not isinstance(domain, Categorical):
-            rule = f"{name} must be a list of values, because the price of a sealed search covers each value separately"
+            rule = f"{name} must be a list of values, because a sealed search prices each value separately"
             fix = f"Write `{{choice: [{', '.join(map(as_yaml, domain.grid(3)))}]}}`."
             yield GateFinding("priced-range-sealed", path, rule, fix)
 

@@ -94,7 +94,7 @@ class Draft:
 
     @cached_property
     def priced(self) -> dict[str, tuple[Domain, Path]]:
-        """Domains of the parameters that affect the budget, with their paths in the file. Malformed ones are left out."""
+        """Domain and key of each parameter that affects the budget, by name. Malformed domains are left out."""
         found: dict[str, tuple[Domain, Path]] = {}
         space = self.experiment.search.space
         for parameter in (each for each in PARAMETERS.values() if each.priced):

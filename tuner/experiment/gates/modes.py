@@ -59,7 +59,7 @@ def sealed_search(draft: Draft) -> Iterator[GateFinding]:
 
 @gate(*_RUNS, "search.sampler")
 def runs(draft: Draft) -> Iterator[GateFinding]:
-    """Require a distribution of the number of runs that the accountant can price."""
+    """Check the distribution of the number of runs. The accountant must be able to price it."""
     privacy, search = draft.experiment.privacy, draft.experiment.search
     law = privacy.runs.law
     if draft.mode is not SELECTION:
