@@ -126,7 +126,7 @@ def _search_cells(search: Values) -> list[str]:
     if search["validation"] is not None:
         how += f"; validation {amounts_text(search['validation'])}"
     if not search["counts"]:
-        how += "; took no step: counts 0"
+        how += "; took no step, so it counts as 0"
     return [
         search["search"],
         search["user"] or "not recorded",

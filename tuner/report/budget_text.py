@@ -86,7 +86,7 @@ def _search_text(search: dict[str, Any]) -> str:
     if search["trials"] is None:
         return f"{text}  opened {search['opened']}; nothing else is shown"
     steps = f"{search['steps_spent']} of {search['step_cap']}" if search["step_cap"] else str(search["steps_spent"])
-    note = "" if search["counts"] else "  (took no step: counts 0)"
+    note = "" if search["counts"] else "  (took no step, so it counts as 0)"
     return f"{text}  {plural(search['trials'], 'trial')}, {steps} steps; {search['cap_text']}{note}"
 
 
