@@ -31,7 +31,7 @@ def values(**changes: object) -> dict[str, Any]:
         "guarantee": pair, "over": False, "divided": True,
         "shares": [{"user": NASTY, "granted": pair, "committed": pair, "left": None}], "searches": [search],
         "entries": 7, "head": "ab" * 32, "history": [line],
-        "odometer": {"epsilon_spent": 1.0, "delta": 1e-5, "delta_is": "the cap's", "label": LABEL},
+        "odometer": {"epsilon_spent": 1.0, "delta": 1e-5, "delta_is": "the cap's δ", "label": LABEL},
     }  # fmt: skip
     return {**made, **changes}
 

@@ -1,4 +1,4 @@
-"""Loader of experiment files. It reports all mistakes of a file at once: of syntax, of types, and against gates."""
+"""Loader of experiment files. It reports all mistakes at once: wrong syntax, wrong types and refusals by gates."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Choice:
 
     @property
     def weight(self) -> float:
-        """Approximate cost of the longest trial, by the central limit theorem (Dong et al. 2019). No claim uses it."""
+        """Estimated cost of the longest trial, by the central limit theorem (Dong et al. 2019). No claim uses it."""
         spread = sqrt(expm1(min(self.noise**-2, 40.0))) if self.noise else 1.0
         return self.sample_rate * sqrt(self.longest) * spread
 
@@ -118,7 +118,7 @@ class Choices:
 
     @property
     def nominal(self) -> tuple[int, int, float]:
-        """Batch size, steps and noise of the longest trial. If the noise is searched, it is the smallest noise."""
+        """Batch size, steps and noise of the longest trial. If the noise is searched, the smallest noise is used."""
         first = min(self.menu, key=lambda choice: (choice.batch_size, choice.noise or 0.0))
         epochs = max(float(value) for value in self._values("epochs", self.epochs, points=2))
         return first.batch_size, self.steps(first.batch_size, epochs), first.mechanism.noise_multiplier

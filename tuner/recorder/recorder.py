@@ -274,7 +274,7 @@ class MLflowRecorder:
         new = metrics.keys() - allowed.keys() - self.withheld
         if new:
             self.withheld |= new
-            log.warning("withheld because they may depend on private records: %s", ", ".join(sorted(new)))
+            log.warning("metrics withheld because they may depend on private records: %s", ", ".join(sorted(new)))
         return {f"{_RATE}_now" if name == _RATE else name: value for name, value in allowed.items()}
 
     def _trial_budget(self, trial: TrialView) -> dict[str, float]:

@@ -29,7 +29,7 @@ __all__ = ["budget_values", "grant", "revoke", "set_cap", "write_budget_report"]
 
 
 def budget_values(url: str, dataset: str | None) -> dict[str, Any]:
-    """Return the facts of all data sets of a ledger, or of one.
+    """Return the facts of all data sets of a ledger, or of one data set.
 
     Raises:
         InputError: no ledger exists, or it has no such data set.
@@ -266,7 +266,7 @@ def _dataset(state: DatasetState) -> dict[str, Any]:
 def _with_odometer(state: DatasetState) -> dict[str, Any]:
     read, cap = read_dataset(state), state.cap
     # If only the claims bound the spending, and their δ is above the cap's, the reading is at that δ.
-    at = "the cap's" if cap is not None and read.delta == cap.delta else "that of all searches together"
+    at = "the cap's δ" if cap is not None and read.delta == cap.delta else "the δ of all searches together"
     label = LABEL_WITHOUT_CAP if cap is None else LABEL
     return {
         **_dataset(state),

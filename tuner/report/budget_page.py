@@ -63,7 +63,7 @@ def budget_chart(points: Sequence[Point], *, until: str) -> Figure | None:
     times = date2num([*(point.moment for point in points), end])
     committed = [*(point.committed for point in points), points[-1].committed]
     caps = [math.nan if point.cap is None else point.cap for point in (*points, points[-1])]
-    label = "committed: the sum of the ε of the searches that count"
+    label = "committed: sum of ε of all searches that count"
     axes.step(times, committed, where="post", color=PURPLE, linewidth=2.4, label=label)
     axes.fill_between(times, committed, step="post", color=PURPLE, alpha=0.15, linewidth=0)
     if any(point.cap is not None for point in points):

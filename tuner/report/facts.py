@@ -157,7 +157,7 @@ def _trials(
 
 
 def _card(sweep: SweepFolder) -> tuple[str, str]:
-    """Return the texts of the exported privacy card and its picture. They are empty if nothing was exported."""
+    """Return the exported privacy card and its picture as texts. Both are empty if nothing was exported."""
     from tuner.privacy.card.page import CURVE_FILE
 
     for name in (sweep.name, sweep.name.removesuffix(CHARGED), sweep.id):

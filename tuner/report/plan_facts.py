@@ -190,7 +190,7 @@ def _scores(plan: Plan) -> Iterator[tuple[str, str]]:
     if scores is None:
         return
     noise = f"with noise of standard deviation {scores.noise:g}"
-    yield "scores", f"protected: counts of right answers among {scores.size}, {noise}"
+    yield "scores", f"protected: counts of correct answers among {scores.size} records, {noise}"
     yield "error of a score", f"{100 * scores.standard_error:.2g} points (standard error), from this noise alone"
     planned = plan.private_trials * len(plan.rungs)
     left = scores.releases - planned

@@ -36,7 +36,7 @@ def _trials(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "trials", f"{plan.trials} requested; {fit} fit if none is pruned"
     shortest = min((choice.shortest for choice in plan.choices.menu), default=plan.steps_per_trial)
     each = f"{plan.steps_per_trial}" if shortest == plan.steps_per_trial else f"{shortest} to {plan.steps_per_trial}"
-    reports = f"{len(plan.rungs)} reports{_RUNGS} at the same fractions"
+    reports = f"{len(plan.rungs)} reports{_RUNGS} at the same fractions of its steps"
     reports = _reports(plan) if shortest == plan.steps_per_trial else reports
     all_of_it = "" if plan.step_cap is None else f"; at most {plan.step_cap} in all"
     yield "steps", f"{each} a trial, {reports}{all_of_it}"
@@ -97,7 +97,10 @@ def _at_cap(plan: Plan) -> tuple[str, str]:
 def _sealed(plan: Plan) -> tuple[Sealed, SealedFacts]:
     if isinstance(plan.training_filter, Sealed) and plan.selection is not None:
         return plan.training_filter, plan.selection
-    raise TunerError("plan-incomplete", "The plan of this sealed search has no law of runs. Restore plan.json.")
+    raise TunerError(
+        "plan-incomplete",
+        "The plan of this sealed search has no distribution of the number of runs. Restore plan.json.",
+    )
 
 
 MODE_ROWS: Mapping[str, ModeRows] = {

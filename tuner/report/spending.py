@@ -79,7 +79,7 @@ def spending(
     """Return the spending in the order of the trials' numbers, or None if there is no trial.
 
     If `budget` is None, nothing is charged, and the steps of the trials are counted instead. `excluded` is the number
-    of candidates that the pruner excluded; each would have taken `whole` steps. Every ε takes about 0.1 s.
+    of candidates that the pruner excluded; each would have taken `whole` steps. Each ε takes about 0.1 s to compute.
 
     Raises:
         LedgerError: the ledger cannot be read.

@@ -25,7 +25,7 @@ __all__ = ["follow_sweep", "status_text", "status_values", "trial_text", "trial_
 
 
 def status_values(storage: Path, name: str | None) -> dict[str, Any]:
-    """Return the status of one sweep, or of all.
+    """Return the status of one sweep, or of all sweeps.
 
     Raises:
         InputError: no sweep has that name.

@@ -195,8 +195,8 @@ def running_own_model(prepared: ReadySearch) -> Iterator[None]:
             "model-code-failed",
             f"{_place_of_model(prepared)}: the model {prepared.experiment.trainable.model} failed on inputs of "
             f"shape (N, {', '.join(map(str, prepared.about.input_shape))}) with {type(error).__name__}: {error}. "
-            "The name must be that of a function that takes input_shape and classes and returns a model; see 'A model "
-            "of your own' in docs/experiment.md.",
+            "`trainable.model` must name a function that takes input_shape and classes and returns a model; see 'A "
+            "model of your own' in docs/experiment.md.",
         ) from error
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["WINNER", "SealedRuns", "SealedWinner", "private_files", "read_winner", "release", "require_trained"]
 
 WINNER = "winner"
-"""Name of the released run. Its number or id would reveal something about the other runs."""
+"""Name of the released run. The run's number or id would reveal something about the other runs."""
 
 _RUNS = "runs.json"
 _WINNER_FILE = "winner.json"

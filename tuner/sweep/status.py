@@ -31,7 +31,7 @@ class SweepState(StrEnum):
     """States of a sweep that has not ended. The state of an ended sweep is a `StopReason`."""
 
     STARTING = "starting"
-    """The sweep is not in the ledger yet. In every other state it is."""
+    """The sweep is not in the ledger yet. In every other state, it is in the ledger."""
     RUNNING = "running"
     INTERRUPTED = "interrupted"
     FAILED = "failed"

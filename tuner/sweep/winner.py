@@ -50,8 +50,8 @@ def choose_winner(
     """Return the study's winning trial, or None if no trial is complete.
 
     By default, the curve decides in a public search, whose models are discarded, and the score decides in every other
-    search. If there is no usable curve, the score decides. This is so if the search is not unimodal, if its assumption
-    of a single maximum was rejected, or if the maximum is not estimated yet.
+    search. The score also decides if there is no usable curve. There is none if the search is not
+    unimodal, if its assumption of a single maximum was rejected, or if the maximum is not estimated yet.
     """
     mode = experiment.search.metric.mode
     best = best_trial(trials, mode=mode)
