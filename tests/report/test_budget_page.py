@@ -31,7 +31,7 @@ def values(**changes: object) -> dict[str, Any]:
         "guarantee": pair, "over": False, "divided": True,
         "shares": [{"user": NASTY, "granted": pair, "committed": pair, "left": None}], "searches": [search],
         "entries": 7, "head": "ab" * 32, "history": [line],
-        "odometer": {"epsilon_spent": 1.0, "delta": 1e-5, "delta_is": "the cap's", "label": LABEL},
+        "odometer": {"epsilon_spent": 1.0, "delta": 1e-5, "delta_is": "the cap's δ", "label": LABEL},
     }  # fmt: skip
     return {**made, **changes}
 
@@ -80,7 +80,7 @@ def test_every_entry_of_the_ledger_is_on_the_page() -> None:
     for expected in (
         "sweep-a ann record 1.25 2e-06 2026-03-02 09:00:00 open 17 composition: 1 000 steps",
         "validation ε = 1, δ = 1e-06",
-        "sweep-b not recorded", "closed", "took no step: counts 0", "1 counts against the cap",
+        "sweep-b not recorded", "closed", "took no step, so it counts as 0", "1 counts against the cap",
         "ann 0.375 3e-07 0.375 3e-07 0.125 4e-07", "bob share revoked – 0.375 3e-07 – –", "cyd – – 0.375 3e-07 – –",
         *(f"2026-03-0{day} – ann event {day} {day / 8:g} 1e-05" for day in range(1, 6)),
         "ab" * 32, "entries 7", "id of the ledger id", "as of 2026-03-09 09:00:00 UTC",
@@ -93,14 +93,14 @@ def test_a_cap_below_what_was_committed_is_not_called_the_guarantee() -> None:
     lowered = {"epsilon": 6.0, "delta": 1e-5}
     words = page_words(over=True, guarantee=lowered, committed=lowered)
     assert "guarantee (the cap)" not in words
-    assert "What holds is what is committed: ε = 6 at δ = 1e-05" in words
+    assert "The guarantee is now the committed amount: ε = 6 at δ = 1e-05" in words
     assert sureness(6.0) in words
     assert sureness(2.0) in page_words()
 
 
 def test_without_a_cap_there_is_no_guarantee_and_no_line_of_a_cap() -> None:
     words = page_words([Point(START, 2.0, None)], cap=None, left=None, guarantee=None)
-    assert "What holds without a cap" in words
+    assert "What is guaranteed without a cap" in words
     assert "sure" not in words.replace("ensure", "")
     assert "cap" not in series(budget_chart([Point(START, 2.0, None)], until="2026-03-09 09:00:00"))
 

@@ -51,7 +51,7 @@ class TrialSetup:
 
     Attributes:
         spec_for: returns the picklable specification of the training for a suggestion.
-        charge_for: returns the picklable `Charge` of a trial id.
+        charge_for: returns the picklable `Charge` for a trial id.
         folder: the sweep's folder, for checkpoints and the operator's log. All machines of a cluster must share it.
         make_training: returns a training for a specification and a charge. The default is
             `trainables.training.PrivateTraining`.
@@ -63,7 +63,7 @@ class TrialSetup:
     make_training: MakeTraining | None = None
 
     def training(self) -> MakeTraining:
-        """Return `make_training`, or the default if it is None. The default is imported only here; it imports torch."""
+        """Return `make_training`, or the default if it is None. Importing the default imports torch."""
         if self.make_training is not None:
             return self.make_training
         from trainables.training import PrivateTraining
@@ -115,7 +115,7 @@ def check_stop(stop: Stop, folder: Path) -> Stop:
     if stop.reason is StopReason.FAILING:
         raise TunerError(
             "first-trials-failed",
-            f"{stop.detail}. Their charges remain. The tracebacks are in {folder / 'operator.log'}. Only the operator "
+            f"{stop.detail}. All charges remain. The tracebacks are in {folder / 'operator.log'}. Only the operator "
             "may read them, because they may show data. Fix the cause, then resume the sweep.",
         )
     return stop

@@ -1,4 +1,4 @@
-"""Loader of experiment files. It reports all mistakes of a file at once: of syntax, of types, and against gates."""
+"""Loader of experiment files. It reports all mistakes at once: wrong syntax, wrong types and refusals by gates."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _fill(values: dict[str, Any], path: yamlfile.Path, placeholder: object) -> N
 
 
 def _touches(path: yamlfile.Path, needs: Iterable[yamlfile.Path]) -> bool:
-    """Return whether `path` is one of the keys in `needs`, a section around one, or a key inside one."""
+    """Return whether `path` is a key in `needs`, contains such a key, or lies inside one."""
     return any(path[: len(need)] == need or need[: len(path)] == path for need in needs)
 
 

@@ -96,9 +96,10 @@ class Experiment(Section):
         return parse_space(self.search.space, method=self.trainable.method)
 
     def with_space(self, space: SearchSpace) -> Experiment:
-        """Return a copy of this experiment with the given search space, which contains a searched noise multiplier.
+        """Return a copy of this experiment with the given search space.
 
-        The space should contain every parameter. Then a stored file keeps its meaning when a default changes.
+        If the noise multiplier is searched, it must be in this space. The space should contain every parameter, so that
+        a stored file keeps its meaning when a default changes.
         """
         update: dict[str, object] = {"search": self.search.model_copy(update={"space": space.to_spec()})}
         if isinstance(self.privacy.noise_multiplier, dict):

@@ -120,8 +120,8 @@ class PrivacySection(Section):
     """Privacy settings. The budget applies to the WHOLE search.
 
     Attributes:
-        epsilon: never exceeded.
-        delta: below 1/n for n public training records (or users with `unit: user`).
+        epsilon: ε of the search, which is never exceeded.
+        delta: δ of the search, below 1/n. n is the public number of training records (or users with `unit: user`).
         unit: protected unit, which is one record or all records of one user.
         accounting: accounting mode. `composition` shows all trials. `selection` is a sealed search, which shows only
             the winner. `public` searches on public data and then trains once on the private records.
@@ -185,7 +185,7 @@ class SearchSection(Section):
 
     @property
     def unimodal_parts(self) -> tuple[str, ...]:
-        """``sampler`` if the sampler is unimodal, and ``pruner`` if the pruner is unimodal."""
+        """The unimodal parts of the search: ``sampler``, ``pruner``, both or neither."""
         named = {"sampler": canonical_sampler(self.sampler.name), "pruner": canonical_pruner(self.pruner.name)}
         return tuple(kind for kind, name in named.items() if name == "unimodal")
 

@@ -33,7 +33,7 @@ _ORDERS = (1.05, 1024.0)
 NOISES = (1e-3, 1e6)
 """Range of noise multipliers and of the noise of protected scores.
 
-Less noise gives no useful guarantee, and the accountant is not tested with more noise.
+Noise below this range gives no useful guarantee. The accountant is not tested with noise above it.
 """
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Alternative", "ChosenFilter", "compose", "total_steps"]
 
 _MENU = 16
-"""Most pairs of sample rate and noise for which `cap: auto` tries a coupon book. More pairs take too long."""
+"""Maximum number of pairs of sample rate and noise with which `cap: auto` tries a coupon book. More take too long."""
 
 _WHY = {
     "total_steps": "all trials have one sample rate and one noise multiplier, so all steps are composed together",
@@ -35,7 +35,7 @@ _WHY = {
 
 @dataclass(frozen=True)
 class Alternative:
-    """A filter that was compared with the chosen one. `cap` is its kind."""
+    """One of the filters that were compared to choose the tightest. `cap` is its kind."""
 
     cap: str
     noise_multiplier: float | None  # None if it is searched
@@ -89,7 +89,7 @@ def _kinds(choices: Choices, trials: int, cap: str) -> tuple[str, ...]:
 
 
 def _looseness(filter: Filter, choices: Choices) -> tuple[float, float]:
-    """Return a sort key that is smallest for the tightest filter: first less noise, then more trials that fit."""
+    """Return a sort key. It is smallest for the filter with the least noise, then for the one that fits most trials."""
     held = filter.trials_that_fit(choices.menu, 10**9)[0]
     return (choices.noise or 0.0), -float(held)
 
@@ -131,7 +131,7 @@ def _share(choices: Choices, trials: int) -> int:
 
 
 def _largest_book(choices: Choices, trials: int, target: float, delta: float) -> CouponBook:
-    """Scale all planned quotas by one factor, the largest with which they fit ε (to 0.1 %), and return the book."""
+    """Return the coupon book with all planned quotas times one factor, the largest that fits ε (to 0.1 %)."""
     planned = sum(_share(choices, trials) * choice.weight**2 for choice in choices.menu)
     guess = log(guess_gdp(target, delta) ** 2 / planned)
     low, high = -inf, inf  # logarithms of a factor that fits, and of one that does not
@@ -203,7 +203,7 @@ def _order_of(choice: Choice, trials: int, privacy: PrivacySection) -> float:
 def _refuse_run(
     mechanism: SampledGaussian, steps: int, target: float, delta: float, *, held: str = ""
 ) -> BudgetRefusedError:
-    """Return the error for one run whose `steps` steps exceed ε. `held` is added after the run's ε."""
+    """Return the error for one run whose `steps` steps exceed ε. The message has the text `held` after the run's ε."""
     return BudgetRefusedError(
         "budget-too-small",
         f"One run of {steps} steps at noise multiplier {mechanism.noise_multiplier:g} has ε = "

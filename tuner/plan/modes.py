@@ -44,7 +44,7 @@ class SealedFacts:
 
     @classmethod
     def of(cls, sealed: Sealed, *, claim: float, delta: float) -> SealedFacts:
-        """Return the facts of a sealed search. `claim` is its ε at `delta`."""
+        """Return the facts of a sealed search. `claim` is the search's ε at `delta`."""
         law = sealed.law
         one = max(epsilon(mechanism, steps, delta) for mechanism, steps in sealed.runs)
         quantiles = {name: min(law.quantile(part), sealed.at_most) for name, part in _QUANTILES}
@@ -113,7 +113,7 @@ def _plan_composition(experiment: Experiment, choices: Choices) -> PlannedMode:
 
 
 def _plan_sealed(experiment: Experiment, choices: Choices) -> PlannedMode:
-    """Plan the distribution of the number of runs of a sealed search, the maximum number, and the noise of each run.
+    """Plan a sealed search: the distribution and the maximum of the number of runs, and the noise of each run.
 
     Raises:
         BudgetRefusedError: the search exceeds ε with the noise in the file.
@@ -173,7 +173,7 @@ PLANNERS: Mapping[str, Callable[[Experiment, Choices], PlannedMode]] = {
     SELECTION.name: _plan_sealed,
     PUBLIC.name: _plan_public,
 }
-"""The function that plans each mode, by the mode's name. It raises `BudgetRefusedError` if no run fits the budget."""
+"""Functions that plan a search, by mode. They raise `BudgetRefusedError` if no run fits the budget."""
 
 
 def plan_scores(experiment: Experiment, request: DatasetRequest, *, planned: int, spare: int) -> ScorePlan | None:

@@ -112,7 +112,7 @@ class Plan:
 
     @property
     def private_trials(self) -> int:
-        """Number of trials on the private records; the mean number if the number is hidden."""
+        """Number of trials on the private records, or its mean if the search hides it."""
         return self.mode.private_trials(self.trials)
 
     @property
@@ -141,7 +141,7 @@ class Plan:
         return self.choices.shape(parameters, rungs=self.rungs, released=self.validation is not None)
 
     def cheapest(self) -> tuple[TrialShape, ...]:
-        """Return the cheapest shapes. If none of them fits, no trial fits. Empty if all trials cost the same."""
+        """Return the cheapest shapes, or none if all trials cost the same. If no cheapest shape fits, no trial fits."""
         if not self.priced:
             return ()
         ends = self.choices.ends(rungs=self.rungs, released=self.validation is not None)
@@ -150,7 +150,7 @@ class Plan:
 
     @property
     def dearest(self) -> Choice:
-        """The choice whose longest trial is approximately the most expensive. The comparison of modes uses it."""
+        """The batch size and noise whose longest trial costs most, approximately. The comparison of modes uses it."""
         return self.choices.dearest[0]
 
     def as_dict(self) -> dict[str, object]:

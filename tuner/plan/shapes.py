@@ -1,4 +1,4 @@
-"""Steps, sample rate and noise of a trial, computed from the parameters that affect the budget; and their extremes."""
+"""Steps, sample rate and noise of a trial, and of the longest and shortest trials that a search space allows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Choice", "Choices", "rung_steps", "steps_per_trial"]
 
 _POINTS = 9
-"""Number of values of a range of batch sizes that are compared to find the most expensive trial."""
+"""To find the most expensive trial, this many batch sizes of a searched range are compared."""
 
 
 def steps_per_trial(*, epochs: float, train_size: int, batch_size: int) -> int:
@@ -54,7 +54,7 @@ class Choice:
 
     @property
     def weight(self) -> float:
-        """Approximate cost of the longest trial, by the central limit theorem (Dong et al. 2019). No claim uses it."""
+        """Estimated cost of the longest trial, by the central limit theorem (Dong et al. 2019). No claim uses it."""
         spread = sqrt(expm1(min(self.noise**-2, 40.0))) if self.noise else 1.0
         return self.sample_rate * sqrt(self.longest) * spread
 
@@ -118,14 +118,14 @@ class Choices:
 
     @property
     def nominal(self) -> tuple[int, int, float]:
-        """Batch size, steps and noise of the longest trial. If the noise is searched, it is the smallest noise."""
+        """Batch size, steps and noise of the longest trial. If the noise is searched, the smallest noise is used."""
         first = min(self.menu, key=lambda choice: (choice.batch_size, choice.noise or 0.0))
         epochs = max(float(value) for value in self._values("epochs", self.epochs, points=2))
         return first.batch_size, self.steps(first.batch_size, epochs), first.mechanism.noise_multiplier
 
     @property
     def dearest(self) -> tuple[Choice, ...]:
-        """Up to three candidates for the choice with the most expensive trial, by the central limit theorem."""
+        """Up to three choices whose longest trials cost most, according to `weight`. The most expensive is first."""
         return tuple(sorted(self.menu, key=lambda choice: -choice.weight)[:3])
 
     def steps(self, batch_size: int, epochs: float) -> int:
@@ -135,7 +135,7 @@ class Choices:
     def shape(self, parameters: Mapping[str, object], *, rungs: Sequence[int], released: bool) -> TrialShape:
         """Return the shape of a trial with these flat parameters.
 
-        `rungs` are those of the longest trial. If `released`, the scores are protected, with one release per rung.
+        `rungs` are the rungs of the longest trial. If `released`, the scores are protected, and each rung releases one.
         """
         chosen = {name: parameters[name] for name in self.searched}
         batch = int(chosen.get("batch_size", self.batch_size))  # type: ignore[call-overload]  # domains hold numbers
@@ -152,7 +152,7 @@ class Choices:
         )
 
     def ends(self, *, rungs: Sequence[int], released: bool) -> tuple[TrialShape, ...]:
-        """Return the shapes of trials for every option of a choice, and for both ends of every range."""
+        """Return the shapes of all trials whose parameters are options of a list or ends of a range."""
         names = list(self.searched)
         every = (domain.grid(2) for domain in self.searched.values())
         found = {

@@ -74,8 +74,8 @@ class SweepInfo:
     ) -> dict[str, object]:
         """Return the record that opens the parent run, or opens it again after a resume.
 
-        The claim is the description of the sweep in MLflow, in Markdown. `values` are logged at `step`, the total
-        number of charged steps.
+        `claim` is Markdown and becomes the description of the sweep in MLflow. `values` are logged at `step`, which is
+        the total number of charged steps.
         """
         return {
             "kind": "sweep_started",
@@ -274,7 +274,7 @@ class MLflowRecorder:
         new = metrics.keys() - allowed.keys() - self.withheld
         if new:
             self.withheld |= new
-            log.warning("withheld because they may depend on private records: %s", ", ".join(sorted(new)))
+            log.warning("metrics withheld because they may depend on private records: %s", ", ".join(sorted(new)))
         return {f"{_RATE}_now" if name == _RATE else name: value for name, value in allowed.items()}
 
     def _trial_budget(self, trial: TrialView) -> dict[str, float]:
@@ -302,12 +302,12 @@ class MLflowRecorder:
         if self._sweep.claim:
             return self._sweep.claim
         if self._budget is None:
-            return "**Not private.** This sweep was run with `private: false`; nothing in it carries a guarantee."
+            return "**Not private.** This sweep was run with `private: false`, so nothing in it has a guarantee."
         view = self._budget.view()
         steps = "" if view.step_cap is None else f"The search may take {view.step_cap} steps in all. "
         return (
             f"**Privacy budget.** {budget_sentence(view, unit=self._sweep.unit)} {steps}"
-            "`epsilon_spent` is that odometer: what has been charged so far.\n\n"
+            "The metric `epsilon_spent` is the odometer: the ε of the steps charged so far.\n\n"
             "Times are accurate to the minute only, so short durations mean nothing. Exact durations would reveal how "
             "many records were drawn."
         )

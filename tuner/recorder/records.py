@@ -108,7 +108,7 @@ def encode_metrics(values: Mapping[str, float]) -> dict[str, float | str]:
 def metrics_record(
     values: Mapping[str, float], *, step: int, trial: str = "", tags: Mapping[str, str] | None = None
 ) -> dict[str, object]:
-    """Return the record that logs metrics and tags of a trial at a step, or of the sweep if `trial` is empty."""
+    """Return the record that logs metrics and tags of a trial (or of the sweep, if `trial` is empty) at a step."""
     return {
         "kind": "metrics",
         "trial": trial,

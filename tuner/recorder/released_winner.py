@@ -39,7 +39,7 @@ def record_winner(
         parameters: the winner's configuration, or None if the search has no winner.
         score: the winner's score.
         artifacts: files for the parent run.
-        day: midnight of the sweep's day. The timestamps of all records follow directly after it.
+        day: midnight at the start of the sweep's day. The timestamps of all records follow directly after it.
 
     Raises:
         TrackingError: the spool cannot be written.
@@ -59,7 +59,7 @@ def record_winner(
 
 
 def _claim(sweep: SweepInfo) -> str:
-    """Return the sentence about the budget of a sealed search, from the words of its mode."""
+    """Return the sentences about a sealed search: its guarantee, and that only one run is shown."""
     privacy, validation = sweep.settings["privacy"], sweep.settings["dataset"]["validation"]
     words = guarantee_words(
         float(privacy["epsilon"]),
@@ -68,7 +68,7 @@ def _claim(sweep: SweepInfo) -> str:
         unit=sweep.unit,
         protected=validation["protected"],
     )
-    return f"**Privacy budget.** {words} The search was sealed: of all its runs, these pages show one."
+    return f"**Privacy budget.** {words} The search was sealed, so these pages show only one of its runs."
 
 
 def _child(sweep: SweepInfo, parameters: Mapping[str, object], score: float) -> list[dict[str, object]]:

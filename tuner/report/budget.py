@@ -23,13 +23,13 @@ from tuner.report.budget_page import budget_page
 from tuner.report.facts import dataset_line
 
 _CLOSE = 0.75
-"""Least similarity to a known name at which a name counts as misspelt: `diggits` does, `digits_of_ours` does not."""
+"""A new name at least this similar to a known name counts as misspelt. `diggits` does, `digits_of_ours` does not."""
 
 __all__ = ["budget_values", "grant", "revoke", "set_cap", "write_budget_report"]
 
 
 def budget_values(url: str, dataset: str | None) -> dict[str, Any]:
-    """Return the facts of all data sets of a ledger, or of one.
+    """Return the facts of all data sets of a ledger, or of one data set.
 
     Raises:
         InputError: no ledger exists, or it has no such data set.
@@ -83,7 +83,7 @@ def set_cap(
     state = ledger.dataset_state(owner)
     notes = []
     if order == "auto":
-        notes.append(f"The order is {asked:g}: spending like that of a Gaussian mechanism reaches its filter last.")
+        notes.append(f"The order is {asked:g}. The filter of this order admits the most Gaussian mechanisms.")
     if asked is not None:
         notes.append(f"δ is split between two rules: {rule(state.cap)}.")
     if within_cap(state) is False:
@@ -91,7 +91,7 @@ def set_cap(
     if unknown:
         notes.append("No shipped data set has this name, and no search has used it yet.")
     if owner != dataset:
-        notes.append(f"({dataset} is part of {owner}: one budget.)")
+        notes.append(f"({dataset} is part of {owner} and shares its budget.)")
     return _changed(ledger, state, notes)
 
 
@@ -111,7 +111,7 @@ def grant(url: str, dataset: str, user: str, *, epsilon: float, delta: float) ->
     notes = [f"From now on only users with a share of {owner} can start a search on it."] if first else []
     committed = state.committed_by(user)
     if committed[0] > epsilon or committed[1] > delta:
-        notes.append(f"The searches of {user} have committed more than that: {user} can start nothing more.")
+        notes.append(f"The searches of {user} have committed more than the share, so no more can start.")
     return _changed(ledger, state, notes)
 
 
@@ -126,8 +126,8 @@ def revoke(url: str, dataset: str, user: str) -> dict[str, Any]:
     ledger.revoke(owner, user)
     state = ledger.dataset_state(owner)
     notes = [
-        f"The share of {user} is revoked: {user} can start nothing more on {owner}; what runs on a reservation "
-        "finishes."
+        f"The share of {user} is revoked, so {user} can start no new search on {owner}. Searches that are already "
+        "open can finish."
     ]
     if not any(share.epsilon > 0 for share in state.grants.values()):
         notes.append("The cap stays divided, so nobody can start a search until a share is granted.")
@@ -266,7 +266,7 @@ def _dataset(state: DatasetState) -> dict[str, Any]:
 def _with_odometer(state: DatasetState) -> dict[str, Any]:
     read, cap = read_dataset(state), state.cap
     # If only the claims bound the spending, and their δ is above the cap's, the reading is at that δ.
-    at = "the cap's" if cap is not None and read.delta == cap.delta else "that of all searches together"
+    at = "the cap's δ" if cap is not None and read.delta == cap.delta else "the δ of all searches together"
     label = LABEL_WITHOUT_CAP if cap is None else LABEL
     return {
         **_dataset(state),
@@ -275,7 +275,7 @@ def _with_odometer(state: DatasetState) -> dict[str, Any]:
 
 
 def _order_used(state: DatasetState) -> float | None:
-    """Return the committed fraction of the Rényi filter. None without a filter, or if a search has no Rényi bound."""
+    """Return the committed fraction of the Rényi filter, or None without a filter or if a search has no Rényi bound."""
     cap, held = state.cap, state.committed
     return None if cap is None or cap.units is None or held.unbounded else held.units / cap.units
 

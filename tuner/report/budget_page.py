@@ -23,7 +23,7 @@ Values = Mapping[str, Any]
 Amounts = Mapping[str, float]
 
 _LARGE = 4.6  # above this ε, an observer can become more than 99 % sure
-_HIDDEN = "not shown: how the number grows could reveal when a sealed search ended"
+_HIDDEN = "not shown, because its growth could reveal when a sealed search ended"
 
 
 def budget_page(values: Values, points: Sequence[Point]) -> str:
@@ -63,7 +63,7 @@ def budget_chart(points: Sequence[Point], *, until: str) -> Figure | None:
     times = date2num([*(point.moment for point in points), end])
     committed = [*(point.committed for point in points), points[-1].committed]
     caps = [math.nan if point.cap is None else point.cap for point in (*points, points[-1])]
-    label = "committed: the sum of the ε of the searches that count"
+    label = "committed: sum of ε of all searches that count"
     axes.step(times, committed, where="post", color=PURPLE, linewidth=2.4, label=label)
     axes.fill_between(times, committed, step="post", color=PURPLE, alpha=0.15, linewidth=0)
     if any(point.cap is not None for point in points):
@@ -77,7 +77,10 @@ def budget_chart(points: Sequence[Point], *, until: str) -> Figure | None:
 
 
 def sureness(epsilon: float) -> str:
-    """Return the largest certainty, e^ε / (1 + e^ε), that an observer can reach from 50 %, as text, rounded up."""
+    """Return, as text, how sure an observer can become that a record was used.
+
+    If the observer is 50 % sure at first, the limit is e^ε / (1 + e^ε). It is rounded up.
+    """
     unsure = 100 / (1 + math.exp(min(epsilon, 700.0)))
     digits = max(1, 1 - math.floor(math.log10(unsure))) if unsure < 10 else 1
     if digits > 6:
@@ -91,9 +94,9 @@ def _boxes(values: Values) -> list[tuple[str, str, str]]:
     cap, left, number = values["cap"], values["left"], len(values["searches"])
     counted = sum(search["counts"] for search in values["searches"])
     guarantee = "cap (below what was committed)" if values["over"] else "guarantee (the cap)"
-    remark = f"{counted} {'counts' if counted == 1 else 'count'} {'against the cap' if cap else 'in what is committed'}"
+    remark = f"{counted} {'counts' if counted == 1 else 'count'} {'against the cap' if cap else 'in the committed sum'}"
     return [
-        (guarantee, *_headline(cap)) if cap else ("cap", "none", "each search has its own"),
+        (guarantee, *_headline(cap)) if cap else ("cap", "none", "each search has its own cap"),
         ("committed", *_headline(values["committed"])),
         ("left, by the sum of claims" if values["order"] else "left", *_headline(left)),
         ("searches", str(number), remark),
@@ -119,11 +122,11 @@ def _amount_cells(amounts: Amounts | None) -> list[str]:
 
 def _search_cells(search: Values) -> list[str]:
     hidden = search["trials"] is None
-    how = "sealed selection; nothing else is shown" if hidden else f"{search['mode']}: {search['cap_text']}"
+    how = "sealed selection, so nothing else is shown" if hidden else f"{search['mode']}: {search['cap_text']}"
     if search["validation"] is not None:
         how += f"; validation {amounts_text(search['validation'])}"
     if not search["counts"]:
-        how += "; took no step: counts 0"
+        how += "; took no step, so it counts as 0"
     return [
         search["search"],
         search["user"] or "not recorded",
@@ -146,7 +149,7 @@ def _ledger_facts(values: Values) -> list[tuple[str, str]]:
     odometer, entries = values["odometer"], values["entries"]
     spent = f"ε = {odometer['epsilon_spent']:.4g} at δ = {odometer['delta']:g}"
     return [
-        ("chain of the ledger", f"read from the first entry and unbroken, on {values['made']} UTC"),
+        ("chain of the ledger", f"checked from the first entry and found unbroken, on {values['made']} UTC"),
         ("entries", _HIDDEN if entries is None else str(entries)),
         ("head (SHA-256)", values["head"]),
         ("id of the ledger", values["ledger_id"]),

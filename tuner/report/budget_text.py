@@ -19,9 +19,9 @@ def budget_text(values: dict[str, Any]) -> str:
         lines.append("no data set has been used")
     lines += [
         "",
-        "The guarantee for a data set is its cap. Without a cap nothing is bounded in advance: the claims of searches",
-        "add up to what is committed. Without protected validation, the scores on validation records are outside",
-        "every guarantee: always use the same split.",
+        "The guarantee for a data set is its cap. Without a cap, nothing bounds the total of future searches: each",
+        "search adds its claim to the committed amount. Without protected validation, no guarantee covers the scores",
+        "on validation records. In this case, always use the same split.",
     ]
     return "\n".join(lines)
 
@@ -45,7 +45,7 @@ def _dataset_lines(dataset: dict[str, Any]) -> list[str]:
         left = amounts_text(dataset["left"])
         if dataset["over"]:
             lines.append(
-                f"  more is committed than the cap allows: nothing more can start, and what holds is not the cap but "
+                f"  more is committed than the cap allows, so no search can start. The guarantee is not the cap but "
                 f"{amounts_text(dataset['guarantee'])}"
             )
         lines.append(f"  rule: {dataset['rule']}")
@@ -53,9 +53,9 @@ def _dataset_lines(dataset: dict[str, Any]) -> list[str]:
         if dataset["order"] is not None:
             used = dataset["order_used"]
             lines.append(
-                "  of the Rényi filter: closed, for a search has no finite divergence of its order"
+                "  Rényi filter: closed, because one search has no finite Rényi divergence at the filter's order"
                 if used is None
-                else f"  of the Rényi filter: {100 * used:.4g} % committed"
+                else f"  Rényi filter: {100 * used:.4g} % committed"
             )
     lines.append(
         f"  spent so far ({odometer['label']}): ε = {odometer['epsilon_spent']:.6g} at δ = {odometer['delta']:g}, "
@@ -84,9 +84,9 @@ def _search_text(search: dict[str, Any]) -> str:
     if search["validation"] is not None:
         text += f" (validation {amounts_text(search['validation'])})"
     if search["trials"] is None:
-        return f"{text}  opened {search['opened']}; nothing else of it is shown"
+        return f"{text}  opened {search['opened']}; nothing else is shown"
     steps = f"{search['steps_spent']} of {search['step_cap']}" if search["step_cap"] else str(search["steps_spent"])
-    note = "" if search["counts"] else "  (took no step: counts 0)"
+    note = "" if search["counts"] else "  (took no step, so it counts as 0)"
     return f"{text}  {plural(search['trials'], 'trial')}, {steps} steps; {search['cap_text']}{note}"
 
 

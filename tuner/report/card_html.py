@@ -33,7 +33,7 @@ class CardHtml(NamedTuple):
 
 
 def card_html(text: str, picture: str = "") -> CardHtml | None:
-    """Return a card's Markdown as HTML; None for an empty text.
+    """Return a card's Markdown as HTML, or None if the text is empty.
 
     `picture` is the card's curve as SVG. If it is empty, the text about the picture is left out.
     """

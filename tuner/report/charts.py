@@ -128,7 +128,7 @@ def plain_ticks(axis: Any) -> None:  # noqa: ANN401 - an XAxis or a YAxis
 
 
 def _draw_trials(axes: Axes, report: SweepReport, places: Iterable[tuple[float, TrialRow]]) -> None:
-    """Draw (place, trial) points, with one series for each state and one for the winner."""
+    """Draw trials at the given x positions, with one series for each state and one for the winner."""
     placed = list(places)
     for state, style in STATE_MARKS.items():
         points = [(x, trial.score) for x, trial in placed if _mark(report, trial) == state and trial.score is not None]
@@ -138,7 +138,10 @@ def _draw_trials(axes: Axes, report: SweepReport, places: Iterable[tuple[float, 
 
 
 def _best_so_far(report: SweepReport) -> tuple[list[int], list[float]]:
-    """Return the places at which the best score of the complete trials changed, and the new best scores."""
+    """Return the numbers of the trials that improved the best score of complete trials, and their scores.
+
+    The number of the last trial is added with the best score, so that the line reaches the end of the axis.
+    """
     numbers: list[int] = []
     scores: list[float] = []
     for trial in report.trials:

@@ -107,7 +107,7 @@ def spending_chart(spending: Spending, metric: str) -> Figure | None:
 
 
 def _score_range(picture: CurvePicture) -> tuple[float, float]:
-    """Return the range of the score axis around the maximum. Early scores and much worse scores may be outside."""
+    """Return the range of the score axis. Scores of incomplete trials and much worse scores may be outside."""
     sign = 1.0 if picture.maximize else -1.0
     every = [sign * point.score for point in picture.points if point.score is not None]
     whole = [sign * point.score for point in picture.points if point.score is not None and point.state == "complete"]
@@ -142,7 +142,7 @@ def _draw_excluded(axes: Axes, picture: CurvePicture) -> None:
 
 
 def _draw_points(axes: Axes, picture: CurvePicture) -> None:
-    """Draw one mark per trial, larger for more steps. A trial without a score on the axis is drawn at its edge."""
+    """Draw one mark per trial, larger for more steps. Without a score inside the axis, the mark is at the edge."""
     low, high = axes.get_ylim()
     labels: set[str] = set()
     for point in sorted(picture.points, key=lambda point: point.trial == picture.best):  # the best last, so on top

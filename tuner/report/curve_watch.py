@@ -56,7 +56,7 @@ class CurveWatch(Observer):
     Args:
         look: returns the current curves.
         sweep: the sweep. The files are written to its folder.
-        recorder: records the files, whether the assumption holds, and the winning trial.
+        recorder: records the files, whether unimodality was rejected, and the winning trial.
         choose: returns the current winner. With None, no winner is recorded.
     """
 
@@ -132,7 +132,7 @@ class CurveWatch(Observer):
             self._due = self._clock() + _SECONDS
 
     def _files(self, curve: CurvePicture) -> dict[Path, str]:
-        """Return the contents of the picture and of the file of its numbers, by their paths in the sweep's folder."""
+        """Return the SVG picture and the JSON file of its numbers, as text by path in the sweep's folder."""
         name = re.sub(r"[^\w.-]", "_", curve.parameter)
         numbers = {"sweep": self._name, "metric": self._metric, **curve.as_dict()}
         return {

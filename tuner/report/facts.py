@@ -43,7 +43,7 @@ PUBLIC_CLAIM = (
     "Searched on records that the experiment file declares public: nothing is charged, and nothing is guaranteed for "
     "them. The best configuration is then trained once on the private records, and that run is charged."
 )
-"""Sentence about the public search of public mode, which has no guarantee."""
+"""Sentence about a search on public records, which has no guarantee."""
 
 
 def dataset_line(state: DatasetState) -> str:
@@ -55,7 +55,7 @@ def dataset_line(state: DatasetState) -> str:
 
 
 def unique_name(sweep: SweepFolder) -> str:
-    """Return the shortest name for this sweep in commands: the experiment's name, or the id if a newer sweep has it."""
+    """Return the experiment's name for use in commands, or the sweep's id if a newer sweep has the same name."""
     try:
         found = sweeps.find_sweep(sweep.root.parent, sweep.name)
     except InputError:
@@ -100,7 +100,7 @@ def on_public(plan: Plan) -> Plan:
 def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
     """Return the report of a sweep from its folder, its study and its ledger.
 
-    With `spent`, the report includes the best score over the spending, which takes about a second.
+    With `spent`, the report includes the best score for each spent amount. Computing it takes about a second.
 
     Raises:
         InputError: the sweep stopped while its folder was being created.
@@ -157,7 +157,7 @@ def _trials(
 
 
 def _card(sweep: SweepFolder) -> tuple[str, str]:
-    """Return the texts of the exported privacy card and its picture. They are empty if nothing was exported."""
+    """Return the exported privacy card and its picture as texts. Both are empty if nothing was exported."""
     from tuner.privacy.card.page import CURVE_FILE
 
     for name in (sweep.name, sweep.name.removesuffix(CHARGED), sweep.id):
@@ -217,7 +217,7 @@ def sweep_report(
         facts.append(("data set", f"{dataset.dataset}: {dataset_line(dataset)}"))
     misfits, excluded = _not_started(study)
     if excluded:
-        facts.append(("excluded", f"{plural(excluded, 'candidate')} before the first step, which costs nothing"))
+        facts.append(("excluded", f"{plural(excluded, 'candidate')} before the first step, at no cost"))
     facts.append(("folder", str(sweep.root)))
     return SweepReport(
         name=experiment.name,

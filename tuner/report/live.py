@@ -194,7 +194,7 @@ class LiveView:
             self._read_held()
 
     def _read_held(self) -> None:
-        """Read the budget while holding `_reading`. An error is shown and must not stop the view or the sweep."""
+        """Read the budget. The caller must hold `_reading`. An error is shown and does not stop the sweep."""
         if self._budget_view is None:
             return
         try:

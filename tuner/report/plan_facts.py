@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["plan_text", "plan_warnings", "search_facts"]
 
 _LARGE_ERROR = 0.02
-"""Above this standard error of a score, the plan warns, because trials often differ by less."""
+"""The plan warns if the standard error of a score is above this value, because trials often differ by less."""
 
 _WHEN_SURE = {
-    "stop": "stop: the search ends when a complete trial is almost certainly near the best, and keeps the rest",
-    "replicate": "replicate: the two best configurations are run again, to tell them apart",
+    "stop": "stop: the search ends when a complete trial is almost certainly near the best, which saves budget",
+    "replicate": "replicate: the two best configurations are run again to find the better one",
 }
 
 
@@ -67,7 +67,7 @@ def plan_text(
     if dataset is not None:
         facts += [("data set so far", dataset_line(dataset)), *_share(dataset, user)]
     if set_cap and (dataset is None or dataset.cap is None):
-        facts.append(("data set's cap", f"no cap set: `{set_cap}` bounds all searches together"))
+        facts.append(("data set's cap", f"no cap set: `{set_cap}` sets one for all searches together"))
     if wall_time:
         facts.append(("wall time", wall_time))
     return PlanText(
@@ -87,17 +87,17 @@ def plan_text(
 
 
 def search_facts(experiment: Experiment) -> tuple[tuple[str, str], ...]:
-    """Return facts about a unimodal search. For any other search, return the declarations that have no effect."""
+    """Return facts about a unimodal search. In other searches, say that unimodal parameters have no effect."""
     search, space = experiment.search, experiment.space
     if not search.is_unimodal:
-        unused = f"{', '.join(space.unimodal)}: neither sampler nor pruner is unimodal, so the declaration does nothing"
+        unused = f"{', '.join(space.unimodal)}: this has no effect, because neither sampler nor pruner is unimodal"
         return (("one top along", unused),) if space.unimodal else ()
     facts = [("one top along", ", ".join(space.unimodal))]
     for name in space.unimodal:
         scales = [each for each in space.scales(name) if not isinstance(dict(space.parameters)[each], Categorical)]
         if scales:
             product = " × ".join((name, *scales))
-            comparable = f"values of {name} alone are comparable only if the rest is equal"
+            comparable = f"{name} alone says little if the other factors differ"
             facts.append(("modelled", f"{product}, an absolute standard deviation: {comparable}"))
     if canonical_sampler(search.sampler.name) == "unimodal":
         from tuner.study.unimodal.inference.beliefs import Rules
@@ -182,7 +182,7 @@ def _promoted(plan: Plan) -> Iterator[tuple[str, str]]:
     for name, promotion in plan.promoted.items():
         first, *later = zip(promotion.levels, promotion.from_step, strict=True)
         rises = ", ".join(f"{level} from step {step}" for level, step in later)
-        yield name, f"promoted: {first[0]} at first, {rises}{fractions}; the same for every trial, and free"
+        yield name, f"promoted: {first[0]} at first, {rises}{fractions}; the same in all trials, at no privacy cost"
 
 
 def _scores(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -190,13 +190,13 @@ def _scores(plan: Plan) -> Iterator[tuple[str, str]]:
     if scores is None:
         return
     noise = f"with noise of standard deviation {scores.noise:g}"
-    yield "scores", f"protected: counts of right answers among {scores.size}, {noise}"
-    yield "error of a score", f"{100 * scores.standard_error:.2g} points (standard error), by that noise alone"
+    yield "scores", f"protected: counts of correct answers among {scores.size} records, {noise}"
+    yield "error of a score", f"{100 * scores.standard_error:.2g} points (standard error), from this noise alone"
     planned = plan.private_trials * len(plan.rungs)
     left = scores.releases - planned
     told = plural(planned, "score")
     if left < 0:
-        told = f"{scores.releases} of the {planned} scores that are planned"
+        told = f"only {scores.releases} of the {planned} planned scores"
     elif left:
         told += f" and {left} in reserve for {'a restored trial' if left == 1 else 'restored trials'}"
     yield "their budget", f"{told} within ε = {scores.epsilon:g}, δ = {scores.delta:g}, for the validation records"
@@ -205,26 +205,26 @@ def _scores(plan: Plan) -> Iterator[tuple[str, str]]:
 def _cap(plan: Plan) -> Iterator[tuple[str, str]]:
     kind = plan.cap.replace("_", " ")
     if plan.cap == "coupon_book":
-        kind = "coupon book (a number of steps of each kind is paid in advance; each step uses one of its kind)"
+        kind = "coupon book (a fixed number of steps for each pair of sample rate and noise)"
     yield "cap", f"{kind}: {plan.cap_reason}" if plan.cap_reason else kind
     if isinstance(plan.training_filter, CouponBook):
         quotas = plan.training_filter.quotas
         sizes = [f"{mechanism.sample_rate * plan.train_size:.0f}: {steps}" for mechanism, steps in quotas]
         noisy = "noise_multiplier" in plan.priced
-        kinds = f"{plural(len(quotas), 'kind')} of steps"
+        kinds = f"{plural(len(quotas), 'pair')} of sample rate and noise"
         yield "quotas", kinds if noisy else f"steps by batch size: {', '.join(sizes)}"
     if isinstance(plan.training_filter, FixedOrder):
         yield "order", f"{plan.training_filter.order:g}"
     for row in plan.alternatives:
         noise = "searched" if row.noise_multiplier is None else f"{row.noise_multiplier:g}"
         mark = "taken" if row.cap == plan.cap else "not taken"
-        cost = f"ε of all planned {format_value(row.epsilon, 5)}"
+        cost = f"ε of all planned trials {format_value(row.epsilon, 5)}"
         yield f"  {row.cap}", f"noise {noise}, {plural(row.trials, 'trial')} fit, {cost} ({mark})"
 
 
 def _comparison(plan: Plan, rows: Sequence[ModeRow]) -> PlanTable:
     return PlanTable(
-        title=f"what ε = {plan.epsilon:g} buys in each mode: runs of {plan.dearest.longest} steps, batches of "
+        title=f"what ε = {plan.epsilon:g} buys in each mode, with runs of {plan.dearest.longest} steps and batches of "
         f"{plan.dearest.batch_size}",
         # A plan with a given noise may use more than the least noise that fits, so the two figures differ.
         header=("", "least noise", "ε of one run", "runs expected", "99 % of searches"),

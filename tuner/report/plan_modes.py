@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MODE_ROWS", "ModeRows"]
 
-_RUNGS = " (its rungs, where it is scored)"
-"""Text after "reports" that names the experiment file's word for them."""
+_RUNGS = " (rungs, at which a trial is scored)"
+"""Text after the word "reports". It gives the name of reports in the experiment file."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class ModeRows:
 
 def _trials(plan: Plan) -> Iterator[tuple[str, str]]:
     least, most = plan.trials_that_fit, plan.trials_at_most
-    fit = f"{least}" if most is None else f"{least} to {most}, by what they choose,"
-    yield "trials", f"{plan.trials} asked for, {fit} fit when none is pruned"
+    fit = f"{least}" if most is None else f"{least} to {most}, depending on their parameters,"
+    yield "trials", f"{plan.trials} requested; {fit} fit if none is pruned"
     shortest = min((choice.shortest for choice in plan.choices.menu), default=plan.steps_per_trial)
     each = f"{plan.steps_per_trial}" if shortest == plan.steps_per_trial else f"{shortest} to {plan.steps_per_trial}"
-    reports = f"{len(plan.rungs)} reports{_RUNGS} at the same fractions"
+    reports = f"{len(plan.rungs)} reports{_RUNGS} at the same fractions of its steps"
     reports = _reports(plan) if shortest == plan.steps_per_trial else reports
     all_of_it = "" if plan.step_cap is None else f"; at most {plan.step_cap} in all"
     yield "steps", f"{each} a trial, {reports}{all_of_it}"
@@ -54,9 +54,9 @@ def _sealed_trials(plan: Plan) -> Iterator[tuple[str, str]]:
     shape = f", shape {law.shape:g}" if law.name == "negative_binomial" else ""
     yield "runs", f"a random number, never shown: {law.name}{shape}, mean {law.mean:g}"
     at_most = [f"{several[name]} in {name} %" for name in ("50", "90", "99")]
-    yield "compute", f"at most {', '.join(at_most)} of searches; cut off at {sealed.at_most} runs"
+    yield "compute", f"at most {', '.join(at_most)} of searches; never more than {sealed.at_most} runs"
     steps = [f"{several[name] * plan.steps_per_trial}" for name in ("50", "90", "99")]
-    yield "in steps", f"{', '.join(steps)}; {several['at_most'] * plan.steps_per_trial} at the cut"
+    yield "in steps", f"{', '.join(steps)}; {several['at_most'] * plan.steps_per_trial} at the maximum number of runs"
     yield "steps", f"{plan.steps_per_trial} a run, {_reports(plan)}"
 
 
@@ -64,11 +64,11 @@ def _sealed_cost(plan: Plan) -> Iterator[tuple[str, str]]:
     sealed, facts = _sealed(plan)
     low, high = sealed.ratio
     yield "ε of one run", f"{plan.epsilon_trial:.6g}"
-    yield "ε of the winner", f"{plan.epsilon_at_cap:.6g}, {facts.price:.3g} times one run"
-    yield "the cut-off takes", f"{100 * facts.truncation_share:.2g} % of δ"
+    yield "ε of the winner", f"{plan.epsilon_at_cap:.6g}, {facts.price:.3g} times the ε of one run"
+    yield "limit on runs", f"costs {100 * facts.truncation_share:.2g} % of δ"
     if (low, high) != (1.0, 1.0):
-        instead = f"{facts.price:.3g} instead of {facts.price_without_ratio:.3g} times one run"
-        yield "bounded sampler", f"density {low:g} to {high:g} times the prior's: {instead}"
+        instead = f"{facts.price:.3g} instead of {facts.price_without_ratio:.3g} times the ε of one run"
+        yield "bounded sampler", f"density {low:g} to {high:g} times the prior's; the winner costs {instead}"
 
 
 def _public_trials(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -97,7 +97,10 @@ def _at_cap(plan: Plan) -> tuple[str, str]:
 def _sealed(plan: Plan) -> tuple[Sealed, SealedFacts]:
     if isinstance(plan.training_filter, Sealed) and plan.selection is not None:
         return plan.training_filter, plan.selection
-    raise TunerError("plan-incomplete", "The plan of this sealed search has no law of runs. Restore plan.json.")
+    raise TunerError(
+        "plan-incomplete",
+        "The plan of this sealed search has no distribution of the number of runs. Restore plan.json.",
+    )
 
 
 MODE_ROWS: Mapping[str, ModeRows] = {

@@ -67,7 +67,7 @@ class Spending:
                 f"ε = {self.cap:.10g} at δ = {self.delta:.10g}."
             )
             if saved and last.whole_epsilon is not None and last.whole_epsilon > self.cap:
-                said.append("All of them run to their end would not have fit under the cap.")
+                said.append("If all trials had run to their end, they would not have fit under the cap.")
         if self.stopped:
             said.append("The final scores of stopped trials are unknown.")
         return tuple(said)
@@ -79,7 +79,7 @@ def spending(
     """Return the spending in the order of the trials' numbers, or None if there is no trial.
 
     If `budget` is None, nothing is charged, and the steps of the trials are counted instead. `excluded` is the number
-    of candidates that the pruner excluded; each would have taken `whole` steps. Every ε takes about 0.1 s.
+    of candidates that the pruner excluded; each would have taken `whole` steps. Each ε takes about 0.1 s to compute.
 
     Raises:
         LedgerError: the ledger cannot be read.

@@ -25,7 +25,7 @@ __all__ = ["follow_sweep", "status_text", "status_values", "trial_text", "trial_
 
 
 def status_values(storage: Path, name: str | None) -> dict[str, Any]:
-    """Return the status of one sweep, or of all.
+    """Return the status of one sweep, or of all sweeps.
 
     Raises:
         InputError: no sweep has that name.
@@ -156,7 +156,7 @@ def _trial_lines(row: dict[str, Any]) -> Iterable[str]:
     yield f"trial {row['number']} ({row['id']}): {row['state']}{': ' + row['reason'] if row['reason'] else ''}"
     yield f"  steps {row['step']} of {row['steps_planned']}, score {format_value(row['score'])}"
     if row["epsilon"] is not None:
-        yield f"  ε of its own steps, as if alone: {row['epsilon']:.6g} (the guarantee is the search's cap)"
+        yield f"  ε of this trial's steps alone: {row['epsilon']:.6g} (the guarantee is the search's cap)"
     for name, value in row["parameters"].items():
         yield f"  {name}: {value}"
     for step, score in row["curve"]:

@@ -54,7 +54,7 @@ def _trial_values(report: SweepReport) -> dict[str, Any]:
     with_reasons = any(trial.reason for trial in report.trials)
     heads = ["trial", "state", "steps", report.metric, *report.parameters]
     if with_epsilon:
-        heads.insert(4, "ε of the trial, as if alone")
+        heads.insert(4, "ε of the trial alone")
     return {
         "curves": [_curve(picture, report) for picture in report.curves if picture.points],
         "spending": None if report.spending is None else _spending(report.spending, report.metric),
@@ -77,7 +77,7 @@ def _boxes(report: SweepReport) -> list[tuple[str, str, str]]:
         remarks.append(report.without_winner)
     elif best is not None:
         remarks += [f"trial {best.number}"] * (not report.runs_hidden)
-        remarks += ["± is the noise of a score"] * (report.score_error is not None)
+        remarks += ["± is the standard error from a score's noise"] * (report.score_error is not None)
     trials = ("trials", f"{report.ended} of {report.trials_planned}", report.counts)
     return [
         (f"best {report.metric}", with_error(best.score if best else None, report.score_error), ", ".join(remarks)),

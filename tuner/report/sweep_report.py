@@ -67,12 +67,12 @@ class SweepReport:
 
     @property
     def best(self) -> TrialRow | None:
-        """The complete trial with the best score. If several have it, the first of them."""
+        """The complete trial with the best score. If several trials have this score, it is the first of them."""
         return best_row(self.trials, mode=self.mode)
 
     @property
     def sentence(self) -> str:
-        """The sentence about the guarantee, or `claim` if nothing is charged. Empty if there is no guarantee."""
+        """The sentence about the guarantee, or `claim` if nothing is charged. It is empty if there is no guarantee."""
         if self.budget is None:
             return self.claim
         return budget_sentence(self.budget, mode=self.accounting, unit=self.unit)

@@ -201,7 +201,8 @@ def is_held(sweep: SweepFolder) -> bool:
 def new_sweep_id(name: str, *, mode: Mode, after: str = "") -> str:
     """Return a new id, ``name-date-time-random``. In a sorted list it comes after the id `after`.
 
-    The id of a sealed search does not contain the time of day, because the duration would reveal the number of runs.
+    The id of a sealed search does not contain the time of day. From the times at which the search starts and ends,
+    readers could guess its number of runs.
     """
     now = datetime.now(UTC)
     earlier = _ID.match(after)
@@ -250,7 +251,7 @@ def list_sweeps(storage: Path) -> list[SweepFolder]:
 
 
 def _began(sweep: SweepFolder) -> str:
-    """Return the time at which a sweep began. For a sealed search, only the operator gets more than the date."""
+    """Return the time at which a sweep began. For a sealed search, everyone except the operator gets only the date."""
     with contextlib.suppress(OSError):
         return (sweep.sealed / _BEGAN).read_text()
     return sweep.id[-22:-7]

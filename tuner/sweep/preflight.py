@@ -163,7 +163,7 @@ def check_model(prepared: ReadySearch) -> None:
 
 
 def build_model(experiment: Experiment, *, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Build the experiment's model. The code of a user's own model is also searched for in the current folder."""
+    """Build the experiment's model. The current folder is also searched for the code of a user's own model."""
     from trainables.models import build
 
     trainable, here = experiment.trainable, str(Path.cwd())
@@ -195,8 +195,8 @@ def running_own_model(prepared: ReadySearch) -> Iterator[None]:
             "model-code-failed",
             f"{_place_of_model(prepared)}: the model {prepared.experiment.trainable.model} failed on inputs of "
             f"shape (N, {', '.join(map(str, prepared.about.input_shape))}) with {type(error).__name__}: {error}. "
-            "The name must be that of a function that takes input_shape and classes and returns a model; see 'A model "
-            "of your own' in docs/experiment.md.",
+            "`trainable.model` must name a function that takes input_shape and classes and returns a model; see 'A "
+            "model of your own' in docs/experiment.md.",
         ) from error
 
 

@@ -45,7 +45,7 @@ def open_ledger(prepared: ReadySearch, *, create: bool = True) -> Ledger | None:
 
 
 def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
-    """Open the search in the ledger. Its cap is then committed from the data set's cap.
+    """Open the search in the ledger. The search's cap then counts against the data set's cap.
 
     Raises:
         BudgetRefusedError: the search does not fit the data set's cap. Nothing was written.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["WINNER", "SealedRuns", "SealedWinner", "private_files", "read_winner", "release", "require_trained"]
 
 WINNER = "winner"
-"""Name of the released run. Its number or id would reveal something about the other runs."""
+"""Name of the released run. The run's number or id would reveal something about the other runs."""
 
 _RUNS = "runs.json"
 _WINNER_FILE = "winner.json"
@@ -99,7 +99,8 @@ class SealedRuns:
     def noise_key(self, trial: str) -> bytes:
         """Return the key of a run's batches and noise. A lost run is repeated with the same key.
 
-        With a new key, the cause of the loss would select runs. An example is a batch that is too large for the memory.
+        A loss can depend on the key, for example if a drawn batch is too large for the memory. A new key would then
+        select runs by their batches.
         """
         return self._draw("noise", trial)
 

@@ -39,8 +39,8 @@ def check_same(stored: Experiment, wanted: Experiment) -> None:
         raise InputError(
             "resume-changes-setting",
             "A resume may change only `search.trials`, `search.when_sure`, `resources`, `tracking`, `storage` and "
-            f"`dataset.path` (got: {'; '.join(changed)}). Start a new sweep without `--resume`. It is charged in "
-            "addition.",
+            f"`dataset.path` (got: {'; '.join(changed)}). Start a new sweep without `--resume`. The new sweep is "
+            "charged in addition.",
         )
 
 

@@ -31,7 +31,7 @@ class SweepState(StrEnum):
     """States of a sweep that has not ended. The state of an ended sweep is a `StopReason`."""
 
     STARTING = "starting"
-    """The sweep is not in the ledger yet. In every other state it is."""
+    """The sweep is not in the ledger yet. In every other state, it is in the ledger."""
     RUNNING = "running"
     INTERRUPTED = "interrupted"
     FAILED = "failed"
@@ -70,9 +70,10 @@ def is_finished(sweep: SweepFolder, overrides: Sequence[str]) -> bool:
 
 
 def _is_over(sweep: SweepFolder) -> bool:
-    """Return whether the sweep has ended both by its status and by its ledger. It may have died between the two writes.
+    """Return whether the sweep has ended by both its status file and its ledger. It may have died between the writes.
 
-    A resume with more trials that died early has changed the experiment file but not the status.
+    A resume with more trials first changes the experiment file. If it died early, the status file still has the old
+    number of trials, and the sweep has not ended.
     """
     from tuner.privacy.ledger.ledger import Ledger
 

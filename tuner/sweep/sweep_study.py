@@ -90,7 +90,7 @@ def _pruner(experiment: Experiment, rungs: Sequence[int], plan: Plan | None = No
 
 
 def _unimodality(experiment: Experiment, rungs: Sequence[int], plan: Plan | None) -> Unimodality:
-    """Return the assumption of unimodality. If the sampler or the pruner has a tolerance, it applies to both."""
+    """Return the assumption of unimodality. A tolerance of the sampler or of the pruner applies to both."""
     from tuner.study.promotion import full_fidelity_from
     from tuner.study.unimodal.options import Unimodality, unimodal_parameters, usual_tolerance
 

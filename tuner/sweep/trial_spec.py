@@ -63,5 +63,5 @@ def training_spec(
 
 
 def seed_of(experiment: Experiment, number: int) -> int:
-    """Return the seed of an open search's trial, in the range of the seed of an experiment file."""
+    """Return the seed of a trial in a search that is not sealed: the experiment's seed plus the trial's number."""
     return (experiment.seed + number) % 2**32

@@ -22,7 +22,7 @@ class ChargeActor:
     def ask(self, trial_id: str, charge: Charge, method: str, *arguments: int, **named: float) -> int | None:
         """Call a method of the trial's `Charge` and return the result.
 
-        Later calls for a trial use the object of its first call, which has already opened the ledger.
+        The first call for a trial stores its `charge`, which opens the ledger. Later calls use the stored object.
         """
         answer: int | None = getattr(self._charges.setdefault(trial_id, charge), method)(*arguments, **named)
         return answer
@@ -32,7 +32,7 @@ class ChargeActor:
 class ActorCharge:
     """`Charge` for workers on any machine of the cluster. It forwards every call to the charge actor.
 
-    No request is sent twice. If a reply is lost, the steps of its request may be charged without being used.
+    No request is sent twice. If a reply is lost, the requested steps may be charged although no worker uses them.
 
     Attributes:
         actor: name of the actor.

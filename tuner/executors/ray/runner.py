@@ -35,7 +35,7 @@ __all__ = ["RayExecutor"]
 _NAMESPACE = "dp-tuner"
 _LOST = "its worker was lost again after the last allowed restart"
 _PATIENCE = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Pauses in seconds before the first, second, … consecutive restart of a trial that lost its worker.
+"""Pauses in seconds before the consecutive restarts of a trial that lost its worker, one pause per restart.
 
 For up to a minute, Ray sends trials to a machine that is gone. Without pauses, all restarts would fail in a second. A
 report of the trial resets the sequence.
@@ -159,9 +159,9 @@ class _Bridge:
         return {REQUEST: self._loop_of(suggestion)}
 
     def added(self, ray_id: str) -> None:
-        """Handle a Ray trial that Ray put into its queue. It is a restart if Ray queues the same trial again.
+        """Handle a trial that Ray put into its queue. If Ray queues a trial again, the trial is restarted.
 
-        Ray does so when a machine leaves the cluster with notice.
+        Ray queues a trial again when the trial's machine announces that it leaves the cluster.
         """
         trial_id = self._ours[ray_id]
         if ray_id in self._added and self.driver.is_running(trial_id):

@@ -13,9 +13,9 @@ from tuner.experiment.values import NOISES
 __all__ = ["CAP_GATES", "LARGEST_MENU"]
 
 LARGEST_MENU = 64
-"""Maximum number of quotas in a coupon book, because composing more quotas takes minutes.
+"""Maximum number of quotas in a coupon book. A quota limits the steps for one sample rate and noise multiplier.
 
-With so many quotas, the `fixed_order` filter allows about as many steps.
+Composing more quotas takes minutes, and the `fixed_order` filter then allows about as many steps.
 """
 
 _PRICED_AT = {
@@ -28,7 +28,7 @@ _NEEDS = ("search.space", "privacy.noise_multiplier", "privacy.accounting")
 
 @gate(*_NEEDS)
 def priced(draft: Draft) -> Iterator[GateFinding]:
-    """Require domains that the accounting mode can price for the parameters that affect the budget."""
+    """Check the domains of parameters that affect the budget. The accounting mode must be able to price them."""
     mode = draft.mode
     for name, (domain, path) in draft.priced.items():
         if isinstance(domain, Fixed):
@@ -40,7 +40,7 @@ def priced(draft: Draft) -> Iterator[GateFinding]:
             fix = f"Write one number at {_PRICED_AT[name]}."
             yield GateFinding("priced-with-public", path, rule, fix)
         elif mode.runs_hidden and not isinstance(domain, Categorical):
-            rule = f"{name} must be a list of values, because the price of a sealed search covers each value separately"
+            rule = f"{name} must be a list of values, because a sealed search prices each value separately"
             fix = f"Write `{{choice: [{', '.join(map(as_yaml, domain.grid(3)))}]}}`."
             yield GateFinding("priced-range-sealed", path, rule, fix)
 

@@ -14,7 +14,7 @@ __all__ = ["DATA_GATES"]
 
 @gate("dataset.name", "dataset.path", "dataset.public_size", "privacy.unit")
 def dataset(draft: Draft) -> Iterator[GateFinding]:
-    """Require a shipped data set, or a data set of the user's own that has a path, a new name and a public size."""
+    """Require a shipped data set, or the user's own data with a path, a public size and a name that is not shipped."""
     data = draft.experiment.dataset
     if data.path is None:
         if data.name not in DATASETS:

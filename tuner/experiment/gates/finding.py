@@ -94,7 +94,7 @@ class Draft:
 
     @cached_property
     def priced(self) -> dict[str, tuple[Domain, Path]]:
-        """Domain and path in the file of each parameter that affects the budget. Malformed domains are left out."""
+        """Domain and key of each parameter that affects the budget, by name. Malformed domains are left out."""
         found: dict[str, tuple[Domain, Path]] = {}
         space = self.experiment.search.space
         for parameter in (each for each in PARAMETERS.values() if each.priced):
@@ -112,7 +112,7 @@ class Draft:
 
     @property
     def mode(self) -> Mode:
-        """The accounting mode of the file. For an unknown mode, which another gate reports, it is composition."""
+        """The accounting mode of the file. An unknown mode counts as composition here; another gate reports it."""
         return MODES.get(self.experiment.privacy.accounting, COMPOSITION)
 
     @cached_property

@@ -59,7 +59,7 @@ def sealed_search(draft: Draft) -> Iterator[GateFinding]:
 
 @gate(*_RUNS, "search.sampler")
 def runs(draft: Draft) -> Iterator[GateFinding]:
-    """Require a distribution of the number of runs that the accountant can price."""
+    """Check the distribution of the number of runs. The accountant must be able to price it."""
     privacy, search = draft.experiment.privacy, draft.experiment.search
     law = privacy.runs.law
     if draft.mode is not SELECTION:
@@ -126,7 +126,7 @@ def _public_records(draft: Draft, public: RecordsSection) -> Iterator[GateFindin
         yield GateFinding("dataset-unknown", key, "unknown data set", fix)
         return
     if public.path is not None and (public.name in DATASETS or public.public_size is None):
-        rule = "your own public records need a name that no shipped data set has, a path and a public_size"
+        rule = "your own public records need a path, a public_size and a name that no shipped data set has"
         yield GateFinding(
             "public-data-incomplete", "search.public", rule, "Write `{name: …, path: …, public_size: …}`."
         )

@@ -44,7 +44,7 @@ def epsilons(draft: Draft) -> Iterator[GateFinding]:
 
 @gate("privacy.accountant")
 def accountant(draft: Draft) -> Iterator[GateFinding]:
-    """Require the accountant of privacy loss distributions."""
+    """Require the accountant `pld`, which uses privacy loss distributions."""
     word = draft.experiment.privacy.accountant
     if word != "pld":
         why = _ACCOUNTANTS.get(word.lower().removesuffix("accountant").strip("_-. "))
@@ -54,7 +54,7 @@ def accountant(draft: Draft) -> Iterator[GateFinding]:
 
 @gate("privacy.adjacency")
 def adjacency(draft: Draft) -> Iterator[GateFinding]:
-    """Require the adjacency of one added or removed record."""
+    """Require add-or-remove-one adjacency: two neighbouring data sets differ by one added or removed record."""
     word = draft.experiment.privacy.adjacency
     if word != "add_or_remove_one":
         known = word in ("replace_one", "substitute", "zero_out")

@@ -125,7 +125,7 @@ def metric(draft: Draft) -> Iterator[GateFinding]:
 
 @gate("search.space", "search.rungs", "trainable.method")
 def promotion(draft: Draft) -> Iterator[GateFinding]:
-    """Require at least one rung for each level of a promoted parameter."""
+    """Require at least one rung for each level of a promoted parameter, which rises during a trial."""
     if draft.space is None:
         return
     search = draft.experiment.search

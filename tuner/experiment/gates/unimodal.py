@@ -64,7 +64,7 @@ def parameter(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding("unimodal-conditional", "search.space", rule, fix, f"{name} declared unimodal")
     if space.unimodal:
         if not declared.unimodal and (denied := _denied(draft.experiment)):
-            rule = f"the unimodal {kind} needs a unimodal parameter, but its default, the smoothing radius, is excluded"
+            rule = f"the unimodal {kind} needs a unimodal parameter, but {denied}, the default, has `unimodal: false`"
             fix = "Write `unimodal: true` in the domain of another parameter, or use another sampler and pruner."
             yield GateFinding("unimodal-denied", ("search", "space", denied), rule, fix, "unimodal: false")
         return
@@ -72,7 +72,7 @@ def parameter(draft: Draft) -> Iterator[GateFinding]:
     yield GateFinding(
         "unimodal-parameter-missing",
         f"search.{kind}",
-        f"the unimodal {kind} needs a searched range: that of smoothing_radius, or one with `unimodal: true`",
+        f"the unimodal {kind} needs a range for smoothing_radius, or for a parameter with `unimodal: true`",
         f"Write for example `learning_rate: {{log_uniform: [0.01, 2], unimodal: true}}`, or use another {kind}.",
         f"{found} searched" if found else "nothing searched",
     )
