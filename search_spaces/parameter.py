@@ -14,7 +14,7 @@ __all__ = ["Limits", "Parameter", "Words"]
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Legal range of a number. ``low`` is legal unless ``low_open`` is true, and ``high`` unless ``high_open`` is."""
+    """Legal range of a number. ``low_open`` excludes ``low`` itself, and ``high_open`` excludes ``high`` itself."""
 
     low: float = 0.0
     high: float = math.inf
@@ -40,7 +40,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Words:
-    """Legal words of a parameter. ``refused`` maps illegal words that people may try to the reason of the refusal."""
+    """Legal words of a parameter. ``refused`` gives a reason for each illegal word that users are likely to try."""
 
     words: tuple[str, ...]
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Parameter:
         """Raise DomainError if a value of ``domain`` is illegal."""
         spec = as_yaml(domain.to_spec())
         if isinstance(domain, Promoted) and not self.promotable:
-            rule = f"{self.name} must not rise within a trial, as only smoothing_samples may"
+            rule = f"{self.name} must not rise within a trial; only smoothing_samples may rise"
             raise DomainError("promotion-unsupported", rule, spec, "Write one value, a range or a choice.")
         rule = f"{self.name} must be {self.legal}"
         if isinstance(self.legal, Words):

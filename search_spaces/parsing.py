@@ -44,7 +44,7 @@ _KINDS = (*_RANGES, "choice")
 
 
 def parse_domain(raw: object) -> Domain:
-    """Return the domain for ``raw``, its form in an experiment file. Raise DomainError if it is illegal."""
+    """Return the domain that ``raw``, a value in an experiment file, describes. Raise DomainError if it is illegal."""
     if isinstance(raw, list | tuple):
         fix = "Write {choice: [...]} for options or {uniform: [low, high]} for a range."
         raise DomainError("domain-unknown", "a domain must not be a list", as_yaml(raw), fix)
@@ -79,7 +79,7 @@ def parse_domain(raw: object) -> Domain:
 
 
 def parse_declared(raw: object) -> tuple[Domain, bool]:
-    """Return the domain for ``raw``, its form in an experiment file, and whether it is declared unimodal.
+    """Return the domain that ``raw``, a value in an experiment file, describes, and whether it is declared unimodal.
 
     Raises:
         DomainError: ``raw`` is not a legal domain, or it is declared unimodal but is not a range.
@@ -102,7 +102,7 @@ def parse_space(raw: Mapping[str, object], *, method: str | None) -> SearchSpace
 
     Args:
         raw: mapping under ``search.space``.
-        method: training method. Only its parameters are accepted; None accepts the parameters of every method.
+        method: training method, whose parameters are accepted. None accepts the parameters of every method.
 
     Raises:
         SpaceError: the space has problems. The error lists all of them in the order of the file.
@@ -115,7 +115,7 @@ def parse_space(raw: Mapping[str, object], *, method: str | None) -> SearchSpace
 
 
 class _Reader:
-    """Reader of one search space. It reads one key after the other, and collects domains and problems."""
+    """Reader of one search space. It reads the keys one by one, and collects their domains and problems."""
 
     def __init__(self, parameters: Mapping[str, Parameter], method: str | None) -> None:
         self._parameters = parameters
@@ -236,7 +236,7 @@ class _Reader:
             self._problem(error.code, (*path, "choice"), error.rule, error.value, error.fix)
 
     def _kind(self, path: Path, raw: object) -> str | None:
-        """Read one schedule, written as a word or as ``{kind: {parameter: domain}}``. Return its kind or None."""
+        """Read a schedule: a word or ``{kind: {parameter: domain}}``. Return its kind, or None if that is illegal."""
         body: object = {}
         kind: object = raw
         if isinstance(raw, Mapping):

@@ -57,7 +57,7 @@ CONDITIONAL: tuple[Parameter, ...] = (
         name="schedule.exponential.final",
         default=LogUniform(0.01, 0.5),
         legal=Limits(high=1.0, low_open=True),
-        source="a range around 0.1, the last factor of the DP-LSSGD paper",
+        source="a range around 0.1, because the rate of the DP-LSSGD paper ends at a tenth of its start",
     ),
     Parameter(
         name="schedule.cosine.final",
@@ -69,7 +69,7 @@ CONDITIONAL: tuple[Parameter, ...] = (
 
 
 def kind_of(name: str) -> str | None:
-    """Return the kind of schedule to which a parameter belongs. None if it belongs to all kinds or to no schedule."""
+    """Return the kind of schedule that has this parameter. None if every kind or no kind has it."""
     head, _, rest = name.partition(".")
     kind = rest.partition(".")[0]
     return kind if head == "schedule" and kind in KINDS else None

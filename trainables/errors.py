@@ -2,7 +2,7 @@
 
 TrainableError
 ├── HyperparameterError   a hyper-parameter is unknown, not finite or out of range
-├── DatasetError          a data set is unknown, missing or differs from its checksum
+├── DatasetError          a data set is unknown, missing or does not match its checksum
 └── GateError             the request would break the privacy guarantee
 """
 
@@ -140,9 +140,9 @@ class TrainableError(Exception):
 
     @classmethod
     def raise_any(cls, found: Iterable[tuple[str, str] | None]) -> None:
-        """Raise one error with all (code, message) problems, one on each line; do nothing without a problem.
+        """Raise one error that lists all (code, message) problems, one on each line.
 
-        The error has the last problem's code. None is no problem.
+        Its code is that of the last problem. None entries are skipped. Without a problem, no error is raised.
         """
         problems = [problem for problem in found if problem is not None]
         if problems:
@@ -155,7 +155,7 @@ class HyperparameterError(TrainableError, ValueError):
 
 
 class DatasetError(TrainableError):
-    """A data set that is unknown, missing, or differs from its checksum."""
+    """A data set that is unknown, missing, or does not match its checksum."""
 
 
 class GateError(TrainableError):

@@ -88,7 +88,10 @@ def _samples_mix(module: nn.Module, input_shape: tuple[int, ...]) -> bool:
 
 
 def _disturbs(module: nn.Module, inputs: Tensor, alone: Tensor, odd: float) -> bool:
-    """Return whether an outlier changes the outputs of the other samples. `odd` is its factor, or NaN."""
+    """Return whether an outlier changes the outputs of the other samples.
+
+    The outlier is a sample multiplied by `odd`. If `odd` is not finite, it replaces all values of the sample.
+    """
     mixed = inputs.clone()
     mixed[1] = odd * mixed[1] if isfinite(odd) else odd
     try:

@@ -62,7 +62,7 @@ def _classes(path: Path, arrays: Arrays) -> int:
 
 
 def user_info(request: DatasetRequest, file: str) -> DatasetInfo:
-    """Return the public facts about the data set in `file`: shapes and classes of its test records, declared sizes."""
+    """Return the public facts about the data set in `file`, from its test records and the declared sizes."""
     users = request.public_users if request.unit == "user" else None
     size = request.public_size
     if size is None and users is not None:

@@ -17,7 +17,7 @@ class WeightAverage:
 
     Attributes:
         decay: largest d_t, in [0, 1); with 0, the average equals the last weights.
-        updates: t, the number of averaged weights.
+        updates: t, the number of weight vectors that were averaged.
     """
 
     def __init__(self, like: Tensor, *, decay: float) -> None:

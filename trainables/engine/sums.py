@@ -97,7 +97,7 @@ def full_float32() -> None:
 
 
 def in_cache(rows: int, width: int, device: torch.device) -> Iterator[slice]:
-    """Yield slices of `rows` rows of `width` numbers. On a CPU, a slice fits the cache. On a GPU, slices are larger."""
+    """Cut `rows` rows of `width` numbers into slices. On a CPU, a slice fits the cache. On a GPU, it is larger."""
     at_once = max(1, (_CACHED_ENTRIES if device.type == "cpu" else _GPU_ENTRIES) // max(1, width))
     return (slice(start, min(start + at_once, rows)) for start in range(0, rows, at_once))
 
@@ -105,8 +105,8 @@ def in_cache(rows: int, width: int, device: torch.device) -> Iterator[slice]:
 def add_weighted_rows(total: Tensor, weights: Tensor, rows: Tensor, *, block: int | None) -> None:
     """Add Σ_i weights_i · rows_i to `total`, shape (p,). `weights` has the shape (B,), and `rows` the shape (B, p).
 
-    `block` is the number of samples in a float32 block, and None uses float64. With blocks, each row must be the ONLY
-    term of its sample.
+    `block` is the number of samples in a float32 block, and None uses float64. If `block` is set, each row must be the
+    ONLY term of its sample.
     """
     if block is None or rows.dtype == torch.float64:
         exact = _exact(total)
@@ -120,9 +120,10 @@ def add_weighted_rows(total: Tensor, weights: Tensor, rows: Tensor, *, block: in
 
 
 def add_weighted_outer(total: Tensor, weights: Tensor, left: Tensor, right: Tensor, *, block: int | None) -> None:
-    """Add Σ_i weights_i Σ_p left_ip right_ipᵀ to `total`, shape (a, b), for left (B, P, a) and right (B, P, b).
+    """Add Σ_i weights_i Σ_p left_ip right_ipᵀ to `total`, shape (a, b).
 
-    `block` is the number of samples in a float32 block. None uses float64, and so does a sum over several positions P.
+    `left` has the shape (B, P, a), and `right` the shape (B, P, b). `block` is the number of samples in a float32
+    block. float64 is used if `block` is None, or if there is more than one position p.
     """
     if block is None or left.shape[1] != 1 or left.dtype == torch.float64:
         exact = _exact(total)
@@ -186,7 +187,7 @@ def not_negative(squares: Tensor) -> Tensor:
 
 @cache
 def _partition(width: int) -> tuple[int, int]:
-    """Return (number of entries in blocks, length of a block). If possible, the blocks contain all entries."""
+    """Return (number of a row's entries in blocks, length of a block). If possible, all entries are in blocks."""
     for block in range(_NORM_BLOCK, _NORM_BLOCK // 4, -1):
         if width % block == 0:
             return width, block
