@@ -1,4 +1,4 @@
-"""Parameters that all methods share. ε depends only on the parameters in `PRICED`."""
+"""Parameters that all methods share. Of these, only the parameters in `PRICED` affect ε."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ class Promoted:
         whole = isinstance(self.levels, tuple) and all(_is_integer(level) and level >= 1 for level in self.levels)
         if not (whole and len(self.levels) >= 2 and all(low < high for low, high in pairwise(self.levels))):
             rule = "a promotion needs at least two rising whole numbers of at least 1"
-            fix = "Write for example {promote: [1, 3, 10]}, or one number for all steps."
+            fix = "Write for example `{promote: [1, 3, 10]}`, or one number for all steps."
             raise DomainError("promotion-invalid", rule, as_yaml(self.levels), fix)
 
     def contains(self, value: object) -> bool:

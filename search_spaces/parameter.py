@@ -88,7 +88,7 @@ class Parameter:
             if not isinstance(domain, Fixed | Categorical):
                 raise DomainError("value-illegal", rule, spec, f"Write {{choice: [{', '.join(self.legal.words)}]}}.")
         elif self.legal.integer and not isinstance(domain, Fixed | Categorical | Integer | Promoted):
-            fix = "Use {integer: [low, high]} or {log_integer: [low, high]}."
+            fix = "Use `{integer: [low, high]}` or `{log_integer: [low, high]}`."
             raise DomainError("value-illegal", f"{self.name} must be an integer", spec, fix)
         values = domain.levels if isinstance(domain, Promoted) else domain.grid(2)
         for value in values:

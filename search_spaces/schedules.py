@@ -39,7 +39,7 @@ CONDITIONAL: tuple[Parameter, ...] = (
         name="schedule.step.factor",
         default=LogUniform(0.05, 0.5),
         legal=Limits(high=1.0, low_open=True),
-        source="DP-LSSGD paper: 0.1 at iteration 10 000",
+        source="DP-LSSGD paper: the rate drops to a tenth at iteration 10 000",
     ),
     Parameter(
         name="schedule.step.every",
@@ -51,7 +51,7 @@ CONDITIONAL: tuple[Parameter, ...] = (
         name="schedule.inverse_time.decay",
         default=LogUniform(0.5, 3.0),
         legal=Limits(),
-        source="DP-LSSGD paper: a/t with a from 0.5 to 3.0",
+        source="DP-LSSGD paper: the rate falls as a/t, with a from 0.5 to 3.0",
     ),
     Parameter(
         name="schedule.exponential.final",

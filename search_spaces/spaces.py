@@ -47,8 +47,8 @@ class SearchSpace:
     """Domains of a search, in the order of the experiment file.
 
     Attributes:
-        parameters: (flat name, domain) pairs; the parameters of a schedule come after ``schedule``. A trial has the
-            parameters of the schedule that it chose.
+        parameters: (flat name, domain) pairs; the parameters of a schedule come after ``schedule``. A trial has
+            only the parameters of its own schedule.
         unimodal: names of the ranges along which the score is declared unimodal.
     """
 

@@ -264,8 +264,8 @@ class PrivateTraining:
         """Continue from a stored state.
 
         The stored noise stream continues only if the spec is the same, and if no step or score was charged since the
-        state was stored. Otherwise a result with noise of this stream may be public, and the difference of two results
-        with the same noise would have no noise. So the secret generator takes a new key.
+        state was stored. Otherwise the secret generator takes a new key, because a result with noise of this stream may
+        be public. The difference of two results with the same noise would contain no noise.
 
         Raises:
             TrainableError: the spec averages the weights, but the state has no average. The training is not changed.
@@ -359,6 +359,6 @@ def _users(spec: TrainingSpec, splits: Splits, device: torch.device) -> dict[str
     if splits.users_train is None or splits.users_validation is None:
         raise DatasetError(
             "users-missing",
-            f"The unit is {spec.dataset.unit}, but the data set {spec.dataset.name} has no users. Use unit: record.",
+            f"The unit is {spec.dataset.unit}, but the data set {spec.dataset.name} has no users. Use `unit: record`.",
         )
     return {"train": splits.users_train.to(device), "validation": splits.users_validation.to(device)}

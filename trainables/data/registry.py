@@ -178,7 +178,8 @@ _ALL = (
         classes=2,
         content_sha256="3b03edc29d21b1779401434b8e9d0f8330179732fa542118d26fe426d0144d0d",
         records_sha256="0df8f962e691f7764ed6565b4161e41122107dcde1e3b298dc23c3bf5c164713",
-        provenance="UCI Adult (Becker, Kohavi 1996), official training and test sets, even rows with missing values",
+        provenance="UCI Adult (Becker, Kohavi 1996), official training and test sets, including the rows with "
+        "missing values",
         licence="CC BY 4.0",
     ),
     _info(

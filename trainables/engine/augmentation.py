@@ -25,9 +25,9 @@ PADDING: Final = 4  # reflected pixels on each side before a crop
 class RandomViews:
     """Random crops and horizontal flips of images, drawn independently for each view.
 
-    A crop has the size of the image and a uniformly random position in the padded image, as in De et al. An image of at
-    most PADDING pixels in a direction is padded by one pixel less than its size. A view depends only on its image
-    and its random numbers. The number of random numbers depends only on B and M.
+    A crop has the size of the image and a uniformly random position in the padded image, as in De et al. If an
+    image has at most PADDING pixels in a direction, its padding there is one pixel less than its size. A view depends
+    only on its image and its random numbers. The number of random numbers depends only on B and M.
 
     Attributes:
         crop: whether a view is a random crop.

@@ -37,8 +37,8 @@ class UnknownLayerError(Exception):
 class LayerGroup:
     """Layer that gets a hook.
 
-    `names` maps the names of its trainable parameters in the layer to their names in the layout. `make` creates the
-    collector of its gradients.
+    `names` maps each trainable parameter's name in the layer to its name in the layout. `make` creates the collector of
+    the layer's gradients.
     """
 
     layer: nn.Module

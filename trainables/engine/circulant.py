@@ -84,7 +84,7 @@ class _Blocks:
     """Constants of the blocks for one σ.
 
     Attributes:
-        decay: θ.
+        decay: θ = -log ω.
         kernel: ω^|i-j| / √(4σ + 1) inside a block, shape (block, block).
         wings: factors by which a carry decays within a block: ω^(i+1) from the left and ω^(block-i) from the right,
             shape (2, block).

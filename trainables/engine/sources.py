@@ -62,7 +62,7 @@ def per_sample_source(
     if autocast is not None:
         raise GateError(
             "mixed-precision-unsupported",
-            f"{name} does not support mixed precision ({reason}). Use precision: float32.",
+            f"{name} does not support mixed precision ({reason}). Use `precision: float32`.",
         )
     fallback = TorchFuncSource(unrolled(module), layout)
     try:

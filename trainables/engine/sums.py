@@ -4,14 +4,15 @@ The noise must cover the effect of one record on the COMPUTED sum. In plain floa
 the sum is large, small terms are lost by rounding, and one record can decide whether the terms of other records are
 lost (Casacuberta et al. 2022). In float64, the additional effect is below 1e-6 C for a million records.
 
-float64 takes twice the time, so small batches are summed in float32, in blocks of m samples. The blocks are added one
-after the other. Let u = 2⁻²⁴, and let every term of the sum be at most C long. A term takes part in at most m - 1
-additions within its block, in any order, then in the additions of the ⌈B/m⌉ blocks. Three more operations round the
-factor and multiply by it, and five are counted for the weight decay, which is added separately. The error of each
-operation is at most u times its result. So the error for B records is at most u·(m + B/m + 8)·B·C (Higham 2002, section
-4.2), and the sums of two neighbouring batches differ by at most C + u·(m + B/m + 8)·(2B + 1)·C. m is chosen such that
-this is below (1 + slack)·C, and the noise is increased by the factor 1 + slack. The bound requires ONE term per sample.
-Several terms of a sample may be longer than their sum, so they are added in float64.
+float64 takes twice the time, so small batches are summed in float32, in blocks of m samples. The sums of the
+blocks are added one after the other. Their rounding error is bounded as follows. Let u = 2⁻²⁴, and let every term of
+the sum be at most C long. A term takes part in at most m - 1 additions within its block, and then in at most ⌈B/m⌉
+additions of blocks. Three more operations round its clip factor and multiply by it. Five are counted for the weight
+decay, which is added separately. The error of each operation is at most u times its result. So the error of a sum over
+B samples is at most u·(m + B/m + 8)·B·C (Higham 2002, section 4.2). The sums of two neighbouring batches differ by at
+most C + u·(m + B/m + 8)·(2B + 1)·C. m is chosen so that this is below (1 + slack)·C, and the noise is increased by the
+factor 1 + slack. The bound requires ONE term per sample. Several terms of a sample may be longer than their sum, so
+they are added in float64.
 """
 
 from __future__ import annotations

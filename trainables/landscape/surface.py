@@ -87,7 +87,7 @@ def check_grid(extent: float, *, points: int, dimensions: int) -> None:
 
 
 def filter_normalised(direction: Tensor, theta: Tensor, layout: Layout) -> Tensor:
-    """Return the direction with each filter scaled to the norm of the model's filter: d_f ‖θ_f‖ / ‖d_f‖, shape (d,).
+    """Return the direction, shape (d,), with each filter scaled to the norm of the model's filter: d_f ‖θ_f‖ / ‖d_f‖.
 
     A filter has the weights of one output: a row of a linear layer or a channel of a convolution. Biases and weights of
     normalisation layers have the direction 0, as in the plots of Li et al. The DPLIS paper prints the inverse of this

@@ -159,7 +159,7 @@ class WrittenOut:
 
     @classmethod
     def of(cls, parts: dict[str, Tensor], geometry: Geometry, decay: Decay | None) -> WrittenOut:
-        """Return these gradients. The weight decay is added to `parts` in place."""
+        """Return the gradients in `parts`, after adding the weight decay to them in place."""
         if decay is not None:
             for name, part in parts.items():
                 centre = decay.centre[name]
