@@ -43,7 +43,7 @@ Scalar: TypeAlias = str | int | float | bool
 """Value that files, tracking servers and Optuna storages store without loss."""
 
 PROMOTE = "promote"
-"""The key of a promoted domain."""
+"""Key that marks a promoted domain in an experiment file."""
 
 UNIMODAL = "unimodal"
 """Key that declares that the score has a single maximum along a range: ``{uniform: [0, 100], unimodal: true}``."""

@@ -44,7 +44,7 @@ _KINDS = (*_RANGES, "choice")
 
 
 def parse_domain(raw: object) -> Domain:
-    """Return the domain that ``raw``, a value in an experiment file, describes. Raise DomainError if it is illegal."""
+    """Return the domain that the value ``raw`` of an experiment file describes. Raise DomainError if it is illegal."""
     if isinstance(raw, list | tuple):
         fix = "Write `{choice: [...]}` for options or `{uniform: [low, high]}` for a range."
         raise DomainError("domain-unknown", "a domain must not be a list", as_yaml(raw), fix)
@@ -79,7 +79,7 @@ def parse_domain(raw: object) -> Domain:
 
 
 def parse_declared(raw: object) -> tuple[Domain, bool]:
-    """Return the domain that ``raw``, a value in an experiment file, describes, and whether it is declared unimodal.
+    """Return the domain that the value ``raw`` of an experiment file describes, and whether it is declared unimodal.
 
     Raises:
         DomainError: ``raw`` is not a legal domain, or it is declared unimodal but is not a range.

@@ -34,7 +34,7 @@ class WeightAverage:
         self.updates += 1
 
     def value(self) -> Tensor:
-        """Return the average, shape (d,), dtype of the weights. It equals the initial weights before any update."""
+        """Return the average, shape (d,), in the weights' dtype. Before any update, return the initial weights."""
         return self._average.to(self._dtype, copy=True)
 
     def state_dict(self) -> dict[str, Any]:

@@ -111,7 +111,7 @@ class UnrolledMultiheadAttention(nn.MultiheadAttention):
         return x.view(*x.shape[:2], self.num_heads, self.head_dim).transpose(1, 2)
 
     def _mask(self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor) -> Tensor | None:
-        """Return the mask to add to the scores, which broadcasts to (B, heads, queries, keys), or None."""
+        """Return the mask that is added to the scores, or None. It broadcasts to (B, heads, queries, keys)."""
         masks = []
         if attn_mask is not None:
             if attn_mask.dim() == 3:
