@@ -70,7 +70,7 @@ def clipped_sum(
     clipping: str = "flat",
     block: int | None = None,
 ) -> Tensor:
-    """Return Σ_i ḡ_i over all samples of all chunks, shape (d,), float64 or dtype of `like`.
+    """Return Σ_i ḡ_i over all samples of all chunks, shape (d,), float64 or the dtype of `like`.
 
     Adding or removing one sample changes the sum by at most C in L2 norm, or (1 + slack)·C if `block` is set.
 
