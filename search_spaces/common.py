@@ -1,4 +1,4 @@
-"""Parameters that all methods share. ε depends only on the parameters in `PRICED`."""
+"""Parameters that all methods share. Of these, only the parameters in `PRICED` affect ε."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=LogUniform(0.01, 2.0),
         legal=Limits(low_open=True),
         usual=True,
-        source="published: 0.001 (DP-LSSGD, Adam), 0.1024 to 0.15 (DPLIS, DP-LSSGD, SGD); 0.5 was best in our first "
-        "runs; the range is wide because DP-SGD with a well-tuned rate is the strongest baseline",
+        source="published: 0.001 with Adam (DP-LSSGD), 0.1024 to 0.15 with SGD (DPLIS, DP-LSSGD); 0.5 was best in our "
+        "first runs; the range is wide because DP-SGD with a well-tuned rate is the strongest baseline",
     ),
     Parameter(
         name="max_grad_norm",
@@ -40,15 +40,15 @@ PARAMETERS: tuple[Parameter, ...] = (
         name="augmentation",
         default=Categorical(("flip", "crop", "crop_flip")),
         legal=Words(("none", "flip", "crop", "crop_flip")),
-        source="De et al. 2022 crop and flip CIFAR-10; `none` is not in the default, because it allows only one copy "
-        "of an image",
+        source="De et al. 2022 crop and flip CIFAR-10 images; `none` is not in the default domain, because it allows "
+        "only one copy of an image",
     ),
     Parameter(
         name="augmentation_multiplicity",
         aliases=("M",),
         default=Integer(1, 16, log=True),
         legal=Limits(low=1, integer=True),
-        source="De et al. 2022: 16, and smaller numbers help too; a step takes M times the work",
+        source="De et al. 2022 use 16 views, and fewer views help too; M views take M times the work of one view",
     ),
     Parameter(
         name="ema_decay",

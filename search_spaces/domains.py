@@ -43,7 +43,7 @@ Scalar: TypeAlias = str | int | float | bool
 """Value that files, tracking servers and Optuna storages store without loss."""
 
 PROMOTE = "promote"
-"""The key of a promoted domain."""
+"""Key that marks a promoted domain in an experiment file."""
 
 UNIMODAL = "unimodal"
 """Key that declares that the score has a single maximum along a range: ``{uniform: [0, 100], unimodal: true}``."""
@@ -127,14 +127,14 @@ class _Range:
 
 
 class Uniform(_Range):
-    """Uniform range: every number of [low, high]."""
+    """Uniform range: every number in [low, high]."""
 
     def to_spec(self) -> dict[str, list[float]]:
         """Return the domain as an experiment file writes it."""
         return {"uniform": [self.low, self.high]}
 
     def grid(self, points: int) -> list[Scalar]:
-        """Return ``points`` evenly spaced values, including both ends. A single point is the middle."""
+        """Return ``points`` evenly spaced values, including both ends. One point is the middle of the range."""
         _check_points(points)
         if points == 1:
             return [self.low + (self.high - self.low) / 2]
@@ -143,7 +143,7 @@ class Uniform(_Range):
 
 
 class LogUniform(_Range):
-    """Logarithmic range: every number of [low, high], uniform in its logarithm. Low must be positive."""
+    """Logarithmic range: numbers in [low, high], spread evenly on a logarithmic scale. ``low`` must be positive."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -165,7 +165,7 @@ class LogUniform(_Range):
 
 @dataclass(frozen=True)
 class Integer:
-    """Integer range [low, high]. With ``log`` it is uniform in its logarithm, and low must be positive."""
+    """Integer range [low, high]. If ``log`` is true, the scale is logarithmic, and ``low`` must be positive."""
 
     low: int
     high: int
@@ -173,7 +173,7 @@ class Integer:
 
     def __post_init__(self) -> None:
         if not (_is_integer(self.low) and _is_integer(self.high)):
-            bounds, fix = as_yaml([self.low, self.high]), "Use uniform for other numbers."
+            bounds, fix = as_yaml([self.low, self.high]), "For numbers that are not integers, use uniform."
             raise DomainError("domain-bounds", "the bounds must be integers of at most 2^53", bounds, fix)
         _check_bounds(self.low, self.high)
         if self.log:
@@ -239,7 +239,7 @@ class Fixed:
             )
 
     def contains(self, value: object) -> bool:
-        """Return whether ``value`` has the type and value of the fixed value."""
+        """Return whether ``value`` equals the fixed value and has the same type."""
         return type(value) is type(self.value) and value == self.value
 
     def to_spec(self) -> Scalar:
@@ -247,7 +247,7 @@ class Fixed:
         return self.value
 
     def grid(self, points: int) -> list[Scalar]:
-        """Return a list of the single value."""
+        """Return a list that contains only the fixed value."""
         _check_points(points)
         return [self.value]
 
@@ -269,7 +269,7 @@ class Promoted:
         whole = isinstance(self.levels, tuple) and all(_is_integer(level) and level >= 1 for level in self.levels)
         if not (whole and len(self.levels) >= 2 and all(low < high for low, high in pairwise(self.levels))):
             rule = "a promotion needs at least two rising whole numbers of at least 1"
-            fix = "Write for example {promote: [1, 3, 10]}, or one number for all steps."
+            fix = "Write for example `{promote: [1, 3, 10]}`, or one number for all steps."
             raise DomainError("promotion-invalid", rule, as_yaml(self.levels), fix)
 
     def contains(self, value: object) -> bool:
@@ -277,11 +277,11 @@ class Promoted:
         return _is_integer(value) and value in self.levels
 
     def to_spec(self) -> dict[str, list[int]]:
-        """Return the domain as an experiment file writes it. A trial's parameters contain the same mapping."""
+        """Return the domain as an experiment file writes it. A trial gets this mapping as the parameter's value."""
         return {PROMOTE: list(self.levels)}
 
     def grid(self, points: int) -> list[Scalar]:
-        """Return a list of the last level, because every trial ends at this level."""
+        """Return a list that contains only the last level, because every trial ends at this level."""
         _check_points(points)
         return [self.levels[-1]]
 
@@ -307,7 +307,7 @@ def sample_domain(domain: Domain, name: str, suggest: Suggest) -> Scalar | dict[
 
 
 def promoted_levels(value: object) -> tuple[int, ...] | None:
-    """Return the levels if ``value`` is a trial's value of a promoted parameter; None for any other value."""
+    """Return the levels if ``value`` is the mapping of a promoted parameter. Return None for any other value."""
     if not (isinstance(value, Mapping) and set(value) == {PROMOTE}):
         return None
     return Promoted(tuple(value[PROMOTE])).levels

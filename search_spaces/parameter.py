@@ -14,7 +14,7 @@ __all__ = ["Limits", "Parameter", "Words"]
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Legal range of a number. ``low`` is legal unless ``low_open`` is true, and ``high`` unless ``high_open`` is."""
+    """Legal range of a number. ``low_open`` excludes ``low`` itself, and ``high_open`` excludes ``high`` itself."""
 
     low: float = 0.0
     high: float = math.inf
@@ -40,7 +40,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Words:
-    """Legal words of a parameter. ``refused`` maps illegal words that people may try to the reason of the refusal."""
+    """Legal words of a parameter. ``refused`` gives a reason for each illegal word that users are likely to try."""
 
     words: tuple[str, ...]
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -81,14 +81,14 @@ class Parameter:
         """Raise DomainError if a value of ``domain`` is illegal."""
         spec = as_yaml(domain.to_spec())
         if isinstance(domain, Promoted) and not self.promotable:
-            rule = f"{self.name} must not rise within a trial, as only smoothing_samples may"
+            rule = f"{self.name} must not rise within a trial; only smoothing_samples may rise"
             raise DomainError("promotion-unsupported", rule, spec, "Write one value, a range or a choice.")
         rule = f"{self.name} must be {self.legal}"
         if isinstance(self.legal, Words):
             if not isinstance(domain, Fixed | Categorical):
                 raise DomainError("value-illegal", rule, spec, f"Write {{choice: [{', '.join(self.legal.words)}]}}.")
         elif self.legal.integer and not isinstance(domain, Fixed | Categorical | Integer | Promoted):
-            fix = "Use {integer: [low, high]} or {log_integer: [low, high]}."
+            fix = "Use `{integer: [low, high]}` or `{log_integer: [low, high]}`."
             raise DomainError("value-illegal", f"{self.name} must be an integer", spec, fix)
         values = domain.levels if isinstance(domain, Promoted) else domain.grid(2)
         for value in values:

@@ -44,9 +44,9 @@ _KINDS = (*_RANGES, "choice")
 
 
 def parse_domain(raw: object) -> Domain:
-    """Return the domain for ``raw``, its form in an experiment file. Raise DomainError if it is illegal."""
+    """Return the domain that the value ``raw`` of an experiment file describes. Raise DomainError if it is illegal."""
     if isinstance(raw, list | tuple):
-        fix = "Write {choice: [...]} for options or {uniform: [low, high]} for a range."
+        fix = "Write `{choice: [...]}` for options or `{uniform: [low, high]}` for a range."
         raise DomainError("domain-unknown", "a domain must not be a list", as_yaml(raw), fix)
     if not isinstance(raw, Mapping):
         return Fixed(raw)  # type: ignore[arg-type]  # Fixed checks it
@@ -62,7 +62,7 @@ def parse_domain(raw: object) -> Domain:
         raise DomainError("domain-unknown", f"the key must be one of {', '.join(_KINDS)}", as_yaml(kind), fix)
     if kind == "choice":
         if not isinstance(body, list | tuple):
-            fix = "Write {choice: [a, b]}."
+            fix = "Write `{choice: [a, b]}`."
             raise DomainError("choice-invalid", "a choice needs a list of options", as_yaml(body), fix)
         return Categorical(tuple(body))
     if not isinstance(body, list | tuple) or len(body) != 2:
@@ -79,7 +79,7 @@ def parse_domain(raw: object) -> Domain:
 
 
 def parse_declared(raw: object) -> tuple[Domain, bool]:
-    """Return the domain for ``raw``, its form in an experiment file, and whether it is declared unimodal.
+    """Return the domain that the value ``raw`` of an experiment file describes, and whether it is declared unimodal.
 
     Raises:
         DomainError: ``raw`` is not a legal domain, or it is declared unimodal but is not a range.
@@ -102,7 +102,7 @@ def parse_space(raw: Mapping[str, object], *, method: str | None) -> SearchSpace
 
     Args:
         raw: mapping under ``search.space``.
-        method: training method. Only its parameters are accepted; None accepts the parameters of every method.
+        method: training method, whose parameters are accepted. None accepts the parameters of every method.
 
     Raises:
         SpaceError: the space has problems. The error lists all of them in the order of the file.
@@ -115,7 +115,7 @@ def parse_space(raw: Mapping[str, object], *, method: str | None) -> SearchSpace
 
 
 class _Reader:
-    """Reader of one search space. It reads one key after the other, and collects domains and problems."""
+    """Reader of one search space. It reads the keys one by one, and collects their domains and problems."""
 
     def __init__(self, parameters: Mapping[str, Parameter], method: str | None) -> None:
         self._parameters = parameters
@@ -171,7 +171,7 @@ class _Reader:
                 (self._written["augmentation_multiplicity"],),
                 "augmentation_multiplicity above 1 needs an augmentation, because otherwise all copies are equal",
                 f"{as_yaml(copies.to_spec())} with augmentation: {as_yaml(augmentation.to_spec())}",
-                "Write augmentation: flip, crop or crop_flip (or a choice of them), or augmentation_multiplicity: 1.",
+                "Set augmentation to flip, crop, crop_flip or a choice of them, or set augmentation_multiplicity to 1.",
             )
 
     def _problem(self, code: str, path: Path, rule: str, value: str, fix: str = "") -> None:
@@ -236,7 +236,7 @@ class _Reader:
             self._problem(error.code, (*path, "choice"), error.rule, error.value, error.fix)
 
     def _kind(self, path: Path, raw: object) -> str | None:
-        """Read one schedule, written as a word or as ``{kind: {parameter: domain}}``. Return its kind or None."""
+        """Read a schedule: a word or ``{kind: {parameter: domain}}``. Return its kind, or None if illegal."""
         body: object = {}
         kind: object = raw
         if isinstance(raw, Mapping):
@@ -249,7 +249,7 @@ class _Reader:
         if kind == "warmup":
             rule = "warm-up comes before the schedule and is not itself a schedule"
             self._problem(
-                "schedule-invalid", path, rule, as_yaml(raw), "Write for example warmup: 0.1 next to schedule."
+                "schedule-invalid", path, rule, as_yaml(raw), "Write for example `warmup: 0.1` next to schedule."
             )
             return None
         if not isinstance(kind, str) or kind not in schedules.KINDS:

@@ -39,7 +39,7 @@ CONDITIONAL: tuple[Parameter, ...] = (
         name="schedule.step.factor",
         default=LogUniform(0.05, 0.5),
         legal=Limits(high=1.0, low_open=True),
-        source="DP-LSSGD paper: 0.1 at iteration 10 000",
+        source="DP-LSSGD paper: the rate drops to a tenth at iteration 10 000",
     ),
     Parameter(
         name="schedule.step.every",
@@ -51,13 +51,13 @@ CONDITIONAL: tuple[Parameter, ...] = (
         name="schedule.inverse_time.decay",
         default=LogUniform(0.5, 3.0),
         legal=Limits(),
-        source="DP-LSSGD paper: a/t with a from 0.5 to 3.0",
+        source="DP-LSSGD paper: the rate falls as a/t, with a from 0.5 to 3.0",
     ),
     Parameter(
         name="schedule.exponential.final",
         default=LogUniform(0.01, 0.5),
         legal=Limits(high=1.0, low_open=True),
-        source="a range around 0.1, the last factor of the DP-LSSGD paper",
+        source="a range around 0.1, because the rate of the DP-LSSGD paper ends at a tenth of its start",
     ),
     Parameter(
         name="schedule.cosine.final",
@@ -69,7 +69,7 @@ CONDITIONAL: tuple[Parameter, ...] = (
 
 
 def kind_of(name: str) -> str | None:
-    """Return the kind of schedule to which a parameter belongs. None if it belongs to all kinds or to no schedule."""
+    """Return the kind of schedule that has this parameter. None if every kind or no kind has it."""
     head, _, rest = name.partition(".")
     kind = rest.partition(".")[0]
     return kind if head == "schedule" and kind in KINDS else None

@@ -27,11 +27,11 @@ PARAMETERS: dict[str, Parameter] = {
 """Every parameter of every method, by name."""
 
 _SCALES: dict[str, tuple[str, ...]] = {"smoothing_radius": ("learning_rate", "noise_multiplier", "max_grad_norm")}
-"""Parameter → parameters that multiply its effect. DPLIS' perturbation is proportional to R times these three."""
+"""Parameter → parameters that multiply its effect. DPLIS' perturbation is proportional to the product of all four."""
 
 
 def method_parameters(method: str) -> dict[str, Parameter]:
-    """Return all parameters of ``method`` by name, with the shared ones. Raise KeyError if the method is unknown."""
+    """Return the parameters of ``method`` by name, including shared parameters. Raise KeyError if it is unknown."""
     own = {parameter.name for parameter in METHODS[method]}
     foreign = {parameter.name for other in METHODS.values() for parameter in other} - own
     return {name: parameter for name, parameter in PARAMETERS.items() if name not in foreign}
@@ -47,8 +47,8 @@ class SearchSpace:
     """Domains of a search, in the order of the experiment file.
 
     Attributes:
-        parameters: (flat name, domain) pairs; the parameters of a schedule come after ``schedule``. A trial has the
-            parameters of the schedule that it chose.
+        parameters: (flat name, domain) pairs; the parameters of a schedule come after ``schedule``. A trial has
+            only the parameters of its own schedule.
         unimodal: names of the ranges along which the score is declared unimodal.
     """
 
@@ -57,7 +57,7 @@ class SearchSpace:
 
     @classmethod
     def of(cls, domains: Mapping[str, Domain], *, unimodal: Container[str] = ()) -> SearchSpace:
-        """Return the space of these domains by flat name. ``unimodal`` contains the names of unimodal parameters."""
+        """Return the space of these domains. The keys are flat names. ``unimodal`` has the names of unimodal ranges."""
         ordered: dict[str, Domain] = {}
         for name, domain in domains.items():
             if schedules.kind_of(name) is None:
@@ -94,9 +94,9 @@ class SearchSpace:
     def sample(self, suggest: Suggest) -> dict[str, object]:
         """Return the flat parameters of one trial, in file order.
 
-        ``suggest`` is called once for each searched parameter, in file order. Unimodal parameters come last, because
-        their sampler uses the values of the other parameters. A parameter of a schedule is sampled only if that
-        schedule was chosen.
+        ``suggest`` chooses the value of each searched parameter. It is called in file order, but unimodal parameters
+        come last, because their sampler uses the values of the other parameters. A parameter of a schedule is sampled
+        only if that schedule was chosen.
         """
         chosen: dict[str, object] = {}
         for name, domain in sorted(self.parameters, key=lambda each: self._turn(each[0])):
@@ -105,11 +105,11 @@ class SearchSpace:
         return {name: chosen[name] for name, _ in self.parameters if name in chosen}
 
     def _turn(self, name: str) -> int:
-        """Return the sort key for the order of sampling. Unimodal parameters come after parameters that scale them."""
+        """Return the sort key for sampling. A unimodal parameter comes after the parameters that scale its effect."""
         return 0 if name not in self.unimodal else 2 if self.scales(name) else 1
 
     def grid(self, points: int) -> dict[str, list[Scalar]]:
-        """Return the grid values of each searched parameter, at most ``points`` for a range."""
+        """Return the grid values of each searched parameter by name. A range has at most ``points`` values."""
         return {name: domain.grid(points) for name, domain in self.parameters if name in self.searched}
 
     def to_spec(self) -> dict[str, Any]:

@@ -8,23 +8,23 @@ __all__ = ["Charge", "NoCharge"]
 
 
 class Charge(Protocol):
-    """Protocol by which one trial pays for its steps and scores. It must be picklable if trials run in other processes.
+    """Payment for the steps and scores of one trial. A charge must be picklable if trials run in other processes.
 
     Each request names its mechanism, so that the ledger (the durable record of charges) can refuse a mechanism that was
     not reserved. If a request raises an error, the trial must not take the steps or compute the scores.
     """
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
-        """Charge `steps` steps, at least 1, durably BEFORE the trial takes them."""
+        """Charge durably for `steps` steps, BEFORE the trial takes them. `steps` is at least 1."""
 
     def leased(self) -> int:
         """Return the number of steps charged to this trial so far, over all its attempts."""
 
     def restarts(self) -> int:
-        """Return how often an interruption lost leased steps, which this trial then had to pay for again."""
+        """Return how often this trial lost leased steps in an interruption and had to pay for them again."""
 
     def release(self, count: int = 1, *, noise: float) -> None:
-        """Charge `count` validation scores, at least 1, durably BEFORE they are computed.
+        """Charge durably for `count` validation scores, BEFORE they are computed. `count` is at least 1.
 
         `noise` is the standard deviation of the noise on the number of right answers.
         """

@@ -2,7 +2,7 @@
 
 TrainableError
 ├── HyperparameterError   a hyper-parameter is unknown, not finite or out of range
-├── DatasetError          a data set is unknown, missing or differs from its checksum
+├── DatasetError          a data set is unknown, missing or does not match its checksum
 └── GateError             the request would break the privacy guarantee
 """
 
@@ -63,9 +63,9 @@ EXPLANATIONS: dict[str, str] = {
         "compute every sample alone, in the same way at every call."
     ),
     "mixed-precision-unsupported": (
-        "Mixed precision needs layers with a rule for per-sample gradients. Use precision: float32."
+        "Mixed precision needs layers with a rule for per-sample gradients. Use `precision: float32`."
     ),
-    "noise-missing": "A private run needs finite noise above 0. For a study without a guarantee, set private: false.",
+    "noise-missing": "A private run needs finite noise above 0. For a study without a guarantee, set `private: false`.",
     "noise-seed-private": "Noise from a seed can be computed again, so it gives no guarantee. Remove noise_seed.",
     "score-noise-invalid": (
         "Scores of protected validation records need finite noise above 0. If the records need no protection, declare "
@@ -98,7 +98,7 @@ EXPLANATIONS: dict[str, str] = {
     "dataset-damaged": "The file does not have the expected format. It is damaged or a wrong file. Download it again.",
     "dataset-package-missing": "This data set is part of scikit-learn. Install scikit-learn.",
     "file-unreadable": "The file cannot be read. Check its path and permissions.",
-    "unit-unknown": "A guarantee protects a record or a user. Write unit: record or unit: user.",
+    "unit-unknown": "A guarantee protects a record or a user. Write `unit: record` or `unit: user`.",
     "public-size-missing": (
         "The sample rate needs a PUBLIC number of records or users, because the exact number in the file is private. "
         "Declare dataset.public_size or dataset.public_users."
@@ -140,9 +140,9 @@ class TrainableError(Exception):
 
     @classmethod
     def raise_any(cls, found: Iterable[tuple[str, str] | None]) -> None:
-        """Raise one error with all (code, message) problems, one on each line; do nothing without a problem.
+        """Raise one error that lists all (code, message) problems, one on each line.
 
-        The error has the last problem's code. None is no problem.
+        Its code is that of the last problem. None entries are skipped. Without a problem, no error is raised.
         """
         problems = [problem for problem in found if problem is not None]
         if problems:
@@ -155,7 +155,7 @@ class HyperparameterError(TrainableError, ValueError):
 
 
 class DatasetError(TrainableError):
-    """A data set that is unknown, missing, or differs from its checksum."""
+    """A data set that is unknown, missing, or does not match its checksum."""
 
 
 class GateError(TrainableError):

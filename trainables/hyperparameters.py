@@ -93,12 +93,12 @@ class Hyperparameters:
             last = value.from_step[-1]
             return (
                 "promotion-malformed",
-                f"The last level of `{name}` must start before the end of {self.steps} steps (got step {last}).",
+                f"The last level of `{name}` must start before the end of the {self.steps} steps (got step {last}).",
             )
         return value_problem(name, value, _NOT_SEARCHED.get(name))
 
     def stages(self, layout: Layout) -> Stages:
-        """Return the stages of a private step for a model with this layout. Methods override some stages."""
+        """Return the stages of a private step for a model with this layout. A method may override some stages."""
         from trainables.engine.augmentation import random_views
         from trainables.engine.step import Stages
 

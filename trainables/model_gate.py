@@ -66,7 +66,7 @@ def check_private(module: nn.Module, *, input_shape: tuple[int, ...] | None = No
 def _problem_of_layer(name: str, layer: nn.Module) -> tuple[str, str] | None:
     where = f"Layer {name!r} is {type(layer).__name__}"
     if isinstance(layer, nn.modules.batchnorm._BatchNorm):
-        return "samples-mixed", f"{where}, which mixes samples. Use nn.GroupNorm or normalization: group."
+        return "samples-mixed", f"{where}, which mixes samples. Use nn.GroupNorm or `normalization: group`."
     if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats:
         return "running-statistics", f"{where}, which stores statistics of the records. Set track_running_stats=False."
     return dropout_problem(name, layer)
@@ -88,7 +88,10 @@ def _samples_mix(module: nn.Module, input_shape: tuple[int, ...]) -> bool:
 
 
 def _disturbs(module: nn.Module, inputs: Tensor, alone: Tensor, odd: float) -> bool:
-    """Return whether an outlier changes the outputs of the other samples. `odd` is its factor, or NaN."""
+    """Return whether an outlier changes the outputs of the other samples.
+
+    The outlier is a sample multiplied by `odd`. If `odd` is not finite, it replaces all values of the sample.
+    """
     mixed = inputs.clone()
     mixed[1] = odd * mixed[1] if isfinite(odd) else odd
     try:

@@ -8,8 +8,8 @@ __all__ = ["ACTIVATIONS", "MODELS", "NORMALIZATIONS"]
 
 MODELS: Final[dict[str, str]] = {
     "logistic_regression": "one linear layer",
-    "mlp_64": "one hidden layer of 64, for small tables and digits",
-    "mlp_256": "one hidden layer of 256",
+    "mlp_64": "one hidden layer of 64 units, for small tables and digits",
+    "mlp_256": "one hidden layer of 256 units",
     "mlp_512_128": "two hidden layers, DPLIS' MNIST network",
     "mlp_1536_128": "two hidden layers, DPLIS' CIFAR-10 network",
     "tutorial_cnn": "the two-convolution network of the TF-privacy tutorial",

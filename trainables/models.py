@@ -113,7 +113,7 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...], *, code: str 
 
 
 def _perceptron(*widths: int) -> Callable[[_Style], nn.Module]:
-    """Return a builder of linear layers with these hidden widths."""
+    """Return a function that builds a perceptron with these widths of the hidden layers."""
 
     def builder(style: _Style) -> nn.Module:
         if not widths and style.normalization != "none":

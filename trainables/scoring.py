@@ -18,16 +18,17 @@ _PARTS: Final = 2**20  # a user's fraction of right answers is a multiple of 1 /
 
 
 def protected_count(answers: Iterable[tuple[Tensor, Tensor]], whose: Tensor | None) -> float:
-    """Return the number of right answers. With users, return the sum of each user's fraction of right answers.
+    """Return the number of right answers. With users, return the sum of the users' fractions of right answers.
 
-    Formal guarantee: one more record adds 0 to 1. With users, one more user adds 0 to 1, for any number of records.
-    Fractions are rounded down to multiples of 2⁻²⁰, so that the sum is exact.
+    Formal guarantee: one more record adds between 0 and 1 to the result. With users, the same holds for one more user,
+    whatever the number of records of that user. Each fraction is rounded down to a multiple of 2⁻²⁰, so that the sum is
+    exact.
 
     Args:
-        answers: pairs of logits, shape (n, classes), and labels, shape (n,), for one part of the records after the
-            other. An answer is wrong if one of its logits is not finite.
-        whose: user number of each record, for all parts together. The numbers are 0, 1, … without gaps. None without
-            users.
+        answers: a pair for each part of the records, in order: logits, shape (n, classes), and labels, shape (n,). An
+            answer is wrong if one of its logits is not finite.
+        whose: user number of each record, for the records of all parts. The numbers are 0, 1, … without gaps. None if
+            there are no users.
     """
     right = [(logits.argmax(1) == labels) & logits.isfinite().all(1) for logits, labels in answers]
     if not right:

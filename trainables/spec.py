@@ -31,7 +31,7 @@ class TrainingSpec:
         threads: number of threads of torch in this process; None keeps the present number.
         device: 'auto', 'cpu' or 'cuda'.
         score_noise: standard deviation of the noise on the number of right validation answers, finite and above 0. The
-            score is then protected and charged. None: validation scores are exact.
+            score is then protected and charged. With None, validation scores are exact.
     """
 
     method: str

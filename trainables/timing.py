@@ -21,7 +21,7 @@ _BATCHES = 4
 def seconds_per_step(spec: TrainingSpec, *, steps: int, at_most: float) -> list[float]:
     """Return the seconds that each of a few steps takes on random public inputs.
 
-    A first step warms up the machine. It is not returned unless it is the only step.
+    A first step warms up the machine. Its time is returned only if no other step was taken.
 
     Args:
         spec: specification of the trial.

@@ -44,7 +44,7 @@ _AUTOCAST: Final[Mapping[str, torch.dtype | None]] = {"float32": None, "bfloat16
 
 
 class PrivateTraining:
-    """Private training of one trial. It leases every step, and charges for every protected score, in advance.
+    """Private training of one trial. Every step is leased, and every protected score is charged, in advance.
 
     Formal guarantee: the model, and its scores on other records, depend on the training records only through
     `noise_draws` subsampled Gaussian mechanisms with the spec's sample_rate and noise_multiplier. With score_noise, the
@@ -231,7 +231,10 @@ class PrivateTraining:
         return float(noised) / self._protected_size
 
     def _logits(self, inputs: Tensor, targets: Tensor, *, even: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield (logits in float64, labels) for a part of the records at a time; `even` pads the last pass."""
+        """Yield (logits in float64, labels) for one part of the records after the other.
+
+        If `even` is true, the last forward pass is padded to the size of the other passes.
+        """
         model = self.model
         if len(targets) == 0:
             return
@@ -261,8 +264,8 @@ class PrivateTraining:
         """Continue from a stored state.
 
         The stored noise stream continues only if the spec is the same, and if no step or score was charged since the
-        state was stored. Otherwise a result with noise of this stream may be public, and the difference of two results
-        with the same noise would have no noise. So the secret generator takes a new key.
+        state was stored. Otherwise the secret generator takes a new key, because a result with noise of this stream may
+        be public. The difference of two results with the same noise would contain no noise.
 
         Raises:
             TrainableError: the spec averages the weights, but the state has no average. The training is not changed.
@@ -307,7 +310,7 @@ class PrivateTraining:
         self.load_state_dict(torch.load(path, weights_only=True, map_location="cpu"))
 
     def _released(self) -> int:
-        """Return the scores charged so far; 0 without protected scores."""
+        """Return the number of scores charged so far; 0 if scores are not protected."""
         return 0 if self.spec.score_noise is None else self._charge.released()
 
 
@@ -340,7 +343,7 @@ def _stored(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _records(splits: Splits, device: torch.device) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return the inputs and labels of each split on the device, contiguous for the selection of batches."""
+    """Return the inputs and labels of each split by name, as contiguous tensors on the device."""
     parts = {
         "train": (splits.x_train, splits.y_train),
         "validation": (splits.x_validation, splits.y_validation),
@@ -356,6 +359,6 @@ def _users(spec: TrainingSpec, splits: Splits, device: torch.device) -> dict[str
     if splits.users_train is None or splits.users_validation is None:
         raise DatasetError(
             "users-missing",
-            f"The unit is {spec.dataset.unit}, but the data set {spec.dataset.name} has no users. Use unit: record.",
+            f"The unit is {spec.dataset.unit}, but the data set {spec.dataset.name} has no users. Use `unit: record`.",
         )
     return {"train": splits.users_train.to(device), "validation": splits.users_validation.to(device)}

@@ -1,4 +1,4 @@
-"""Trial as a Ray Tune trainable: the only module of `trainables` that imports Ray.
+"""Ray Tune trainable that runs trials. No other module of `trainables` imports Ray.
 
 Each `step` trains up to the next rung, writes the checkpoint to the sweep's folder and returns the scores. Ray's own
 checkpoints are off. If a training raises an error, `step` returns the class of the error instead of raising it. So Ray

@@ -10,7 +10,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=LogUniform(1e-5, 5.0),
         legal=Limits(),
         usual=True,
-        source="weight-decay paper: 1e-4; 5 was best on MNIST",
+        source="weight-decay paper: 1e-4; on MNIST, 5 was best",
     ),
     Parameter(
         name="weight_decay_mode",

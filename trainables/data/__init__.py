@@ -70,8 +70,8 @@ def check_unit(request: DatasetRequest) -> None:
         if not COUNTS.allows(request.public_users):
             raise DatasetError(
                 "public-size-missing",
-                f"`dataset.public_users` of {request.name} must be a PUBLIC number of training users, at least 1 (got "
-                f"{request.public_users!r}). It sets the sample rate. The exact number in the file is private.",
+                f"`dataset.public_users` of {request.name} must be a PUBLIC number of training users and at least 1 "
+                f"(got {request.public_users!r}). It sets the sample rate. The exact number in the file is private.",
             )
     elif request.name in DATASETS and DATASETS[request.name].users is None:
         shipped = ", ".join(name for name, known in DATASETS.items() if known.users is not None)
@@ -103,7 +103,7 @@ def public_train_size(request: DatasetRequest) -> int:
 
 
 def public_validation_size(request: DatasetRequest) -> int:
-    """Return the PUBLIC number of validation records or users, by which protected scores are divided. It may be 0."""
+    """Return the PUBLIC number of validation records or users. Protected scores are divided by it. It may be 0."""
     return _public_size(request) - public_train_size(request)
 
 
@@ -119,7 +119,7 @@ def _public_size(request: DatasetRequest) -> int:
 
 
 def check_present(request: DatasetRequest) -> None:
-    """Raise DatasetError if a file of the data set is missing or differs from its checksum."""
+    """Raise DatasetError if a file of the data set is missing or does not match its checksum."""
     known = info(request)
     if known.path is not None:
         return
@@ -151,7 +151,7 @@ def budget_owner(request: DatasetRequest) -> str:
 def share_records(one: DatasetRequest, other: DatasetRequest) -> bool:
     """Return whether two data sets have the same training records, in any order.
 
-    A partial overlap is not detected, because it would reveal whether a record is in the private data set.
+    A partial overlap is not detected, because its detection would reveal whether a record is in the private data.
     """
     if records_fingerprint(one) == records_fingerprint(other):
         return True
@@ -169,7 +169,7 @@ def _published(known: DatasetInfo) -> str:
 def _identified(known: DatasetInfo) -> tuple[DatasetInfo | None, str]:
     """Return (shipped set, checksum of the arrays).
 
-    For a custom data set, the shipped set is the one that it copies, or None. For a shipped set, the checksum is "".
+    For a custom data set, the shipped set is the set that it copies, or None. For a shipped set, the checksum is "".
     """
     from trainables.data import loading, user
 
@@ -192,7 +192,7 @@ def _records(request: DatasetRequest) -> str:
 
 
 def users_fingerprint(request: DatasetRequest) -> str | None:
-    """Return a hash of the users in a custom data set. None if records are protected or the data set is shipped."""
+    """Return a hash of the users in a custom data set; None for a shipped data set, or if the unit is a record."""
     from trainables.data import loading, user
 
     known = info(request)

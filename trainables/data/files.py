@@ -30,10 +30,12 @@ def data_folder(data_dir: str | None) -> Path:
 
 
 def locate(info: DatasetInfo, folder: Path) -> tuple[tuple[FileInfo, ...], tuple[Path, ...]]:
-    """Return the first form of a data set whose files are all in ``folder``, and the paths of its files.
+    """Return (form, paths of its files) for the first form of a data set whose files are all in ``folder``.
+
+    The forms are alternative sets of files with the same records.
 
     Raises:
-        DatasetError: no form is complete, or a file differs from its checksum.
+        DatasetError: no form is complete, or a file does not match its checksum.
     """
     for form in info.forms:
         paths = tuple(folder / file.name for file in form)

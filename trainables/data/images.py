@@ -59,7 +59,7 @@ def read_idx(paths: tuple[Path, ...]) -> Arrays:
 
 
 def read_webp_sheets(paths: tuple[Path, ...]) -> Arrays:
-    """Return the arrays of an npz file of lossless WebP sheets. A sheet is a column of 500 images of 32 x 32."""
+    """Return the arrays of an npz file of lossless WebP sheets. A sheet is a column of 500 images."""
     from PIL import Image
 
     def images(file: Any, prefix: str, count: int) -> np.ndarray:  # noqa: ANN401 - NpzFile's type is generic since 2.3

@@ -51,7 +51,7 @@ def content_sha256(arrays: Arrays) -> str:
 
 
 def records_sha256(arrays: Arrays) -> str:
-    """Return a checksum of the training records, independent of their order and the type of their numbers.
+    """Return a checksum of the training records. It ignores their order and the type of their numbers.
 
     Return "" for arrays whose shape or type no training can use.
     """
@@ -74,7 +74,7 @@ def records_sha256(arrays: Arrays) -> str:
 
 
 def users_sha256(arrays: Arrays) -> str:
-    """Return a checksum of the users of the records. Users that are numbers and the same users as strings agree."""
+    """Return a checksum of the users of the records. It is the same for numbers and for their decimal strings."""
     digest = hashlib.sha256()
     for key in ("user_train", "user_test"):
         if key in arrays:

@@ -61,7 +61,7 @@ _ALL = (
         classes=10,
         content_sha256="b5a0882b978b7d50cd8ba3a1b0d48220e0649522381aa1518afa2dc16b0c9824",
         records_sha256="e536bf499d6570ed53909cef569f685b263f1cd16c40a84844055c68dacf8404",
-        provenance="UCI Optical Recognition of Handwritten Digits (its test part), inside scikit-learn; "
+        provenance="UCI Optical Recognition of Handwritten Digits, the test part, inside scikit-learn; "
         "a fifth is our public test split",
         licence="CC BY 4.0",
     ),
@@ -150,7 +150,8 @@ _ALL = (
         content_sha256="3ae38f3b0d83c025c960e1246c59d1536b9d51236720dfc61952803096853501",
         records_sha256="a953d2d4af36e3a31edc1a7aba22400b12903f05f6d8782520d43369b8d36337",
         budget_owner="cifar10",
-        provenance="a stratified 10 000 + 2 000 of CIFAR-10, for quick runs; its records share CIFAR-10's budget",
+        provenance="a stratified subset of CIFAR-10 for quick runs, with 10 000 training and 2 000 test records; its "
+        "records share CIFAR-10's budget",
         licence="none stated",
     ),
     _info(
@@ -177,7 +178,8 @@ _ALL = (
         classes=2,
         content_sha256="3b03edc29d21b1779401434b8e9d0f8330179732fa542118d26fe426d0144d0d",
         records_sha256="0df8f962e691f7764ed6565b4161e41122107dcde1e3b298dc23c3bf5c164713",
-        provenance="UCI Adult (Becker, Kohavi 1996), official training and test sets, rows with missing values kept",
+        provenance="UCI Adult (Becker, Kohavi 1996), official training and test sets, including the rows with "
+        "missing values",
         licence="CC BY 4.0",
     ),
     _info(
@@ -215,7 +217,7 @@ _ALL = (
         classes=2,
         content_sha256="dfbd6d6638d4ac3afa55b5e4c620c32d13ea8732e020b168f482a41bcf570a3b",
         records_sha256="4f81bef16eba4edf98393add9fca246cb80238ad30cedd316f8ff3f0520553f4",
-        provenance="UCI Breast Cancer Wisconsin (original, Wolberg 1992), 699 rows, 16 with a missing value kept; "
+        provenance="UCI Breast Cancer Wisconsin (original, Wolberg 1992), 699 rows, including 16 with a missing value; "
         "a fifth is our public test split",
         licence="CC BY 4.0",
     ),
@@ -232,9 +234,9 @@ _ALL = (
         content_sha256="7370d94ee6b4a018044b08fa43f373a147d8a7733c233fb0d738600bd13479e0",
         records_sha256="e05b2292846b42ef409a13deefb014a2f6eb9eee145c668667eb47fca037e9d5",
         users=10,
-        provenance="65 State of the Union addresses (1945 to 2006, NLTK) as next-word records, the speakers as users; "
-        "one of the 11 is our public test split; the vocabulary is that of the Brown corpus, which is public",
-        licence="public domain; the Brown corpus, for its vocabulary: non-commercial, by NLTK's index",
+        provenance="65 State of the Union addresses (1945 to 2006, NLTK), as next-word prediction records; users are "
+        "the 11 speakers, one of whom is our public test split; the vocabulary is from the public Brown corpus",
+        licence="addresses: public domain; Brown corpus (vocabulary): non-commercial, as NLTK's index says",
     ),
 )
 

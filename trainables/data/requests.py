@@ -1,4 +1,4 @@
-"""Types of a data set: public facts, a request for records, and the training, validation and test records."""
+"""Data classes: public facts about a data set, a request for its records, and its splits."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ class DatasetInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetRequest:
-    """Request for the records of a training; plain and picklable.
+    """Request for the records of one training. It can be pickled.
 
     Attributes:
-        name: name in `trainables.data.DATASETS`; with ``path``, any other name.
+        name: name in `trainables.data.DATASETS`, or any other name if ``path`` is set.
         data_dir: folder with the files; None is the default of `data_folder`.
         path: npz file of a custom data set (`trainables.data.user`).
         public_size: PUBLIC number of training records in the file at ``path``, for the sample rate.
@@ -78,8 +78,8 @@ class DatasetRequest:
         split_seed: public key of the hash that chooses the validation records.
         unit: what the guarantee protects and what a batch samples, 'record' or 'user'. If it is 'user', all records of
             a user are either training or validation records.
-        records_per_user: m, the largest number of records that a user contributes to the training; for unit 'user'.
-        public_users: PUBLIC number of training users in the file at ``path``; for unit 'user'.
+        records_per_user: m, the largest number of records that a user contributes; used only if the unit is 'user'.
+        public_users: PUBLIC number of training users in the file at ``path``; used only if the unit is 'user'.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Splits by a hash of each record or user with a public key. Adding one record moves no other record.
+"""Splits by a keyed hash of each record or user. Adding a record moves no other record to another split.
 
 A split by count or by shuffling would move other records too. Then a score on validation records would depend on the
 training records. In a shipped data set, the hash uses the index of a record, which never changes. In a custom data set,
@@ -16,20 +16,20 @@ __all__ = ["aside", "aside_by_content", "aside_by_user", "contributions"]
 
 
 def aside(count: int, *, fraction: float, key: str) -> np.ndarray:
-    """Return for each record whether a hash of its index selects it: Booleans, shape (count,).
+    """Return whether each of `count` records is selected by a hash of its index: Booleans, shape (count,).
 
-    `fraction` is the probability, and `key` is the public key of the hash.
+    `fraction` is the probability of a selection, and `key` is the public key of the hash.
     """
     return _chosen((index.to_bytes(8, "big") for index in range(count)), count, fraction=fraction, key=key)
 
 
 def aside_by_content(x: np.ndarray, y: np.ndarray, *, fraction: float, key: str) -> np.ndarray:
-    """Return for each record whether a hash of its input x, shape (n, ...), and label y selects it."""
+    """Return whether each record is selected by a hash of its input in `x`, shape (n, ...), and its label in `y`."""
     return _chosen(_contents(x, y), len(y), fraction=fraction, key=key)
 
 
 def aside_by_user(users: np.ndarray, *, fraction: float, key: str) -> np.ndarray:
-    """Return for each record whether a hash of its user selects it. All records of a user stay together."""
+    """Return whether each record is selected by a hash of its user. All records of a user stay together."""
     names, whose = np.unique(users, return_inverse=True)
     chosen = _chosen((_identity(name) for name in names), len(names), fraction=fraction, key=key)
     return np.asarray(chosen[whose])
@@ -68,7 +68,7 @@ def _chosen(identities: Iterable[bytes], count: int, *, fraction: float, key: st
 
 
 def _positions(identities: Iterable[bytes], count: int, *, key: str) -> np.ndarray:
-    """Return a keyed hash of each identity, a number below 2⁶⁴."""
+    """Return a number below 2⁶⁴ for each identity, by a keyed hash. An identity is the bytes of a record or user."""
     keyed = hashlib.blake2b(key=hashlib.sha256(key.encode()).digest(), digest_size=8)
 
     def position(identity: bytes) -> int:

@@ -183,7 +183,7 @@ WISCONSIN = Table(
         Label("Class", ("2", "4")),
     )
 )
-"""UCI Breast Cancer Wisconsin (original): nine grades from 1 to 10, 2 = benign, 4 = malignant."""
+"""UCI Breast Cancer Wisconsin (original): nine grades from 1 to 10, and a label. 2 is benign, and 4 is malignant."""
 
 
 def _number(column: Number, text: str) -> float:
@@ -219,7 +219,7 @@ def encode(table: Table, text: str) -> tuple[np.ndarray, np.ndarray]:
     Lines that are empty or start with ``|`` (Adult's test file has one) are skipped.
 
     Raises:
-        DatasetError: a line does not fit the table. The message contains nothing of the record.
+        DatasetError: a line does not fit the table. The message does not quote the record.
     """
     import numpy as np
 

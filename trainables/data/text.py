@@ -1,4 +1,4 @@
-"""Records for next-word prediction. The input is the numbers of a few words. The label is the number of the next word.
+"""Records for next-word prediction. An input has the numbers of a few words. Its label is the next word's number.
 
 The vocabulary, which numbers the words, is PUBLIC.
 """
@@ -39,7 +39,7 @@ def public_vocabulary(corpus: Path) -> dict[str, int]:
 
 
 def windows(text: str, vocabulary: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the word numbers of all windows of CONTEXT words, shape (n, CONTEXT), and of their next words, (n,)."""
+    """Return the word numbers of all windows, shape (n, CONTEXT), and of the word after each window, shape (n,)."""
     numbers = np.array([vocabulary.get(word, 0) for word in _TOKEN.findall(text.lower())], np.uint16)
     if len(numbers) <= CONTEXT:
         return np.zeros((0, CONTEXT), np.uint16), np.zeros(0, np.int64)
@@ -50,8 +50,8 @@ def windows(text: str, vocabulary: dict[str, int]) -> tuple[np.ndarray, np.ndarr
 def read_speeches(speeches: Path, corpus: Path) -> Arrays:
     """Return the State of the Union addresses: x, shape (n, CONTEXT), y and user, shape (n,).
 
-    A record is a window of words. Its user is the speaker, named in the file name of NLTK's `state_union`. The speeches
-    are sorted by file name.
+    A record is a window of words. Its user is the speaker, whose name is in the file name in NLTK's `state_union`. The
+    speeches are sorted by file name.
     """
     vocabulary = public_vocabulary(corpus)
     with reading(speeches, "the zip file of the addresses"), zipfile.ZipFile(speeches) as archive:

@@ -62,7 +62,7 @@ def _classes(path: Path, arrays: Arrays) -> int:
 
 
 def user_info(request: DatasetRequest, file: str) -> DatasetInfo:
-    """Return the public facts about the data set in `file`: shapes and classes of its test records, declared sizes."""
+    """Return the public facts about the data set in `file`, from its test records and the declared sizes."""
     users = request.public_users if request.unit == "user" else None
     size = request.public_size
     if size is None and users is not None:
@@ -70,8 +70,8 @@ def user_info(request: DatasetRequest, file: str) -> DatasetInfo:
     if size is None or not COUNTS.allows(size):
         raise DatasetError(
             "public-size-missing",
-            f"`dataset.public_size` of {request.name} must be a PUBLIC number of training records, at least 1 (got "
-            f"{size}). It sets the sample rate. The exact number in the file is private.",
+            f"`dataset.public_size` of {request.name} must be a PUBLIC number of training records and at "
+            f"least 1 (got {size}). It sets the sample rate. The exact number in the file is private.",
         )
     path = Path(file).expanduser().absolute()
     arrays = _read(path, ("x_test", "y_test", "classes"), needed=KEYS if users is None else (*KEYS, "user_train"))

@@ -2,8 +2,8 @@
 
 The views must come from the SECRET generator. Random numbers are used in the order of the batch, so an added record
 shifts the numbers of all later records. If the numbers were public, up to B gradients would change at once, each by up
-to 2C, but the noise is scaled to C. Secret numbers are independent and have the same distribution in both neighbouring
-batches. So the analysis may take them as equal for all other records, and the batches differ in one record only.
+to 2C, but the noise is scaled to C. Secret numbers are independent draws. So the analysis may assume that every other
+record gets the same numbers in both neighbouring batches. Then these batches differ in one record only.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ PADDING: Final = 4  # reflected pixels on each side before a crop
 class RandomViews:
     """Random crops and horizontal flips of images, drawn independently for each view.
 
-    A crop has the size of the image and a uniformly random position in the padded image, as in De et al. An image of at
-    most PADDING pixels in a direction is padded by one pixel less than its size. A view depends only on its own image
-    and its own draws, and the number of draws depends only on B.
+    A crop has the size of the image and a uniformly random position in the padded image, as in De et al. If an
+    image has at most PADDING pixels in a direction, its padding there is one pixel less than its size. A view depends
+    only on its image and its random numbers. The number of random numbers depends only on B and M.
 
     Attributes:
         crop: whether a view is a random crop.

@@ -17,7 +17,7 @@ class WeightAverage:
 
     Attributes:
         decay: largest d_t, in [0, 1); with 0, the average equals the last weights.
-        updates: t, the number of averaged weights.
+        updates: t, the number of weight vectors that were averaged.
     """
 
     def __init__(self, like: Tensor, *, decay: float) -> None:
@@ -34,7 +34,7 @@ class WeightAverage:
         self.updates += 1
 
     def value(self) -> Tensor:
-        """Return the average, or the initial weights before the first update; shape (d,), dtype of the weights."""
+        """Return the average, shape (d,), in the weights' dtype. Before any update, return the initial weights."""
         return self._average.to(self._dtype, copy=True)
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Per-sample gradients by book-keeping (Bu et al. 2023): one forward and one backward pass per evaluation point.
 
 Hooks record the inputs and outputs of each layer with parameters. The backward pass computes the gradients of the loss
-with respect to these outputs. Each row of them belongs to one sample. A layer's inputs and output gradients determine
-its per-sample norms and, with the clip factors, the weighted sum of its gradients (docs/engine.md).
+with respect to these outputs. Each row of these gradients belongs to one sample. A layer's inputs and output gradients
+determine its per-sample norms and, with the clip factors, the weighted sum of its gradients (docs/engine.md).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class UnknownLayerError(Exception):
 class LayerGroup:
     """Layer that gets a hook.
 
-    `names` maps the names of its trainable parameters in the layer to their names in the layout. `make` creates the
-    collector of its gradients.
+    `names` maps each trainable parameter's name in the layer to its name in the layout. `make` creates the collector of
+    the layer's gradients.
     """
 
     layer: nn.Module
@@ -55,7 +55,7 @@ class BookkeepingSource:
         layout: trainable parameters of the model.
         layers: result of `layers_of`.
         loss: function that returns the sum of the samples' losses.
-        chunk_bytes: approximate memory of a chunk.
+        chunk_bytes: approximate memory of a chunk, in bytes.
         guard: whether layers return copies of their outputs, for models that change outputs in place (`out += x`).
         autocast: dtype of the forward and backward passes in mixed precision, or None. It does not apply to norms and
             sums.
@@ -155,7 +155,7 @@ class BookkeepingSource:
         ]
 
     def _chunk_size(self, points: Points, inputs: Tensor, targets: Tensor, copies: int) -> int:
-        """Return the number of samples in a chunk, from the memory for one sample. It depends on public shapes only."""
+        """Return the number of samples in a chunk, from the memory per sample. It depends only on public shapes."""
         key = (len(points), copies, inputs.shape[1:])
         if key not in self._sizes:
             views = self.layout.views(points.centre)
@@ -232,7 +232,7 @@ def _say_once(kind: str) -> None:
 
 
 def _channels_last(images: Tensor) -> Tensor:
-    """Return the images in memory order channels last, which halves the time of convolution and pooling on a CPU."""
+    """Return the images in channels-last memory order. This halves the time of convolution and pooling on a CPU."""
     if images.shape[1] > 1:
         return images.contiguous(memory_format=torch.channels_last)
     height, width = images.shape[2:]
@@ -241,7 +241,7 @@ def _channels_last(images: Tensor) -> Tensor:
 
 
 def _as(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return floating-point values as `dtype`, and integers, the inputs of an embedding, unchanged."""
+    """Convert floating-point values to `dtype`. Return integers, which are inputs of an embedding, unchanged."""
     return values.to(dtype) if values.is_floating_point() else values
 
 

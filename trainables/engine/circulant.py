@@ -5,9 +5,9 @@ uses the smaller root ω = e^-θ of ω + 1/ω = 2 + 1/σ. The inverse of A_σ ha
 
     (ω^|i-j| + ω^(d-|i-j|)) / ((1 - ω^d) √(4σ + 1)).
 
-The vector is cut into blocks, and one small matrix smooths each block. A block needs only two numbers from the other
-blocks, the carries. They enter from the left and from the right, and decay within the block. For any σ and d, the only
-errors are those of rounding.
+The vector is cut into blocks, and one small matrix smooths each block. The other blocks affect a block only
+through two numbers, called carries. One carry enters from the left and one from the right, and both decay within the
+block. For any σ and d, the result is exact up to rounding.
 """
 
 from __future__ import annotations
@@ -84,10 +84,12 @@ class _Blocks:
     """Constants of the blocks for one σ.
 
     Attributes:
-        decay: θ.
+        decay: θ = -log ω.
         kernel: ω^|i-j| / √(4σ + 1) inside a block, shape (block, block).
-        wings: ω^(i+1) and ω^(block-i), the factors of a carry from the left and from the right, shape (2, block).
-        fading: ω^(i+1) for i = 0, 1, … until it is below the last digit, for at most `_STRETCH` numbers.
+        wings: factors by which a carry decays within a block: ω^(i+1) from the left and ω^(block-i) from the right,
+            shape (2, block).
+        fading: ω^(i+1) for i = 0, 1, …: factors by which a carry decays within a stretch. They end where a carry is
+            lost by rounding, or after `_STRETCH` numbers.
     """
 
     decay: float
@@ -98,7 +100,7 @@ class _Blocks:
     @staticmethod
     @lru_cache(maxsize=64)
     def of(sigma: float, dtype: torch.dtype) -> _Blocks:
-        """Return the cached blocks of σ."""
+        """Return the constants of σ, which are cached."""
         decay, height = _decay_and_height(sigma)
         index = torch.arange(_BLOCK, dtype=torch.float64)
         kernel = height * torch.exp(-decay * (index[:, None] - index).abs())
@@ -109,7 +111,10 @@ class _Blocks:
 
 
 def _solve_circle(target: Tensor, vector: Tensor, blocks: _Blocks) -> None:
-    """Smooth each stretch (long part) of the circle alone, then add the carries of the other stretches."""
+    """Smooth a vector whose two ends are joined. It is cut into long parts, called stretches.
+
+    Each stretch is smoothed alone. Then the carries of the other stretches are added.
+    """
     size = len(vector)
     starts = range(0, size, _STRETCH)
     for start in starts:
@@ -127,7 +132,10 @@ def _solve_circle(target: Tensor, vector: Tensor, blocks: _Blocks) -> None:
 
 
 def _round_the_circle(lengths: list[int], sent: list[float], decay: float) -> list[float]:
-    """Return the carry that enters each stretch, from the length of each stretch and the carry that leaves it."""
+    """Return the carry that enters each stretch of the circle.
+
+    `lengths` has the length of each stretch, and `sent` the carry that leaves it.
+    """
     arriving = 0.0
     for length, leaving in zip(lengths, sent, strict=True):
         arriving = math.exp(-decay * length) * arriving + leaving
@@ -140,9 +148,9 @@ def _round_the_circle(lengths: list[int], sent: list[float], decay: float) -> li
 
 
 def _solve_stretch(target: Tensor, vector: Tensor, blocks: _Blocks) -> None:
-    """Smooth inside each block, then add the carries of the other blocks. The last block may be shorter.
+    """Smooth each block of a stretch alone, then add the carries of the other blocks. The last block may be shorter.
 
-    The carries use numpy, which is faster for many operations on few numbers.
+    The carries are computed with numpy, which is faster for many operations on few numbers.
     """
     count, rest = divmod(vector.numel(), _BLOCK)
     if rest:
@@ -168,9 +176,10 @@ def _solve_stretch(target: Tensor, vector: Tensor, blocks: _Blocks) -> None:
 
 
 def _scan(sent: _Array, decay: float) -> _Array:
-    """Return r with r_0 = 0 and r_(k+1) = e^-decay r_k + s_k for each row s, shape (rows, P + 1) for (rows, P).
+    """Return r with r_0 = 0 and r_(k+1) = e^-decay · r_k + s_k for each row s of `sent`.
 
-    A long row is cut into blocks again, and this function calls itself for the carries of these blocks.
+    `sent` has the shape (rows, P), and the result has the shape (rows, P + 1). A long row is cut into blocks, whose
+    carries are computed by a recursive call.
     """
     rows, count = sent.shape
     received = np.zeros((rows, count + 1), dtype=sent.dtype)

@@ -23,7 +23,7 @@ _LEAST_FACTOR: Final = 1e-30
 
 
 def clip_factors(group_norms: Tensor, max_grad_norm: float, *, clipping: str = "flat") -> Tensor:
-    """Return the clip factor for each parameter group of each sample's gradient, shape (G, B), float64, at least 0.
+    """Return a clip factor of at least 0 for each parameter group of each sample's gradient, shape (G, B), float64.
 
     After each group is multiplied by its factor, a sample's gradient is at most C long. So the sensitivity is C:
 
@@ -52,7 +52,7 @@ def stretch(points: Points, max_grad_norm: float, *, clipping: str) -> float:
 
     The bound is 1 without weight decay. With decay, the clip bounds w_i·(g_i + λθ) by C, but w_i·g_i and the decay are
     added separately. So w_i·g_i is at most C + w_i·λ‖θ‖ long. w_i is at most 1, or C / 0.01 for automatic clipping. The
-    bound is the same for neighbouring batches, because θ is.
+    bound is the same for neighbouring batches, because it depends on θ and not on the batch.
     """
     if points.decay == 0:
         return 1.0
@@ -72,7 +72,7 @@ def clipped_sum(
 ) -> Tensor:
     """Return Σ_i ḡ_i over all samples of all chunks, shape (d,), float64 or the dtype of `like`.
 
-    Adding or removing one sample changes the sum by at most C in L2 norm, or by at most (1 + slack)·C with a `block`.
+    Adding or removing one sample changes the sum by at most C in L2 norm, or (1 + slack)·C if `block` is set.
 
     Args:
         chunks: per-sample gradients of the batch, part by part; none for an empty batch.

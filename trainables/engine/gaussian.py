@@ -1,8 +1,8 @@
 """Gaussian numbers from random 64-bit words by Box-Muller in float64, in chunks that fit the second-level cache.
 
 Attacks on noise exploit the gaps between its possible values (Mironov 2012). Here, the radius has 52 random bits and
-the angle 64, and both are float64. Only the noised sum is rounded to float32, which reveals nothing of the generator.
-This makes attacks harder, but it is not a proof, because float64 has gaps too. The largest radius is
+the angle has 64, and both are float64. Only the noised sum is rounded to float32, and this is post-processing. This
+design makes attacks harder, but it is no proof of security, because float64 has gaps too. The largest radius is
 √(2·52·ln 2) = 8.49. A pair of exact Gaussian numbers exceeds it with probability 2⁻⁵².
 """
 
@@ -42,15 +42,16 @@ _SIN_1, _SIN_3 = _SECTOR, -(_SECTOR**3) / 6.0
 
 
 class BoxMuller:
-    """Source of Gaussian numbers. It reuses memory, because allocating it at each step takes longer than filling it."""
+    """Source of Gaussian numbers. Its memory is reused, because allocating takes longer than filling it."""
 
     def __init__(self) -> None:
         self._scratch = np.empty(0)
 
     def chunks(self, fill: Callable[[Words], None], size: int, scale: float = 1.0) -> Iterator[tuple[slice, Numbers]]:
-        """Yield `size` independent numbers of N(0, scale²), chunk by chunk, as (slice of the chunk, its numbers).
+        """Yield `size` independent numbers of N(0, scale²) in chunks: (slice, numbers).
 
-        `fill` overwrites an array with the next random words. The numbers are valid until the next chunk is drawn.
+        The slice is the position of the chunk among all numbers. `fill` overwrites an array with the next random words.
+        The numbers are valid until the next chunk is drawn.
         """
         most = 4 * min(_CHUNK, size + 1)
         if len(self._scratch) < most:
@@ -61,7 +62,7 @@ class BoxMuller:
 
 
 def _gaussians(fill: Callable[[Words], None], scratch: Numbers, pairs: int, scale: float) -> Numbers:
-    """Return `pairs` pairs of Gaussian numbers as one array. A pair needs eight numbers of scratch memory."""
+    """Return `pairs` pairs of Gaussian numbers as one array. `scratch` must have room for eight numbers per pair."""
     words = scratch[: 2 * pairs].view(_WORD)
     fractions = scratch[: 2 * pairs].view(_FRACTION)
     radius, rest = fractions[:pairs], fractions[pairs:]
@@ -93,7 +94,7 @@ def _gaussians(fill: Callable[[Words], None], scratch: Numbers, pairs: int, scal
 
 
 def from_words(words: Tensor) -> Tensor:
-    """Return Gaussian numbers in float64 for int64 words, by the formula of `_gaussians`, on an accelerator.
+    """Convert int64 words to Gaussian numbers in float64 on an accelerator, by the formula of `_gaussians`.
 
     The first half of the words determines the radii, the second half the angles.
     """

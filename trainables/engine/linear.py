@@ -41,7 +41,7 @@ class LinearStackSource:
     """Source for a module that `is_linear_stack` accepts.
 
     `stack_bytes` limits the memory for the parameters of the points in one pass. So a pass has several points if the
-    model is small, and one point if it is large. The other attributes are those of `BookkeepingSource`.
+    model is small, and one point if it is large. `BookkeepingSource` describes the other attributes.
     """
 
     module: nn.Sequential

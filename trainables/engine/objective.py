@@ -99,7 +99,7 @@ class Smoothed:
     reduction: str = "mean"
 
     def points(self, theta: Tensor, *, noise_scale: float, public: torch.Generator) -> Points:
-        """Return θ + R · noise_scale · z_j with z_j ~ N(0, I) of `public`, j = 1..K."""
+        """Return θ + R · noise_scale · z_j for j = 1..K. `public` draws z_j ~ N(0, I)."""
         seeds = torch.randint(2**63 - 1, (self.samples,), generator=public)
         return Points(
             centre=theta,

@@ -46,7 +46,7 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def even_chunk(samples: int) -> int:
-    """Return the largest chunk size, at most `samples`, that divides ROWS or is a multiple of ROWS."""
+    """Return the largest multiple of ROWS up to `samples`, or, below ROWS, the largest power of 2 up to `samples`."""
     return samples // ROWS * ROWS if samples >= ROWS else 1 << (samples.bit_length() - 1)
 
 
@@ -111,7 +111,7 @@ class PerSampleSource(Protocol):
 class TorchFuncSource:
     """Source that uses vmap(grad) over samples, for any model that computes each sample alone.
 
-    The attributes are those of `BookkeepingSource`.
+    `BookkeepingSource` describes the attributes.
     """
 
     module: nn.Module

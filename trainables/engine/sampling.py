@@ -19,7 +19,8 @@ def poisson_batch(generator: Generator, records: int, sample_rate: float) -> Ten
 
     q is the `sample_rate`. If it is large, a uniform number is drawn for each record. If it is small, only the gaps
     between chosen records are drawn: a gap has k records with probability (1 - q)^k q. Independent gaps with these
-    probabilities are equivalent to an independent draw for each record. Both ways are exact up to a few 2⁻⁵³.
+    probabilities are equivalent to an independent draw for each record. In both cases, the probabilities are exact
+    up to a few 2⁻⁵³.
 
     The result is increasing int64 indices, shape (size,). The size may be 0. The size and the number of records are
     private under add/remove adjacency.
@@ -38,12 +39,13 @@ def user_records(users: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
     The loss ignores a repeated record. If the model returns NaN for it, this affects only the user who owns the record.
 
     Args:
-        users: indices of each user's records, at least one, shape (U, m), -1 if a user has fewer than m.
+        users: indices of each user's records, shape (U, m). A user has at least one record. The index -1 fills up the
+            row of a user with fewer than m records.
         batch: indices of users, shape (B,).
 
     Returns:
-        (indices of the records, whether each is a repetition to ignore), both of shape (B·m,). The records of a user
-        are next to each other.
+        (indices of the records, whether each record is a repetition), both of shape (B·m,). The records of a user are
+        next to each other.
     """
     rows = users.index_select(0, batch)
     missing = rows < 0
@@ -51,7 +53,7 @@ def user_records(users: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _further(generator: Generator, last: int, records: int, sample_rate: float) -> Tensor:
-    """Return the next chosen records after `last`. Usually, they reach the end of the records."""
+    """Return the indices of the next chosen records after `last`. Usually, the last index is beyond all records."""
     expected = (records - 1 - last) * sample_rate
     uniforms = generator.uniform(int(expected + 5.0 * math.sqrt(expected)) + 2)
     # P(gap ≥ k) = (1 - q)^k = P(log u / log(1 - q) ≥ k) for u = 1 - uniform in (0, 1].

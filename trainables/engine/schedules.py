@@ -1,4 +1,4 @@
-"""Learning-rate schedules: the factor of the learning rate at each step. A schedule costs no privacy."""
+"""Learning-rate schedules: at each step, the learning rate is multiplied by a factor. A schedule costs no privacy."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class ScheduleSettings:
     Attributes:
         kind: one of `search_spaces.schedules.KINDS`.
         warmup: fraction of all steps, in [0, 1), over which the rate first rises linearly to its full value.
-        step_factor: factor of the rate at every drop, in (0, 1].
+        step_factor: factor in (0, 1] by which every drop multiplies the rate.
         step_every: steps between two drops, as a fraction of the steps after warm-up, in (0, 1].
-        inverse_time_decay: a, at least 0; the rate is divided by 1 + a at the end.
-        exponential_final: factor of the rate at the end, in (0, 1].
-        cosine_final: factor of the rate at the end, in [0, 1].
+        inverse_time_decay: number a of at least 0. The rate at the end is the full rate divided by 1 + a.
+        exponential_final: rate at the end divided by the full rate, in (0, 1].
+        cosine_final: rate at the end divided by the full rate, in [0, 1].
     """
 
     kind: str = "constant"
@@ -50,7 +50,7 @@ class ScheduleSettings:
 
 
 def rate_factor(settings: ScheduleSettings, step: int, total_steps: int) -> float:
-    """Return the factor of the learning rate at `step`, in [0, 1]. Steps are counted from 0.
+    """Return the factor in [0, 1] that multiplies the learning rate at `step`. Steps are counted from 0.
 
     Warm-up takes the first w = ceil(warmup · total_steps) steps, with the factor (step + 1) / (w + 1). After the
     warm-up, the schedule starts with the factor 1.

@@ -35,7 +35,8 @@ def per_sample_source(
     """Return the fastest source that works for a model: stacked linear layers, book-keeping, or torch.func.
 
     `example` has a few PUBLIC inputs, shape (N, *input_shape). On these inputs, the source must agree with autograd for
-    each sample. None skips this check, for known models. `autocast` is the dtype of mixed precision, or None.
+    each sample. None skips this check, which known models do not need. `autocast` is the dtype of mixed
+    precision, or None.
 
     Raises:
         GateError: no source agrees with autograd on the example.
@@ -61,7 +62,7 @@ def per_sample_source(
     if autocast is not None:
         raise GateError(
             "mixed-precision-unsupported",
-            f"{name} does not support mixed precision ({reason}). Use precision: float32.",
+            f"{name} does not support mixed precision ({reason}). Use `precision: float32`.",
         )
     fallback = TorchFuncSource(unrolled(module), layout)
     try:
@@ -92,7 +93,7 @@ def _refuse_decisions(module: nn.Module, example: Tensor) -> None:
 
 
 def _probe(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return a loss for checks, which is defined for outputs of any shape."""
+    """Return a loss that is used for checks. It is defined for outputs of any shape."""
     return (outputs * targets).sum()
 
 

@@ -71,14 +71,14 @@ class Mechanism:
 
 @dataclass(frozen=True, kw_only=True)
 class Stages:
-    """Changes that a method makes to the stages. The defaults are DP-SGD. No change costs privacy.
+    """Changes that a method makes to the stages of a step. The default is DP-SGD. No change costs privacy.
 
     Attributes:
         objectives: (step, objective) pairs with rising steps from 0, fixed in advance. An objective chooses the points
-            at which the loss is evaluated, from public randomness, before the clip. It is used from its step on, until
-            the step of the next pair.
-        augmentation: random views of the inputs, from SECRET randomness (`trainables.engine.augmentation`); before the
-            clip. None for no augmentation.
+            at which the loss is evaluated, from public randomness, before the clip. It is used from its step until the
+            step of the next pair.
+        augmentation: random views of the inputs before the clip, from SECRET randomness
+            (`trainables.engine.augmentation`). None for no augmentation.
         weight_decay_before_clipping: λ of g_i ← g_i + λθ.
         postprocess: function of the noised gradient.
         decoupled_weight_decay: λ of θ ← (1 - ηλ)θ - ηg̃.
@@ -91,7 +91,7 @@ class Stages:
     decoupled_weight_decay: float = 0.0
 
     def objective_at(self, step: int) -> Objective:
-        """Return the objective for the next step after `step` steps."""
+        """Return the objective of the step that follows the first `step` steps."""
         return next(objective for start, objective in reversed(self.objectives) if start <= step)
 
 
@@ -152,10 +152,10 @@ class PrivateStep:
         )
 
     def private_gradient(self, theta: Tensor, inputs: Tensor, targets: Tensor, *, learning_rate: float) -> Tensor:
-        """Return g̃ = (1/b)(Σ_i ḡ_i + N(0, noise_multiplier²·C²·I)), shape (d,), for a given batch of EXPECTED size b.
+        """Return g̃ = (1/b)(Σ_i ḡ_i + N(0, noise_multiplier²·C²·I)), shape (d,), for a given batch.
 
-        A given batch may be shuffled or of fixed size, so its privacy is not amplified by sampling. Therefore
-        sample_rate must be 1.
+        b is the EXPECTED batch size. A given batch may be shuffled or of fixed size, so sampling does not
+        amplify its privacy. Therefore sample_rate must be 1.
 
         Args:
             theta: θ, shape (d,).
@@ -177,7 +177,7 @@ class PrivateStep:
     def _gradient(
         self, theta: Tensor, inputs: Tensor, targets: Tensor, *, learning_rate: float, records_per_sample: int
     ) -> Tensor:
-        """Return the private gradient of a batch with a sample's m records next to each other.
+        """Return the private gradient of a batch. The m records of a sample are next to each other.
 
         A sample's gradient is the sum over its records divided by the public m, even if some records are IGNORED.
         """

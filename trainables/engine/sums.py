@@ -4,14 +4,15 @@ The noise must cover the effect of one record on the COMPUTED sum. In plain floa
 the sum is large, small terms are lost by rounding, and one record can decide whether the terms of other records are
 lost (Casacuberta et al. 2022). In float64, the additional effect is below 1e-6 C for a million records.
 
-float64 takes twice the time, so small batches are summed in float32, in blocks of m samples. The blocks are added one
-after the other. Let u = 2⁻²⁴, and let every term of the sum be at most C long. A term takes part in at most m - 1
-additions within its block, in any order, then in the additions of the ⌈B/m⌉ blocks. Three more operations round the
-factor and multiply by it, and five are counted for the weight decay, which is added separately. The error of each
-operation is at most u times its result. So the error for B records is at most u·(m + B/m + 8)·B·C (Higham 2002, section
-4.2), and the sums of two neighbouring batches differ by at most C + u·(m + B/m + 8)·(2B + 1)·C. m is chosen such that
-this is below (1 + slack)·C, and the noise is increased by the factor 1 + slack. The bound requires ONE term per sample.
-Several terms of a sample may be longer than their sum, so they are added in float64.
+float64 takes twice the time, so small batches are summed in float32, in blocks of m samples. The sums of the
+blocks are added one after the other. Their rounding error is bounded as follows. Let u = 2⁻²⁴, and let every term of
+the sum be at most C long. A term takes part in at most m - 1 additions within its block, and then in at most ⌈B/m⌉
+additions of blocks. Three more operations round its clip factor and multiply by it. Five are counted for the weight
+decay, which is added separately. The error of each operation is at most u times its result. So the error of a sum over
+B samples is at most u·(m + B/m + 8)·B·C (Higham 2002, section 4.2). The sums of two neighbouring batches differ by at
+most C + u·(m + B/m + 8)·(2B + 1)·C. m is chosen so that this is below (1 + slack)·C, and the noise is increased by the
+factor 1 + slack. The bound requires ONE term per sample. Several terms of a sample may be longer than their sum, so
+they are added in float64.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def full_float32() -> None:
 
 
 def in_cache(rows: int, width: int, device: torch.device) -> Iterator[slice]:
-    """Yield slices of `rows` rows of `width` numbers. On a CPU, a slice fits the cache. On a GPU, slices are larger."""
+    """Cut `rows` rows of `width` numbers into slices. On a CPU, a slice fits the cache. On a GPU, it is larger."""
     at_once = max(1, (_CACHED_ENTRIES if device.type == "cpu" else _GPU_ENTRIES) // max(1, width))
     return (slice(start, min(start + at_once, rows)) for start in range(0, rows, at_once))
 
@@ -105,8 +106,8 @@ def in_cache(rows: int, width: int, device: torch.device) -> Iterator[slice]:
 def add_weighted_rows(total: Tensor, weights: Tensor, rows: Tensor, *, block: int | None) -> None:
     """Add Σ_i weights_i · rows_i to `total`, shape (p,). `weights` has the shape (B,), and `rows` the shape (B, p).
 
-    `block` is the number of samples in a float32 block, and None uses float64. With blocks, each row must be the ONLY
-    term of its sample.
+    `block` is the number of samples in a float32 block, and None uses float64. If `block` is set, each row must be the
+    ONLY term of its sample.
     """
     if block is None or rows.dtype == torch.float64:
         exact = _exact(total)
@@ -120,9 +121,10 @@ def add_weighted_rows(total: Tensor, weights: Tensor, rows: Tensor, *, block: in
 
 
 def add_weighted_outer(total: Tensor, weights: Tensor, left: Tensor, right: Tensor, *, block: int | None) -> None:
-    """Add Σ_i weights_i Σ_p left_ip right_ipᵀ to `total`, shape (a, b), for left (B, P, a) and right (B, P, b).
+    """Add Σ_i weights_i Σ_p left_ip right_ipᵀ to `total`, shape (a, b).
 
-    `block` is the number of samples in a float32 block. None uses float64, and so does a sum over several positions P.
+    `left` has the shape (B, P, a), and `right` the shape (B, P, b). `block` is the number of samples in a float32
+    block. float64 is used if `block` is None, or if there is more than one position p.
     """
     if block is None or left.shape[1] != 1 or left.dtype == torch.float64:
         exact = _exact(total)
@@ -186,7 +188,7 @@ def not_negative(squares: Tensor) -> Tensor:
 
 @cache
 def _partition(width: int) -> tuple[int, int]:
-    """Return (number of entries in blocks, length of a block). If possible, the blocks contain all entries."""
+    """Return (number of a row's entries in blocks, length of a block). If possible, all entries are in blocks."""
     for block in range(_NORM_BLOCK, _NORM_BLOCK // 4, -1):
         if width % block == 0:
             return width, block

@@ -1,4 +1,4 @@
-"""Copy of a model with rewritten recurrent and attention layers: hooks see each multiplication by a parameter."""
+"""Copy of a model with rewritten recurrent and attention layers, so that hooks see each product with a parameter."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ _Three = tuple[Tensor, Tensor, Tensor]
 def attention_taps(layer: nn.MultiheadAttention) -> dict[str, LinearTap]:
     """Return the taps for the projections of query, key and value. `out_proj` needs no tap, as it is an nn.Linear.
 
-    If query, key and value have separate weights, they still share one bias vector. Then this bias is used as a weight
-    of one column with the input 1. The learned extra key and the learned extra value are used in the same way.
+    If query, key and value have separate weights, they still share one bias vector. Its tap treats the
+    bias as a weight of one column, whose input is 1. The same is done for the learned extra key and value.
     """
     bias_name = None if layer.in_proj_bias is None else "in_proj_bias"
     taps = {}
@@ -111,7 +111,7 @@ class UnrolledMultiheadAttention(nn.MultiheadAttention):
         return x.view(*x.shape[:2], self.num_heads, self.head_dim).transpose(1, 2)
 
     def _mask(self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor) -> Tensor | None:
-        """Return the mask to add to the scores, which broadcasts to (B, heads, queries, keys), or None."""
+        """Return the mask that is added to the scores, or None. It broadcasts to (B, heads, queries, keys)."""
         masks = []
         if attn_mask is not None:
             if attn_mask.dim() == 3:
@@ -126,7 +126,7 @@ class UnrolledMultiheadAttention(nn.MultiheadAttention):
 
 
 def _ones(like: Tensor) -> Tensor:
-    """Return ones of shape (B, 1, 1), the input for a bias that is a weight of one column."""
+    """Return ones of shape (B, 1, 1). They are the input of a tap that treats a bias as a weight of one column."""
     return like.new_ones((len(like), 1, 1))
 
 

@@ -14,14 +14,14 @@ from trainables.errors import GateError
 __all__ = ["UnrolledGRU", "UnrolledLSTM", "UnrolledRNN", "recurrent_taps"]
 
 _Products = Mapping[str, Callable[[Tensor], Tensor]]
-"""Kind of weight → function that multiplies by this weight of one layer and direction, with its tap."""
+"""Kind of weight → product of an input with this weight, computed by its tap, in one layer and direction."""
 
 _State = tuple[Tensor, ...]
 """Hidden state and, in an LSTM, the cell state, each of shape (B, ·)."""
 
 
 def recurrent_taps(layer: nn.RNNBase) -> dict[str, LinearTap]:
-    """Return the taps for input, hidden state and an LSTM's projection, for each layer and direction."""
+    """Return the taps of each layer and direction, for the input, the hidden state and an LSTM's projection."""
     taps = {}
     for place in _places(layer):
         for kind in _kinds(layer):
@@ -81,7 +81,7 @@ class UnrolledRNN(nn.RNN):
 
 
 _Step = Callable[[_Products, Tensor, _State], _State]
-"""(products, part of the gates that comes from the input at one time step, state before) → state after."""
+"""(products, product of the input at one time step with its weight, state before the step) → state after it."""
 
 
 def _forward_of_one_state(layer: nn.RNNBase, inputs: Tensor, hx: Tensor | None, step: _Step) -> tuple[Tensor, Tensor]:
@@ -94,7 +94,7 @@ def _forward_of_one_state(layer: nn.RNNBase, inputs: Tensor, hx: Tensor | None, 
 
 
 def _unroll(layer: nn.RNNBase, inputs: Tensor, states: _State, step: _Step) -> tuple[Tensor, _State]:
-    """Run every layer in every direction over the sequence. Return the last layer's outputs, and the last states.
+    """Run every layer in every direction over the sequence. Return the last layer's outputs, and the final states.
 
     Inputs and outputs have the shape (B, T, ·), or (T, B, ·) if the layer is not batch_first. States have the shape
     (layers · directions, B, ·).
@@ -127,7 +127,7 @@ def _one_direction(
 
 
 def _places(layer: nn.RNNBase) -> Iterator[str]:
-    """Yield the suffixes of torch's parameter names, in torch's order of the states."""
+    """Yield the suffix of torch's parameter names for each layer and direction, in the order of torch's states."""
     for number in range(layer.num_layers):
         yield f"_l{number}"
         if layer.bidirectional:

@@ -39,7 +39,7 @@ class Sgd:
         return self._velocity
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the velocity; an empty state without momentum."""
+        """Return the velocity. Without momentum, the state is empty."""
         return {} if self._velocity is None else {"velocity": self._velocity}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:

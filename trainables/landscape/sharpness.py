@@ -27,8 +27,8 @@ class Sharpness:
         value: (highest − loss) / (1 + loss) · 100, a LOWER bound of the sharpness.
         loss: L(θ).
         highest: largest loss found in the box, a lower bound of the maximum.
-        by_start: sharpness found from each start, θ first. If the values differ much, the search may have missed the
-            maximum.
+        by_start: sharpness found from each starting point; the first is θ. If the values differ much, the search may
+            have missed the maximum.
     """
 
     value: float

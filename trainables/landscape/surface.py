@@ -21,7 +21,8 @@ class LossSurface:
     """Loss on a grid around θ.
 
     Attributes:
-        coordinates: rising coordinates α of the grid along a direction, shape (points,). The middle one is 0, at θ.
+        coordinates: rising coordinates α of the grid along a direction, shape (points,). The middle coordinate is 0,
+            which is θ.
         losses: L(θ + Σ_k α_k d_k), shape (points,) for one direction, (points, points) for two.
         accuracies: accuracy at the same points.
     """
@@ -86,11 +87,11 @@ def check_grid(extent: float, *, points: int, dimensions: int) -> None:
 
 
 def filter_normalised(direction: Tensor, theta: Tensor, layout: Layout) -> Tensor:
-    """Return the direction with each filter scaled to the norm of the model's filter: d_f ‖θ_f‖ / ‖d_f‖, shape (d,).
+    """Return the direction, shape (d,), with each filter scaled to the norm of the model's filter: d_f ‖θ_f‖ / ‖d_f‖.
 
     A filter has the weights of one output: a row of a linear layer or a channel of a convolution. Biases and weights of
-    normalisation layers have the direction 0, as in the plots of Li et al. The DPLIS paper prints the inverse factor,
-    but its text asks for "the same norm as the corresponding filter".
+    normalisation layers have the direction 0, as in the plots of Li et al. The DPLIS paper prints the inverse of this
+    factor, but its text asks for "the same norm as the corresponding filter".
     """
     parts = []
     for drawn, own in zip(layout.views(direction).values(), layout.views(theta).values(), strict=True):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DPWeightDecay(Hyperparameters):
-    """Hyper-parameters of weight decay before clipping.
+    """Hyper-parameters of weight decay, which acts before the clip or in the update.
 
     Attributes:
         weight_decay: λ.

@@ -1,4 +1,4 @@
-"""Collector for layers whose gradient is a sum of outer products. It stores the factors, or sums the products."""
+"""Collector for layers whose gradient is a sum of outer products. It stores the factors, or adds up the products."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ class OuterCollector:
         self._parts: dict[str, Tensor] = {}
 
     def add(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> None:
-        """Store the factors of the calls, or add their products. Output gradients of a fixed input are summed first."""
+        """Store the factors of the calls, or add up their products.
+
+        If a call has the same inputs at all points, its output gradients are summed first.
+        """
         weight = parameters[self._geometry.weight]
         self._shape = self._geometry.columns(weight).shape
         if self._factored is None:
@@ -59,7 +62,7 @@ class OuterCollector:
         return replace(factored, decay=factored_decay(factored, decay, outputs))
 
     def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
-        """Return the number of values in the factors and their copies for a norm, or in the explicit gradients."""
+        """Return about how many values are in memory: factors and their copies for a norm, or explicit gradients."""
         weight = parameters[self._geometry.weight]
         positions, factored = self._positions(calls, weight), self._choose(calls, parameters)
         width, inputs = self._geometry.columns(weight).shape

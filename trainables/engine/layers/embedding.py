@@ -49,7 +49,7 @@ class LookedUp:
         return not_negative(squares + self.decay.strength * (2.0 * products + self.decay.strength * theta))
 
     def _squares_of_sums(self, deltas: Tensor) -> Tensor:
-        """Return ‖g_i‖², increased by a bound of the rounding error. The gradients of each row are summed first."""
+        """Return ‖g_i‖², plus a bound of the rounding error. The gradients of each embedding row are summed first."""
         samples, positions, width = deltas.shape
         squares = deltas.new_empty(samples)
         for part in in_cache(samples, self.size * width, deltas.device):
@@ -105,7 +105,7 @@ class EmbeddingCollector:
         return LookedUp(rows, deltas, self._layer.num_embeddings, decay)
 
     def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
-        """Return the number of values in the gradients, in their copies for a norm, and in the terms of the norm."""
+        """Return about how many values are in memory: the gradients, their copies for a norm, and the norm's terms."""
         width = parameters["weight"].shape[1]
         points = [1 if call.fixed else self._work.points for call in calls]
         positions = sum(call.inputs.numel() * k for call, k in zip(calls, points, strict=True)) // self._work.samples
@@ -115,7 +115,10 @@ class EmbeddingCollector:
 
 
 def prefer_pairs(positions: int, size: int) -> bool:
-    """Return whether computing a norm from all pairs of lookups is cheaper than from the sum of each of `size` rows."""
+    """Return whether a norm is cheaper to compute from all pairs of lookups than from a sum for each embedding row.
+
+    `positions` is the number of lookups of a sample, and `size` is the number of rows of the embedding.
+    """
     return positions**2 <= size + positions
 
 

@@ -28,7 +28,7 @@ class LinearTap(nn.Module):
 
 
 class LinearGeometry(Geometry):
-    """Geometry of z = W a + b at every position. A weight that is not a matrix becomes one column with the input 1."""
+    """Geometry of z = W a + b at every position. If W is not a matrix, it is treated as one column with the input 1."""
 
     def right(self, prepared: Tensor, samples: int) -> Tensor:
         """Reshape the inputs to (B, positions, in)."""

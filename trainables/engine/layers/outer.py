@@ -27,7 +27,7 @@ _DOUBLE_COST = 2  # cost of a product in float64, in products in float32
 
 
 def prefer_factors(positions: int, inputs: int, outputs: int) -> bool:
-    """Return whether the Gram form is likely to be cheaper than explicit gradients, for this length of a and of dz."""
+    """Return whether the Gram form is likely to be cheaper than explicit gradients, for these lengths of a and dz."""
     entries = inputs * outputs
     if positions == 1:
         return True
@@ -36,10 +36,10 @@ def prefer_factors(positions: int, inputs: int, outputs: int) -> bool:
 
 
 def gram_squares(left: Tensor, right: Tensor, width: int) -> Tensor:
-    """Return Σ_{p,q} left_pq · right_pq plus a bound of its rounding error, shape (B,), from Gram matrices in float64.
+    """Return Σ_{p,q} left_pq · right_pq plus a bound of its rounding error, shape (B,).
 
-    Each entry of `left` and `right` is a sum of products. `width` is the number of products in an entry of `left` plus
-    the number of products in an entry of `right`.
+    `left` and `right` are Gram matrices in float64, whose entries are sums of products. `width` is the number
+    of products in an entry of `left` plus the number in an entry of `right`.
     """
     longest = (left.diagonal(dim1=1, dim2=2) * right.diagonal(dim1=1, dim2=2)).sqrt().sum(1).square()
     terms = left.shape[1] ** 2 + width + 4
@@ -159,7 +159,7 @@ class WrittenOut:
 
     @classmethod
     def of(cls, parts: dict[str, Tensor], geometry: Geometry, decay: Decay | None) -> WrittenOut:
-        """Return these gradients. The weight decay is added to `parts` in place."""
+        """Return the gradients in `parts`, after adding the weight decay to them in place."""
         if decay is not None:
             for name, part in parts.items():
                 centre = decay.centre[name]
