@@ -52,14 +52,13 @@ def _trial_values(report: SweepReport) -> dict[str, Any]:
     """Return the values of the template ``trials.html``, which shows the trials of a search that is not sealed."""
     with_epsilon = any(trial.epsilon is not None for trial in report.trials)
     with_reasons = any(trial.reason for trial in report.trials)
-    heads = ["trial", "state", "steps", report.metric, *report.parameters]
-    if with_epsilon:
-        heads.insert(4, "ε of the trial alone")
+    heads = ["trial", "state", "steps", report.metric, *(["ε of the trial alone"] if with_epsilon else [])]
+    heads += [*report.parameters, *(["reason"] if with_reasons else [])]  # in the order of the template's cells
     return {
         "curves": [_curve(picture, report) for picture in report.curves if picture.points],
         "spending": None if report.spending is None else _spending(report.spending, report.metric),
         "charts": _charts(report),
-        "trial_heads": [*heads, *(["reason"] if with_reasons else [])],
+        "trial_heads": heads,
         "with_epsilon": with_epsilon,
         "with_reasons": with_reasons,
     }

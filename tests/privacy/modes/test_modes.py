@@ -1,15 +1,38 @@
-"""Accounting modes: every mode is complete in every room, and the ledger tells which one was used."""
+"""Accounting modes and filters: each is complete in every room, and the ledger tells which mode was used."""
 
 from __future__ import annotations
 
-import pytest
+from typing import get_args
 
+import pytest
+from ledgers import BOOK, SEALED, TRAINING_STEPS
+
+from tuner.experiment.sections import PrivacySection
 from tuner.plan.modes import PLANNERS
-from tuner.privacy.accountant.filters import FILTERS
+from tuner.privacy.accountant.filters import FILTERS, Filter, FixedOrder
+from tuner.privacy.card.wording import allowed_text
 from tuner.privacy.modes import COMPOSITION, MODES, PUBLIC, SELECTION, Mode, mode_of_charges
+from tuner.privacy.verify.accountant.bounds import epsilon_ranges, judge, within
 from tuner.report.plan_modes import MODE_ROWS
 from tuner.runner.start import RUNNERS
 from tuner.study.names import SECRET_SAMPLERS
+
+RENYI = FixedOrder.of(order=8.0, epsilon=4.0, delta=1e-5)
+SAMPLES = {filter.kind: filter for filter in (TRAINING_STEPS, BOOK, SEALED, RENYI) if filter is not None}
+
+
+def test_every_filter_has_a_sample_here_and_every_cap_of_a_file_is_one() -> None:
+    assert set(SAMPLES) == set(FILTERS)
+    assert set(get_args(PrivacySection.model_fields["cap"].annotation)) == {"auto", *COMPOSITION.caps}
+
+
+@pytest.mark.parametrize("filter", SAMPLES.values(), ids=list(SAMPLES))
+def test_every_filter_has_a_phrase_on_the_card_and_a_second_opinion(filter: Filter) -> None:
+    body = filter.body()
+    assert allowed_text(body)
+    (found,) = epsilon_ranges(body, [1e-5])
+    assert judge(filter.claim(1e-5), found).ok is True
+    assert within(body, ()).ok is True
 
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=list(MODES))

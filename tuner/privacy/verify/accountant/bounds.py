@@ -147,8 +147,10 @@ def within(body: Mapping[str, Any], steps: Iterable[tuple[float, float, int]]) -
                 why=f"{total} steps with a Rényi divergence of {spent:.6g} at order {order:g}; "
                 f"the limit is {budget:.6g}",
             )
-        case _:
+        case "sealed":
             return Verdict(ok=not parts, why=f"{total} steps charged one by one; a sealed search is charged as a whole")
+        case kind:
+            raise ValueError(f"a filter must be of a known kind (got {kind!r})")
     over = [part for part in parts if part.steps > known.get((part.sample_rate, part.noise_multiplier), 0)]
     if over:
         beyond = "; ".join(
