@@ -52,7 +52,7 @@ def read_trials(study: Study, *, mode: str, steps_planned: int) -> tuple[TrialVi
 
 
 def view_of(trial: FrozenTrial, *, mode: str, steps_planned: int) -> TrialView:
-    """Return the view of a stored trial. While the trial runs, the view's step is that of the last report."""
+    """Return the view of a stored trial. While the trial runs, the view contains the step of the last report."""
     attributes = trial.user_attrs
     curve = learning_curve(trial)
     scores = [score for _, score in curve]

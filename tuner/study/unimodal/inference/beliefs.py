@@ -1,4 +1,4 @@
-"""Decisions of a unimodal search: which value to try, which trial to stop, and when to end. Imports no Optuna."""
+"""Decisions of a unimodal search: which value to try, which trial to stop, and when to end the search."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tuner.study.unimodal.inference.records import ALONE, Context, Record, Seen,
 __all__ = ["Beliefs", "Rules", "believe"]
 
 _FINE: Final = 4
-"""Factor by which the number of drawn curves grows before a search may end.
+"""Before a search may end, the number of drawn curves is multiplied by this factor.
 
 With fewer curves, a search could end by chance.
 """
@@ -127,7 +127,7 @@ class Beliefs:
 
     @property
     def unimodal(self) -> bool:
-        """Whether the scores are consistent with a single maximum. They are not if the bracket of the mode is empty."""
+        """Whether the scores are consistent with a single maximum. If they are not, the bracket of the mode is empty."""
         return not self.bracket.empty
 
     @property
@@ -172,7 +172,7 @@ class Beliefs:
         return float(np.mean(eligible[curves.argmax(1)] > place))
 
     def excluded(self, place: float, fraction: float = 0.0, context: Context = ALONE) -> bool:
-        """Return whether to stop a trial at this position after this fraction of its steps."""
+        """Return whether to stop a trial at this position on the axis. The trial has taken `fraction` of its steps."""
         if self.posterior is None or self._scores_best_here(place, context):
             return False
         if self.rules.strict:
@@ -188,7 +188,7 @@ class Beliefs:
         return 1.0 if self.posterior is None else self.posterior.ahead(trial, place, context)
 
     def beaten(self, trial: int, place: float, fraction: float, context: Context = ALONE) -> bool:
-        """Return whether to stop a trial after this fraction of its steps because of its own scores.
+        """Return whether to stop a trial because of its own scores. The trial has taken `fraction` of its steps.
 
         `Rules.runs` defines the limit.
         """
@@ -233,7 +233,7 @@ class Beliefs:
         return replace(self.bracket, low=max([self.bracket.low, *lows]))
 
     def best(self) -> int | None:
-        """Return the number of the complete trial that is best by the mean curve, or None if no trial is complete."""
+        """Return the number of the best complete trial according to the mean curve, or None if no trial is complete."""
         ranked = self.ranked()
         return ranked[0] if ranked else None
 
@@ -250,13 +250,13 @@ class Beliefs:
         return tuple(sorted(by_mean, key=lambda trial: (-by_mean[trial], -scores.get(trial, -np.inf), trial)))
 
     def surely_found(self) -> bool:
-        """Return whether the best complete trial is near the best with at least the probability `Rules.sure`."""
+        """Return whether the best complete trial is near the optimum with at least the probability `Rules.sure`."""
         done = {trial.trial: trial for trial in self.seen.standing("complete")}
         best = self.best()
         return len(done) >= 2 and best is not None and self.near_trial(done[best]) >= self.rules.sure
 
     def near_trial(self, trial: Standing) -> float:
-        """Return the probability that a trial is near the best.
+        """Return the probability that a trial is near the optimum.
 
         If this probability is nearly high enough to end the search, it is computed again with more curves.
         """
@@ -282,7 +282,7 @@ class Beliefs:
         return rules.audits > 0 and started >= rules.audit_from and (started - rules.audit_from) % rules.audits == 0
 
     def propose(self, random: np.random.Generator, context: Context = ALONE, *, audit: bool = True) -> float:
-        """Return the position of the next trial: the position that is most probably near the best one of its context.
+        """Return the position of the next trial, which is most probably near the best position for its context.
 
         If `audit` is True, the trial may be a diagnostic trial. `random` breaks ties and chooses the
         position of a diagnostic trial.
@@ -410,5 +410,5 @@ class Beliefs:
 
 @lru_cache(maxsize=8)
 def believe(seen: Seen, rules: Rules) -> Beliefs:
-    """Return the conclusions from these records and trials. The sampler and the pruner of a study share the cache."""
+    """Return the conclusions from these records and trials. The result is cached for the sampler and the pruner."""
     return Beliefs(seen, rules)

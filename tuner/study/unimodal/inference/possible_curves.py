@@ -78,7 +78,7 @@ def eligible_points(grid: Array, context: Context) -> NDArray[np.bool_]:
 
 
 def project(draws: Array) -> Array:
-    """Return for each row the nearest unimodal sequence with the same mode, in the supremum norm.
+    """Return, for each row, the unimodal sequence with the same mode that is nearest in the supremum norm.
 
     On each side of the mode, the result is the mean of two monotone sequences: the smallest sequence above the row and
     the greatest sequence below the row (Barlow et al. 1972, section 1.4).
